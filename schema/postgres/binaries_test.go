@@ -1,0 +1,59 @@
+//go:build unix
+
+package postgres
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fake makes a folder with programs that print a version.
+func fake(t *testing.T, version string, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		script := fmt.Sprintf("#!/bin/sh\necho '%s'\n", version)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestNewestFirst(t *testing.T) {
+	old := fake(t, "postgres (PostgreSQL) 13.9", "initdb", "postgres")
+	fifteen := fake(t, "postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)", "initdb", "postgres")
+	again := fake(t, "postgres (PostgreSQL) 15.2", "initdb", "postgres")
+	client := fake(t, "postgres (PostgreSQL) 18.0", "postgres")
+	beta := fake(t, "postgres (PostgreSQL) 18beta1", "initdb", "postgres")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(fifteen, link); err != nil {
+		t.Fatal(err)
+	}
+	found := inspect([]string{old, fifteen, again, client, beta, link, "/missing"})
+	want := []Binaries{{beta, 18}, {fifteen, 15}, {again, 15}}
+	if fmt.Sprint(found) != fmt.Sprint(want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+}
+
+func TestReasonIsTheLineThatSaysWhy(t *testing.T) {
+	var out tail
+	fmt.Fprint(&out, "2026-01-01 UTC [1] LOG:  starting\n2026-01-01 UTC [1] FATAL:  no room\n2026-01-01 UTC [1] LOG:  shut down\n")
+	if got := out.reason(); got != "no room" {
+		t.Errorf("reason %q", got)
+	}
+}
+
+// A server's output must not grow in our memory.
+func TestTailForgets(t *testing.T) {
+	var out tail
+	for i := range 10_000 {
+		fmt.Fprintf(&out, "line %d\n", i)
+	}
+	if len(out.buf) > tailSize || out.reason() != "line 9999" {
+		t.Errorf("%d bytes, ending in %q", len(out.buf), out.reason())
+	}
+}

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+const (
+	stateFile = "postgres.json"
+	newSuffix = ".new" // while it is being written
+
+	// socketPort is only part of the socket's name when nothing listens on TCP.
+	socketPort = 5432
+
+	// longestSocket is less than the 104 bytes that a socket's path may have on macOS (108 on Linux), with
+	// the lock file's name beside it.
+	longestSocket = 100
+)
+
+// state is what a folder remembers of its server.
+type state struct {
+	Port      int    `json:"port"`
+	SocketDir string `json:"socket_dir"`
+	Password  string `json:"password"`
+}
+
+// claimDir makes the folder, or checks that it is one of ours, and locks it.
+func claimDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOurs(dir); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	// PostgreSQL trusts whoever reaches the socket, so nobody else may.
+	if err := os.Chmod(dir, 0o700); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// checkOurs keeps us from taking over, or deleting, a folder with other things in it.
+func checkOurs(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.Name() == stateFile || entry.Name() == stateFile+newSuffix {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has other things in it: choose a new or empty folder", dir)
+}
+
+// loadState reads what the folder remembers, or makes it up and saves it. The port for TCP is checked: if
+// another program has taken it meanwhile, it is a new one.
+func loadState(dir string, tcp bool) (state, error) {
+	var s state
+	text, err := os.ReadFile(filepath.Join(dir, stateFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.Password = rand.Text()
+	case err != nil:
+		return state{}, err
+	default:
+		if err := json.Unmarshal(text, &s); err != nil {
+			return state{}, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
+		}
+	}
+	s.SocketDir = socketDir(dir, s.SocketDir)
+	switch {
+	case tcp && (s.Port == 0 || s.Port == socketPort || !free(s.Port)):
+		return s, s.newPort(dir)
+	case s.Port == 0:
+		s.Port = socketPort
+	}
+	return s, s.save(dir)
+}
+
+// socketDir is where the socket goes: the folder itself, or if that would make too long a path, the remembered
+// folder or a new name below the temporary one.
+func socketDir(dir, remembered string) string {
+	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) < longestSocket {
+		return dir
+	}
+	if remembered != "" && remembered != dir {
+		return remembered
+	}
+	return filepath.Join(os.TempDir(), "getwork-"+rand.Text()[:10])
+}
+
+// newPort chooses a free port and remembers it.
+func (s *state) newPort(dir string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.Port = l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	return s.save(dir)
+}
+
+func free(port int) bool {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
+}
+
+// save replaces the file as a whole, so that a reader never finds half of it, after a power failure neither.
+func (s *state) save(dir string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, stateFile)
+	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return rename(path+newSuffix, path)
+}
+
+// rename is durable when it returns.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

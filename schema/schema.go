@@ -1,0 +1,218 @@
+// Package schema holds getwork's tables: numbered migrations, the code that applies them, and the name of the
+// PostgreSQL schema they live in.
+//
+// Everything is inside that one schema, the table of versions too, so that getwork can live in a database
+// beside other programs, and [Down] to 0 leaves nothing of it behind.
+//
+// Any number of nodes may call [Up] at once, on an empty database too: an advisory lock puts them in a row,
+// and all but the first find the work done. The lock belongs to the session. So a migration needs a direct
+// connection to PostgreSQL: a transaction pooler would take the lock in one server connection and run the
+// migration in another, and leave the lock behind. [Status], [Check], and [Up] where there is nothing to do,
+// take no lock, and work through a pooler.
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/tern/v2/migrate"
+)
+
+var (
+	// ErrNewer means that a newer getwork has migrated the schema. This one doesn't know what the columns
+	// mean by now, and must not write.
+	ErrNewer = errors.New("schema is newer than this program")
+
+	// ErrOlder means that migrations are missing.
+	ErrOlder = errors.New("schema is older than this program")
+)
+
+// lockClass is the first key of the advisory lock under which schemas are made, migrated and dropped; the
+// second is a hash of the name. It spells "gwmi". Tern's own lock, which has one bigint key and so another
+// key space, is always taken inside it.
+const lockClass = 0x67776d69
+
+// unlockTimeout bounds the unlocking after the caller's context is over.
+const unlockTimeout = 5 * time.Second
+
+// Status tells the version that the database has, and the latest that this program knows. Before the first
+// migration current is 0.
+func Status(ctx context.Context, conn *pgx.Conn, n Name) (current, latest int32, err error) {
+	all, err := load(n)
+	if err != nil {
+		return 0, 0, err
+	}
+	latest = int32(len(all))
+	const exists = `select to_regclass($1::text) is not null`
+	var made bool
+	if err := conn.QueryRow(ctx, exists, n.versionTable()).Scan(&made); err != nil {
+		return 0, latest, fmt.Errorf("schema version: %w", err)
+	}
+	if !made {
+		return 0, latest, nil
+	}
+	const version = `select version from getwork.schema_version`
+	if err := conn.QueryRow(ctx, n.SQL(version)).Scan(&current); err != nil {
+		return 0, latest, fmt.Errorf("schema version: %w", err)
+	}
+	return current, latest, nil
+}
+
+// Check is for a node that may not migrate: nil when the schema is just what this program knows, otherwise an
+// error that is [ErrOlder] or [ErrNewer] and says what to do.
+func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
+	current, latest, err := Status(ctx, conn, n)
+	switch {
+	case err != nil:
+		return err
+	case current > latest:
+		return newer(n, current, latest)
+	case current < latest:
+		return fmt.Errorf("%w: %s is at version %d, needed is %d: run `getwork migrate up`", ErrOlder, n, current, latest)
+	}
+	return nil
+}
+
+// Up migrates to the latest version, making the schema where it is missing. Each migration is a transaction
+// of its own. A schema newer than this program is left alone: [ErrNewer]. The connection must be a direct one,
+// see the package comment; its settings are reset when a migration has run.
+func Up(ctx context.Context, conn *pgx.Conn, n Name) error {
+	// A node that restarts finds nothing to do, and then needs neither the lock nor the right to create.
+	current, latest, err := Status(ctx, conn, n)
+	switch {
+	case err != nil:
+		return err
+	case current > latest:
+		return newer(n, current, latest)
+	case current == latest:
+		return nil
+	}
+	return locked(ctx, conn, n, func() error {
+		if err := create(ctx, conn, n); err != nil {
+			return err
+		}
+		return migrateTo(ctx, conn, n, latest)
+	})
+}
+
+// Down migrates back to version to, which must not be above the current one. It deletes data. Down to 0 drops
+// the schema too; things that others have put into it make it fail then. A schema newer than this program is
+// left alone, since only the newer one knows the way back: [ErrNewer].
+func Down(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
+	return locked(ctx, conn, n, func() error {
+		current, _, err := Status(ctx, conn, n)
+		if err != nil {
+			return err
+		}
+		if to < 0 || to > current {
+			return fmt.Errorf("migrate down: version %d is not between 0 and the current %d", to, current)
+		}
+		if current > 0 {
+			if err := migrateTo(ctx, conn, n, to); err != nil {
+				return err
+			}
+		}
+		if to > 0 {
+			return nil
+		}
+		return drop(ctx, conn, n)
+	})
+}
+
+// migrateTo runs the migrations between the current version and the given one. The caller holds the lock, and
+// the schema exists.
+func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
+	all, err := load(n)
+	if err != nil {
+		return err
+	}
+	m, err := migrate.NewMigrator(ctx, conn, n.versionTable())
+	if err != nil {
+		return fmt.Errorf("schema version: %w", err)
+	}
+	for _, file := range all {
+		m.AppendMigration(file.name, file.up, file.down)
+	}
+	// Looked at again under the lock: a newer node may have migrated while this one waited for it.
+	current, err := m.GetCurrentVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("schema version: %w", err)
+	}
+	if latest := int32(len(all)); current > latest {
+		return newer(n, current, latest)
+	}
+	if err := m.MigrateTo(ctx, to); err != nil {
+		return fmt.Errorf("migrate %s from version %d to %d: %w", n, current, to, err)
+	}
+	return nil
+}
+
+// create makes the schema where it is missing. It asks first, because create schema if not exists wants the
+// right to create even when there is nothing to create.
+func create(ctx context.Context, conn *pgx.Conn, n Name) error {
+	const exists = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
+	var made bool
+	if err := conn.QueryRow(ctx, exists, string(n)).Scan(&made); err != nil {
+		return fmt.Errorf("look for schema %s: %w", n, err)
+	}
+	if made {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, `create schema `+n.Quoted()); err != nil {
+		return fmt.Errorf("create schema %s (the login needs CREATE on the database): %w", n, err)
+	}
+	return nil
+}
+
+// drop removes the emptied schema with its table of versions. Without cascade: what isn't ours isn't deleted.
+func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, n.SQL(`drop table if exists getwork.schema_version`)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `drop schema if exists `+n.Quoted())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("drop schema %s: %w", n, err)
+	}
+	return nil
+}
+
+// locked runs f under the advisory lock of this schema. Creating a schema isn't safe beside another session
+// that does the same, with if not exists neither: both look, both insert, one fails.
+func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err error) {
+	h := fnv.New32a()
+	h.Write([]byte(n))
+	key := int32(h.Sum32())
+	if _, err := conn.Exec(ctx, `select pg_catalog.pg_advisory_lock($1::int4, $2::int4)`, int32(lockClass), key); err != nil {
+		return fmt.Errorf("lock schema %s: %w", n, err)
+	}
+	defer func() {
+		// The caller's context may be over. Then pgx has closed the connection, which frees the lock too.
+		if conn.IsClosed() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+		defer cancel()
+		_, unlockErr := conn.Exec(ctx, `select pg_catalog.pg_advisory_unlock($1::int4, $2::int4)`, int32(lockClass), key)
+		if err == nil && unlockErr != nil {
+			err = fmt.Errorf("unlock schema %s: %w", n, unlockErr)
+		}
+	}()
+	return f()
+}
+
+func newer(n Name, current, latest int32) error {
+	return fmt.Errorf("%w: %s is at version %d, this getwork knows up to %d: run the newer getwork, or go back with its `getwork migrate down`",
+		ErrNewer, n, current, latest)
+}
+
+// versionTable is where tern keeps the version: inside the schema, so that dropping that leaves nothing. It is
+// quoted, since a reserved word may be a name. Tern then doesn't find it in the catalogue and goes on to create
+// table if not exists, which comes to the same.
+func (n Name) versionTable() string { return n.Quoted() + ".schema_version" }

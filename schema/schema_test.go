@@ -1,0 +1,226 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"getwork/schema"
+	"getwork/schema/schematest"
+)
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// objects lists what a database holds outside PostgreSQL's own schemas: schemas, relations, constraints,
+// functions and types, each with what it is made of.
+func objects(t *testing.T, conn *pgx.Conn) []string {
+	t.Helper()
+	const query = `
+		with s as (
+			select oid, nspname from pg_namespace
+			where nspname !~ '^pg_' and nspname not in ('information_schema', 'public'))
+		select 'schema ' || nspname from s
+		union all
+		select c.relkind::text || ' ' || c.relname || coalesce(' ' || pg_get_indexdef(i.indexrelid), '')
+		from pg_class c join s on s.oid = c.relnamespace left join pg_index i on i.indexrelid = c.oid
+		union all
+		select 'constraint ' || c.conname || ' ' || pg_get_constraintdef(c.oid) from pg_constraint c join s on s.oid = c.connamespace
+		union all
+		select 'function ' || p.oid::regprocedure from pg_proc p join s on s.oid = p.pronamespace
+		union all
+		select 'type ' || y.typname from pg_type y join s on s.oid = y.typnamespace
+		order by 1`
+	rows, err := conn.Query(context.Background(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func status(t *testing.T, conn *pgx.Conn, n schema.Name) (current, latest int32) {
+	t.Helper()
+	current, latest, err := schema.Status(context.Background(), conn, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return current, latest
+}
+
+// A reserved word as a name shows that the name is quoted wherever it stands.
+func TestUpDownUp(t *testing.T) {
+	for _, n := range []schema.Name{schema.Default, "other_desk", "user"} {
+		t.Run(string(n), func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			conn := connect(t, schematest.Empty(t))
+			if current, latest := status(t, conn, n); current != 0 || latest < 1 {
+				t.Fatalf("before: version %d of %d", current, latest)
+			}
+			if err := schema.Check(ctx, conn, n); !errors.Is(err, schema.ErrOlder) {
+				t.Fatalf("Check before: %v", err)
+			}
+			if err := schema.Up(ctx, conn, n); err != nil {
+				t.Fatal(err)
+			}
+			if current, latest := status(t, conn, n); current != latest {
+				t.Fatalf("after up: version %d of %d", current, latest)
+			}
+			if err := schema.Check(ctx, conn, n); err != nil {
+				t.Fatal(err)
+			}
+			made := objects(t, conn)
+			if err := schema.Down(ctx, conn, n, 0); err != nil {
+				t.Fatal(err)
+			}
+			if left := objects(t, conn); len(left) > 0 {
+				t.Fatalf("left behind: %q", left)
+			}
+			if err := schema.Down(ctx, conn, n, 0); err != nil {
+				t.Fatalf("down with nothing there: %v", err)
+			}
+			for range 2 {
+				if err := schema.Up(ctx, conn, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(made, objects(t, conn)); diff != "" {
+				t.Error(diff)
+			}
+			var locks int
+			const held = `select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`
+			if err := conn.QueryRow(ctx, held).Scan(&locks); err != nil || locks != 0 {
+				t.Errorf("%d advisory locks are still held (%v)", locks, err)
+			}
+		})
+	}
+}
+
+// Each migration's way down leaves just what was there before it.
+func TestDownStepByStep(t *testing.T) {
+	ctx := context.Background()
+	conn := connect(t, schematest.URL(t))
+	_, latest := status(t, conn, schema.Default)
+	for to := latest - 1; to >= 0; to-- {
+		if err := schema.Down(ctx, conn, schema.Default, to); err != nil {
+			t.Fatal(err)
+		}
+		if current, _ := status(t, conn, schema.Default); current != to {
+			t.Fatalf("version %d, want %d", current, to)
+		}
+	}
+	if err := schema.Down(ctx, conn, schema.Default, 1); err == nil {
+		t.Error("down went up")
+	}
+}
+
+func TestManyNodesAtOnce(t *testing.T) {
+	const nodes = 8
+	url := schematest.Empty(t)
+	conns := make([]*pgx.Conn, nodes)
+	for i := range conns {
+		conns[i] = connect(t, url)
+	}
+	for round := range 3 {
+		start := make(chan struct{})
+		var g errgroup.Group
+		for _, conn := range conns {
+			g.Go(func() error {
+				<-start
+				return schema.Up(context.Background(), conn, schema.Default)
+			})
+		}
+		close(start)
+		if err := g.Wait(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := schema.Check(context.Background(), conns[0], schema.Default); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Down(context.Background(), conns[0], schema.Default, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNewer(t *testing.T) {
+	ctx := context.Background()
+	conn := connect(t, schematest.URL(t))
+	exec(t, conn, `update getwork.schema_version set version = 999`)
+	for name, f := range map[string]func() error{
+		"Up":    func() error { return schema.Up(ctx, conn, schema.Default) },
+		"Check": func() error { return schema.Check(ctx, conn, schema.Default) },
+		"Down":  func() error { return schema.Down(ctx, conn, schema.Default, 0) },
+	} {
+		if err := f(); !errors.Is(err, schema.ErrNewer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What others have put into the schema is not deleted with it.
+func TestDownKeepsWhatIsNotOurs(t *testing.T) {
+	conn := connect(t, schematest.URL(t))
+	exec(t, conn, `create table getwork.notes_of_others ()`)
+	if err := schema.Down(context.Background(), conn, schema.Default, 0); err == nil {
+		t.Error("the schema was dropped with a table of somebody else's in it")
+	}
+	exec(t, conn, `drop table getwork.notes_of_others`)
+	if err := schema.Down(context.Background(), conn, schema.Default, 0); err != nil {
+		t.Error(err)
+	}
+	if left := objects(t, conn); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// Two installations in one database don't see each other.
+func TestTwoNames(t *testing.T) {
+	ctx := context.Background()
+	conn := connect(t, schematest.URL(t))
+	if err := schema.Up(ctx, conn, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Down(ctx, conn, schema.Default, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Check(ctx, conn, "second"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A login without the right to create anything can start a node on a schema that is up to date.
+func TestUpWithNothingToDoNeedsNoRights(t *testing.T) {
+	ctx := context.Background()
+	conn := connect(t, schematest.URL(t))
+	exec(t, conn, `create role schema_test_reader`)
+	t.Cleanup(func() { exec(t, conn, `reset role; drop owned by schema_test_reader; drop role schema_test_reader`) })
+	exec(t, conn, `grant usage on schema getwork to schema_test_reader`)
+	exec(t, conn, `grant select on getwork.schema_version to schema_test_reader`)
+	exec(t, conn, `set role schema_test_reader`)
+	if err := schema.Up(ctx, conn, schema.Default); err != nil {
+		t.Error(err)
+	}
+}

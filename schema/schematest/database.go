@@ -1,0 +1,112 @@
+package schematest
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver that pgtestdb opens by name
+	"github.com/peterldowns/pgtestdb"
+
+	"getwork/schema"
+)
+
+// URL returns the address of a migrated database for this test alone. It is dropped after the test, with
+// whatever is still connected to it.
+func URL(t testing.TB) string {
+	t.Helper()
+	return clone(t, migrated{})
+}
+
+// Empty returns the address of a database for this test alone that has nothing in it.
+func Empty(t testing.TB) string {
+	t.Helper()
+	return clone(t, empty{})
+}
+
+// Pool returns connections to a migrated database for this test alone. They are closed after the test.
+func Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func clone(t testing.TB, m pgtestdb.Migrator) string {
+	t.Helper()
+	admin := os.Getenv(environment)
+	if admin == "" {
+		admin = Server(t).URL("postgres")
+	}
+	conf, err := configFor(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pgtestdb.Custom(t, conf, m).URL()
+}
+
+// configFor takes a URL apart, since pgtestdb puts it together again for each database. A socket's folder
+// can't stand where a host does, and goes to the options.
+func configFor(admin string) (pgtestdb.Config, error) {
+	parsed, err := pgx.ParseConfig(admin)
+	if err != nil {
+		return pgtestdb.Config{}, err
+	}
+	options := url.Values{}
+	if u, err := url.Parse(admin); err == nil {
+		options = u.Query()
+	}
+	for _, name := range []string{"host", "port", "user", "password", "dbname", "database"} {
+		options.Del(name)
+	}
+	host := parsed.Host
+	switch {
+	case strings.HasPrefix(host, "/"):
+		options.Set("host", host)
+		host = ""
+	case net.ParseIP(host) != nil && strings.Contains(host, ":"):
+		host = "[" + host + "]"
+	}
+	return pgtestdb.Config{
+		DriverName: "pgx",
+		Host:       host,
+		Port:       strconv.Itoa(int(parsed.Port)),
+		User:       url.QueryEscape(parsed.User),
+		Password:   url.QueryEscape(parsed.Password),
+		Database:   parsed.Database,
+		Options:    options.Encode(),
+		TestRole: &pgtestdb.Role{
+			Username:     "getwork_test",
+			Password:     "getwork_test",
+			Capabilities: "superuser",
+		},
+		// Killed nodes, and the private server's own wind-down, leave connections for a moment.
+		ForceTerminateConnections: true,
+	}, nil
+}
+
+// migrated makes the template that [URL] clones.
+type migrated struct{}
+
+func (migrated) Hash() (string, error) { return schema.Hash() }
+
+func (migrated) Migrate(ctx context.Context, _ *sql.DB, template pgtestdb.Config) error {
+	return migrateUp(ctx, template.URL())
+}
+
+// empty makes the template that [Empty] clones.
+type empty struct{}
+
+func (empty) Hash() (string, error) { return "empty", nil }
+
+func (empty) Migrate(context.Context, *sql.DB, pgtestdb.Config) error { return nil }

@@ -1,0 +1,51 @@
+// Package schematest gives tests databases of their own on a real PostgreSQL.
+//
+// A test binary that asks for one starts one private server, without durability and in memory where there is
+// room, and each test gets a database that is cloned from a migrated template in some 40 ms. A database, and
+// not a schema, because NOTIFY channels belong to databases; and not a transaction that is rolled back,
+// because NOTIFY happens at the commit.
+//
+//	func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
+//
+//	func TestClick(t *testing.T) {
+//		pool := schematest.Pool(t)
+//		…
+//	}
+//
+// GETWORK_TEST_POSTGRES names a running server to be used instead; the login must be a superuser. Logins in
+// tests are superusers too, so that a test can terminate a backend or make roles. Roles belong to the server:
+// tests that make some give them names of their own.
+package schematest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// stopTimeout bounds the server's shutdown after the tests; then it is ended the hard way.
+const stopTimeout = 10 * time.Second
+
+// Main runs the tests, ends the server, fails when goroutines are left over, and returns the exit status.
+// Without it the server still ends with the test binary, a moment later. leaks are goroutines to be tolerated.
+func Main(m *testing.M, leaks ...goleak.Option) int {
+	code := m.Run()
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := shared.stop(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "stop PostgreSQL:", err)
+		code = max(code, 1)
+	}
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(leaks...); err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines left over:", err)
+		return 1
+	}
+	return 0
+}

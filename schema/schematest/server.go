@@ -1,0 +1,142 @@
+package schematest
+
+import (
+	"context"
+	"maps"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema"
+	"getwork/schema/postgres"
+)
+
+const (
+	// environment names a server that runs already.
+	environment = "GETWORK_TEST_POSTGRES"
+
+	// startTimeout is generous: many test binaries start their servers at once.
+	startTimeout = 2 * time.Minute
+
+	// memory is a folder that is kept in memory on Linux.
+	memory = "/dev/shm"
+
+	// enough is how much must be free there, in bytes. Containers often have but 64 MB.
+	enough = 1 << 30
+)
+
+// shared is the one server of a test binary. It can't be handed through: tests have no common caller.
+var shared lazy
+
+type lazy struct {
+	mu     sync.Mutex
+	server *postgres.Server
+	err    error
+}
+
+// start starts the server for the first caller, and gives all others the same one, or the same error.
+func (l *lazy) start() (*postgres.Server, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server == nil && l.err == nil {
+		l.server, l.err = launch(nil, false)
+	}
+	return l.server, l.err
+}
+
+func (l *lazy) stop(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server == nil {
+		return nil
+	}
+	return l.server.Stop(ctx)
+}
+
+// launch starts a throw-away server with the given settings over those of tests. Without TCP its passwords are
+// not asked for, which saves some milliseconds for each connection.
+func launch(parameters map[string]string, tcp bool) (*postgres.Server, error) {
+	dir, err := os.MkdirTemp(parent(), "getwork-test-")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{"max_connections": "200"}
+	maps.Copy(all, parameters)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return postgres.Start(ctx, postgres.Config{Dir: dir, Parameters: all, Fast: true, TCP: tcp, Remove: true})
+}
+
+// parent is the folder for the servers' data.
+func parent() string {
+	if available(memory) >= enough {
+		if probe, err := os.MkdirTemp(memory, "getwork-test-"); err == nil {
+			os.Remove(probe)
+			return memory
+		}
+	}
+	return os.TempDir()
+}
+
+// Server is the private server that all tests of this binary share, for its PID and the like: a test that
+// stops one needs [OwnServer]. With GETWORK_TEST_POSTGRES there is none, and the test is skipped.
+func Server(t testing.TB) *postgres.Server {
+	t.Helper()
+	if os.Getenv(environment) != "" {
+		t.Skip("needs a private server: " + environment + " is set")
+	}
+	server, err := shared.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// OwnServer starts a server for this test alone, which it may stop, crash and start again, with the given
+// settings, such as default_transaction_isolation. It listens on TCP and has a migrated database getwork:
+// OwnServer(t, nil).URL("getwork"). It ends with the test. Starting one takes a second or two.
+func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
+	t.Helper()
+	server, err := launch(parameters, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := execute(ctx, server.URL("postgres"), `create database getwork`); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrateUp(ctx, server.URL("getwork")); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+func execute(ctx context.Context, url, sql string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+func migrateUp(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return schema.Up(ctx, conn, schema.Default)
+}
