@@ -1,0 +1,10 @@
+package notify
+
+import (
+	"os"
+	"testing"
+
+	"getwork/schema/schematest"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) } // also fails when goroutines are left over

@@ -1,0 +1,90 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// MaxPayload is the most that [Message.Encode] returns, in bytes. PostgreSQL refuses a NOTIFY of 8000 bytes and more,
+// and the refusal would fail the round that sends it.
+const MaxPayload = 7900
+
+// NotifySQL sends a payload ($2) on a channel ($1). A round adds it to its own transaction as the last statement: the
+// message goes out if and only if the round commits.
+const NotifySQL = `select pg_notify($1, $2)`
+
+// Message is what one NOTIFY says: ids only, a hint to read the tables. A receiver that acted on more than the ids
+// would act on what may be out of date, or was sent by anybody who may connect to the database.
+type Message struct {
+	Node    string   `json:"node,omitempty"`    // the sender's node id
+	Round   *Round   `json:"round,omitempty"`   // nil unless a round sent it
+	Changes []Change `json:"changes,omitempty"` // at most one per task
+	All     bool     `json:"all,omitempty"`     // too much changed to name: re-read everything
+}
+
+// Round names one round that has committed. Its rows are those that carry its id.
+type Round struct {
+	Task     int64 `json:"task"`
+	ID       int64 `json:"id"`
+	Run      int64 `json:"run,omitempty"` // the run that it ended; 0: it served from the shelf
+	Requests int   `json:"requests"`      // how many requests this round answered
+}
+
+// Change names what was changed in one task, outside of a round.
+type Change struct {
+	Task     int64   `json:"task"`
+	Requests []int64 `json:"requests,omitempty"` // recorded or cancelled
+	Work     []int64 `json:"work,omitempty"`     // closed or extended
+	Runs     []int64 `json:"runs,omitempty"`     // started, or ended without a round
+	Settings bool    `json:"settings,omitempty"` // the task itself changed
+	Waiting  bool    `json:"waiting,omitempty"`  // the node wants to run it and has no free slot
+	Many     bool    `json:"many,omitempty"`     // more ids than fit: read the task; no ids are given then
+}
+
+// Encode returns the payload for one NOTIFY, never more than [MaxPayload] bytes. What does not fit is said more
+// coarsely: first every change with ids becomes one with Many set, then all changes become All, and last the sender is
+// left out. The round is always kept. The message itself is not changed.
+func (m Message) Encode() string {
+	if s := marshal(m); len(s) <= MaxPayload {
+		return s
+	}
+	coarse := m
+	coarse.Changes = make([]Change, len(m.Changes))
+	for i, c := range m.Changes {
+		coarse.Changes[i] = c.coarse()
+	}
+	if s := marshal(coarse); len(s) <= MaxPayload {
+		return s
+	}
+	coarse.Changes, coarse.All = nil, true
+	if s := marshal(coarse); len(s) <= MaxPayload {
+		return s
+	}
+	return marshal(Message{Round: m.Round, All: true})
+}
+
+// Decode reads a payload that [Message.Encode] made. Fields that it does not know are ignored, so that nodes of two
+// releases understand each other during an upgrade.
+func Decode(payload string) (Message, error) {
+	var m Message
+	if err := json.Unmarshal([]byte(payload), &m); err != nil {
+		return Message{}, fmt.Errorf("decode notification: %w", err)
+	}
+	return m, nil
+}
+
+// coarse says the same without ids.
+func (c Change) coarse() Change {
+	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 {
+		return c
+	}
+	return Change{Task: c.Task, Settings: c.Settings, Waiting: c.Waiting, Many: true}
+}
+
+func marshal(m Message) string {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("encode notification: %v", err)) // numbers, strings and flags can always be encoded
+	}
+	return string(b)
+}

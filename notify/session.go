@@ -1,0 +1,159 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgxlisten"
+)
+
+var (
+	errSilent = errors.New("echoes were sent and nothing was heard")
+	errSlow   = errors.New("connect and LISTEN took too long")
+)
+
+// proveEvery is the longest between two echoes until the first has come through. One Send may well fail, on a connection
+// of the pool that a restart of the server had broken; that should not keep the node from being Up for EchoEvery.
+const proveEvery = time.Second
+
+// session is one connection of the listener, from connecting to its end. Two goroutines work on it: Run's, which reads,
+// and the watch, which sends echoes and judges.
+type session struct {
+	cfg                   Listener
+	down, echoes, garbled *outage // down and garbled are the reader's, echoes is the watch's
+	pulse                 pulse
+	listens               int           // channels on which LISTEN stands; the reader's
+	stands                chan struct{} // closed when both do
+	proven                atomic.Bool   // the first echo came through
+}
+
+// run reads the connection until it fails, is judged dead, or ctx ends, and returns why.
+//
+// A connection is ended by its context alone: pgx waits for the peer neither when it is cancelled in a read, nor when it
+// closes with a context that has ended. So a frozen one takes no time.
+func (s *session) run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	reader := pgxlisten.Listener{
+		Connect:        s.cfg.Connect,
+		LogError:       func(_ context.Context, err error) { end(err) }, // the first error ends the session
+		ReconnectDelay: -1,                                              // the pause between two sessions is Run's
+	}
+	reader.Handle(s.cfg.Channel, handler{s, s.message})
+	reader.Handle(echoChannel(s.cfg.Channel, s.cfg.Node), handler{s, s.echo})
+
+	var watch sync.WaitGroup
+	watch.Go(func() { end(s.watch(ctx)) })
+	err := reader.Listen(ctx)
+	end(err)
+	watch.Wait()
+	return context.Cause(ctx)
+}
+
+// handler receives one channel's notifications for pgxlisten. It never returns an error, since that would end the session.
+type handler struct {
+	s      *session
+	handle func(ctx context.Context, payload string)
+}
+
+// HandleBacklog is called as soon as LISTEN stands on the channel. pgxlisten listens in any order, so they are counted.
+func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
+	h.s.listens++
+	if h.s.listens == 2 {
+		h.s.pulse.hear(time.Now())
+		close(h.s.stands)
+	}
+	return nil
+}
+
+// HandleNotification takes every notification as a sign of life before it looks at it.
+func (h handler) HandleNotification(ctx context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
+	h.s.pulse.hear(time.Now())
+	h.handle(ctx, n.Payload)
+	return nil
+}
+
+func (s *session) message(ctx context.Context, payload string) {
+	m, err := Decode(payload)
+	if err != nil {
+		s.garbled.failed(ctx, err)
+		return
+	}
+	s.cfg.Handle(m)
+}
+
+func (s *session) echo(ctx context.Context, _ string) {
+	if s.proven.Swap(true) {
+		return
+	}
+	s.down.over(ctx)
+	s.cfg.Up()
+}
+
+// watch sends the echoes, and returns when the connection is to be given up.
+func (s *session) watch(ctx context.Context) error {
+	slow := time.NewTimer(s.cfg.SilentAfter)
+	defer slow.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-slow.C:
+		return fmt.Errorf("%w: more than %s", errSlow, s.cfg.SilentAfter)
+	case <-s.stands:
+	}
+	for {
+		next := time.Now().Add(s.cfg.EchoEvery)
+		if !s.proven.Load() {
+			next = time.Now().Add(min(s.cfg.EchoEvery, proveEvery))
+		}
+		s.send(ctx)
+		if err := s.listenUntil(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends one echo. It takes EchoEvery at most, and ends when the connection must be judged, so that a Send which
+// hangs delays no verdict.
+func (s *session) send(ctx context.Context) {
+	start := time.Now()
+	until := start.Add(s.cfg.EchoEvery)
+	if dead, owed := s.pulse.deadline(s.cfg.SilentAfter, s.cfg.EchoEvery); owed && dead.Before(until) {
+		until = dead
+	}
+	bounded, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	err := s.cfg.Send(bounded, echoChannel(s.cfg.Channel, s.cfg.Node), "")
+	switch {
+	case err == nil:
+		s.pulse.sent(start, time.Now())
+		s.echoes.over(ctx)
+	case ctx.Err() == nil:
+		s.echoes.failed(ctx, err)
+	}
+}
+
+// listenUntil waits for the given time, and returns an error before when ctx ends or the connection has been silent for
+// too long.
+func (s *session) listenUntil(ctx context.Context, next time.Time) error {
+	for {
+		wake := next
+		dead, owed := s.pulse.deadline(s.cfg.SilentAfter, s.cfg.EchoEvery)
+		switch now := time.Now(); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case owed && !now.Before(dead):
+			return fmt.Errorf("%w for %s", errSilent, s.cfg.SilentAfter)
+		case !now.Before(next):
+			return nil
+		case owed && dead.Before(next):
+			wake = dead
+		}
+		pause(ctx, time.Until(wake))
+	}
+}
