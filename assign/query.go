@@ -1,0 +1,174 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The isolation level is set here, whatever the server's default is: at a higher one, the lock's statement would
+// fix what the whole transaction sees, and who waits would be who waited before the query.
+var (
+	readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	readOnly      = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+)
+
+// write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
+// level, at which it fails where it meets another's change instead of waiting and looking again.
+func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		tag, err = tx.Exec(ctx, e.SQL(statement), args...)
+		return err
+	})
+	return tag, err
+}
+
+// trimQuery takes off white space and one semicolon at the end, so that the query can stand in brackets.
+func trimQuery(query string) string {
+	query = strings.TrimSpace(query)
+	return strings.TrimSpace(strings.TrimSuffix(query, ";"))
+}
+
+// A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
+// rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
+//
+//   - The line breaks around the query keep a comment at its end from eating the bracket.
+//   - row_number() over () counts the rows as they come; it is the rank.
+//   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
+//     made only of what is kept.
+//   - "offset 0" has the look at what is blocked made once a row.
+//   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
+//
+// Numbers are written into the text: a placeholder would be taken for one of the query's own.
+const (
+	wrapHead = `
+select rank, item, (to_jsonb(r) - 'item' - 'slots' - 'exclusive')::text, free, given, blocked, passed_over, pg_current_snapshot()::text
+from (
+  select rank, item, r, usable and not held as free,
+    count(*) over () as given,
+    count(*) filter (where usable and held) over () as blocked,
+    count(*) filter (where not usable) over () as passed_over
+  from (
+    select rank, item, r, usable,
+      usable and exists (select from getwork.blocked b where b.task_id = %d and b.item = keyed.item) as held
+    from (
+      select rank, item, r,
+        coalesce(octet_length(item) between 1 and 200, false)
+          and row_number() over (partition by item collate "C" order by rank) = 1 as usable
+      from (
+        select row_number() over () as rank, getwork_query.item::text as item, getwork_query as r
+        from (
+`
+	wrapTail = `
+        ) getwork_query
+      ) ranked
+    ) keyed
+    offset 0
+  ) marked
+  order by free desc, rank
+  limit %d
+) best`
+)
+
+// wrapped is the statement for a query of a task that returns at most limit rows that can be handed out, and at
+// least one row if the query gives any.
+func (e *Engine) wrapped(query string, task int64, limit int) string {
+	return e.SQL(fmt.Sprintf(wrapHead, task)) + trimQuery(query) + fmt.Sprintf(wrapTail, limit)
+}
+
+// enterQuery makes a transaction fit for somebody's query: it can't write, has a time limit, and the rights of
+// the query role only. Under a savepoint, rolling back to it takes all of that off again; the query itself can't.
+func (e *Engine) enterQuery(timeout Duration) string {
+	s := "set local transaction_read_only = on; set local lock_timeout = 0; " +
+		fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000))
+	if e.QueryRole != "" {
+		s += "; set local role " + pgx.Identifier{e.QueryRole}.Sanitize()
+	}
+	return s
+}
+
+// tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
+// doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
+func (e *Engine) tryQuery(ctx context.Context, query string) error {
+	pool := e.api
+	if e.Queries != nil {
+		pool = e.Queries
+	}
+	trimmed := trimQuery(query)
+	return pgx.BeginTxFunc(ctx, pool, readOnly, func(tx pgx.Tx) error {
+		role := e.QueryRole
+		if e.Queries != nil {
+			role = ""
+		}
+		if role != "" {
+			if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
+				return fmt.Errorf("enter the query role %q: %w", role, err)
+			}
+		}
+		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
+		if err != nil {
+			lead := len([]rune(query[:strings.Index(query, trimmed)]))
+			return refusedQuery(err, lead)
+		}
+		if len(alone.ParamOIDs) > 0 {
+			return queryRefusal("the query has placeholders ($1); write the values into it")
+		}
+		items := 0
+		for _, f := range alone.Fields {
+			if f.Name == "item" {
+				items++
+			}
+		}
+		if items != 1 {
+			return queryRefusal("the query returns %d columns named \"item\", and must return one: the key of the thing to be worked on", items)
+		}
+		statement := e.wrapped(query, 0, 1)
+		if e.Queries != nil {
+			statement = fmt.Sprintf(rankedCursor, trimmed)
+			statement = statement[strings.Index(statement, "select"):]
+		}
+		rows, err := tx.Query(ctx, "explain "+statement, pgx.QueryExecModeExec)
+		if err == nil {
+			rows.Close()
+			err = rows.Err()
+		}
+		if err != nil {
+			return refusedQuery(err, -1)
+		}
+		return nil
+	})
+}
+
+// refusedQuery tells what PostgreSQL has against the query from what else may be wrong. lead is how many
+// characters stand before what was parsed; below 0: the position is not the query's.
+func refusedQuery(err error, lead int) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || !queryFault(pg) {
+		return fmt.Errorf("try the query: %w", err)
+	}
+	if pg.Position > 0 && lead >= 0 {
+		return queryRefusal("%s (SQLSTATE %s) at position %d of the query", pg.Message, pg.Code, int(pg.Position)+lead)
+	}
+	return queryRefusal("%s (SQLSTATE %s)", pg.Message, pg.Code)
+}
+
+func queryRefusal(format string, args ...any) *Refusal {
+	r := refuseField("query", format, args...)
+	r.Kind = QueryRefused
+	return r
+}
+
+// queryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
+// Lost connections (08), exhausted resources (53), a server that stops (57P) and conflicts with others or with
+// recovery (40) are the world's.
+func queryFault(pg *pgconn.PgError) bool {
+	switch {
+	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "40"):
+		return false
+	}
+	return true
+}

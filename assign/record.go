@@ -1,0 +1,446 @@
+package assign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func (h Holder) compare(o Holder) int {
+	return cmp.Or(cmp.Compare(h.User, o.User), cmp.Compare(h.Instance, o.Instance))
+}
+
+// Click is one holder's wish for work.
+type Click struct {
+	Holder Holder
+	Count  int      // 1 … the task's max_request
+	Linger Duration // while there is nothing, wait so long for something; at most 24 h
+	Key    string   // the Idempotency-Key; empty: none
+}
+
+// MaxLinger is the longest that a request may linger.
+const MaxLinger = Duration(24 * time.Hour)
+
+// body is what an Idempotency-Key stands for.
+func (c Click) body() string { return fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger) }
+
+func (c Click) check(maxRequest int) error {
+	if err := CheckUser(c.Holder.User); err != nil {
+		return err
+	}
+	if err := CheckInstance(c.Holder.Instance); err != nil {
+		return err
+	}
+	if c.Count < 1 || c.Count > maxRequest {
+		return refuseField("count", "count is from 1 to %d for this task, not %d", maxRequest, c.Count)
+	}
+	if c.Linger < 0 || c.Linger > MaxLinger {
+		return refuseField("linger", `linger is from "0s" to "24h", not %q`, c.Linger.String())
+	}
+	if len(c.Key) > 255 {
+		return refuseField("Idempotency-Key", "an Idempotency-Key has at most 255 characters; this one has %d", len(c.Key))
+	}
+	return nil
+}
+
+// click is a Click on its way through a dispatcher.
+type click struct {
+	Click
+	holder Holder
+	fresh  bool // the shelf looked fresh when it came in
+	done   chan struct{}
+
+	id    int64 // of the request that answers it
+	lost  bool  // its key belongs to an earlier request
+	err   error
+	ended bool // the request was recorded as ended
+}
+
+const selectForClick = `
+select s.task_id, v.max_request, coalesce(s.fresh_until > clock_timestamp(), false) and not s.paused
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = $1 and s.deleted_at is null`
+
+// GetWork records a click and answers with its request: complete already if the shelf is fresh, or if it is ended
+// where it is recorded (paused, in back-off); pending otherwise, and its result comes by push, or by asking again.
+// A holder who has a pending request for the task gets that one.
+func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, error) {
+	var id int64
+	var maxRequest int
+	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
+	err := e.api.QueryRow(ctx, e.SQL(selectForClick), task).Scan(&id, &maxRequest, &k.fresh)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Request{}, Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", task)
+	}
+	if err != nil {
+		return Request{}, fmt.Errorf("read the task: %w", err)
+	}
+	if err := c.check(maxRequest); err != nil {
+		return Request{}, err
+	}
+	if !e.dispatch(id, k) {
+		return Request{}, errEnding
+	}
+	select {
+	case <-k.done:
+	case <-ctx.Done(): // it is recorded all the same, and found again by asking again
+		return Request{}, ctx.Err()
+	}
+	if k.err != nil {
+		return Request{}, k.err
+	}
+	found, err := e.requests(ctx, []int64{k.id})
+	if err != nil {
+		return Request{}, err
+	}
+	if len(found) == 0 {
+		return Request{}, fmt.Errorf("read requests: request %d is gone", k.id)
+	}
+	return found[0], nil
+}
+
+// dispatcher gathers the clicks on one task that come while this node's last transaction for it is in flight, and
+// records them together. No timer: on an idle system a click is alone in its batch, and waits for nobody.
+type dispatcher struct{ queue []*click }
+
+// maxBatch bounds one transaction, and so how long it may hold the assign lock.
+const maxBatch = 500
+
+// dispatch queues a click, and has it recorded; false: the node is ending.
+func (e *Engine) dispatch(task int64, k *click) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.dispatches[task]; d != nil {
+		d.queue = append(d.queue, k)
+		return true
+	}
+	d := &dispatcher{queue: []*click{k}}
+	if !e.spawn(func(context.Context) { e.recordAll(task, d) }) {
+		return false
+	}
+	e.dispatches[task] = d
+	return true
+}
+
+// recordAll records until nobody is queued. What was accepted into the queue is recorded also while the node
+// drains, so it is not bound to the engine's context.
+func (e *Engine) recordAll(task int64, d *dispatcher) {
+	for {
+		e.mu.Lock()
+		batch := d.queue[:min(len(d.queue), maxBatch)]
+		d.queue = d.queue[len(batch):]
+		if len(batch) == 0 {
+			delete(e.dispatches, task)
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		e.recordBatch(ctx, task, batch)
+		cancel()
+	}
+}
+
+// recordBatch records one batch, and wakes what serves it.
+func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
+	defer func() {
+		for _, k := range batch {
+			close(k.done)
+		}
+	}()
+	fresh := false
+	for _, k := range batch {
+		fresh = fresh || k.fresh
+	}
+	served := false
+	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		var err error
+		served, err = e.recordAndServe(ctx, tx, task, batch, fresh)
+		return err
+	})
+	if err != nil {
+		for _, k := range batch {
+			k.err = fmt.Errorf("record request: %w", err)
+		}
+		return
+	}
+	e.Steps(ctx, StepRecorded)
+	var ids []int64
+	pending := false
+	for _, k := range batch {
+		if k.err == nil && !k.lost {
+			ids = append(ids, k.id)
+			pending = pending || !k.ended
+		}
+	}
+	e.Announce.Request(task, ids...)
+	if pending && !served {
+		e.Look(task)
+	}
+}
+
+// recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh, take the assign lock
+// first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it only records:
+// the next step is the run lock's, in a transaction of its own.
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (served bool, err error) {
+	var r *round
+	if fresh {
+		if r, err = e.openRound(ctx, tx, task); err != nil {
+			return false, err
+		}
+		fresh = r.state.fresh && !r.state.Paused && !r.state.deleted
+	}
+	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
+		return false, err
+	}
+	if err := e.insertClicks(ctx, tx, task, batch); err != nil {
+		return false, err
+	}
+	if err := e.bindKeys(ctx, tx, task, batch); err != nil {
+		return false, err
+	}
+	if !fresh {
+		return false, nil
+	}
+	if err := r.serve(ctx, shelf{r}); err != nil {
+		return false, err
+	}
+	return !r.waits, r.announce(ctx, 0)
+}
+
+// Sorted by holder, like every insert of a batch.
+const insertRequests = `
+insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, linger_until, completed_at)
+select s.task_id, c.user_name, c.instance, c.wanted,
+  case when c.ends is null then c.wanted else 0 end,
+  coalesce(c.ends, 'pending'),
+  case when c.ends = 'none' then 'paused' end,
+  case when c.ends = 'failed' then s.last_error end,
+  case when c.linger > 0 then clock_timestamp() + c.linger * interval '1 microsecond' end,
+  case when c.ends is not null then clock_timestamp() end
+from getwork.task_state s
+cross join lateral (
+  select u.*, case
+      when u.linger > 0 then null
+      when s.paused then 'none'
+      when s.failed_until > clock_timestamp() and not coalesce(s.fresh_until > clock_timestamp(), false) then 'failed'
+    end as ends
+  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[]) as u (user_name, instance, wanted, linger)
+) c
+where s.task_id = $1 and s.deleted_at is null
+  and not exists (
+    select from getwork.work_requested p
+    where p.task_id = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending')
+order by c.user_name, c.instance
+on conflict (task_id, user_name, instance) where state = 'pending' do nothing
+returning id, user_name, instance, state <> 'pending'`
+
+// insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
+// insert, gets that one.
+func (e *Engine) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	var users, instances []string
+	var wanted []int32
+	var lingers []int64
+	byHolder := map[Holder][]*click{}
+	for _, k := range sortedHolders(batch) {
+		if k.lost {
+			continue
+		}
+		if byHolder[k.holder] == nil {
+			users = append(users, k.holder.User)
+			instances = append(instances, k.holder.Instance)
+			wanted = append(wanted, int32(k.Count))
+			lingers = append(lingers, k.Linger.micros())
+		}
+		byHolder[k.holder] = append(byHolder[k.holder], k)
+	}
+	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers)
+	if err != nil {
+		return err
+	}
+	if err := takeIDs(rows, byHolder); err != nil {
+		return err
+	}
+	return e.findPending(ctx, tx, task, byHolder)
+}
+
+// takeIDs gives the clicks the ids of their requests, and takes them off the map.
+func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
+	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		var h Holder
+		var id int64
+		var ended bool
+		err := row.Scan(&id, &h.User, &h.Instance, &ended)
+		for _, k := range byHolder[h] {
+			k.id, k.ended = id, ended
+		}
+		delete(byHolder, h)
+		return struct{}{}, err
+	})
+	return err
+}
+
+// A statement after the insert's, so that it sees what the insert ran into: the pending request, or, if a round
+// ended it in between, the latest.
+const selectRecorded = `
+select distinct on (r.user_name, r.instance) r.id, r.user_name, r.instance, r.state <> 'pending'
+from unnest($2::text[], $3::text[]) as c (user_name, instance)
+join getwork.work_requested r on r.task_id = $1 and r.user_name = c.user_name and r.instance = c.instance
+order by r.user_name, r.instance, (r.state = 'pending') desc, r.id desc`
+
+func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolder map[Holder][]*click) error {
+	if len(byHolder) == 0 {
+		return nil
+	}
+	var users, instances []string
+	for h := range byHolder {
+		users, instances = append(users, h.User), append(instances, h.Instance)
+	}
+	rows, err := tx.Query(ctx, e.SQL(selectRecorded), task, users, instances)
+	if err != nil {
+		return err
+	}
+	if err := takeIDs(rows, byHolder); err != nil {
+		return err
+	}
+	for _, clicks := range byHolder { // the task was deleted since it was read
+		for _, k := range clicks {
+			k.err = Refuse(NotFound, "the task was deleted")
+		}
+	}
+	return nil
+}
+
+const (
+	// An expired key is taken over; one that is being recorded elsewhere is waited for.
+	claimKeys = `
+insert into getwork.idempotency_key as k (task_id, user_name, key, body)
+select $1, c.user_name, c.key, c.body
+from unnest($2::text[], $3::text[], $4::text[]) as c (user_name, key, body)
+order by c.user_name, c.key
+on conflict (task_id, user_name, key) do update
+  set body = excluded.body, request_id = null, created_at = clock_timestamp()
+  where k.created_at < clock_timestamp() - interval '24 hours'
+returning user_name, key`
+
+	selectKeys = `
+select k.user_name, k.key, k.body, k.request_id
+from unnest($2::text[], $3::text[]) as c (user_name, key)
+join getwork.idempotency_key k on k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
+
+	bindKeys = `
+update getwork.idempotency_key k
+set request_id = c.request_id
+from unnest($2::text[], $3::text[], $4::bigint[]) as c (user_name, key, request_id)
+where k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
+)
+
+type keyOf struct{ user, key string }
+
+// claimKeys writes the batch's keys before anything is recorded for them, so that of two clicks with one key only
+// one is recorded, whatever nodes they came to; the other answers with its request.
+func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	byKey := map[keyOf][]*click{}
+	var users, keys, bodies []string
+	for _, k := range batch {
+		if k.Key == "" {
+			continue
+		}
+		id := keyOf{k.holder.User, k.Key}
+		if byKey[id] == nil {
+			users, keys, bodies = append(users, id.user), append(keys, id.key), append(bodies, k.body())
+		}
+		byKey[id] = append(byKey[id], k)
+	}
+	if len(byKey) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, e.SQL(claimKeys), task, users, keys, bodies)
+	if err != nil {
+		return fmt.Errorf("claim idempotency keys: %w", err)
+	}
+	won := map[keyOf]bool{}
+	if _, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id keyOf, err error) {
+		err = row.Scan(&id.user, &id.key)
+		won[id] = true
+		return id, err
+	}); err != nil {
+		return fmt.Errorf("claim idempotency keys: %w", err)
+	}
+	for id, clicks := range byKey {
+		if won[id] { // the others of this batch with the same key follow the first
+			for _, k := range clicks[1:] {
+				k.follow(clicks[0].body(), 0)
+			}
+		}
+	}
+	if len(won) == len(byKey) {
+		return nil
+	}
+	return e.answerKeys(ctx, tx, task, byKey, won)
+}
+
+// follow answers a click with what its key got before, or refuses it.
+func (k *click) follow(body string, id int64) {
+	k.lost, k.id = true, id
+	if body != k.body() {
+		k.err = Refuse(KeyReused, "this Idempotency-Key was used with another body (%s); use a new key for a new request", body)
+	}
+}
+
+func (e *Engine) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey map[keyOf][]*click, won map[keyOf]bool) error {
+	var users, keys []string
+	for id := range byKey {
+		if !won[id] {
+			users, keys = append(users, id.user), append(keys, id.key)
+		}
+	}
+	rows, err := tx.Query(ctx, e.SQL(selectKeys), task, users, keys)
+	if err != nil {
+		return fmt.Errorf("read idempotency keys: %w", err)
+	}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		var id keyOf
+		var body string
+		var request int64
+		err := row.Scan(&id.user, &id.key, &body, &request)
+		for _, k := range byKey[id] {
+			k.follow(body, request)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("read idempotency keys: %w", err)
+	}
+	return nil
+}
+
+// bindKeys records with each key the request that answered it, also when that was pending already.
+func (e *Engine) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	var users, keys []string
+	var ids []int64
+	first := map[keyOf]int64{}
+	for _, k := range batch {
+		if k.Key == "" || k.lost || k.err != nil {
+			continue
+		}
+		users, keys, ids = append(users, k.holder.User), append(keys, k.Key), append(ids, k.id)
+		first[keyOf{k.holder.User, k.Key}] = k.id
+	}
+	for _, k := range batch {
+		if k.lost && k.id == 0 {
+			k.id = first[keyOf{k.holder.User, k.Key}]
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, e.SQL(bindKeys), task, users, keys, ids); err != nil {
+		return fmt.Errorf("record idempotency keys: %w", err)
+	}
+	return nil
+}

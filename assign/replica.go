@@ -1,0 +1,186 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// errElsewhere: a former run of the task still executes where queries run.
+var errElsewhere = errors.New("a former run of this query still executes on the query database")
+
+const (
+	queryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
+
+	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
+	rankedCursor = `declare ranked no scroll cursor for
+select getwork_query.item::text, (to_jsonb(getwork_query) - 'item' - 'slots' - 'exclusive')::text
+from (
+%s
+) getwork_query`
+
+	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
+	seenUntil = `
+select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), '-infinity') else clock_timestamp() end
+  - interval '5 seconds'`
+
+	blockedItems = `select distinct item from getwork.blocked where task_id = $1 and item = any($2::text[])`
+)
+
+const fetchRows = 1000
+
+// rankThere runs the query on the query database, in a transaction that first takes an advisory lock: if it is
+// taken, a run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's
+// connection is asked for a sign of life every few seconds; when it is lost, so is the run.
+func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Settings) (result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	alive := make(chan struct{})
+	go func() {
+		defer close(alive)
+		keepAlive(ctx, lock, cancel)
+	}()
+	var found result
+	began := time.Now()
+	err := pgx.BeginTxFunc(ctx, e.Queries, readOnly, func(tx pgx.Tx) error {
+		var free bool
+		if err := tx.QueryRow(ctx, queryLock, e.queryLockClass(), int32(task)).Scan(&free); err != nil {
+			return err
+		}
+		if !free {
+			return errElsewhere
+		}
+		var err error
+		found, err = e.stream(ctx, tx, task, s)
+		return err
+	})
+	cause := context.Cause(ctx)
+	cancel(nil)
+	<-alive
+	if err != nil && cause != nil {
+		return result{}, cause
+	}
+	return found, faultOf(err, time.Since(began), s.QueryTimeout)
+}
+
+func (e *Engine) queryLockClass() int32 {
+	h := fnv.New32a()
+	h.Write([]byte("getwork run " + e.Channel))
+	return int32(h.Sum32())
+}
+
+// keepAlive asks until ctx ends. The tx is its alone meanwhile.
+func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
+	tick := time.NewTicker(3 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			// Not under ctx: cancelling a statement half way would cost the lock.
+			ask, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			_, err := lock.Exec(ask, "select 1")
+			done()
+			if err != nil {
+				lost(fmt.Errorf("the run lock's connection was lost: %w", err))
+				return
+			}
+		}
+	}
+}
+
+// stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until there are
+// one more than max_candidates or no more rows. The counts cover the rows that were read.
+func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) (result, error) {
+	found := result{seenUntil: new(time.Time)}
+	if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
+		return result{}, err
+	}
+	settings := fmt.Sprintf("set local statement_timeout = %d; set local cursor_tuple_fraction = 1", max(1, s.QueryTimeout.micros()/1000))
+	if _, err := tx.Exec(ctx, settings); err != nil {
+		return result{}, err
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf(rankedCursor, trimQuery(s.Query)), pgx.QueryExecModeExec); err != nil {
+		return result{}, err
+	}
+	seen := map[string]bool{}
+	for !found.cut {
+		chunk, read, err := e.fetch(ctx, tx, &found, seen)
+		if err != nil {
+			return result{}, err
+		}
+		if chunk, err = e.dropBlocked(ctx, task, chunk, &found); err != nil {
+			return result{}, err
+		}
+		found.items = append(found.items, chunk...)
+		if len(found.items) > s.MaxCandidates {
+			found.items, found.cut = found.items[:s.MaxCandidates], true
+		}
+		if read < fetchRows {
+			return found, nil
+		}
+	}
+	return found, nil
+}
+
+// fetch reads one chunk, without what can't be an item or was there before.
+func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[string]bool) (chunk []ranked, read int, err error) {
+	rows, err := tx.Query(ctx, fmt.Sprintf("fetch %d from ranked", fetchRows), pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var item *string
+		var r ranked
+		if err := rows.Scan(&item, &r.details); err != nil {
+			return nil, 0, err
+		}
+		read++
+		found.given++
+		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] {
+			found.passed_over++
+			continue
+		}
+		seen[*item] = true
+		r.rank, r.item = found.given, *item
+		chunk = append(chunk, r)
+	}
+	return chunk, read, rows.Err()
+}
+
+func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, found *result) ([]ranked, error) {
+	if len(chunk) == 0 {
+		return nil, nil
+	}
+	items := make([]string, len(chunk))
+	for i, r := range chunk {
+		items[i] = r.item
+	}
+	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items)
+	if err != nil {
+		return nil, err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	blocked := make(map[string]bool, len(names))
+	for _, n := range names {
+		blocked[n] = true
+	}
+	free := chunk[:0]
+	for _, r := range chunk {
+		if blocked[r.item] {
+			found.blocked++
+			continue
+		}
+		free = append(free, r)
+	}
+	return free, nil
+}

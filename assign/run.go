@@ -1,0 +1,286 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Why a run was given up before its query ended.
+var (
+	errNobodyWaits = errors.New("nobody waits any more")
+	errStopped     = errors.New("the task was paused, changed or deleted")
+)
+
+const (
+	closeOrphans = `update getwork.run set state = 'lost', finished_at = clock_timestamp() where task_id = $1 and state = 'running'`
+	insertRun    = `insert into getwork.run (task_id, version, node) values ($1, $2, $3) returning id`
+)
+
+// beginRun writes the run row, in a transaction of its own, so that others see it while the query runs. Whoever
+// holds the run lock knows that no other run of the task is alive: what is still called running died.
+func (e *Engine) beginRun(ctx context.Context, task int64, version int) (int64, error) {
+	var id int64
+	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, e.SQL(closeOrphans), task); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, e.SQL(insertRun), task, version, e.Node).Scan(&id)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("record the run: %w", err)
+	}
+	e.Announce.Run(task, id)
+	return id, nil
+}
+
+// run executes the query for those who wait and hands out its result, all under the run lock that tx holds.
+// It commits or leaves tx to be rolled back. A nil error means that the task was moved on: look again.
+func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect) error {
+	id, err := e.beginRun(ctx, t.task, t.version)
+	if err != nil {
+		return err
+	}
+	e.Steps(ctx, StepRunBegins)
+	found, err := e.rank(ctx, tx, t)
+	e.Steps(ctx, StepQueried)
+
+	after, cancel := e.afterQuery(ctx)
+	defer cancel()
+	var fault *errQuery
+	switch {
+	case err == nil:
+		err = e.handOut(after, tx, t, id, found)
+	case errors.As(err, &fault):
+		err = e.failRequests(after, tx, t.task, id, fault.message)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, e.giveUp(after, tx, t, id, err))
+}
+
+// afterQuery is a context for what follows the query: also while the node drains it may still be written.
+func (e *Engine) afterQuery(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+}
+
+// rank executes the query, and watches meanwhile that somebody still wants it.
+func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		e.watch(ctx, t, cancel)
+	}()
+	defer func() {
+		cancel(nil)
+		<-watching
+	}()
+	if e.Queries != nil {
+		return e.rankThere(ctx, tx, t.task, t.Settings)
+	}
+	return e.rankHere(ctx, tx, t.task, t.Settings)
+}
+
+const stillWanted = `
+select s.paused or s.deleted_at is not null or v.query <> $2 or v.max_candidates <> $3,
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.task_id = $1`
+
+// watch ends the run when nobody waits any more or a manager stopped it: at once when this node hears of it, or
+// within two seconds.
+func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCauseFunc) {
+	pokes := e.pokes(t.task)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-pokes:
+		}
+		var stopped, wanted bool
+		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, t.Query, t.MaxCandidates).Scan(&stopped, &wanted)
+		switch {
+		case err != nil: // the database is away, or we were told to stop; the query will tell
+		case stopped:
+			cancel(errStopped)
+		case !wanted:
+			cancel(errNobodyWaits)
+		}
+	}
+}
+
+const finishRun = `
+update getwork.run
+set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg_snapshot, seen_until = $3,
+    given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
+where id = $1 and state = 'running'`
+
+// handOut is the run's own round.
+func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found result) error {
+	o := &outcome{result: found, run: run}
+	if t.FreshFor > 0 {
+		if err := o.store(ctx, e, tx); err != nil {
+			return err
+		}
+	}
+	r, err := e.openRound(ctx, tx, t.task)
+	if err != nil {
+		return err
+	}
+	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.MaxCandidates != t.MaxCandidates {
+		return errStopped
+	}
+	if t.FreshFor > 0 {
+		o.freshFor = r.state.FreshFor
+	}
+	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.snapshot, found.seenUntil,
+		found.given, found.blocked, found.passed_over, len(found.items), found.cut)
+	if err != nil {
+		return fmt.Errorf("finish the run: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("finish the run: another node has taken run %d for dead", run)
+	}
+	if err := r.serve(ctx, o); err != nil {
+		return err
+	}
+	return e.commit(ctx, r, run)
+}
+
+// commit announces the round and commits it.
+func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
+	if err := r.announce(ctx, run); err != nil {
+		return err
+	}
+	e.Steps(ctx, StepWritten)
+	if err := r.tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit the round: %w", err)
+	}
+	e.Steps(ctx, StepCommitted)
+	return nil
+}
+
+const (
+	failRun = `update getwork.run set state = $2, finished_at = clock_timestamp(), error = $3 where id = $1 and state = 'running'`
+
+	// 1 s, doubling to 60 s.
+	backOff = `
+update getwork.task_state
+set failures = failures + 1, failed_until = clock_timestamp() + least(60, 2 ^ least(failures, 6)) * interval '1 second',
+    last_error = $2, retries = 0, retry_at = null, retry_since = null
+where task_id = $1`
+
+	failPending = `
+update getwork.work_requested
+set state = 'failed', requested = 0, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = $5
+where id = any($1::bigint[]) and task_id = $2 and state = 'pending'`
+
+	lingerUntilBackOff = `
+update getwork.work_requested r
+set look_after = least(s.failed_until, r.linger_until)
+from getwork.task_state s
+where r.id = any($1::bigint[]) and s.task_id = r.task_id and r.state = 'pending'`
+)
+
+// failRequests is the round of a run whose query failed by its own fault: who waits is told so, who lingers
+// waits for the end of the back-off, and so do new clicks that linger.
+func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, message string) error {
+	r, err := e.openRound(ctx, tx, task)
+	if err != nil {
+		return err
+	}
+	if err := r.readWaiting(ctx); err != nil {
+		return err
+	}
+	var failed, lingering []int64
+	for _, w := range r.waiting {
+		if w.lingers {
+			lingering = append(lingering, w.id)
+		} else {
+			failed = append(failed, w.id)
+		}
+	}
+	wrote := expecting{batch: &pgx.Batch{}}
+	wrote.queue(1, e.SQL(failRun), run, "failed", message)
+	wrote.queue(1, e.SQL(backOff), task, message)
+	wrote.queue(len(failed), e.SQL(failPending), failed, task, message, r.id, run)
+	wrote.queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
+	if err := wrote.send(ctx, tx); err != nil {
+		return err
+	}
+	r.answered = failed
+	e.Log.Warn("ranking query failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
+	return e.commit(ctx, r, run)
+}
+
+const retryLater = `
+update getwork.task_state
+set retries = retries + 1, retry_since = coalesce(retry_since, clock_timestamp()),
+    retry_at = clock_timestamp() + least(30, 2 ^ least(retries, 5)) * interval '1 second'
+where task_id = $1`
+
+// giveUp ends a run that could not be finished, in a new transaction since the lock's may be gone: one that was
+// cancelled leaves no trace but its row; after the world's fault the run is repeated a little later, and its
+// requests fail only if that goes on for too long. If the database is away this fails too, and whoever looks when
+// it is back begins again.
+func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64, cause error) error {
+	_ = lock.Rollback(ctx) // lets go of the run lock; if that fails, the connection is gone, and the lock with it
+	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
+	return pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		r, err := e.openRound(ctx, tx, t.task)
+		if err != nil {
+			return err
+		}
+		if cancelled {
+			if _, err := tx.Exec(ctx, e.SQL(failRun), run, "cancelled", cause.Error()); err != nil {
+				return fmt.Errorf("give up the run: %w", err)
+			}
+			return e.tellRun(t.task, run)
+		}
+		if _, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error()); err != nil {
+			return fmt.Errorf("give up the run: %w", err)
+		}
+		if r.state.retries > 0 && r.state.retrying > time.Duration(t.QueryTimeout)+time.Minute {
+			return e.failRetried(ctx, r, run, cause)
+		}
+		if _, err := tx.Exec(ctx, e.SQL(retryLater), t.task); err != nil {
+			return fmt.Errorf("give up the run: %w", err)
+		}
+		return e.tellRun(t.task, run)
+	})
+}
+
+func (e *Engine) tellRun(task, run int64) error {
+	e.Announce.Run(task, run)
+	return nil
+}
+
+// failRetried ends the requests of a task whose run could not be brought to an end for too long.
+func (e *Engine) failRetried(ctx context.Context, r *round, run int64, cause error) error {
+	if err := r.readWaiting(ctx); err != nil {
+		return err
+	}
+	message := fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause)
+	var failed []int64
+	for _, w := range r.waiting {
+		if !w.lingers {
+			failed = append(failed, w.id)
+		}
+	}
+	wrote := expecting{batch: &pgx.Batch{}}
+	wrote.queue(1, r.e.SQL(backOff), r.task, message)
+	wrote.queue(len(failed), r.e.SQL(failPending), failed, r.task, message, r.id, run)
+	if err := wrote.send(ctx, r.tx); err != nil {
+		return err
+	}
+	r.answered = failed
+	return r.announce(ctx, run)
+}

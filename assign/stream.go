@@ -1,0 +1,102 @@
+package assign
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Stream is the live channel of one connection, whatever carries it: hello, snapshot, then events in order, in a
+// bounded queue that is never waited for. Who does not take fast enough is cut off, and comes back for a new
+// snapshot.
+type Stream struct {
+	engine *Engine
+	holder Holder
+	ready  func()
+	sub    *Subscription
+	leave  func()
+
+	mu    sync.Mutex
+	queue []Event
+	live  bool // the snapshot is in the queue; until then events gather behind it
+	slow  bool
+}
+
+// streamLimit is how many events may wait for a connection.
+const streamLimit = 256
+
+// OpenStream registers a connection; nothing comes before Start. ready is called when there is something to Take;
+// it must not block nor call the stream.
+func (e *Engine) OpenStream(holder Holder, ready func()) *Stream {
+	s := &Stream{engine: e, holder: holder, ready: ready}
+	s.sub, s.leave = e.Feed.Subscribe(holder, s.Put)
+	return s
+}
+
+// Start puts hello and a snapshot before what has come since the stream was opened, and goes live.
+func (s *Stream) Start(ctx context.Context, role string) error {
+	p, err := s.engine.Pipeline(ctx, s.holder)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.queue = append([]Event{
+		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: time.Now().UTC()}},
+		{Type: "snapshot", Body: p},
+	}, s.queue...)
+	s.live = true
+	s.mu.Unlock()
+	s.ready()
+	return nil
+}
+
+// Put queues an event; one too many cuts the stream off.
+func (s *Stream) Put(e Event) {
+	s.mu.Lock()
+	if len(s.queue) >= streamLimit {
+		s.slow, s.queue = true, nil
+	}
+	if !s.slow {
+		s.queue = append(s.queue, e)
+	}
+	live := s.live
+	s.mu.Unlock()
+	if live {
+		s.ready()
+	}
+}
+
+// Take removes what is queued. slow: events were lost, and the connection must be closed.
+func (s *Stream) Take() (events []Event, slow bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live {
+		events, s.queue = s.queue, nil
+	}
+	return events, s.slow
+}
+
+// Follow adds tasks by name; [NotFound] names the first that there isn't, and then none is added.
+func (s *Stream) Follow(ctx context.Context, names []string) error {
+	tasks, err := s.engine.Tasks(ctx)
+	if err != nil {
+		return err
+	}
+	var follow []Task
+	for _, name := range names {
+		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
+		if i < 0 {
+			return Refuse(NotFound, "no task %q to subscribe to", name)
+		}
+		follow = append(follow, tasks[i])
+	}
+	s.sub.Follow(follow...)
+	return nil
+}
+
+// Unfollow ends that.
+func (s *Stream) Unfollow(names []string) { s.sub.Unfollow(names...) }
+
+// Close ends the stream; it may be called again.
+func (s *Stream) Close() { s.leave() }

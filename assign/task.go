@@ -1,0 +1,359 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Settings are what a manager decides about a task.
+type Settings struct {
+	Name          string   `json:"name" yaml:"name"`
+	Title         string   `json:"title" yaml:"title"`
+	Description   string   `json:"description" yaml:"description"`
+	Query         string   `json:"query" yaml:"query"` // one SELECT that returns a column item, best first
+	QueryTimeout  Duration `json:"query_timeout" yaml:"query_timeout"`
+	FreshFor      Duration `json:"fresh_for" yaml:"fresh_for"` // how long leftovers of a run may be handed out
+	MaxCandidates int      `json:"max_candidates" yaml:"max_candidates"`
+	MaxRequest    int      `json:"max_request" yaml:"max_request"`
+	RerunAfter    Duration `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
+	Paused        bool     `json:"paused" yaml:"paused"`
+
+	Lease *Duration `json:"-" yaml:"-"` // how long work is held before it goes back; nil: until it is let go of
+}
+
+// DefaultSettings are those of a task that says nothing.
+func DefaultSettings() Settings {
+	return Settings{
+		QueryTimeout:  Duration(2 * time.Minute),
+		MaxCandidates: 1000,
+		MaxRequest:    5,
+		RerunAfter:    Duration(time.Minute),
+	}
+}
+
+var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// check names every field that is wrong.
+func (s *Settings) check() error {
+	var fields []Field
+	wrong := func(bad bool, field, detail string) {
+		if bad {
+			fields = append(fields, Field{field, detail})
+		}
+	}
+	const day = Duration(24 * time.Hour)
+	wrong(!slug.MatchString(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
+	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
+	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
+	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")
+	wrong(trimQuery(s.Query) == "", "query", "a task needs a query: one SELECT that returns a column item, best first")
+	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
+	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
+	wrong(s.MaxCandidates < 1 || s.MaxCandidates > 1_000_000, "max_candidates", "from 1 to 1000000")
+	wrong(s.MaxRequest < 1 || s.MaxRequest > 1000, "max_request", "from 1 to 1000")
+	wrong(s.RerunAfter < Duration(time.Second) || s.RerunAfter > day, "rerun_after", `from "1s" to "24h"`)
+	if len(fields) > 0 {
+		return &Refusal{Kind: Invalid, Detail: fields[0].Field + ": " + fields[0].Detail, Fields: fields}
+	}
+	return nil
+}
+
+// Task is a kind of work, as the contract shows it.
+type Task struct {
+	Settings
+	Version int   `json:"version"`
+	Waiting int64 `json:"waiting"` // pending requests
+	Held    int64 `json:"held"`
+	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run; 0 when it is not fresh
+
+	ID int64 `json:"-"`
+}
+
+const settingsColumns = `v.title, v.description, v.query,
+  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
+  v.max_candidates, v.max_request,
+  (extract(epoch from v.lease) * 1000000)::bigint, (extract(epoch from v.rerun_after) * 1000000)::bigint`
+
+// intoSettings are the places for settingsColumns; done turns the intervals into durations.
+func intoSettings(s *Settings) (into []any, done func()) {
+	var timeout, fresh, rerun int64
+	var lease *int64
+	return []any{&s.Title, &s.Description, &s.Query, &timeout, &fresh, &s.MaxCandidates, &s.MaxRequest, &lease, &rerun},
+		func() {
+			s.QueryTimeout, s.FreshFor, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(rerun)
+			s.Lease = ofMicrosOrNil(lease)
+		}
+}
+
+const selectTasks = `
+select s.task_id, s.name, s.paused, s.version,
+  (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
+  (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
+  case when s.fresh_until > clock_timestamp() then
+    (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
+  ` + settingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
+order by s.name`
+
+// tasks reads those with that name, or those ids; nil: all.
+func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, error) {
+	rows, err := e.api.Query(ctx, e.SQL(selectTasks), name, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
+		var t Task
+		settings, done := intoSettings(&t.Settings)
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf}, settings...)...)
+		done()
+		return t, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	return tasks, nil
+}
+
+// Tasks reads all tasks, by name.
+func (e *Engine) Tasks(ctx context.Context) ([]Task, error) { return e.tasks(ctx, nil, nil) }
+
+// Task reads the task of that name, or is refused with [NotFound].
+func (e *Engine) Task(ctx context.Context, name string) (Task, error) {
+	tasks, err := e.tasks(ctx, &name, nil)
+	if err != nil {
+		return Task{}, err
+	}
+	if len(tasks) == 0 {
+		return Task{}, Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
+	}
+	return tasks[0], nil
+}
+
+const insertVersion = `
+insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
+  max_candidates, max_request, lease, rerun_after, created_by)
+values ($1, $2, $3, $4, $5, $6, $7, $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
+  $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14)`
+
+func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s Settings, by string) error {
+	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, s.Query,
+		s.QueryTimeout.micros(), s.FreshFor.micros(), s.MaxCandidates, s.MaxRequest, microsOf(s.Lease), s.RerunAfter.micros(), by)
+	return err
+}
+
+const (
+	insertTask  = `insert into getwork.task default values returning id`
+	insertState = `insert into getwork.task_state (task_id, name, version, paused) values ($1, $2, 1, $3)`
+)
+
+// CreateTask adds a task. Its query is tried first, without running it: [QueryRefused] says what PostgreSQL has
+// against it.
+func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, error) {
+	if err := s.check(); err != nil {
+		return Task{}, err
+	}
+	if err := e.tryQuery(ctx, s.Query); err != nil {
+		return Task{}, err
+	}
+	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		var id int64
+		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
+			return err
+		}
+		if err := e.insertVersion(ctx, tx, id, 1, s, by); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused)
+		return err
+	})
+	if err != nil {
+		return Task{}, nameTaken(err, s.Name, "create task")
+	}
+	t, err := e.Task(ctx, s.Name)
+	if err == nil {
+		e.Announce.Settings(t.ID)
+	}
+	return t, err
+}
+
+func nameTaken(err error, name, doing string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "task_state_name" {
+		return Refuse(Exists, "there is a task %q already; choose another name, or update that one", name)
+	}
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+const (
+	lockState = `select version, deleted_at is not null from getwork.task_state where task_id = $1 for no key update`
+
+	updateSettings = `
+update getwork.task_state
+set version = $2, name = $3, paused = $4,
+    failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
+    shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+where task_id = $1`
+)
+
+// UpdateTask changes the task of that name as change says, if its version is still the given one ([StaleVersion]
+// otherwise). It takes the assign lock, never the run lock: a manager does not wait for a query. A changed query
+// empties the shelf, and the run under way starts over; every change ends the back-off after a failed run.
+func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*Settings) error) (Task, error) {
+	t, err := e.Task(ctx, name)
+	if err != nil {
+		return Task{}, err
+	}
+	s := t.Settings
+	if err := change(&s); err != nil {
+		return Task{}, err
+	}
+	if err := s.check(); err != nil {
+		return Task{}, err
+	}
+	if s.Query != t.Query {
+		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return Task{}, err
+		}
+	}
+	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		var current int
+		var deleted bool
+		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
+			return err
+		}
+		if deleted {
+			return Refuse(NotFound, "task %q was deleted", name)
+		}
+		if current != version || t.Version != version {
+			return Refuse(StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
+		}
+		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, by); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query)
+		return err
+	})
+	if err != nil {
+		return Task{}, nameTaken(err, s.Name, "update task")
+	}
+	e.settingsChanged(t.ID)
+	return e.Task(ctx, s.Name)
+}
+
+// settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now.
+func (e *Engine) settingsChanged(task int64) {
+	e.Announce.Settings(task)
+	e.poke(task)
+	e.Look(task)
+}
+
+const (
+	taskInUse = `
+select exists (select from getwork.work where task_id = $1 and state = 'held')
+    or exists (select from getwork.work_requested where task_id = $1 and state = 'pending')`
+
+	deleteTask = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
+)
+
+// DeleteTask hides a task and frees its name; history stays. Refused with [InUse] while somebody holds work of it
+// or waits. A request recorded beside it is ended as cancelled by the next look.
+func (e *Engine) DeleteTask(ctx context.Context, name string) error {
+	t, err := e.Task(ctx, name)
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		var version int
+		var deleted, used bool
+		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
+			return err
+		}
+		if deleted {
+			return Refuse(NotFound, "task %q was deleted", name)
+		}
+		if err := tx.QueryRow(ctx, e.SQL(taskInUse), t.ID).Scan(&used); err != nil {
+			return err
+		}
+		if used {
+			return Refuse(InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", name)
+		}
+		_, err := tx.Exec(ctx, e.SQL(deleteTask), t.ID)
+		return err
+	})
+	var refusal *Refusal
+	if err != nil && !errors.As(err, &refusal) {
+		return fmt.Errorf("delete task: %w", err)
+	}
+	if err == nil {
+		e.settingsChanged(t.ID)
+	}
+	return err
+}
+
+// Run is one execution of a task's ranking query, as the history shows it.
+type Run struct {
+	ID         int64      `json:"id,string"`
+	Version    int        `json:"version"`
+	Node       string     `json:"node"`
+	State      string     `json:"state"` // running, finished, failed, cancelled, lost
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+	Error      *string    `json:"error"`
+	Given      *int64     `json:"given"`       // rows that the query gave
+	Blocked    *int64     `json:"blocked"`     // of them held, put off or never
+	PassedOver *int64     `json:"passed_over"` // of them without a usable item
+	Candidates *int       `json:"candidates"`  // what remained, at most max_candidates
+	Cut        *bool      `json:"cut"`         // more than that remained
+	DurationMS *float64   `json:"duration_ms"`
+
+	TaskID int64 `json:"-"`
+}
+
+const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_at, u.error, u.given, u.blocked, u.passed_over,
+  u.candidates, u.cut, extract(epoch from u.finished_at - u.started_at)::float8 * 1000, u.task_id`
+
+func scanRun(row pgx.CollectableRow) (Run, error) {
+	var r Run
+	err := row.Scan(&r.ID, &r.Version, &r.Node, &r.State, &r.StartedAt, &r.FinishedAt, &r.Error, &r.Given, &r.Blocked, &r.PassedOver,
+		&r.Candidates, &r.Cut, &r.DurationMS, &r.TaskID)
+	r.StartedAt, r.FinishedAt = r.StartedAt.UTC(), utc(r.FinishedAt)
+	return r, err
+}
+
+const selectRuns = `
+select ` + runColumns + `
+from getwork.run u
+where u.task_id = $1 and u.id < $2
+order by u.id desc
+limit $3`
+
+// Runs reads a task's runs, newest first, those before the given id (0: from the newest).
+func (e *Engine) Runs(ctx context.Context, name string, before int64, limit int) ([]Run, error) {
+	t, err := e.Task(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if before == 0 {
+		before = 1<<63 - 1
+	}
+	rows, err := e.api.Query(ctx, e.SQL(selectRuns), t.ID, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	runs, err := pgx.CollectRows(rows, scanRun)
+	if err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	return runs, nil
+}

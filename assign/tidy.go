@@ -1,0 +1,58 @@
+package assign
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// Candidates of runs that are on no shelf. A run may be putting its result on the shelf just now, so only runs
+	// that ended long enough ago count.
+	removeCandidates = `
+with old as materialized (
+  select c.run_id, c.rank
+  from getwork.candidate c join getwork.run u on u.id = c.run_id
+  where u.finished_at < clock_timestamp() - interval '1 minute'
+    and not exists (
+      select from getwork.task_state s
+      where s.shelf_run = c.run_id and s.fresh_until > clock_timestamp() - interval '1 minute')
+  limit 5000
+  for update of c skip locked
+)
+delete from getwork.candidate c using old where c.run_id = old.run_id and c.rank = old.rank`
+
+	removeKeys = `
+with old as materialized (
+  select task_id, user_name, key
+  from getwork.idempotency_key
+  where created_at < clock_timestamp() - interval '24 hours'
+  limit 5000
+  for update skip locked
+)
+delete from getwork.idempotency_key k using old
+where k.task_id = old.task_id and k.user_name = old.user_name and k.key = old.key`
+)
+
+// tidy removes, now and then and in small batches, what nobody will read again. Every node does; they may meet, and
+// then one of them finds nothing.
+func (e *Engine) tidy(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(30*time.Second + rand.N(60*time.Second)):
+		}
+		for _, statement := range []string{removeCandidates, removeKeys} {
+			for {
+				tag, err := e.write(ctx, statement)
+				if err != nil && ctx.Err() == nil {
+					e.Log.Warn("remove what is old", "error", err)
+				}
+				if err != nil || tag.RowsAffected() < 5000 {
+					break
+				}
+			}
+		}
+	}
+}

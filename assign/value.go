@@ -1,0 +1,113 @@
+package assign
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Holder is who can hold work: a user; for programs a user and an instance of his.
+type Holder struct {
+	User     string
+	Instance string // empty for people
+}
+
+// CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters.
+func CheckUser(name string) error {
+	if name == "" || len(name) > 128 || !utf8.ValidString(name) {
+		return refuseField("user", "a user name has 1 to 128 bytes of UTF-8; this one has %d", len(name))
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) {
+			return refuseField("user", "a user name has no control characters")
+		}
+	}
+	return nil
+}
+
+// CheckInstance says what is wrong with an instance's name: 1-64 of [A-Za-z0-9._-], or empty for none.
+func CheckInstance(name string) error {
+	if len(name) > 64 {
+		return refuseField("instance", "an instance has at most 64 characters; this one has %d", len(name))
+	}
+	for _, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-' {
+			return refuseField("instance", "an instance is made of letters, digits, dots, underscores and hyphens")
+		}
+	}
+	return nil
+}
+
+// Duration is a time.Duration that is text in JSON, written in the largest exact unit: "90s", "2m", "24h".
+type Duration time.Duration
+
+func (d Duration) String() string {
+	t := time.Duration(d)
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
+		if t != 0 && t%unit.size == 0 {
+			return strconv.FormatInt(int64(t/unit.size), 10) + unit.name
+		}
+	}
+	return t.String()
+}
+
+// MarshalJSON writes the duration as text.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf(`a duration is text such as "90s" or "24h", not %s`, b)
+	}
+	return d.UnmarshalText([]byte(s))
+}
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	t, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf(`a duration is a number with a unit, such as "90s", "2m" or "24h", not %q`, b)
+	}
+	*d = Duration(t)
+	return nil
+}
+
+// micros is how intervals go to the database in every protocol mode: as whole microseconds.
+func (d Duration) micros() int64 { return time.Duration(d).Microseconds() }
+
+// microsOf is the same for one that may be missing.
+func microsOf(d *Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	m := d.micros()
+	return &m
+}
+
+// ofMicros reads an interval back.
+func ofMicros(m int64) Duration { return Duration(time.Duration(m) * time.Microsecond) }
+
+func ofMicrosOrNil(m *int64) *Duration {
+	if m == nil {
+		return nil
+	}
+	d := ofMicros(*m)
+	return &d
+}
+
+// utc keeps times as the contract shows them.
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
