@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Counter counts what happened on this node since it started.
-type Counter struct{ n atomic.Int64 }
-
-// Load is the count.
-func (c *Counter) Load() int64 { return c.n.Load() }
 
 // looking is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
 type looking struct {
@@ -107,66 +98,6 @@ func (e *Engine) pokes(task int64) <-chan struct{} {
 	return nil
 }
 
-// servable is a pending request r that a round could end now, but for what its task's state says: no round has
-// read it yet, or its time to be looked at again has come. Never by comparing its time or id with a run's: a click
-// can be stamped before a round reads and commit after it.
-const servable = `r.state = 'pending' and (r.look_after is null or r.look_after <= clock_timestamp())`
-
-// prospect is what a look sees of a task, before any lock or right after the run lock.
-type prospect struct {
-	Settings
-	task    int64
-	version int
-
-	deleted, held bool // held back: paused, or a back-off or retry delay runs
-	fresh         bool // the shelf can be handed out
-	waits         bool // somebody can be served
-	due           bool // somebody who lingers asks for a run, whatever the shelf says
-
-	over          bool // somebody has lingered for long enough
-
-	next time.Duration // until the clock alone changes any of that; 0: it won't
-}
-
-const selectProspect = `
-select s.version, s.deleted_at is not null,
-  s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
-  coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false), s.paused,
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + servable + `),
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock_timestamp()),
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock_timestamp()),
-  s.name,
-  coalesce((
-    select extract(epoch from min(t.at) - clock_timestamp())
-    from getwork.work_requested r
-    cross join lateral (values (r.look_after), (r.linger_until), (s.failed_until), (s.retry_at)) t (at)
-    where r.task_id = s.task_id and r.state = 'pending' and t.at > clock_timestamp()), 0)::float8,
-  ` + settingsColumns + `
-from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.task_id = $1`
-
-type queryer interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
-	p := prospect{task: task}
-	settings, done := intoSettings(&p.Settings)
-	var next float64
-	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.Name, &next}
-	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, settings...)...); err != nil {
-		return p, fmt.Errorf("read the task: %w", err)
-	}
-	done()
-	p.next = time.Duration(next * float64(time.Second))
-	return p, nil
-}
-
-// nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too.
-func (p prospect) nothing() bool {
-	return !p.waits || p.Paused && !p.deleted || p.held && !p.fresh && !p.deleted
-}
-
 // attempt is one try at a task: look, lock, look again under the lock, and then serve from the shelf or run. It
 // reports whether it moved the task on, so that looking again makes sense. If somebody else has the lock he looks
 // again when he has let go of it, and that is after our requests were committed.
@@ -239,11 +170,11 @@ func (e *Engine) beginRunLock(ctx context.Context) string {
 // "update": inserting a request takes a key share lock on the row it refers to, which "update" would have wait for
 // the whole query, and one uncommitted click would make a free row look busy. Nothing but the key stands in the
 // condition: one on a column that changes can hide a free row.
-const runLock = `select id from getwork.task where id = $1 for no key update skip locked`
+const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
 
 func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bool, err error) {
-	var id int64
-	err = tx.QueryRow(ctx, e.SQL(runLock), task).Scan(&id)
+	var backend int32
+	err = tx.QueryRow(ctx, e.SQL(runLock), task).Scan(&backend)
 	if errors.Is(err, pgx.ErrNoRows) {
 		e.Steps(ctx, StepBusy)
 		return false, nil
@@ -255,6 +186,7 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bo
 	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after
 	// the lock's sees what he committed.
 	p, err := e.prospect(ctx, tx, task)
+	p.backend = backend
 	switch {
 	case err != nil || p.nothing():
 		return false, err
@@ -304,143 +236,4 @@ func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
 		return fmt.Errorf("end requests of a deleted task: %w", err)
 	}
 	return e.commit(ctx, r, 0)
-}
-
-// note remembers a task that waits for a place to run, and tells the other nodes, which may have one.
-func (e *Engine) note(task int64) {
-	e.mu.Lock()
-	known := e.noted[task]
-	e.noted[task] = true
-	free := len(e.slots) > 0
-	e.mu.Unlock()
-	if !known {
-		e.Announce.Waiting(task)
-	}
-	if free { // one was given back between our look and our note
-		e.lookAtNoted()
-	}
-}
-
-func (e *Engine) freeSlot() {
-	e.slots <- struct{}{}
-	e.lookAtNoted()
-}
-
-const oldestFirst = `
-select task_id
-from getwork.work_requested
-where task_id = any($1::bigint[]) and state = 'pending'
-group by task_id
-order by min(id)`
-
-// lookAtNoted looks at all tasks that waited for a place, the one with the oldest request first.
-func (e *Engine) lookAtNoted() {
-	e.mu.Lock()
-	tasks := make([]int64, 0, len(e.noted))
-	for t := range e.noted {
-		tasks = append(tasks, t)
-	}
-	clear(e.noted)
-	if len(tasks) < 2 {
-		e.mu.Unlock()
-		for _, t := range tasks {
-			e.Look(t)
-		}
-		return
-	}
-	defer e.mu.Unlock()
-	e.spawn(func(ctx context.Context) {
-		rows, err := e.api.Query(ctx, e.SQL(oldestFirst), tasks)
-		if err == nil {
-			tasks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		}
-		if err != nil {
-			e.Log.Warn("order of waiting tasks", "error", err) // then in any order
-		}
-		for _, t := range tasks {
-			e.Look(t)
-		}
-	})
-}
-
-const selectOrphans = `
-select r.task_id, array_agg(r.id order by r.id)
-from getwork.work_requested r join getwork.task_state s using (task_id)
-where ` + servable + `
-  and coalesce(r.look_after, r.created_at) < clock_timestamp() - interval '2 seconds'
-  and (s.deleted_at is not null
-    or not s.paused and (s.fresh_until > clock_timestamp()
-      or coalesce(s.failed_until <= clock_timestamp(), true) and coalesce(s.retry_at <= clock_timestamp(), true)))
-  and coalesce((select u.finished_at from getwork.run u where u.task_id = s.task_id order by u.id desc limit 1)
-    < clock_timestamp() - interval '2 seconds', true)
-group by r.task_id
-order by min(r.id)`
-
-// lookForOrphans looks, all along, for requests that nobody serves: their node died before it looked, or its
-// holder did. Every node does, whether or not anybody waits on it.
-func (e *Engine) lookForOrphans(ctx context.Context) error {
-	for {
-		wait := e.LookEvery/2 + rand.N(e.LookEvery)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-		if err := e.endLingering(ctx); err != nil && ctx.Err() == nil {
-			e.Log.Warn("look for requests whose time is over", "error", err)
-			continue
-		}
-		rows, err := e.api.Query(ctx, e.SQL(selectOrphans))
-		if err != nil {
-			continue // the database is away; others say so
-		}
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
-		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("look for requests that nobody serves", "error", err)
-		}
-		for _, o := range found {
-			e.rescue(o)
-		}
-	}
-}
-
-// orphans are a task's requests that should have been served two seconds ago.
-type orphans struct {
-	Task     int64
-	Requests []int64
-}
-
-const countAnswered = `select count(*) from getwork.work_requested where id = any($1::bigint[]) and state <> 'pending' and round_id is not null`
-
-// rescue takes the normal path for requests that only the periodic look found, and counts those that it served:
-// not the tasks that waited for a place to run, and not those that this node was looking at anyway.
-func (e *Engine) rescue(o orphans) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.looks[o.Task] != nil || e.noted[o.Task] {
-		return
-	}
-	l := &looking{pokes: make(chan struct{}, 1)}
-	began := e.spawn(func(ctx context.Context) {
-		_, moved, err := e.attempt(ctx, o.Task)
-		if err == nil && moved {
-			var n int64
-			if err := e.api.QueryRow(ctx, e.SQL(countAnswered), o.Requests).Scan(&n); err == nil && n > 0 {
-				e.Rescued.n.Add(n)
-				e.Log.Warn("served requests that nobody else did", "task_id", o.Task, "requests", n)
-			}
-		}
-		e.look(ctx, o.Task, l)
-	})
-	if began {
-		e.looks[o.Task] = l
-	}
-}
-
-// sortedHolders is the order in which requests are inserted, on every node: two batches with the same holders then
-// wait for each other in one direction only.
-func sortedHolders(clicks []*click) []*click {
-	sorted := slices.Clone(clicks)
-	slices.SortStableFunc(sorted, func(a, b *click) int { return a.holder.compare(b.holder) })
-	return sorted
 }

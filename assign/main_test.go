@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -232,4 +233,13 @@ func wantKind(t testing.TB, err error, kind Kind) {
 	if !errors.As(err, &r) || r.Kind != kind {
 		t.Fatalf("error %v, want a refusal of kind %s", err, kind)
 	}
+}
+
+// compact is a work's details without white space.
+func compact(w Work) string {
+	b, err := json.Marshal(w.Details)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }

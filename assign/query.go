@@ -11,10 +11,13 @@ import (
 )
 
 // The isolation level is set here, whatever the server's default is: at a higher one, the lock's statement would
-// fix what the whole transaction sees, and who waits would be who waited before the query.
+// fix what the whole transaction sees, and who waits would be who waited before the query. The idle time-out frees
+// the assign lock of a node that froze while it held it.
 var (
-	readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	readOnly      = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+	readCommitted = pgx.TxOptions{
+		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'`,
+	}
+	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 
 // write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
@@ -36,17 +39,31 @@ func trimQuery(query string) string {
 // A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
 // rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
 //
+//   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
 //   - The line breaks around the query keep a comment at its end from eating the bracket.
 //   - row_number() over () counts the rows as they come; it is the rank.
 //   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
 //     made only of what is kept.
+//   - Details keep the order of the query's columns: json, not jsonb.
 //   - "offset 0" has the look at what is blocked made once a row.
 //   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
 //
 // Numbers are written into the text: a placeholder would be taken for one of the query's own.
 const (
+	details = `coalesce((
+    select json_object_agg(d.key, d.value order by d.nth)
+    from json_each(row_to_json(r)) with ordinality d (key, value, nth)
+    where d.key not in ('item', 'slots', 'exclusive')), '{}')::text`
+
 	wrapHead = `
-select rank, item, (to_jsonb(r) - 'item' - 'slots' - 'exclusive')::text, free, given, blocked, passed_over, pg_current_snapshot()::text
+with ranked as (
+  select row_number() over () as rank, getwork_query.item::text as item, getwork_query as r
+  from (
+`
+	wrapTail = `
+  ) getwork_query
+)
+select rank, item, ` + details + `, free, given, blocked, passed_over, pg_current_snapshot()::text
 from (
   select rank, item, r, usable and not held as free,
     count(*) over () as given,
@@ -59,13 +76,7 @@ from (
       select rank, item, r,
         coalesce(octet_length(item) between 1 and 200, false)
           and row_number() over (partition by item collate "C" order by rank) = 1 as usable
-      from (
-        select row_number() over () as rank, getwork_query.item::text as item, getwork_query as r
-        from (
-`
-	wrapTail = `
-        ) getwork_query
-      ) ranked
+      from ranked
     ) keyed
     offset 0
   ) marked
@@ -77,7 +88,7 @@ from (
 // wrapped is the statement for a query of a task that returns at most limit rows that can be handed out, and at
 // least one row if the query gives any.
 func (e *Engine) wrapped(query string, task int64, limit int) string {
-	return e.SQL(fmt.Sprintf(wrapHead, task)) + trimQuery(query) + fmt.Sprintf(wrapTail, limit)
+	return wrapHead + trimQuery(query) + e.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
 // enterQuery makes a transaction fit for somebody's query: it can't write, has a time limit, and the rights of

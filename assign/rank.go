@@ -19,9 +19,9 @@ type ranked struct {
 
 // result is what one execution of a ranking query gave.
 type result struct {
-	items                       []ranked // best first, at most max_candidates
-	cut                         bool     // there were more
-	given, blocked, passed_over int64
+	items                      []ranked // best first, at most max_candidates
+	cut                        bool     // there were more
+	given, blocked, passedOver int64
 
 	// What it saw: a snapshot of the same server, or else a time.
 	snapshot  *string
@@ -84,7 +84,7 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 		var r ranked
 		var item, snapshot *string
 		var free bool
-		if err := rows.Scan(&r.rank, &item, &r.details, &free, &found.given, &found.blocked, &found.passed_over, &snapshot); err != nil {
+		if err := rows.Scan(&r.rank, &item, &r.details, &free, &found.given, &found.blocked, &found.passedOver, &snapshot); err != nil {
 			return result{}, err
 		}
 		found.snapshot = snapshot

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -214,17 +215,18 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 
 // Sorted by holder, like every insert of a batch.
 const insertRequests = `
-insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, linger_until, completed_at)
+insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at, linger_until, completed_at)
 select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.ends is null then c.wanted else 0 end,
   coalesce(c.ends, 'pending'),
   case when c.ends = 'none' then 'paused' end,
   case when c.ends = 'failed' then s.last_error end,
-  case when c.linger > 0 then clock_timestamp() + c.linger * interval '1 microsecond' end,
-  case when c.ends is not null then clock_timestamp() end
+  c.at,
+  case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
+  case when c.ends is not null then c.at end
 from getwork.task_state s
 cross join lateral (
-  select u.*, case
+  select u.*, clock_timestamp() as at, case
       when u.linger > 0 then null
       when s.paused then 'none'
       when s.failed_until > clock_timestamp() and not coalesce(s.fresh_until > clock_timestamp(), false) then 'failed'
@@ -315,132 +317,10 @@ func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolde
 	return nil
 }
 
-const (
-	// An expired key is taken over; one that is being recorded elsewhere is waited for.
-	claimKeys = `
-insert into getwork.idempotency_key as k (task_id, user_name, key, body)
-select $1, c.user_name, c.key, c.body
-from unnest($2::text[], $3::text[], $4::text[]) as c (user_name, key, body)
-order by c.user_name, c.key
-on conflict (task_id, user_name, key) do update
-  set body = excluded.body, request_id = null, created_at = clock_timestamp()
-  where k.created_at < clock_timestamp() - interval '24 hours'
-returning user_name, key`
-
-	selectKeys = `
-select k.user_name, k.key, k.body, k.request_id
-from unnest($2::text[], $3::text[]) as c (user_name, key)
-join getwork.idempotency_key k on k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
-
-	bindKeys = `
-update getwork.idempotency_key k
-set request_id = c.request_id
-from unnest($2::text[], $3::text[], $4::bigint[]) as c (user_name, key, request_id)
-where k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
-)
-
-type keyOf struct{ user, key string }
-
-// claimKeys writes the batch's keys before anything is recorded for them, so that of two clicks with one key only
-// one is recorded, whatever nodes they came to; the other answers with its request.
-func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
-	byKey := map[keyOf][]*click{}
-	var users, keys, bodies []string
-	for _, k := range batch {
-		if k.Key == "" {
-			continue
-		}
-		id := keyOf{k.holder.User, k.Key}
-		if byKey[id] == nil {
-			users, keys, bodies = append(users, id.user), append(keys, id.key), append(bodies, k.body())
-		}
-		byKey[id] = append(byKey[id], k)
-	}
-	if len(byKey) == 0 {
-		return nil
-	}
-	rows, err := tx.Query(ctx, e.SQL(claimKeys), task, users, keys, bodies)
-	if err != nil {
-		return fmt.Errorf("claim idempotency keys: %w", err)
-	}
-	won := map[keyOf]bool{}
-	if _, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id keyOf, err error) {
-		err = row.Scan(&id.user, &id.key)
-		won[id] = true
-		return id, err
-	}); err != nil {
-		return fmt.Errorf("claim idempotency keys: %w", err)
-	}
-	for id, clicks := range byKey {
-		if won[id] { // the others of this batch with the same key follow the first
-			for _, k := range clicks[1:] {
-				k.follow(clicks[0].body(), 0)
-			}
-		}
-	}
-	if len(won) == len(byKey) {
-		return nil
-	}
-	return e.answerKeys(ctx, tx, task, byKey, won)
-}
-
-// follow answers a click with what its key got before, or refuses it.
-func (k *click) follow(body string, id int64) {
-	k.lost, k.id = true, id
-	if body != k.body() {
-		k.err = Refuse(KeyReused, "this Idempotency-Key was used with another body (%s); use a new key for a new request", body)
-	}
-}
-
-func (e *Engine) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey map[keyOf][]*click, won map[keyOf]bool) error {
-	var users, keys []string
-	for id := range byKey {
-		if !won[id] {
-			users, keys = append(users, id.user), append(keys, id.key)
-		}
-	}
-	rows, err := tx.Query(ctx, e.SQL(selectKeys), task, users, keys)
-	if err != nil {
-		return fmt.Errorf("read idempotency keys: %w", err)
-	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		var id keyOf
-		var body string
-		var request int64
-		err := row.Scan(&id.user, &id.key, &body, &request)
-		for _, k := range byKey[id] {
-			k.follow(body, request)
-		}
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("read idempotency keys: %w", err)
-	}
-	return nil
-}
-
-// bindKeys records with each key the request that answered it, also when that was pending already.
-func (e *Engine) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
-	var users, keys []string
-	var ids []int64
-	first := map[keyOf]int64{}
-	for _, k := range batch {
-		if k.Key == "" || k.lost || k.err != nil {
-			continue
-		}
-		users, keys, ids = append(users, k.holder.User), append(keys, k.Key), append(ids, k.id)
-		first[keyOf{k.holder.User, k.Key}] = k.id
-	}
-	for _, k := range batch {
-		if k.lost && k.id == 0 {
-			k.id = first[keyOf{k.holder.User, k.Key}]
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, e.SQL(bindKeys), task, users, keys, ids); err != nil {
-		return fmt.Errorf("record idempotency keys: %w", err)
-	}
-	return nil
+// sortedHolders is the order in which requests are inserted, on every node: two batches with the same holders then
+// wait for each other in one direction only.
+func sortedHolders(clicks []*click) []*click {
+	sorted := slices.Clone(clicks)
+	slices.SortStableFunc(sorted, func(a, b *click) int { return a.holder.compare(b.holder) })
+	return sorted
 }

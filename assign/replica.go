@@ -18,10 +18,10 @@ const (
 
 	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
 	rankedCursor = `declare ranked no scroll cursor for
-select getwork_query.item::text, (to_jsonb(getwork_query) - 'item' - 'slots' - 'exclusive')::text
+select r.item::text, ` + details + `
 from (
 %s
-) getwork_query`
+) r`
 
 	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
 	seenUntil = `
@@ -144,7 +144,7 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[s
 		read++
 		found.given++
 		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] {
-			found.passed_over++
+			found.passedOver++
 			continue
 		}
 		seen[*item] = true

@@ -58,20 +58,17 @@ type Request struct {
 // Holder is who asked.
 func (r *Request) Holder() Holder { return Holder{r.User, r.Instance} }
 
-// requestColumns are read by scanRequest; s is task_state, r work_requested. The position counts those of the
-// task that wait before it; while it is pending only.
+// requestColumns are read by scanRequest; s is task_state, r work_requested.
 const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, r.reason, r.error,
-  r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8,
-  case when r.state = 'pending' then (
-    select count(*) + 1 from getwork.work_requested p
-    where p.task_id = r.task_id and p.state = 'pending' and p.id < r.id
-  ) end`
+  r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8`
 
-func scanRequest(row pgx.CollectableRow) (Request, error) {
+// scanRequest reads requestColumns, and what follows them into also.
+func scanRequest(row pgx.CollectableRow, also ...any) (Request, error) {
 	var r Request
 	var age float64
-	err := row.Scan(&r.ID, &r.Task, &r.User, &r.Instance, &r.Wanted, &r.Requested, &r.Assigned, &r.State, &r.Reason, &r.Error,
-		&r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &age, &r.Position)
+	into := []any{&r.ID, &r.Task, &r.User, &r.Instance, &r.Wanted, &r.Requested, &r.Assigned, &r.State, &r.Reason, &r.Error,
+		&r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &age}
+	err := row.Scan(append(into, also...)...)
 	r.CreatedAt = r.CreatedAt.UTC()
 	r.LingerUntil, r.CompletedAt = utc(r.LingerUntil), utc(r.CompletedAt)
 	r.Age = time.Duration(age * float64(time.Second))
@@ -79,8 +76,17 @@ func scanRequest(row pgx.CollectableRow) (Request, error) {
 	return r, err
 }
 
+// readRequest is scanRequest for those who read no more.
+func readRequest(row pgx.CollectableRow) (Request, error) { return scanRequest(row) }
+
+// The position counts those of the task that wait before it. Only here, where one or a few are asked for: for ten
+// thousand at once it would be counted ten thousand times.
 const selectRequests = `
-select ` + requestColumns + `
+select ` + requestColumns + `,
+  case when r.state = 'pending' then (
+    select count(*) + 1 from getwork.work_requested p
+    where p.task_id = r.task_id and p.state = 'pending' and p.id < r.id
+  ) end
 from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
@@ -92,7 +98,12 @@ func (e *Engine) requests(ctx context.Context, ids []int64) ([]Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	requests, err := pgx.CollectRows(rows, scanRequest)
+	requests, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Request, error) {
+		var position *int64
+		r, err := scanRequest(row, &position)
+		r.Position = position
+		return r, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}

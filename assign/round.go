@@ -33,7 +33,7 @@ type lockedState struct {
 	Settings
 	deleted  bool
 	failures int
-	retries  int
+	retries  int           // those of long ago are forgotten
 	retrying time.Duration // since the first of the retries
 
 	shelfRun    int64
@@ -58,7 +58,9 @@ const (
 	// was joined to it as it was when the statement began.
 	selectState = `
 select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
-  s.failures, s.retries, coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
+  s.failures,
+  case when s.retry_at > clock_timestamp() - v.query_timeout - interval '1 minute' then s.retries else 0 end,
+  coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false),
   ` + settingsColumns + `
@@ -183,7 +185,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 const (
 	insertWork = `
 insert into getwork.work (task_id, item, user_name, instance, request_id, run_id, rank, details, lease, lease_expires_at)
-select $1, g.item, g.user_name, g.instance, g.request_id, $2, g.rank, g.details::jsonb,
+select $1, g.item, g.user_name, g.instance, g.request_id, $2, g.rank, g.details::json,
   $3::bigint * interval '1 microsecond', clock_timestamp() + $3::bigint * interval '1 microsecond'
 from unnest($4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[])
   as g (item, user_name, instance, request_id, rank, details)`

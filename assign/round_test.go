@@ -36,7 +36,7 @@ func TestOliverAndTracy(t *testing.T) {
 	if diff := cmp.Diff([]string{"loan 3", "loan 4", "loan 5"}, items(tracy)); diff != "" {
 		t.Errorf("tracy: %s", diff)
 	}
-	if got := string(oliver.Work[1].Details); got != `{"amount": 2000}` {
+	if got := compact(oliver.Work[1]); got != `{"amount":2000}` {
 		t.Errorf("details %s", got)
 	}
 	if runs := query[int](t, db, `select count(*) from getwork.run`); runs != 1 {

@@ -17,30 +17,30 @@ var (
 
 const (
 	closeOrphans = `update getwork.run set state = 'lost', finished_at = clock_timestamp() where task_id = $1 and state = 'running'`
-	insertRun    = `insert into getwork.run (task_id, version, node) values ($1, $2, $3) returning id`
+	insertRun    = `insert into getwork.run (task_id, version, node, backend) values ($1, $2, $3, $4) returning id`
 )
 
 // beginRun writes the run row, in a transaction of its own, so that others see it while the query runs. Whoever
 // holds the run lock knows that no other run of the task is alive: what is still called running died.
-func (e *Engine) beginRun(ctx context.Context, task int64, version int) (int64, error) {
+func (e *Engine) beginRun(ctx context.Context, t prospect) (int64, error) {
 	var id int64
 	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, e.SQL(closeOrphans), task); err != nil {
+		if _, err := tx.Exec(ctx, e.SQL(closeOrphans), t.task); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, e.SQL(insertRun), task, version, e.Node).Scan(&id)
+		return tx.QueryRow(ctx, e.SQL(insertRun), t.task, t.version, e.Node, t.backend).Scan(&id)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record the run: %w", err)
 	}
-	e.Announce.Run(task, id)
+	e.Announce.Run(t.task, id)
 	return id, nil
 }
 
 // run executes the query for those who wait and hands out its result, all under the run lock that tx holds.
 // It commits or leaves tx to be rolled back. A nil error means that the task was moved on: look again.
 func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect) error {
-	id, err := e.beginRun(ctx, t.task, t.version)
+	id, err := e.beginRun(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect) error {
 
 // afterQuery is a context for what follows the query: also while the node drains it may still be written.
 func (e *Engine) afterQuery(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // a million candidates take their time
 }
 
 // rank executes the query, and watches meanwhile that somebody still wants it.
@@ -114,6 +114,10 @@ func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCau
 		case !wanted:
 			cancel(errNobodyWaits)
 		}
+		select { // however many clicks are announced
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 }
 
@@ -142,7 +146,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 		o.freshFor = r.state.FreshFor
 	}
 	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.snapshot, found.seenUntil,
-		found.given, found.blocked, found.passed_over, len(found.items), found.cut)
+		found.given, found.blocked, found.passedOver, len(found.items), found.cut)
 	if err != nil {
 		return fmt.Errorf("finish the run: %w", err)
 	}
@@ -223,8 +227,9 @@ func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, m
 
 const retryLater = `
 update getwork.task_state
-set retries = retries + 1, retry_since = coalesce(retry_since, clock_timestamp()),
-    retry_at = clock_timestamp() + least(30, 2 ^ least(retries, 5)) * interval '1 second'
+set retries = $2::integer,
+    retry_since = case when $2 = 1 then clock_timestamp() else retry_since end,
+    retry_at = clock_timestamp() + least(30, 2 ^ least($2 - 1, 5)) * interval '1 second'
 where task_id = $1`
 
 // giveUp ends a run that could not be finished, in a new transaction since the lock's may be gone: one that was
@@ -245,13 +250,17 @@ func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64,
 			}
 			return e.tellRun(t.task, run)
 		}
-		if _, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error()); err != nil {
+		tag, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error())
+		if err != nil {
 			return fmt.Errorf("give up the run: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return nil // it was taken for dead, and others see to the task
 		}
 		if r.state.retries > 0 && r.state.retrying > time.Duration(t.QueryTimeout)+time.Minute {
 			return e.failRetried(ctx, r, run, cause)
 		}
-		if _, err := tx.Exec(ctx, e.SQL(retryLater), t.task); err != nil {
+		if _, err := tx.Exec(ctx, e.SQL(retryLater), t.task, r.state.retries+1); err != nil {
 			return fmt.Errorf("give up the run: %w", err)
 		}
 		return e.tellRun(t.task, run)

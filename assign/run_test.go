@@ -137,7 +137,7 @@ func TestPassedOver(t *testing.T) {
 	if got := fmt.Sprint(items(r)); got != "[b "+strings.Repeat("ü", 100)+" a]" {
 		t.Errorf("ann got %s", got)
 	}
-	if got := string(r.Work[0].Details); got != `{"q": "x", "rank": 3}` {
+	if got := compact(r.Work[0]); got != `{"rank":3,"q":"x"}` {
 		t.Errorf("details %s", got)
 	}
 	db := pool(t, url)

@@ -71,7 +71,7 @@ type outcome struct {
 
 func (o *outcome) source() plan.Source { return plan.Run }
 func (o *outcome) cut() bool           { return o.result.cut }
-func (o *outcome) usable() int64       { return o.given - o.passed_over }
+func (o *outcome) usable() int64       { return o.given - o.passedOver }
 func (o *outcome) runID() int64        { return o.run }
 
 const selectAvailable = `
@@ -133,7 +133,7 @@ func (o *outcome) settle(next int64, _ bool) (string, []any) {
 
 const insertCandidates = `
 insert into getwork.candidate (run_id, rank, item, details)
-select $1, c.rank, c.item, c.details::jsonb
+select $1, c.rank, c.item, c.details::json
 from unnest($2::bigint[], $3::text[], $4::text[]) as c (rank, item, details)`
 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no

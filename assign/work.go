@@ -74,6 +74,12 @@ func (e *Engine) Pipeline(ctx context.Context, holder Holder) (Pipeline, error) 
 	return all[holder], err
 }
 
+// UserPipeline reads what a user holds and waits for, he himself and all instances of his.
+func (e *Engine) UserPipeline(ctx context.Context, user string) (Pipeline, error) {
+	works, requests, err := e.held(ctx, []string{user})
+	return Pipeline{Work: append([]Work{}, works...), Requests: append([]Request{}, requests...)}, err
+}
+
 // pipelines reads those of many holders at once; each of them is in the answer.
 func (e *Engine) pipelines(ctx context.Context, holders []Holder) (map[Holder]Pipeline, error) {
 	pipelines := make(map[Holder]Pipeline, len(holders))
@@ -82,32 +88,15 @@ func (e *Engine) pipelines(ctx context.Context, holders []Holder) (map[Holder]Pi
 		pipelines[h] = Pipeline{Work: []Work{}, Requests: []Request{}}
 		users = append(users, h.User)
 	}
-	var batch pgx.Batch
-	batch.Queue(e.SQL(selectPipelineWork), users)
-	batch.Queue(e.SQL(selectPipelineRequests), users)
-	results := e.api.SendBatch(ctx, &batch)
-	defer results.Close()
-
-	rows, err := results.Query()
+	works, requests, err := e.held(ctx, users)
 	if err != nil {
-		return pipelines, fmt.Errorf("read pipeline: %w", err)
-	}
-	works, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) })
-	if err != nil {
-		return pipelines, fmt.Errorf("read pipeline: %w", err)
+		return pipelines, err
 	}
 	for _, w := range works {
 		if p, ok := pipelines[w.Holder()]; ok {
 			p.Work = append(p.Work, w)
 			pipelines[w.Holder()] = p
 		}
-	}
-	if rows, err = results.Query(); err != nil {
-		return pipelines, fmt.Errorf("read pipeline: %w", err)
-	}
-	requests, err := pgx.CollectRows(rows, scanRequest)
-	if err != nil {
-		return pipelines, fmt.Errorf("read pipeline: %w", err)
 	}
 	for _, r := range requests {
 		if p, ok := pipelines[r.Holder()]; ok {
@@ -116,6 +105,29 @@ func (e *Engine) pipelines(ctx context.Context, holders []Holder) (map[Holder]Pi
 		}
 	}
 	return pipelines, nil
+}
+
+// held reads what users hold and wait for, whatever their instances.
+func (e *Engine) held(ctx context.Context, users []string) (works []Work, requests []Request, err error) {
+	var batch pgx.Batch
+	batch.Queue(e.SQL(selectPipelineWork), users)
+	batch.Queue(e.SQL(selectPipelineRequests), users)
+	results := e.api.SendBatch(ctx, &batch)
+	defer results.Close()
+	rows, err := results.Query()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read pipeline: %w", err)
+	}
+	if works, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) }); err != nil {
+		return nil, nil, fmt.Errorf("read pipeline: %w", err)
+	}
+	if rows, err = results.Query(); err != nil {
+		return nil, nil, fmt.Errorf("read pipeline: %w", err)
+	}
+	if requests, err = pgx.CollectRows(rows, readRequest); err != nil {
+		return nil, nil, fmt.Errorf("read pipeline: %w", err)
+	}
+	return works, requests, nil
 }
 
 const selectWork = `

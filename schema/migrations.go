@@ -66,7 +66,7 @@ func Hash() (string, error) {
 	}
 	h := sha256.New()
 	for _, m := range all {
-		fmt.Fprintf(h, "%s\x00%s\x00%s\x00", m.name, m.up, m.down)
+		_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s\x00", m.name, m.up, m.down)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

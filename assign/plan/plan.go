@@ -33,15 +33,15 @@ type Supply struct {
 type Outcome int
 
 const (
-	// Wait: it stays pending, and the next run is for it.
+	// Wait is staying pending, and the next run is for it.
 	Wait Outcome = iota
-	// Linger: there is nothing for it now, and it stays pending until there is or its time is over.
+	// Linger is staying pending until there is something, or its time is over; there is nothing for it now.
 	Linger
-	// Assigned: it gets all that it wanted.
+	// Assigned is getting all that it wanted.
 	Assigned
-	// Partial: it gets less than it wanted, which is all that there is.
+	// Partial is getting less than it wanted, which is all that there is.
 	Partial
-	// None: it ends with nothing.
+	// None is ending with nothing.
 	None
 )
 

@@ -89,6 +89,7 @@ create table getwork.run (
   task_id     bigint not null,
   version     integer not null,
   node        text not null,
+  backend     integer,
   state       text not null default 'running' check (state in ('running', 'finished', 'failed', 'cancelled', 'lost')),
   started_at  timestamptz not null default clock_timestamp(),
   finished_at timestamptz,
@@ -111,6 +112,7 @@ comment on table getwork.run is 'One execution of a ranking query for those who 
 comment on index getwork.run_running is 'One run of a task at a time, as the last word.';
 comment on column getwork.run.version is 'The version of the task whose query ran.';
 comment on column getwork.run.node is 'The node that ran it.';
+comment on column getwork.run.backend is 'The process id of the server process that holds the run lock for it.';
 comment on column getwork.run.error is 'PostgreSQL''s message, when it failed.';
 comment on column getwork.run.snapshot is 'What the query saw. Work closed by a transaction that is not visible in it is not handed out from this run.';
 comment on column getwork.run.seen_until is 'Instead of the snapshot, for a query that ran on another server: work closed after this time is not handed out from this run.';
@@ -124,7 +126,7 @@ create table getwork.candidate (
   run_id  bigint not null references getwork.run on delete cascade,
   rank    bigint not null,
   item    text not null,
-  details jsonb not null,
+  details json not null,
   primary key (run_id, rank)
 );
 comment on table getwork.candidate is 'The shelf: ranked items of a run that were not handed out in its own round. Kept only when the task''s fresh_for is above 0; old rows are removed in the background.';
@@ -162,7 +164,7 @@ create table getwork.work_requested (
          end),
   check ((state = 'pending') = (completed_at is null))
 ) with (fillfactor = 70);
-create unique index work_requested_pending_holder on getwork.work_requested (task_id, user_name, instance) where state = 'pending';
+create unique index work_requested_pending_holder on getwork.work_requested (user_name, instance, task_id) where state = 'pending';
 create index work_requested_pending on getwork.work_requested (task_id, id) where state = 'pending';
 create index work_requested_holder on getwork.work_requested (task_id, user_name, instance, id);
 create index work_requested_round on getwork.work_requested (round_id) where round_id is not null;
@@ -208,7 +210,7 @@ create table getwork.work (
   request_id       bigint references getwork.work_requested,
   run_id           bigint references getwork.run,
   rank             bigint,
-  details          jsonb not null default '{}',
+  details          json not null default '{}',
   attempt          integer not null default 1,
   assigned_at      timestamptz not null default clock_timestamp(),
   lease            interval,
@@ -241,7 +243,7 @@ comment on index getwork.work_held_exclusive is 'Of an exclusive group one membe
 comment on column getwork.work.item is 'The key of the thing to be worked on, e.g. a loan: the query''s "item" as text.';
 comment on column getwork.work.slot is 'Which of the item''s places.';
 comment on column getwork.work.rank is 'Its place in the run that found it.';
-comment on column getwork.work.details is 'What else the query said of it.';
+comment on column getwork.work.details is 'What else the query said of it. json, not jsonb, which would forget the order of the columns.';
 comment on column getwork.work.attempt is 'Which try at this item it is.';
 comment on column getwork.work.lease is 'How long an extension lasts; null: no lease.';
 comment on column getwork.work.lease_expires_at is 'Until then it is held, by the database''s clock.';

@@ -247,18 +247,18 @@ func (p *process) end(ctx context.Context, signal syscall.Signal) {
 	if p.ended() {
 		return
 	}
-	p.cmd.Process.Signal(signal)
+	_ = p.cmd.Process.Signal(signal)
 	select {
 	case <-p.done:
 		return
 	case <-ctx.Done():
 	}
-	p.cmd.Process.Signal(immediateShutdown)
+	_ = p.cmd.Process.Signal(immediateShutdown)
 	select {
 	case <-p.done:
 		return
 	case <-time.After(killAfter):
 	}
-	p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill()
 	<-p.done
 }

@@ -115,7 +115,7 @@ func (s *state) newPort(dir string) error {
 		return err
 	}
 	s.Port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	_ = l.Close()
 	return s.save(dir)
 }
 
@@ -124,7 +124,7 @@ func free(port int) bool {
 	if err != nil {
 		return false
 	}
-	l.Close()
+	_ = l.Close()
 	return true
 }
 

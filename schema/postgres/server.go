@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("private PostgreSQL: %w", err)
 	}
 	if err := s.start(ctx); err != nil {
-		s.discard()
+		_ = s.discard()
 		return nil, fmt.Errorf("private PostgreSQL: %w", err)
 	}
 	return s, nil

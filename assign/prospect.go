@@ -1,0 +1,70 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// servable is a pending request r that a round could end now, but for what its task's state says: no round has
+// read it yet, or its time to be looked at again has come. Never by comparing its time or id with a run's: a click
+// can be stamped before a round reads and commit after it.
+const servable = `r.state = 'pending' and (r.look_after is null or r.look_after <= clock_timestamp())`
+
+// prospect is what a look sees of a task, before any lock or right after the run lock.
+type prospect struct {
+	Settings
+	task    int64
+	version int
+	backend int32 // the server process that holds the run lock for us
+
+	deleted, held bool // held back: paused, or a back-off or retry delay runs
+	fresh         bool // the shelf can be handed out
+	waits         bool // somebody can be served
+	due           bool // somebody who lingers asks for a run, whatever the shelf says
+
+	over bool // somebody has lingered for long enough
+
+	next time.Duration // until the clock alone changes any of that; 0: it won't
+}
+
+const selectProspect = `
+select s.version, s.deleted_at is not null,
+  s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
+  coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false), s.paused,
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + servable + `),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock_timestamp()),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock_timestamp()),
+  s.name,
+  coalesce((
+    select extract(epoch from min(t.at) - clock_timestamp())
+    from getwork.work_requested r
+    cross join lateral (values (r.look_after), (r.linger_until), (s.failed_until), (s.retry_at)) t (at)
+    where r.task_id = s.task_id and r.state = 'pending' and t.at > clock_timestamp()), 0)::float8,
+  ` + settingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.task_id = $1`
+
+type queryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
+	p := prospect{task: task}
+	settings, done := intoSettings(&p.Settings)
+	var next float64
+	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.Name, &next}
+	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, settings...)...); err != nil {
+		return p, fmt.Errorf("read the task: %w", err)
+	}
+	done()
+	p.next = time.Duration(next * float64(time.Second))
+	return p, nil
+}
+
+// nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too.
+func (p prospect) nothing() bool {
+	return !p.waits || p.Paused && !p.deleted || p.held && !p.fresh && !p.deleted
+}
