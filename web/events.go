@@ -1,0 +1,84 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"getwork/assign"
+)
+
+// keepAlive is how often an idle event stream says something: proxies cut what is silent for 30 to 60 s.
+const keepAlive = 20 * time.Second
+
+// events is the live channel as text/event-stream: hello, snapshot, then events, the same JSON as on the socket.
+// With ?task=a,b it follows those tasks.
+func (s *server) events(w http.ResponseWriter, r *http.Request) error {
+	c := CallerOf(r)
+	ready := make(chan struct{}, 1)
+	stream := s.Engine.OpenStream(c.Holder, func() {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	})
+	defer stream.Close()
+	if tasks := r.URL.Query().Get("task"); tasks != "" {
+		if err := stream.Follow(r.Context(), strings.Split(tasks, ",")); err != nil {
+			return err
+		}
+	}
+	if err := stream.Start(r.Context(), string(c.Role)); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	idle := time.NewTicker(keepAlive)
+	defer idle.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-s.Draining:
+			s.tell(w, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
+			return nil
+		case <-idle.C:
+			if !send(w, ": still here\n\n") {
+				return nil
+			}
+		case <-ready:
+			events, slow := stream.Take()
+			if slow {
+				return nil // it comes back, for a new snapshot
+			}
+			for _, e := range events {
+				if !s.tell(w, e) {
+					return nil
+				}
+			}
+		}
+	}
+}
+
+// tell writes one event.
+func (s *server) tell(w http.ResponseWriter, e assign.Event) bool {
+	b, err := json.Marshal(e)
+	if err != nil {
+		s.Log.Error("encode event", "error", err)
+		return false
+	}
+	return send(w, fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, b))
+}
+
+// send writes and flushes; a client that does not take it within a while is given up.
+func send(w http.ResponseWriter, text string) bool {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(15 * time.Second))
+	if _, err := w.Write([]byte(text)); err != nil {
+		return false
+	}
+	return control.Flush() == nil
+}

@@ -1,0 +1,165 @@
+package web
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"getwork/assign"
+)
+
+// Role is what somebody may do.
+type Role string
+
+// The roles; the contract's section 3 says what each may.
+const (
+	Worker   Role = "worker"
+	Agent    Role = "agent"
+	Observer Role = "observer"
+	Manager  Role = "manager"
+)
+
+var roles = []Role{Worker, Agent, Observer, Manager}
+
+func checkRole(r Role) error {
+	if !slices.Contains(roles, r) {
+		return refuseField("role", "a role is worker, agent, observer or manager, not %q", r)
+	}
+	return nil
+}
+
+// Caller is who asks.
+type Caller struct {
+	Holder assign.Holder
+	Role   Role
+	Groups []string
+}
+
+// Identify finds out who asks. A nil Caller is nobody; an error refuses the request.
+type Identify func(*http.Request) (*Caller, error)
+
+type callerKey struct{}
+
+// CallerOf is who asks, or nil: nobody said.
+func CallerOf(r *http.Request) *Caller {
+	c, _ := r.Context().Value(callerKey{}).(*Caller)
+	return c
+}
+
+func withCaller(r *http.Request, c *Caller) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+}
+
+// devCookie names the cookie that holds what was typed into the log-in page. A browser keeps one set of cookies for all
+// ports of a host, so the port is part of the name: somebody can be Oliver on one node and Tracy on the next.
+func devCookie(host string) string {
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		return "getwork_user_" + port
+	}
+	return "getwork_user"
+}
+
+// DevIdentity believes what it is told: the header X-Getwork-User, or the log-in page's cookie. Only for a server
+// that listens on a loopback address; a name in Host that is not the machine's own is refused, since any page on
+// the internet can have its name resolve to 127.0.0.1.
+func DevIdentity(r *http.Request) (*Caller, error) {
+	if !localHost(r.Host) {
+		return nil, assign.Refuse(assign.Misdirected,
+			"with --auth dev this server answers to localhost, 127.0.0.1 and [::1], not to %q", r.Host)
+	}
+	user, role := r.Header.Get("X-Getwork-User"), r.Header.Get("X-Getwork-Role")
+	if user == "" {
+		user, role = fromCookie(r, role)
+	}
+	if user == "" {
+		return nil, nil
+	}
+	c := &Caller{Holder: assign.Holder{User: user, Instance: r.Header.Get("X-Getwork-Instance")}, Role: Role(role), Groups: []string{}}
+	if c.Role == "" {
+		c.Role = Worker
+	}
+	if err := checkRole(c.Role); err != nil {
+		return nil, err
+	}
+	for g := range strings.SplitSeq(r.Header.Get("X-Getwork-Groups"), ",") {
+		if g = strings.TrimSpace(g); g != "" {
+			c.Groups = append(c.Groups, g)
+		}
+	}
+	if err := assign.CheckUser(user); err != nil {
+		return nil, err
+	}
+	return c, assign.CheckInstance(c.Holder.Instance)
+}
+
+// fromCookie reads the cookie. One that is no good is nobody's, so that he who has it can log in again.
+func fromCookie(r *http.Request, role string) (user, asRole string) {
+	cookie, err := r.Cookie(devCookie(r.Host))
+	if err != nil {
+		return "", role
+	}
+	v, err := url.ParseQuery(cookie.Value)
+	if err != nil || assign.CheckUser(v.Get("user")) != nil || checkRole(Role(v.Get("role"))) != nil {
+		return "", role
+	}
+	if role == "" {
+		role = v.Get("role")
+	}
+	return v.Get("user"), role
+}
+
+func localHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	switch strings.ToLower(strings.Trim(name, "[]")) {
+	case "localhost", "127.0.0.1", "::1":
+		return true
+	}
+	return false
+}
+
+// logIn sets the cookie of the log-in page: {"user":"oliver","role":"worker"}.
+func (s *server) logIn(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		User string `json:"user"`
+		Role string `json:"role"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if err := assign.CheckUser(body.User); err != nil {
+		return err
+	}
+	if body.Role == "" {
+		body.Role = string(Worker)
+	}
+	if err := checkRole(Role(body.Role)); err != nil {
+		return err
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name:     devCookie(r.Host),
+		Value:    url.Values{"user": {body.User}, "role": {body.Role}}.Encode(),
+		Path:     "/",
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *server) logOut(w http.ResponseWriter, r *http.Request) error {
+	http.SetCookie(w, &http.Cookie{Name: devCookie(r.Host), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// whoAmI tells the page whom the cookie names.
+func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
+	c := CallerOf(r)
+	return answer(w, http.StatusOK, map[string]any{"user": c.Holder.User, "role": c.Role, "groups": c.Groups})
+}

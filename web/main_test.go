@@ -1,0 +1,267 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
+
+// station is a node in this process: an engine with its listener, behind the handler.
+type station struct {
+	*httptest.Server
+	engine *assign.Engine
+	db     *pgxpool.Pool
+	open   atomic.Int64 // calls under way
+	drain  func()
+}
+
+type stationOptions struct {
+	steps       func(context.Context, assign.Step)
+	readTimeout time.Duration
+	log         io.Writer
+	checks      []Check
+}
+
+// panics is a header at which the identity of a test's node panics.
+const panics = "X-Panic"
+
+func start(t *testing.T, o stationOptions) *station {
+	t.Helper()
+	return startOn(t, schematest.URL(t), o)
+}
+
+// startOn starts a node on the database of that URL, and ends it with the test.
+func startOn(t *testing.T, url string, o stationOptions) *station {
+	t.Helper()
+	if o.log == nil {
+		o.log = t.Output()
+	}
+	log := slog.New(slog.NewTextHandler(o.log, nil))
+	pools, err := assign.OpenPools(assign.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(ctx context.Context, channel, payload string) error {
+		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
+		return err
+	}
+	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
+	e := assign.New(assign.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+		Announce: announcer, Log: log, Steps: o.steps})
+	up := make(chan struct{}, 100)
+	listener := &notify.Listener{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
+		Send:    send, Channel: "getwork", Node: "n1", Handle: e.Heard, Log: log,
+		Up:   func() { e.Feed.Connected(); up <- struct{}{} },
+		Down: func(error) { e.Feed.Disconnected() },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.Run(ctx) })
+	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = listener.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		pools.Close()
+	})
+	<-up
+	n := &station{engine: e, db: pools.API}
+	n.serve(t, o, log)
+	return n
+}
+
+func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
+	draining := make(chan struct{})
+	n.drain = sync.OnceFunc(func() { close(draining) })
+	h := Handler(Config{
+		Engine: n.engine,
+		Identify: func(r *http.Request) (*Caller, error) {
+			if r.Header.Get(panics) != "" {
+				panic("secret")
+			}
+			return DevIdentity(r)
+		},
+		LogInBy: "dev",
+		Socket: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, "socket of %s", CallerOf(r).Holder.User)
+		}),
+		Ready:    func(context.Context) []Check { return o.checks },
+		Draining: draining,
+		Log:      log,
+	})
+	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.open.Add(1)
+		defer n.open.Add(-1)
+		h.ServeHTTP(w, r)
+	}))
+	n.Config.ReadTimeout = o.readTimeout
+	n.Start()
+	n.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	t.Cleanup(n.Close)
+}
+
+// headers are pairs of a name and a value; the name Host means the host that is asked for.
+type headers []string
+
+func as(user string, more ...string) headers { return append(headers{"X-Getwork-User", user}, more...) }
+
+func manager(more ...string) headers {
+	return as("maria", append(more, "X-Getwork-Role", "manager")...)
+}
+
+// reply is what came back.
+type reply struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+	took   time.Duration
+}
+
+// call calls, and compares what comes back with the API's description.
+func (n *station) call(t *testing.T, method, path string, h headers, body string) reply {
+	t.Helper()
+	began := time.Now()
+	response, err := n.Client().Do(n.request(t, method, path, h, body))
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	r := reply{t, response.StatusCode, response.Header, string(b), time.Since(began)}
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'"} {
+		if !strings.HasPrefix(r.header.Get(name), want) {
+			t.Errorf("%s %s: %s is %q, want %s", method, path, name, r.header.Get(name), want)
+		}
+	}
+	if problems := described(t).answer(method, path, r); len(problems) > 0 {
+		t.Errorf("%s %s: %d %s\nis not as described: %s", method, path, r.status, b, strings.Join(problems, "; "))
+	}
+	return r
+}
+
+func (n *station) request(t *testing.T, method, path string, h headers, body string) *http.Request {
+	t.Helper()
+	var sent io.Reader
+	if body != "" {
+		sent = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, n.URL+path, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(h); i += 2 {
+		if h[i] == "Host" {
+			r.Host = h[i+1]
+		}
+		r.Header.Add(h[i], h[i+1])
+	}
+	return r
+}
+
+func (r reply) want(status int) reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("status %d, want %d: %s", r.status, status, r.body)
+	}
+	return r
+}
+
+// refused is a problem of that kind; fields are those that its errors name.
+func (r reply) refused(status int, kind string, fields ...string) {
+	r.t.Helper()
+	r.want(status)
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		r.t.Errorf("content type %q", got)
+	}
+	p := read[assign.Problem](r)
+	if p.Type != "/problems/"+kind || p.Status != status || p.Title == "" || p.Detail == "" {
+		r.t.Errorf("problem %+v, want %s with a title and a detail", p, kind)
+	}
+	var named []string
+	for _, f := range p.Errors {
+		named = append(named, f.Field)
+	}
+	if strings.Join(named, " ") != strings.Join(fields, " ") {
+		r.t.Errorf("errors name %q, want %q: %s", named, fields, r.body)
+	}
+}
+
+func (r reply) wantHeader(name, value string) reply {
+	r.t.Helper()
+	if got := r.header.Get(name); got != value {
+		r.t.Errorf("%s: %q, want %q", name, got, value)
+	}
+	return r
+}
+
+// read decodes an answer.
+func read[T any](r reply) T {
+	r.t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+		r.t.Fatalf("%s: %v", r.body, err)
+	}
+	return v
+}
+
+// five is a query with five items.
+const five = "select 'loan/' || g as item, g as amount from generate_series(1, 5) g order by g"
+
+// newTask makes a task over REST; more are further settings, as JSON.
+func (n *station) newTask(t *testing.T, name, query, more string) reply {
+	t.Helper()
+	return n.call(t, "POST", "/api/v1/tasks", manager(), fmt.Sprintf(`{"name":%q,"query":%q%s}`, name, query, more)).want(201)
+}
+
+// pendingRequest is one that waits on a paused task until somebody does something.
+func (n *station) pendingRequest(t *testing.T, task, user string) assign.Request {
+	t.Helper()
+	return read[assign.Request](n.call(t, "POST", "/api/v1/tasks/"+task+"/requests", as(user), `{"count":2,"linger":"1h"}`).want(202))
+}
+
+// await waits until something is so, by asking.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (n *station) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := n.db.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

@@ -1,0 +1,220 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"getwork/assign"
+)
+
+// getWork is the click: 201 with a complete request, 202 with a pending one.
+func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Count  int             `json:"count"`
+		Linger assign.Duration `json:"linger"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	c := CallerOf(r)
+	key := r.Header.Get("Idempotency-Key")
+	if len(r.Header.Values("Idempotency-Key")) > 1 {
+		return refuseField("Idempotency-Key", "send one Idempotency-Key, not %d", len(r.Header.Values("Idempotency-Key")))
+	}
+	if !isText(key) {
+		return refuseField("Idempotency-Key", "an Idempotency-Key is UTF-8 text")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	defer cancel()
+	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Key: key})
+	if err != nil {
+		return err
+	}
+	if wait, asked := prefersWait(r); asked {
+		if req, err = s.hold(w, r, req.ID, wait, complete); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Location", "/api/v1/requests/"+strconv.FormatInt(req.ID, 10))
+	status := http.StatusCreated
+	if req.State == assign.Pending {
+		status = http.StatusAccepted
+	}
+	return answerRequest(w, status, &req)
+}
+
+func complete(r *assign.Request) bool { return r.State != assign.Pending }
+
+// prefersWait reads "Prefer: wait=N", at most 120 seconds.
+func prefersWait(r *http.Request) (time.Duration, bool) {
+	for _, header := range r.Header.Values("Prefer") {
+		for preference := range strings.SplitSeq(header, ",") {
+			name, value, _ := strings.Cut(preference, "=")
+			value, _, _ = strings.Cut(value, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 64)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the most that there is
+				return time.Duration(min(n, 120)) * time.Second, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// hold keeps the answer back until the request is ready or the wait is over.
+func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait time.Duration, ready func(*assign.Request) bool) (assign.Request, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Draining:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
+	c := CallerOf(r)
+	req, err := s.Engine.AwaitRequest(ctx, id, c.Holder, c.Role == Manager, ready)
+	if err != nil && ctx.Err() != nil { // the wait was over before the first look
+		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+	}
+	return req, err
+}
+
+// answerRequest writes a request. A pending one says when to ask again: 5, 10, then every 20 s, by its age.
+func answerRequest(w http.ResponseWriter, status int, r *assign.Request) error {
+	w.Header().Set("ETag", requestTag(r))
+	retryAfter(w, r)
+	return answer(w, status, r)
+}
+
+func retryAfter(w http.ResponseWriter, r *assign.Request) {
+	if r.State != assign.Pending {
+		return
+	}
+	after := "20"
+	switch {
+	case r.Age < 5*time.Second:
+		after = "5"
+	case r.Age < 15*time.Second:
+		after = "10"
+	}
+	w.Header().Set("Retry-After", after)
+}
+
+// requestTag covers everything but eta_seconds and position.
+func requestTag(r *assign.Request) string {
+	still := *r
+	still.EtaSeconds, still.Position = nil, nil
+	b, _ := json.Marshal(still)
+	sum := sha256.Sum256(b)
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
+}
+
+// matches reports whether the caller has the request as it is.
+func matches(r *http.Request, tag string) bool {
+	for _, header := range r.Header.Values("If-None-Match") {
+		for candidate := range strings.SplitSeq(header, ",") {
+			candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
+			if candidate == tag || candidate == "*" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// showRequest answers with the request as it is. With Prefer: wait it holds the answer: until the request has
+// changed from what If-None-Match names, or, without that, until it is complete.
+func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	c := CallerOf(r)
+	var req assign.Request
+	if wait, asked := prefersWait(r); asked {
+		ready := complete
+		if r.Header.Get("If-None-Match") != "" {
+			ready = func(req *assign.Request) bool { return !matches(r, requestTag(req)) }
+		}
+		req, err = s.hold(w, r, id, wait, ready)
+	} else {
+		req, err = s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+	}
+	if err != nil {
+		return err
+	}
+	if tag := requestTag(&req); matches(r, tag) {
+		w.Header().Set("ETag", tag)
+		retryAfter(w, &req)
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return answerRequest(w, http.StatusOK, &req)
+}
+
+func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	c := CallerOf(r)
+	req, err := s.Engine.Cancel(r.Context(), id, c.Holder, c.Role == Manager)
+	if err != nil {
+		return err
+	}
+	return answerRequest(w, http.StatusOK, &req)
+}
+
+// pipeline answers with all that the caller holds and waits for; a manager may ask for another's.
+func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
+	c := CallerOf(r)
+	var p assign.Pipeline
+	var err error
+	switch user := r.URL.Query().Get("user"); {
+	case user == "" || user == c.Holder.User && c.Role != Manager:
+		p, err = s.Engine.Pipeline(r.Context(), c.Holder)
+	case c.Role != Manager:
+		err = assign.Refuse(assign.Forbidden, "only a manager may see somebody else's pipeline")
+	default:
+		if err = assign.CheckUser(user); err == nil {
+			p, err = s.Engine.UserPipeline(r.Context(), user)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, p)
+}
+
+func (s *server) dispose(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	var d assign.Disposition
+	if err := decode(w, r, &d); err != nil {
+		return err
+	}
+	c := CallerOf(r)
+	work, err := s.Engine.Dispose(r.Context(), id, d, c.Holder, c.Role == Manager)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, work)
+}

@@ -1,0 +1,230 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"getwork/assign"
+)
+
+// Config is what the handler needs.
+type Config struct {
+	Engine   *assign.Engine
+	Identify Identify
+	LogInBy  string       // "dev": the page may set a cookie by name
+	Socket   http.Handler // answers /api/v1/ws; who asks is in CallerOf
+	Ready    func(ctx context.Context) []Check
+	Draining <-chan struct{} // closed when the node shuts down: answers are held no longer
+	Log      *slog.Logger
+}
+
+// Check is one line of /readyz?verbose.
+type Check struct {
+	Name string
+	Err  error // nil: fine
+	Note bool  // tells something, but does not make the node unready
+}
+
+type server struct {
+	Config
+}
+
+// Handler serves everything that a node serves.
+func Handler(c Config) http.Handler {
+	s := &server{c}
+	var h http.Handler = s.router()
+	h = s.crossOrigin(h)
+	h = s.identified(h)
+	h = s.secured(h)
+	return s.recovered(h)
+}
+
+func (s *server) router() *mux.Router {
+	// Paths are matched as they were sent: an item's key is one percent-encoded segment, and nothing is cleaned
+	// or redirected.
+	m := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	m.NotFoundHandler = s.handle(func(http.ResponseWriter, *http.Request) error {
+		return assign.Refuse(assign.NotFound, "there is nothing at this address")
+	})
+	m.MethodNotAllowedHandler = s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		allow := strings.Join(allowed(m, r), ", ")
+		w.Header().Set("Allow", allow)
+		return assign.Refuse(assign.MethodNotAllowed, "%s does not work here; what does is %s", r.Method, allow)
+	})
+	m.Handle("/livez", s.handle(s.live)).Methods("GET", "HEAD")
+	m.Handle("/readyz", s.handle(s.ready)).Methods("GET", "HEAD")
+	if s.LogInBy == "dev" {
+		m.Handle("/login", s.handle(s.logIn)).Methods("POST")
+		m.Handle("/logout", s.handle(s.logOut)).Methods("POST")
+	}
+	s.page(m)
+	s.describe(m)
+
+	// No subrouter: with one, mux forgets a method that did not match, and answers 404 instead of 405.
+	const api = "/api/v1"
+	route := func(method, path string, h handler, may ...Role) {
+		methods := []string{method}
+		if method == "GET" {
+			methods = append(methods, "HEAD")
+		}
+		m.Handle(api+path, s.allow(h, may...)).Methods(methods...)
+	}
+	everybody := roles
+	works := []Role{Worker, Agent, Manager}
+	route("GET", "/me", s.whoAmI, everybody...)
+	route("GET", "/tasks", s.listTasks, everybody...)
+	route("POST", "/tasks", s.createTask, Manager)
+	route("GET", "/tasks/{task}", s.showTask, everybody...)
+	route("PATCH", "/tasks/{task}", s.updateTask, Manager)
+	route("DELETE", "/tasks/{task}", s.deleteTask, Manager)
+	route("POST", "/tasks/{task}/requests", s.getWork, works...)
+	route("GET", "/tasks/{task}/runs", s.listRuns, Observer, Manager)
+	route("GET", "/requests/{id}", s.showRequest, works...)
+	route("DELETE", "/requests/{id}", s.cancelRequest, works...)
+	route("GET", "/pipeline", s.pipeline, works...)
+	route("POST", "/work/{id}/disposition", s.dispose, works...)
+	m.Handle(api+"/events", s.allow(s.events, everybody...)).Methods("GET")
+	m.Handle(api+"/ws", s.allow(func(w http.ResponseWriter, r *http.Request) error {
+		s.Socket.ServeHTTP(w, r)
+		return nil
+	}, everybody...)).Methods("GET")
+	return m
+}
+
+// allowed are the methods that work at a request's address; a 405 must name them.
+func allowed(m *mux.Router, r *http.Request) (methods []string) {
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		other := r.WithContext(r.Context())
+		other.Method = method
+		var match mux.RouteMatch
+		if m.Match(other, &match) && match.MatchErr == nil {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+// handle renders what a handler returns.
+func (s *server) handle(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			problem(w, r, s.Log, err)
+		}
+	})
+}
+
+// allow lets those through who may, and says who may when they may not.
+func (s *server) allow(h handler, may ...Role) http.Handler {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		c := CallerOf(r)
+		switch {
+		case c == nil:
+			return assign.Refuse(assign.Unauthenticated, "say who you are: with --auth dev, the header X-Getwork-User or the log-in page")
+		case !slices.Contains(may, c.Role):
+			return assign.Refuse(assign.Forbidden, "your role is %s; this is for: %s", c.Role, list(may))
+		}
+		return h(w, r)
+	})
+}
+
+// list writes roles as people do.
+func list(may []Role) string {
+	names := make([]string, len(may))
+	for i, r := range may {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
+}
+
+// identified finds out who asks, for the routes behind it.
+func (s *server) identified(next http.Handler) http.Handler {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		c, err := s.Identify(r)
+		if err != nil {
+			return err
+		}
+		next.ServeHTTP(w, withCaller(r, c))
+		return nil
+	})
+}
+
+// crossOrigin refuses what another site's page has a browser send.
+func (s *server) crossOrigin(next http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
+		return assign.Refuse(assign.Forbidden, "this call comes from another site's page")
+	}))
+	return guard.Handler(next)
+}
+
+// secured sets what every answer has.
+func (s *server) secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recovered makes a problem of a panic, and logs it.
+func (s *server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(cause)
+			}
+			problem(w, r, s.Log, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) live(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintln(w, "ok")
+	return nil
+}
+
+// ready answers 200 when the node can serve, and 503 when it can't; with ?verbose it says why.
+func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	checks := s.Ready(ctx)
+	bad := slices.ContainsFunc(checks, func(c Check) bool { return c.Err != nil && !c.Note })
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if bad {
+		w.Header().Set("Retry-After", "2")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if r.URL.Query().Has("verbose") {
+		for _, c := range checks {
+			state := "ok"
+			if c.Err != nil {
+				state = c.Err.Error()
+			}
+			_, _ = fmt.Fprintf(w, "%s: %s\n", c.Name, state)
+		}
+	}
+	if bad {
+		_, _ = fmt.Fprintln(w, "not ready")
+	} else {
+		_, _ = fmt.Fprintln(w, "ready")
+	}
+	return nil
+}

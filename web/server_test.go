@@ -1,0 +1,168 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// What a body may not be, on any route that takes one.
+func TestBodies(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, `,"paused":true`)
+	click := func(body string) reply { return n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), body) }
+	click("").refused(400, "invalid")
+	click(`{"count":1`).refused(400, "invalid")
+	click(`{"count":1} x`).refused(400, "invalid")
+	click(`{"count":1}{"count":1}`).refused(400, "invalid")
+	click(`{"count":1,"colour":"red"}`).refused(400, "invalid", "colour")
+	click(`{"count":"1"}`).refused(400, "invalid", "count")
+	click(`{"count":1.5}`).refused(400, "invalid", "count")
+	click(`{"count":1,"linger":"soon"}`).want(400)
+	click(`{"count":1,"linger":5}`).want(400)
+	for _, body := range []string{`[{"count":1}]`, `"count"`, `7`, ` null `} {
+		r := click(body)
+		r.refused(400, "invalid")
+		if !strings.Contains(r.body, "object") {
+			t.Errorf("%s: it is not said that an object is wanted: %s", body, r.body)
+		}
+	}
+	click(strings.Repeat(" ", maxBody)+`{"count":1}`).refused(413, "too-large")
+	click(`{"count":1}`+strings.Repeat(" ", maxBody)).refused(413, "too-large")
+	click(`{"count":1}` + strings.Repeat(" ", maxBody-len(`{"count":1}`))).want(201)
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"version":3}`).refused(400, "invalid", "version")
+	n.call(t, "POST", "/api/v1/tasks", manager(), strings.Repeat("x", maxBody+1)).refused(413, "too-large")
+}
+
+// Paths are taken as they were sent: nothing is cleaned, nothing redirected, and a segment may hold anything.
+func TestPaths(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	for _, path := range []string{"/nothing", "/api/v1", "/api/v1/", "/api/v2/tasks", "//api/v1/tasks", "/api//v1/tasks", "/api/v1//tasks",
+		"/api/v1/tasks/", "/api/v1/tasks//", "/api/v1/tasks/../tasks", "/api/v1/tasks/x/../verify", "/api/v1/tasks/./verify", "/static/../login",
+		"/api/v1/tasks/verify%2Fruns", "/api/v1/tasks/..", "/api/v1/tasks/%2e%2e", "/api/v1/tasks/verify%00", "/api/v1/tasks/%ff",
+		"/api/v1/tasks/verify%20", "/api/v1/tasks/VERIFY", "/api%2Fv1/tasks", "/docs/", "/static/", "/static/%2e%2e/page.go"} {
+		n.call(t, "GET", path, manager(), "").refused(404, "not-found")
+	}
+	n.call(t, "GET", "/api/v1/tasks/verif%79", manager(), "").want(200)
+}
+
+// A method that does not work is refused with those that do.
+func TestMethods(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	for call, allow := range map[string]string{
+		"PUT /api/v1/tasks":                 "GET, HEAD, POST",
+		"POST /api/v1/tasks/verify":         "GET, HEAD, PATCH, DELETE",
+		"GET /api/v1/tasks/verify/requests": "POST",
+		"HEAD /api/v1/events":               "GET",
+		"OPTIONS /api/v1/requests/1":        "GET, HEAD, DELETE",
+		"DELETE /":                          "GET, HEAD",
+		"GET /login":                        "POST",
+		"POST /livez":                       "GET, HEAD",
+		"POST /docs":                        "GET, HEAD",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		r := n.call(t, method, path, manager(), "").want(405).wantHeader("Allow", allow)
+		if method != "HEAD" {
+			r.refused(405, "method-not-allowed")
+		}
+	}
+	for _, path := range []string{"/", "/livez", "/readyz", "/openapi.json", "/docs", "/api/v1/tasks", "/api/v1/tasks/verify", "/api/v1/me", "/api/v1/pipeline"} {
+		got, head := n.call(t, "GET", path, manager(), "").want(200), n.call(t, "HEAD", path, manager(), "").want(200)
+		if head.body != "" || head.header.Get("ETag") != got.header.Get("ETag") || head.header.Get("Content-Type") != got.header.Get("Content-Type") {
+			t.Errorf("HEAD %s: %q, %v; GET: %v", path, head.body, head.header, got.header)
+		}
+	}
+	n.call(t, "HEAD", "/api/v1/requests/1", as("oliver"), "").want(404)
+}
+
+// Nothing of what is somebody's is kept by a cache on the way.
+func TestCaches(t *testing.T) {
+	n := start(t, stationOptions{})
+	for _, path := range []string{"/api/v1/me", "/api/v1/tasks", "/api/v1/pipeline", "/api/v1/tasks/nothing", "/readyz"} {
+		n.call(t, "GET", path, as("oliver"), "").wantHeader("Cache-Control", "no-store")
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	fine := start(t, stationOptions{checks: []Check{{Name: "database"}, {Name: "listener", Err: errors.New("not listening"), Note: true}}})
+	if r := fine.call(t, "GET", "/readyz", nil, "").want(200); r.body != "ready\n" {
+		t.Errorf("%q", r.body)
+	}
+	if r := fine.call(t, "GET", "/readyz?verbose", nil, "").want(200); r.body != "database: ok\nlistener: not listening\nready\n" {
+		t.Errorf("%q", r.body)
+	}
+	fine.call(t, "GET", "/livez", nil, "").want(200)
+	bad := start(t, stationOptions{checks: []Check{{Name: "serving", Err: errors.New("shutting down")}}})
+	if r := bad.call(t, "GET", "/readyz?verbose", nil, "").want(503).wantHeader("Retry-After", "2"); r.body != "serving: shutting down\nnot ready\n" {
+		t.Errorf("%q", r.body)
+	}
+	bad.call(t, "GET", "/livez", nil, "").want(200)
+}
+
+// buffer is a log that can be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.b.String(), s)
+}
+
+// A panic is answered as a problem that tells nothing, and logged once.
+func TestPanic(t *testing.T) {
+	var log buffer
+	n := start(t, stationOptions{log: &log})
+	r := n.call(t, "GET", "/api/v1/tasks", as("oliver", panics, "yes"), "")
+	r.refused(500, "internal")
+	if strings.Contains(r.body, "secret") || strings.Contains(r.body, "goroutine") {
+		t.Errorf("the answer tells of the inside: %s", r.body)
+	}
+	if got := log.count("panic: secret"); got != 1 {
+		t.Errorf("logged %d times", got)
+	}
+}
+
+// While the database is away, calls are answered 503 with Retry-After; when it is back, so is everything.
+func TestDatabaseAway(t *testing.T) {
+	var log buffer
+	server := schematest.OwnServer(t, map[string]string{"synchronous_commit": "on"})
+	n := startOn(t, server.URL("getwork"), stationOptions{log: &log})
+	n.newTask(t, "verify", five, `,"paused":true`)
+	n.pendingRequest(t, "verify", "oliver")
+	server.Crash()
+	for _, call := range []string{"GET /tasks", "GET /tasks/verify", "GET /pipeline", "GET /requests/1", "DELETE /requests/1", "GET /events",
+		"POST /tasks/verify/requests", "POST /work/1/disposition", "DELETE /tasks/verify", "GET /tasks/verify/runs"} {
+		method, path, _ := strings.Cut(call, " ")
+		body := map[string]string{"POST /tasks/verify/requests": `{"count":1}`, "POST /work/1/disposition": `{"outcome":"complete"}`}[call]
+		r := n.call(t, method, "/api/v1"+path, manager("Prefer", "wait=100"), body)
+		r.wantHeader("Retry-After", "2").refused(503, "unavailable")
+		if p := read[assign.Problem](r); strings.Contains(p.Detail, "getwork_test") || strings.Contains(p.Detail, "dial") {
+			t.Errorf("%s tells of the inside: %s", call, p.Detail)
+		}
+	}
+	n.call(t, "GET", "/livez", nil, "").want(200)
+	n.call(t, "GET", "/api/v1/me", as("oliver"), "").want(200)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it serves again", func() bool {
+		return n.call(t, "GET", "/api/v1/requests/1", as("oliver"), "").status == http.StatusOK
+	})
+}

@@ -1,0 +1,181 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gorilla/mux"
+
+	"getwork/assign"
+)
+
+// segment is a part of the path, decoded: the router matches paths as they were sent. What PostgreSQL can't take as
+// text names nothing.
+func segment(r *http.Request, name string) (string, error) {
+	v, err := url.PathUnescape(mux.Vars(r)[name])
+	if err != nil {
+		return "", assign.Refuse(assign.Invalid, "the path has a percent sign that is not followed by two hex digits")
+	}
+	if !isText(v) {
+		return "", assign.Refuse(assign.NotFound, "there is nothing at this address")
+	}
+	return v, nil
+}
+
+// isText reports whether PostgreSQL can take s as text: it is UTF-8 without NUL.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// number is an id in the path. What is no id names nothing.
+func number(r *http.Request, name string) (int64, error) {
+	v, err := segment(r, name)
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || id < 1 {
+		return 0, assign.Refuse(assign.NotFound, "%q is not an id", v)
+	}
+	return id, nil
+}
+
+func taskTag(t assign.Task) string { return fmt.Sprintf(`"%d"`, t.Version) }
+
+func answerTask(w http.ResponseWriter, status int, t assign.Task) error {
+	w.Header().Set("ETag", taskTag(t))
+	return answer(w, status, t)
+}
+
+func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
+	tasks, err := s.Engine.Tasks(r.Context())
+	if err != nil {
+		return err
+	}
+	if tasks == nil {
+		tasks = []assign.Task{}
+	}
+	return answer(w, http.StatusOK, map[string]any{"tasks": tasks})
+}
+
+func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	t, err := s.Engine.Task(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return answerTask(w, http.StatusOK, t)
+}
+
+func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
+	settings := assign.DefaultSettings()
+	if err := decode(w, r, &settings); err != nil {
+		return err
+	}
+	t, err := s.Engine.CreateTask(r.Context(), settings, CallerOf(r).Holder.User)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/api/v1/tasks/"+t.Name)
+	return answerTask(w, http.StatusCreated, t)
+}
+
+// updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match).
+func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	t, err := s.Engine.Task(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if err := ifMatch(r, t); err != nil {
+		return err
+	}
+	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, CallerOf(r).Holder.User, func(settings *assign.Settings) error {
+		return decode(w, r, settings)
+	})
+	if err != nil {
+		return err
+	}
+	return answerTask(w, http.StatusOK, t)
+}
+
+// ifMatch refuses a change of a task that the caller has not read as it is. The version is compared again where it
+// is written.
+func ifMatch(r *http.Request, t assign.Task) error {
+	headers := r.Header.Values("If-Match")
+	if len(headers) == 0 {
+		return assign.Refuse(assign.NoVersion, "send the task's ETag as If-Match, so that nobody's change is lost")
+	}
+	for tag := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if tag = strings.TrimSpace(tag); tag == "*" || tag == taskTag(t) {
+			return nil
+		}
+	}
+	return assign.Refuse(assign.StaleVersion, "task %q is at %s, not %s; read it again and repeat your change",
+		t.Name, taskTag(t), strings.Join(headers, ", "))
+}
+
+func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	if err := s.Engine.DeleteTask(r.Context(), name); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+const (
+	pageSize    = 100
+	maxPageSize = 1000
+)
+
+// listRuns answers with runs, newest first; next_cursor is there while there may be more.
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	before, err := queryNumber(r, "cursor", 0, 1<<63-1)
+	if err != nil {
+		return err
+	}
+	limit, err := queryNumber(r, "limit", pageSize, maxPageSize)
+	if err != nil {
+		return err
+	}
+	runs, err := s.Engine.Runs(r.Context(), name, before, int(limit))
+	if err != nil {
+		return err
+	}
+	if runs == nil {
+		runs = []assign.Run{}
+	}
+	body := map[string]any{"runs": runs}
+	if len(runs) == int(limit) {
+		body["next_cursor"] = strconv.FormatInt(runs[len(runs)-1].ID, 10)
+	}
+	return answer(w, http.StatusOK, body)
+}
+
+func queryNumber(r *http.Request, name string, absent, most int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return 0, refuseField(name, "%s is a number from 1 to %d, not %q", name, most, text)
+	}
+	return n, nil
+}

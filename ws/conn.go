@@ -1,0 +1,107 @@
+package ws
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// Status is a close code.
+type Status = websocket.StatusCode
+
+// The close codes that the server sends, and what a client should make of them.
+const (
+	GoingAway   = websocket.StatusGoingAway       // 1001: the node shuts down; reconnect, another answers
+	Unsupported = websocket.StatusUnsupportedData // 1003: a message was not JSON; a fault of the client
+	TooBig      = websocket.StatusMessageTooBig   // 1009: a message was too long; a fault of the client
+	TryAgain    = websocket.StatusTryAgainLater   // 1013: too slow to follow, or the node could not serve; reconnect
+)
+
+// subprotocol names the language that is spoken.
+const subprotocol = "getwork.v1"
+
+// maxMessage is the longest message that a client may send, in bytes.
+const maxMessage = 16 << 10
+
+// conn is one WebSocket, as much of it as the hub needs.
+type conn struct{ c *websocket.Conn }
+
+// accept upgrades a request. Compression is off: it would cost each idle connection more memory than everything
+// else together. The Origin must be the host that was asked for.
+func accept(w http.ResponseWriter, r *http.Request) (conn, error) {
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:    []string{subprotocol},
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return conn{}, err
+	}
+	c.SetReadLimit(maxMessage)
+	return conn{c}, nil
+}
+
+// read returns the client's next message; a binary one is reported as not being text.
+func (c conn) read(ctx context.Context) (message []byte, text bool, err error) {
+	kind, b, err := c.c.Read(ctx)
+	return b, kind == websocket.MessageText, err
+}
+
+func (c conn) write(ctx context.Context, message []byte) error {
+	return c.c.Write(ctx, websocket.MessageText, message)
+}
+
+// ping waits for the client's pong, and so needs somebody to read meanwhile. One that fails leaves the connection
+// open; whoever pinged must drop it.
+func (c conn) ping(ctx context.Context) error { return c.c.Ping(ctx) }
+
+// close tells the client why, and waits a little for its answer.
+func (c conn) close(status Status, reason string) {
+	done := time.AfterFunc(5*time.Second, c.drop)
+	defer done.Stop()
+	_ = c.c.Close(status, reason)
+}
+
+// drop ends the connection without a word.
+func (c conn) drop() { _ = c.c.CloseNow() }
+
+// Client is the other end of a WebSocket of this package, for Go programs and tests.
+type Client struct{ c *websocket.Conn }
+
+// Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws; header says who asks. A
+// refusal is an error that names the status. ctx bounds the handshake alone. Whoever dials must Close.
+func Dial(ctx context.Context, url string, header http.Header) (*Client, error) {
+	transport := &http.Transport{}
+	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		HTTPClient:      &http.Client{Transport: transport},
+		HTTPHeader:      header,
+		Subprotocols:    []string{subprotocol},
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		transport.CloseIdleConnections()
+		return nil, fmt.Errorf("open the live channel: %w", err)
+	}
+	c.SetReadLimit(-1) // a snapshot is as long as its pipeline
+	return &Client{c}, nil
+}
+
+// Read waits for the server's next message. Somebody must read all along, or pings stay unanswered. If ctx ends, so
+// does the connection. [CloseStatus] tells what an error means.
+func (c *Client) Read(ctx context.Context) ([]byte, error) {
+	_, b, err := c.c.Read(ctx)
+	return b, err
+}
+
+// Write sends a message, which is JSON text. If ctx ends, so does the connection.
+func (c *Client) Write(ctx context.Context, message []byte) error {
+	return c.c.Write(ctx, websocket.MessageText, message)
+}
+
+// Close ends the connection at once; it may be called again, and while others read.
+func (c *Client) Close() { _ = c.c.CloseNow() }
+
+// CloseStatus is the close code that an error of [Client.Read] carries, or -1: the connection broke without one.
+func CloseStatus(err error) Status { return websocket.CloseStatus(err) }

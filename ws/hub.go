@@ -1,0 +1,124 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"getwork/assign"
+)
+
+// Config is what a Hub needs.
+type Config struct {
+	Engine *assign.Engine
+	Caller func(*http.Request) (holder assign.Holder, role string) // who asks; known to be somebody
+	Log    *slog.Logger
+
+	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
+	PongAfter time.Duration // how long a client may take to answer; default 20 s
+	WriteFor  time.Duration // how long one write may take; default 10 s
+}
+
+// Hub holds a node's sockets.
+type Hub struct {
+	Config
+
+	mu      sync.Mutex
+	sockets map[*socket]bool
+	closing bool
+	working sync.WaitGroup // one for each socket
+}
+
+// NewHub makes a hub.
+func NewHub(c Config) *Hub {
+	h := &Hub{Config: c, sockets: map[*socket]bool{}}
+	for d, absent := range map[*time.Duration]time.Duration{&h.PingEvery: 20 * time.Second, &h.PongAfter: 20 * time.Second, &h.WriteFor: 10 * time.Second} {
+		if *d == 0 {
+			*d = absent
+		}
+	}
+	return h
+}
+
+// Count is how many sockets are open.
+func (h *Hub) Count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sockets)
+}
+
+// ServeHTTP upgrades the request and returns; the socket lives on.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	holder, role := h.Caller(r)
+	c, err := accept(w, r)
+	if err != nil {
+		h.Log.Info("socket refused", "user", holder.User, "error", err)
+		return // the library has answered
+	}
+	s := newSocket(h, c, holder, role)
+	if !h.add(s) {
+		s.stream.Close()
+		c.close(GoingAway, "this node is shutting down")
+		return
+	}
+	// Not under the request's context: it ends when this function returns.
+	go s.live(context.WithoutCancel(r.Context()))
+}
+
+func (h *Hub) add(s *socket) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return false
+	}
+	h.sockets[s] = true
+	h.working.Add(1)
+	return true
+}
+
+func (h *Hub) remove(s *socket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sockets, s)
+	h.working.Done()
+}
+
+// Close closes every socket with 1001, spread over that time, so that their clients do not all come back elsewhere
+// in one moment. It returns when they are closed, or ctx ends and they are dropped. http.Server.Shutdown does not
+// know of hijacked connections; this is their part of it.
+func (h *Hub) Close(ctx context.Context, over time.Duration) {
+	h.mu.Lock()
+	h.closing = true
+	for s := range h.sockets {
+		s.stream.Put(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
+		wait := time.Duration(0)
+		if over > 0 && len(h.sockets) > 1 {
+			wait = rand.N(over)
+		}
+		time.AfterFunc(wait, func() { s.end(GoingAway, "this node is shutting down") })
+	}
+	h.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		h.working.Wait()
+	}()
+	select {
+	case <-closed:
+		return
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	for s := range h.sockets {
+		s.conn.drop()
+	}
+	h.mu.Unlock()
+	<-closed
+}
+
+// encode is what goes over the wire.
+func encode(e assign.Event) ([]byte, error) { return json.Marshal(e) }

@@ -1,0 +1,145 @@
+package ws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+// Everybody on the node is told how it is.
+func TestNodeEvents(t *testing.T) {
+	n := start(t, Config{}, nil)
+	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
+	n.engine.Feed.Disconnected()
+	for _, c := range clients {
+		for body := c.next("node"); body["state"] != "lagging"; body = c.next("node") {
+		}
+	}
+	n.engine.Feed.Connected()
+	for _, c := range clients {
+		c.next("snapshot") // what may have been missed
+		if body := c.next("node"); body["state"] != "live" {
+			t.Errorf("node %v", body)
+		}
+	}
+}
+
+// Who does not read is cut off with 1013 when his queue is full; meanwhile everybody else gets everything at once.
+func TestSlowClient(t *testing.T) {
+	n := start(t, Config{WriteFor: time.Minute}, nil)
+	fast, slow := n.open(t, "oliver"), n.openRaw(t, "tracy")
+	n.awaitCount(t, 2)
+	long := strings.Repeat("x", 64<<10)
+	for i := range 500 { // more than the system's buffers and the queue can hold
+		text := fmt.Sprint(i, long)
+		n.mark(text)
+		if got := fast.next("mark")["text"]; got != text {
+			t.Fatalf("mark %d is another", i)
+		}
+	}
+	if code, _ := slow.closed(); code != TryAgain {
+		t.Errorf("closed with %d, want 1013", code)
+	}
+	slow.Close()
+	n.awaitCount(t, 1)
+	n.mark("still there")
+	fast.next("mark")
+}
+
+// Who reads nothing at all is dropped when one write has taken too long.
+func TestStuckClient(t *testing.T) {
+	n := start(t, Config{WriteFor: 200 * time.Millisecond}, nil)
+	n.openRaw(t, "tracy")
+	long := strings.Repeat("x", 1<<20)
+	await(t, "it is dropped", func() bool {
+		n.mark(long)
+		return n.hub.Count() == 0
+	})
+}
+
+// Who answers no ping is dropped; who does stays.
+func TestPing(t *testing.T) {
+	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: time.Second}, nil)
+	marked := make(chan error, 1)
+	lively := n.open(t, "oliver")
+	go func() {
+		for {
+			if kind, _, err := lively.message(); err != nil || kind == "mark" {
+				marked <- err
+				return
+			}
+		}
+	}()
+	if code, pings := n.openRaw(t, "tracy").closed(); code != -1 || pings != 1 {
+		t.Errorf("closed with %d after %d pings", code, pings)
+	}
+	n.awaitCount(t, 1)
+	n.mark("still there")
+	if err := <-marked; err != nil {
+		t.Error(err)
+	}
+}
+
+// A node that shuts down says so and closes with 1001, not everybody in the same moment.
+func TestClose(t *testing.T) {
+	n := start(t, Config{}, nil)
+	const many = 20
+	ended := make(chan time.Time, many)
+	for range many {
+		c := n.open(t, "oliver")
+		go func() {
+			drained := false
+			for {
+				kind, body, err := c.message()
+				if err != nil {
+					if code := CloseStatus(err); code != GoingAway || !drained {
+						t.Errorf("closed with %d; told before: %v", code, drained)
+					}
+					ended <- time.Now()
+					return
+				}
+				drained = drained || kind == "node" && body["state"] == string(assign.Draining)
+			}
+		}()
+	}
+	n.hub.Close(t.Context(), time.Second)
+	if n.hub.Count() != 0 {
+		t.Errorf("%d sockets are left", n.hub.Count())
+	}
+	var times []time.Time
+	for range many {
+		times = append(times, <-ended)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	if over := times[many-1].Sub(times[0]); over < 100*time.Millisecond || over > 10*time.Second {
+		t.Errorf("all ended within %v", over)
+	}
+	if code := n.dial(t, "late").closed(); code != GoingAway {
+		t.Errorf("a late one is closed with %d", code)
+	}
+}
+
+// A client that is dead does not hold up the shutdown longer than its time.
+func TestCloseWithDeadClients(t *testing.T) {
+	n := start(t, Config{}, nil)
+	quiet, stuck := n.openRaw(t, "oliver"), n.openRaw(t, "tracy")
+	n.awaitCount(t, 2)
+	long := strings.Repeat("x", 1<<20)
+	for range 20 { // stuck reads nothing, so a write to it is under way
+		n.mark(long)
+	}
+	go func() { _, _ = quiet.closed() }() // and answers no close
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	n.hub.Close(ctx, 0)
+	if took := time.Since(began); took > 10*time.Second || n.hub.Count() != 0 {
+		t.Errorf("closing took %v, %d sockets are left", took, n.hub.Count())
+	}
+	stuck.Close()
+}

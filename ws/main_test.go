@@ -1,0 +1,209 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
+
+// station is a node in this process: an engine with its listener, and a hub.
+type station struct {
+	*httptest.Server
+	hub    *Hub
+	engine *assign.Engine
+	db     *pgxpool.Pool
+}
+
+// start starts a node, and ends it with the test. steps may be nil; of the configuration only the times are taken.
+func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *station {
+	t.Helper()
+	url := schematest.URL(t)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	pools, err := assign.OpenPools(assign.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(ctx context.Context, channel, payload string) error {
+		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
+		return err
+	}
+	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
+	e := assign.New(assign.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+		Announce: announcer, Log: log, Steps: steps})
+	up := make(chan struct{}, 100)
+	listener := &notify.Listener{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
+		Send:    send, Channel: "getwork", Node: "n1", Handle: e.Heard, Log: log,
+		Up:   func() { e.Feed.Connected(); up <- struct{}{} },
+		Down: func(error) { e.Feed.Disconnected() },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.Run(ctx) })
+	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = listener.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		pools.Close()
+	})
+	<-up
+	c.Engine, c.Log = e, log
+	c.Caller = func(r *http.Request) (assign.Holder, string) {
+		return assign.Holder{User: r.Header.Get("User")}, "worker"
+	}
+	n := &station{hub: NewHub(c), engine: e, db: pools.API}
+	n.Server = httptest.NewServer(n.hub)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		n.hub.Close(ctx, 0)
+		n.Close()
+	})
+	return n
+}
+
+// dial connects; the connection ends with the test.
+func (n *station) dial(t *testing.T, user string) *client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c, err := Dial(ctx, n.URL, http.Header{"User": {user}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return &client{c, t}
+}
+
+// open connects and reads the snapshot.
+func (n *station) open(t *testing.T, user string) *client {
+	t.Helper()
+	c := n.dial(t, user)
+	c.next("snapshot")
+	return c
+}
+
+// client reads messages.
+type client struct {
+	*Client
+	t *testing.T
+}
+
+// message is the next one, whatever it is.
+func (c *client) message() (kind string, body map[string]any, err error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	b, err := c.Read(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		c.t.Fatalf("%s: %v", b, err)
+	}
+	kind, _ = m["type"].(string)
+	body, ok := m[kind].(map[string]any)
+	if !ok || len(m) != 2 {
+		c.t.Fatalf(`%s is not {"type":T, T:{…}}`, b)
+	}
+	return kind, body, nil
+}
+
+// next is the body of the next message of that type.
+func (c *client) next(kind string) map[string]any {
+	c.t.Helper()
+	for {
+		got, body, err := c.message()
+		if err != nil {
+			c.t.Fatalf("waiting for %s: %v", kind, err)
+		}
+		if got == kind {
+			return body
+		}
+	}
+}
+
+// closed reads until the connection ends, and returns the code.
+func (c *client) closed() Status {
+	c.t.Helper()
+	for {
+		if _, _, err := c.message(); err != nil {
+			return CloseStatus(err)
+		}
+	}
+}
+
+func (c *client) say(message string) {
+	c.t.Helper()
+	if err := c.Write(c.t.Context(), []byte(message)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// newTask makes a task with five items.
+func (n *station) newTask(t *testing.T, name string, paused bool) assign.Task {
+	t.Helper()
+	s := assign.DefaultSettings()
+	s.Name, s.Query, s.Paused = name, "select g as item from generate_series(1, 5) g", paused
+	task, err := n.engine.CreateTask(t.Context(), s, "maria")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+func (n *station) click(t *testing.T, task, user string, linger assign.Duration) assign.Request {
+	t.Helper()
+	r, err := n.engine.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: 2, Linger: linger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// mark broadcasts something that is not mistaken for anything else.
+func (n *station) mark(text string) {
+	n.engine.Feed.Broadcast(assign.Event{Type: "mark", Body: map[string]string{"text": text}})
+}
+
+// await waits until something is so, by asking.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (n *station) awaitCount(t *testing.T, want int) {
+	t.Helper()
+	await(t, "the hub has let go of the others", func() bool { return n.hub.Count() == want })
+}
+
+// address is where the hub listens, as HOST:PORT.
+func (n *station) address() string { return strings.TrimPrefix(n.URL, "http://") }

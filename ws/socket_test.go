@@ -1,0 +1,195 @@
+package ws
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+// Hello, then a snapshot, then what happens to one's own work; with the contract's subprotocol and no compression.
+func TestSocket(t *testing.T) {
+	n := start(t, Config{}, nil)
+	n.newTask(t, "verify", true)
+	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
+	c := n.dial(t, "oliver")
+	if kind, hello, err := c.message(); err != nil || kind != "hello" || hello["node"] != "n1" || hello["user"] != "oliver" || hello["role"] != "worker" || !strings.HasSuffix(hello["server_time"].(string), "Z") {
+		t.Errorf("first %s %v, %v", kind, hello, err)
+	}
+	kind, snapshot, err := c.message()
+	if err != nil || kind != "snapshot" || len(snapshot["work"].([]any)) != 0 || len(snapshot["requests"].([]any)) != 1 {
+		t.Fatalf("second %s %v, %v", kind, snapshot, err)
+	}
+	other := n.open(t, "tracy")
+	if _, err := n.engine.Cancel(t.Context(), waits.ID, waits.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.next("request"); r["id"] != "1" || r["state"] != "cancelled" {
+		t.Errorf("request %v", r)
+	}
+	n.mark("after it")
+	for kind := ""; kind != "mark"; {
+		if kind, _, err = other.message(); err != nil || kind == "request" {
+			t.Fatalf("somebody else was told: %s, %v", kind, err)
+		}
+	}
+
+	_, response := n.handshake(t, "uma", "Sec-WebSocket-Protocol: other, getwork.v1", "Sec-WebSocket-Extensions: permessage-deflate")
+	if got := response.Header; response.StatusCode != http.StatusSwitchingProtocols || got.Get("Sec-WebSocket-Protocol") != "getwork.v1" || got.Get("Sec-WebSocket-Extensions") != "" {
+		t.Errorf("status %d, %v", response.StatusCode, got)
+	}
+}
+
+// What was not committed when the snapshot was read comes as an event.
+func TestCommitAfterTheSnapshot(t *testing.T) {
+	written, commit := make(chan struct{}), make(chan struct{})
+	n := start(t, Config{}, func(ctx context.Context, step assign.Step) {
+		if step != assign.StepWritten {
+			return
+		}
+		close(written)
+		select {
+		case <-commit:
+		case <-ctx.Done():
+		}
+	})
+	n.newTask(t, "verify", false)
+	n.click(t, "verify", "oliver", 0)
+	<-written
+	c := n.dial(t, "oliver")
+	snapshot := c.next("snapshot")
+	if len(snapshot["requests"].([]any)) != 1 || len(snapshot["work"].([]any)) != 0 {
+		t.Fatalf("snapshot %v", snapshot)
+	}
+	close(commit)
+	for r := c.next("request"); r["state"] != "assigned"; r = c.next("request") {
+	}
+}
+
+// What comes while the snapshot is read waits, and comes behind it.
+func TestEventDuringTheSnapshot(t *testing.T) {
+	n := start(t, Config{}, nil)
+	n.newTask(t, "verify", true)
+	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
+	tx, err := n.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `lock table getwork.work in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	c := n.dial(t, "oliver")
+	await(t, "the snapshot waits for the lock", func() bool {
+		var waiting bool
+		err := n.db.QueryRow(t.Context(), `select exists (select from pg_locks where relation = 'getwork.work'::regclass and not granted)`).Scan(&waiting)
+		return err == nil && waiting
+	})
+	n.mark("meanwhile")
+	if _, err := n.engine.Cancel(t.Context(), waits.ID, waits.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"hello", "snapshot", "mark"} {
+		if kind, body, err := c.message(); err != nil || kind != want {
+			t.Fatalf("%s %v (%v), want %s", kind, body, err, want)
+		}
+	}
+	if r := c.next("request"); r["state"] != "cancelled" {
+		t.Errorf("request %v", r)
+	}
+}
+
+// A subscription tells how a task stands at once and whenever that changes, until it is given up.
+func TestSubscribe(t *testing.T) {
+	n := start(t, Config{}, nil)
+	n.newTask(t, "first", true)
+	n.newTask(t, "second", true)
+	c := n.open(t, "oliver")
+	c.say(`{"type":"subscribe","tasks":["first","second"]}`)
+	seen := map[any]bool{}
+	for len(seen) < 2 {
+		seen[c.next("task")["name"]] = true
+	}
+	n.click(t, "first", "tracy", assign.Duration(time.Hour))
+	for task := c.next("task"); task["name"] != "first" || task["waiting"] != 1.0; task = c.next("task") {
+	}
+	c.say(`{"type":"unsubscribe","tasks":["first","unheard-of"]}`)
+	c.say(`{"type":"nonsense"}`)
+	c.next("error") // so the one before was obeyed
+	n.click(t, "first", "uma", assign.Duration(time.Hour))
+	n.click(t, "second", "uma", assign.Duration(time.Hour))
+	for task := c.next("task"); task["name"] != "second" || task["waiting"] != 1.0; task = c.next("task") {
+		if task["name"] == "first" && task["waiting"] == 2.0 {
+			t.Error("told of a task that is not followed any more")
+		}
+	}
+}
+
+// What can't be obeyed is answered with a problem, and the socket stays.
+func TestBadMessages(t *testing.T) {
+	n := start(t, Config{}, nil)
+	c := n.open(t, "oliver")
+	for message, want := range map[string]string{
+		`{"type":"subscribe","tasks":["nothing"]}`:            "/problems/not-found",
+		`{"type":"get-work"}`:                                 "/problems/invalid",
+		`{"type":"subscribe","tasks":["verify"],"colour":""}`: "/problems/invalid",
+		`{"type":"subscribe","tasks":"verify"}`:               "/problems/invalid",
+		`{}`:                                                  "/problems/invalid", `[]`: "/problems/invalid", `null`: "/problems/invalid", `"subscribe"`: "/problems/invalid",
+	} {
+		c.say(message)
+		if p := c.next("error"); p["type"] != want || p["detail"] == "" || p["title"] == "" || p["status"] == 0.0 {
+			t.Errorf("%s is answered %v", message, p)
+		}
+	}
+	c.say(`{"type":"subscribe","tasks":[]}`)
+	n.mark("still there")
+	c.next("mark")
+}
+
+// What is not JSON text, or too long, closes the socket with the code that says so.
+func TestUnfitMessages(t *testing.T) {
+	n := start(t, Config{}, nil)
+	for _, message := range []string{`{"type":`, "hello", "", `{}{}`} {
+		c := n.open(t, "oliver")
+		c.say(message)
+		if code := c.closed(); code != Unsupported {
+			t.Errorf("%q closes with %d, want 1003", message, code)
+		}
+	}
+	r := n.openRaw(t, "oliver")
+	r.send(binaryFrame, `{"type":"subscribe","tasks":[]}`)
+	if code, _ := r.closed(); code != Unsupported {
+		t.Errorf("a binary message closes with %d, want 1003", code)
+	}
+	long := `{"type":"subscribe","tasks":["` + strings.Repeat("x", maxMessage) + `"]}`
+	c := n.open(t, "oliver")
+	c.say(long)
+	if code := c.closed(); code != TooBig {
+		t.Errorf("a long message closes with %d, want 1009", code)
+	}
+	r.Close()
+	n.awaitCount(t, 0)
+}
+
+// A page of another site can't open a socket in its visitor's name.
+func TestOrigin(t *testing.T) {
+	n := start(t, Config{}, nil)
+	for _, origin := range []string{"https://evil.example", "null", "http://" + n.address() + ".evil.example", "http://localhost:1"} {
+		if _, response := n.handshake(t, "oliver", "Origin: "+origin); response.StatusCode != http.StatusForbidden {
+			t.Errorf("from %s: %d, want 403", origin, response.StatusCode)
+		}
+	}
+	for _, origin := range []string{"http://" + n.address(), "https://" + n.address()} {
+		if _, response := n.handshake(t, "oliver", "Origin: "+origin); response.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("from %s: %d, want 101", origin, response.StatusCode)
+		}
+	}
+	if _, err := Dial(t.Context(), n.URL, http.Header{"User": {"oliver"}, "Origin": {"https://evil.example"}}); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("dial: %v", err)
+	}
+}
