@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"getwork/web"
+)
+
+type taskApplyCmd struct {
+	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one task or several; - is standard input. May be repeated." placeholder:"task.yaml"`
+	remote `embed:""`
+}
+
+// Help is shown by --help.
+func (taskApplyCmd) Help() string {
+	return `What a file does not name stays as it is, so that a paused task stays paused. A line of three hyphens stands between the tasks of a file.
+
+` + fileHelp
+}
+
+// Run makes the tasks as the files say. One that is refused does not keep the others from being applied.
+func (c taskApplyCmd) Run(ctx context.Context, s *streams) error {
+	var wanted []taskFields
+	for _, name := range c.Files {
+		tasks, err := readTasks(name)
+		if err != nil {
+			return err
+		}
+		for i, t := range tasks {
+			if t.Name == nil {
+				return usage("%s: task %d has no name", name, i+1)
+			}
+		}
+		wanted = append(wanted, tasks...)
+	}
+	client, err := c.connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	type result struct {
+		Result string          `json:"result"`
+		Task   json.RawMessage `json:"task"`
+	}
+	results := []result{}
+	var failed []error
+	for _, w := range wanted {
+		done, err := client.apply(ctx, w)
+		if err != nil {
+			failed = append(failed, named(fmt.Sprintf("task %q", *w.Name), err))
+			if refusal := new(refused); errors.As(err, &refusal) {
+				continue
+			}
+			break // the server is away: the rest would only wait for it, too
+		}
+		results = append(results, result{done.what, done.task.raw})
+		if !c.JSON {
+			failed = append(failed, done.print(s, false))
+		}
+	}
+	if c.JSON {
+		failed = append(failed, printJSON(s.out, map[string]any{"applied": results}))
+	}
+	return errors.Join(failed...)
+}
+
+// apply creates the task, or updates it if there is one of that name.
+func (c *client) apply(ctx context.Context, wanted taskFields) (change, error) {
+	done, err := c.update(ctx, *wanted.Name, wanted)
+	if !isRefused(err, http.StatusNotFound) {
+		return done, err
+	}
+	t, err := c.create(ctx, wanted)
+	if isRefused(err, http.StatusConflict) { // somebody else made it just now
+		return c.update(ctx, *wanted.Name, wanted)
+	}
+	return change{t, "created", nil}, err
+}
+
+// change is what became of a task.
+type change struct {
+	task   remoteTask
+	what   string   // created, updated or unchanged
+	fields []string // that were changed
+}
+
+func (c change) print(s *streams, asJSON bool) error {
+	if asJSON {
+		return printJSON(s.out, c.task.raw)
+	}
+	text := fmt.Sprintf("task %s %s (version %d)", c.task.Name, c.what, c.task.Version)
+	if len(c.fields) > 0 {
+		text += ": " + strings.Join(c.fields, ", ")
+	}
+	_, err := fmt.Fprintln(s.out, text)
+	return err
+}

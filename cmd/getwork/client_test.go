@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
+)
+
+// terminal runs client commands as people do: as processes of the real binary.
+type terminal struct {
+	t      *testing.T
+	binary string
+	env    []string
+	stdin  string
+}
+
+// newTerminal starts a node and is oliver's terminal beside it.
+func newTerminal(t *testing.T) terminal {
+	t.Helper()
+	node := cluster.Start(t, 1, cluster.Options{DatabaseURL: schematest.URL(t)})[0]
+	return terminal{t: t, binary: cluster.Binary(t), env: []string{"GETWORK_URL=" + node.URL, "GETWORK_USER=oliver"}}
+}
+
+func (c terminal) command(args ...string) (command *exec.Cmd, out, errs *bytes.Buffer) {
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	command = exec.CommandContext(c.t.Context(), c.binary, args...)
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "GETWORK_") {
+			command.Env = append(command.Env, e)
+		}
+	}
+	// With the race detector a program otherwise lingers for a second when it ends.
+	command.Env = append(append(command.Env, "GORACE=atexit_sleep_ms=0"), c.env...)
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(c.stdin), out, errs
+	return command, out, errs
+}
+
+// run expects an exit status, and texts in what is printed. It returns what went to standard output.
+func (c terminal) run(status int, wanted []string, args ...string) (out string) {
+	c.t.Helper()
+	command, printed, errs := c.command(args...)
+	c.expect(args, status, wanted, command.Run(), printed.String(), errs.String())
+	return printed.String()
+}
+
+func (c terminal) expect(args []string, status int, wanted []string, err error, out, errs string) {
+	c.t.Helper()
+	var exit *exec.ExitError
+	got := 0
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		c.t.Fatalf("getwork %q: %v", args, err)
+	}
+	if got != status {
+		c.t.Errorf("getwork %q exits with %d, not %d\n%s%s", args, got, status, out, errs)
+	}
+	for _, text := range wanted {
+		if !strings.Contains(out+errs, text) {
+			c.t.Errorf("getwork %q does not print %q but\n%s%s", args, text, out, errs)
+		}
+	}
+}
+
+// decode runs a command with --json.
+func (c terminal) decode(status int, v any, args ...string) {
+	c.t.Helper()
+	out := c.run(status, nil, append(args, "--json")...)
+	if err := json.Unmarshal([]byte(out), v); err != nil {
+		c.t.Errorf("getwork %q --json: %v\n%s", args, err, out)
+	}
+}
+
+// text are what an output must have in it.
+func text(t ...string) []string { return t }
+
+func TestClientUsage(t *testing.T) {
+	c := terminal{t: t, binary: cluster.Binary(t)}
+	for _, tt := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{1, "no server at http://127.0.0.1:1: connection refused\nStart one with `getwork serve`", []string{"task", "list", "--url", "http://127.0.0.1:1"}},
+		{1, "no server at http://127.0.0.1:1", []string{"get", "verify", "--url", "http://127.0.0.1:1/"}},
+		{1, "work 1: no server at", []string{"done", "1", "2", "--url", "http://127.0.0.1:1/"}},
+		{2, "--url is an address such as http://127.0.0.1:8080", []string{"pipeline", "--url", "localhost:8080"}},
+		{2, "a token says who asks", []string{"pipeline", "--token", "gw_x", "--user", "oliver"}},
+		{2, "--role is worker, agent, observer or manager", []string{"pipeline", "--role", "boss"}},
+		{2, "a user name has no control characters", []string{"pipeline", "--user", "a\nb"}},
+		{2, "--token has a character", []string{"pipeline", "--token", "a\nb"}},
+		{2, "an instance is made of", []string{"pipeline", "--instance", "a b"}},
+		{2, "--count is 1 or more", []string{"get", "verify", "--count", "0"}},
+		{2, "--wait is 0s or more", []string{"get", "verify", "--wait=-1s"}},
+		{2, "needs --after", []string{"done", "1", "--outcome", "return"}},
+		{2, "belongs to --outcome return", []string{"done", "1", "--after", "1h"}},
+		{2, "from 0s to 72h", []string{"done", "1", "--outcome", "return", "--after", "73h"}},
+		{2, "work-id", []string{"done"}},
+		{2, "say what to change", []string{"task", "update", "verify"}},
+		{2, "a task needs a name", []string{"task", "create", "--query", "select 1"}},
+		{2, "can't be used together", []string{"task", "create", "--query", "select 1", "--query-file", "x.sql"}},
+		{2, "no such file", []string{"task", "create", "-f", "no-such-file.yaml"}},
+		{2, "name a task", []string{"task", "show", ""}},
+	} {
+		c.run(tt.status, text(tt.says), tt.args...)
+	}
+}
+
+func TestClientHelp(t *testing.T) {
+	c := terminal{t: t, binary: cluster.Binary(t)}
+	c.run(0, text("task create", "get ", "pipeline ", "done "), "--help")
+	c.run(0, text("task list", "task show", "task create", "task apply", "task update", "task delete", "task pause", "task resume"), "task", "--help")
+	c.run(0, text("--query-file", "--max-request", "GETWORK_MAX_REQUEST", "name: review-photos"), "task", "create", "--help")
+	c.run(0, text("stays as it is", "-f, --file"), "task", "apply", "--help")
+	c.run(0, text("--count", "--wait", "--keep", "Which node, and who asks:"), "get", "--help")
+	c.run(0, text("--outcome", "--after", "--note", "getwork done 17 18"), "done", "--help")
+	c.run(0, text("--instance", "logged in with"), "pipeline", "--help")
+}
+
+// A wrong address is told as such, whatever answers there.
+func TestNotGetwork(t *testing.T) {
+	for _, tt := range []struct {
+		answer http.HandlerFunc
+		says   string
+	}{
+		{func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "did not answer as getwork does"},
+		{func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }, `answered "404 Not Found", and not as getwork does; is --url right?`},
+		{func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com/", http.StatusFound)
+		}, "redirects to https://example.com/"},
+	} {
+		server := httptest.NewServer(tt.answer)
+		defer server.Close()
+		err := pipelineCmd{holding{remote: remote{URL: server.URL, User: "oliver"}}}.Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v, not %q", err, tt.says)
+		}
+	}
+}
+
+func TestWhoAsks(t *testing.T) {
+	var got http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		_, _ = w.Write([]byte(`{"tasks":[],"work":[],"requests":[]}`))
+	}))
+	defer server.Close()
+	run := func(h holding) {
+		t.Helper()
+		h.URL = server.URL + "/"
+		if err := (pipelineCmd{h}).Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(holding{remote: remote{User: "Zoë"}, Instance: "two"})
+	if got.Get("X-Getwork-User") != "Zoë" || got.Get("X-Getwork-Role") != "worker" || got.Get("X-Getwork-Instance") != "two" {
+		t.Errorf("by name: %v", got)
+	}
+	run(holding{remote: remote{User: "mary", Role: "manager"}})
+	if got.Get("X-Getwork-Role") != "manager" {
+		t.Errorf("as a manager: %v", got)
+	}
+	run(holding{remote: remote{Token: "gw_1"}})
+	if got.Get("Authorization") != "Bearer gw_1" || got.Get("X-Getwork-User") != "" || got.Get("X-Getwork-Role") != "" {
+		t.Errorf("with a token: %v", got)
+	}
+	run(holding{})
+	if got.Get("X-Getwork-User") == "" {
+		t.Error("nobody asks; the machine's user should")
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b bytes.Buffer
+	if err := table(&b, []string{"A", "LONG"}, [][]string{{"Zoë\tx", "1"}, {"\x1b[31mred\n", ""}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "A        LONG\nZoë x    1\n[31mred  -\n"; b.String() != want {
+		t.Errorf("%q, not %q", b.String(), want)
+	}
+}
+
+func TestDetails(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"name":"Ann","n":12345678901234567890,"x":null,"in":{"a":1}}`: `name: Ann, n: 12345678901234567890, x: null, in: {"a":1}`,
+		`{}`:   "",
+		`null`: "null",
+		`{"t":"` + strings.Repeat("é", 200) + `"}`: "t: " + strings.Repeat("é", maxDetails-4) + "…",
+	} {
+		if got := details(json.RawMessage(object)); got != want {
+			t.Errorf("%s: %q, not %q", object, got, want)
+		}
+	}
+}

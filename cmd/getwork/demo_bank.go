@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/cmd/internal/bank"
+)
+
+const (
+	// bankDatabase has the bank's tables and getwork's, so that ranking queries can read the one and are freed of
+	// what the other holds.
+	bankDatabase = "bank"
+
+	// queryRole is what ranking queries run as. It may read the bank, and nothing else but what nodes grant it.
+	queryRole = "getwork_query"
+
+	// firstTask is the one that the story is about.
+	firstTask = "verify-bank-account"
+)
+
+// openBank makes the database, the query role and the bank, as far as they are missing.
+func (d *demo) openBank(ctx context.Context) error {
+	if err := d.ensureDatabase(ctx); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, d.server.URL(bankDatabase))
+	if err != nil {
+		return fmt.Errorf("connect to the bank's database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	options := bank.Options{Loans: d.Loans}
+	loaded, err := bank.Loaded(ctx, conn, options)
+	if err != nil {
+		return err
+	}
+	if !loaded {
+		if err := d.loadBank(ctx, conn, options); err != nil {
+			return err
+		}
+	}
+	const grants = `
+grant usage on schema bank to ` + queryRole + `;
+grant select on all tables in schema bank to ` + queryRole
+	if _, err := conn.Exec(ctx, grants); err != nil {
+		return fmt.Errorf("let the query role read the bank: %w", err)
+	}
+	return nil
+}
+
+func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Options) error {
+	if err := bank.Load(ctx, conn, options, d.progress.part); err != nil {
+		return err
+	}
+	// What people of a former bank held are loans that this one may not have.
+	if _, err := conn.Exec(ctx, `drop schema if exists getwork cascade`); err != nil {
+		return fmt.Errorf("clear the desk of the former bank: %w", err)
+	}
+	return nil
+}
+
+func (d *demo) ensureDatabase(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, d.server.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, thing := range []struct{ exists, create string }{
+		{`select exists (select from pg_roles where rolname = $1)`, queryRole},
+		{`select exists (select from pg_database where datname = $1)`, bankDatabase},
+	} {
+		var there bool
+		if err := conn.QueryRow(ctx, thing.exists, thing.create).Scan(&there); err != nil {
+			return fmt.Errorf("look for %s: %w", thing.create, err)
+		}
+		if there {
+			continue
+		}
+		statement := `create role ` + queryRole + ` nologin`
+		if thing.create == bankDatabase {
+			statement = `create database ` + bankDatabase
+		}
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("create %s: %w", thing.create, err)
+		}
+	}
+	return nil
+}
+
+// applyTasks creates the bank's tasks. Those that are there stay as people changed them, but for the first one's
+// query, which is the heavier one or not as this start wants it.
+func (d *demo) applyTasks(ctx context.Context) error {
+	for i, t := range bank.Tasks(d.Heavier) {
+		_, err := d.manager.task(ctx, t.Name)
+		switch {
+		case isRefused(err, 404):
+			fields := taskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: &t.Query,
+				QueryTimeout: new(assign.Duration(3 * time.Minute))}
+			if i > 0 {
+				// The first task shows the bare story. The others show that leftovers of a run can be handed out.
+				fields.FreshFor = new(assign.Duration(time.Minute))
+			}
+			_, err = d.manager.create(ctx, fields)
+		case err == nil && i == 0:
+			_, err = d.manager.update(ctx, t.Name, taskFields{Query: &t.Query})
+		}
+		if err != nil {
+			return fmt.Errorf("task %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"getwork/assign"
+	"getwork/web"
+)
+
+// doneCmd lets go of work.
+type doneCmd struct {
+	IDs     []string       `arg:"" name:"work-id" help:"What to let go of, as get and pipeline show it."`
+	Outcome string         `help:"complete: it is done. return: back to the queue, --after that long. never: nobody is to get it for this task again." default:"complete" enum:"complete,return,never"`
+	After   *time.Duration `help:"With --outcome return: how long nobody gets it, from 0s to 72h." placeholder:"4h"`
+	Note    *string        `help:"A note to keep with the work, of at most 4 KiB." placeholder:"TEXT"`
+	holding `embed:""`
+}
+
+// Help is shown by --help.
+func (doneCmd) Help() string {
+	return `Examples:
+
+  getwork done 17 18
+  getwork done 17 --outcome return --after 4h --note "called, no answer"
+  getwork done 17 --outcome never
+
+Doing the same again changes nothing. A manager may let go of other people's work: --role manager.`
+}
+
+func (c doneCmd) disposition() (assign.Disposition, error) {
+	d := assign.Disposition{Outcome: c.Outcome, Note: c.Note}
+	switch {
+	case c.Outcome == "return" && c.After == nil:
+		return d, usage("--outcome return needs --after, from 0s to 72h: how long until somebody may get it again")
+	case c.Outcome != "return" && c.After != nil:
+		return d, usage("--after belongs to --outcome return, not to %s", c.Outcome)
+	case c.After != nil && (*c.After < 0 || *c.After > 72*time.Hour):
+		return d, usage("--after is from 0s to 72h, not %s", assign.Duration(*c.After))
+	}
+	d.After = (*assign.Duration)(c.After)
+	return d, nil
+}
+
+// Run closes one after the other. What is refused does not keep the rest from being closed.
+func (c doneCmd) Run(ctx context.Context, s *streams) error {
+	d, err := c.disposition()
+	if err != nil {
+		return err
+	}
+	client, err := c.connect(web.Worker)
+	if err != nil {
+		return err
+	}
+	closed := []json.RawMessage{}
+	var rows [][]string
+	var failed []error
+	for _, id := range c.IDs {
+		var w assign.Work
+		got, err := client.do(ctx, call{method: "POST", path: "/work/" + url.PathEscape(id) + "/disposition", body: d}, &w)
+		if err != nil {
+			failed = append(failed, named("work "+id, err))
+			if refusal := new(refused); errors.As(err, &refusal) {
+				continue
+			}
+			break // the server is away: the rest would only wait for it, too
+		}
+		closed = append(closed, got.body)
+		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, w.State, moment(w.AvailableAt)})
+	}
+	switch {
+	case c.JSON:
+		err = printJSON(s.out, map[string]any{"work": closed})
+	case len(rows) > 0 && c.Outcome == "return":
+		err = table(s.out, []string{"WORK-ID", "TASK", "ITEM", "STATE", "AGAIN FROM"}, rows)
+	case len(rows) > 0:
+		for i := range rows {
+			rows[i] = rows[i][:4]
+		}
+		err = table(s.out, []string{"WORK-ID", "TASK", "ITEM", "STATE"}, rows)
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+// named puts what an error is about before it, where its text does not say so.
+func named(noun string, err error) error {
+	if strings.Contains(err.Error(), noun) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", noun, err)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"getwork/schema/schematest"
+)
+
+// A node freezes in the middle of its run, past every time-out: its query ends, its lock is lost, another node serves;
+// and when it thaws it hands out nothing of what it found.
+func TestRunnerFrozen(t *testing.T) {
+	t.Parallel()
+	frozen(t, "", heavy(frozenQuery.Seconds(), 100))
+}
+
+// The same with a result of 20 MB: the server is still sending when nobody reads any more.
+func TestRunnerFrozenInItsResult(t *testing.T) {
+	t.Parallel()
+	frozen(t, schematest.OwnServer(t, nil).URL("getwork"), fmt.Sprintf(marker+` with nap as materialized (select pg_sleep(%g))
+select i as item, repeat(md5(i::text), 600) as report from nap cross join generate_series(1, 1000) i order by i`, frozenQuery.Seconds()))
+}
+
+const frozenQuery = 3 * time.Second
+
+func frozen(t *testing.T, url, query string) {
+	s := newSite(t, 3, url)
+	s.task("verify", query)
+	stop := s.sample()
+	oliver := s.click("oliver", 0, 2)
+	s.queryRuns()
+	runner := s.runner()
+	others := []int{(runner + 1) % 3, (runner + 2) % 3}
+	s.nodes[runner].Stop()
+	began := time.Now()
+	tracy := s.click("tracy", others[0], 3)
+	peter := s.click("peter", others[1], 1)
+
+	// The lock goes 20 s after the query's end, another node looks within 3 s, and its query takes its time.
+	within := 2 * (frozenQuery + 20*time.Second + 3*time.Second + frozenQuery)
+	s.served("tracy", others[0], tracy.ID, within)
+	t.Logf("served %v after the freeze", time.Since(began))
+	s.served("peter", others[1], peter.ID, 10*time.Second)
+	s.served("oliver", others[1], oliver.ID, 10*time.Second)
+	work := column[int64](s, `select id from getwork.work order by id`)
+
+	s.nodes[runner].Cont()
+	await(t, "the node is ready again", 30*time.Second, func() bool { return s.nodes[runner].Ready() == 200 })
+	s.served("oliver", runner, oliver.ID, 10*time.Second)
+	again := s.click("oliver", runner, 2)
+	s.served("oliver", runner, again.ID, 2*(frozenQuery+5*time.Second))
+	if executions, atOnce := stop(); executions != 3 || atOnce != 1 {
+		t.Errorf("%d executions, %d at once; want three, one after another", executions, atOnce)
+	}
+	if states := s.states(); states != "lost finished finished" {
+		t.Errorf("runs: %s", states)
+	}
+	if n := column[int64](s, `select count(*) from getwork.work`); n[0] != int64(len(work))+2 {
+		t.Errorf("%d were handed out: %d before the thaw, 2 wanted after it", n[0], len(work))
+	}
+	s.noDuplicates()
+}

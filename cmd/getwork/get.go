@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"getwork/assign"
+	"getwork/web"
+)
+
+// getCmd asks for work and waits for it.
+type getCmd struct {
+	Task    string        `arg:"" help:"The task to get work of; getwork task list lists them."`
+	Count   int           `help:"How many items you want; the task says how many one may ask for." default:"1" placeholder:"N"`
+	Wait    time.Duration `help:"How long to wait for an answer." default:"60s"`
+	Keep    bool          `help:"Ctrl-C leaves the request waiting, instead of cancelling it."`
+	holding `embed:""`
+}
+
+// Help is shown by --help.
+func (getCmd) Help() string {
+	return `Prints what you got, and exits with 0; with 1 when there was nothing, or no answer in time.
+
+You can have one request waiting per task: asking again waits for that one. A request that is not answered within --wait stays: what it gets appears in your pipeline.`
+}
+
+// Run gets work.
+func (c getCmd) Run(ctx context.Context, s *streams) error {
+	switch {
+	case c.Task == "":
+		return usage("name the task to get work of; `getwork task list` lists them")
+	case c.Count < 1:
+		return usage("--count is 1 or more, not %d", c.Count)
+	case c.Wait < 0:
+		return usage("--wait is 0s or more, not %s", c.Wait)
+	}
+	client, err := c.connect(web.Worker)
+	if err != nil {
+		return err
+	}
+	w := &wish{client: client, task: c.Task, count: c.Count, key: rand.Text(), until: time.Now().Add(c.Wait)}
+	if !c.JSON {
+		w.waiting = func(r *assign.Request) { _, _ = fmt.Fprintln(s.errs, waitingText(r, c.Count, c.Keep)) }
+	}
+	err = w.fulfil(ctx)
+	if errors.Is(err, errInterrupted) {
+		err = w.abandon(context.WithoutCancel(ctx), c.Keep)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(s.out, w.raw)
+	} else if len(w.request.Work) > 0 {
+		err = printWork(s.out, w.request.Work)
+	}
+	return errors.Join(err, c.outcome(s, &w.request))
+}
+
+// outcome is nil when something was assigned, and else says in words why not.
+func (c getCmd) outcome(s *streams, r *assign.Request) error {
+	switch r.State {
+	case assign.Assigned:
+		return nil
+	case assign.Partial:
+		if !c.JSON {
+			_, _ = fmt.Fprintf(s.errs, "There was no more: you got %d of %d.\n", r.Assigned, r.Wanted)
+		}
+		return nil
+	case assign.None:
+		return errors.New(noneText(r))
+	case assign.Failed:
+		reason := "the server does not say why"
+		if r.Error != nil {
+			reason = *r.Error
+		}
+		return fmt.Errorf("the query of task %s failed: %s\na manager can change it with `getwork task update %s`", r.Task, reason, r.Task)
+	case assign.Cancelled:
+		return fmt.Errorf("request %d was cancelled", r.ID)
+	}
+	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; what it gets appears in `getwork pipeline`", r.ID, r.Task)
+}
+
+// noneText says why there was nothing.
+func noneText(r *assign.Request) string {
+	reason := ""
+	if r.Reason != nil {
+		reason = string(*r.Reason)
+	}
+	switch reason {
+	case "no_match":
+		return fmt.Sprintf("nothing to do: no item matches task %s now", r.Task)
+	case "all_held":
+		return fmt.Sprintf("nothing to do: all that matches task %s is held by somebody or put off", r.Task)
+	case "rules":
+		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
+	case "at_limit":
+		return fmt.Sprintf("you hold as much of task %s as you may; let go of some with `getwork done`", r.Task)
+	case "paused":
+		return fmt.Sprintf("task %s is paused; a manager resumes it with `getwork task resume %s`", r.Task, r.Task)
+	}
+	return fmt.Sprintf("nothing to do: task %s has nothing to hand out (%s)", r.Task, reason)
+}
+
+// waitingText is told once, to somebody who has to wait.
+func waitingText(r *assign.Request, count int, keep bool) string {
+	text := fmt.Sprintf("Request %d waits", r.ID)
+	if r.Wanted != count {
+		text = fmt.Sprintf("Request %d, for %d, was waiting already; this waits for it", r.ID, r.Wanted)
+	}
+	if r.Position != nil {
+		text += fmt.Sprintf(", at place %d in line", *r.Position)
+	}
+	if r.EtaSeconds != nil {
+		text += fmt.Sprintf(", for about %.0f s", max(*r.EtaSeconds, 1))
+	}
+	if keep {
+		return text + ". Ctrl-C stops waiting here; the request stays."
+	}
+	return text + ". Ctrl-C cancels it."
+}

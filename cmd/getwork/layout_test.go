@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is the diagram of ARCHITECTURE.md: what each package may import of this module. What is not listed may
+// import nothing of it; cmd may import everything.
+var mayImport = map[string][]string{
+	"getwork/assign":            {"getwork/assign/plan", "getwork/notify"},
+	"getwork/notify":            {},
+	"getwork/schema":            {},
+	"getwork/schema/postgres":   {},
+	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres"},
+	"getwork/web":               {"getwork/assign"},
+	"getwork/ws":                {"getwork/assign", "getwork/notify"},
+}
+
+// The pure function may import nothing that has a clock, chance, a log or I/O.
+var mayNot = map[string][]string{
+	"getwork/assign/plan": {"context", "time", "log", "log/slog", "math/rand", "math/rand/v2", "os", "io", "net", "fmt"},
+}
+
+func TestLayout(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,GoFiles,Dir", "getwork/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets := 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p struct {
+			ImportPath, Dir  string
+			Imports, GoFiles []string
+		}
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, "getwork/") && !strings.HasPrefix(p.ImportPath, "getwork/cmd/") && !slices.Contains(mayImport[p.ImportPath], i) {
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+			if slices.Contains(mayNot[p.ImportPath], i) {
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+			if strings.HasPrefix(i, "nhooyr.io/") {
+				t.Errorf("%s imports %s, which is frozen", p.ImportPath, i)
+			}
+			if i == "github.com/coder/websocket" {
+				sockets++
+				if p.ImportPath != "getwork/ws" {
+					t.Errorf("%s imports the WebSocket library; only ws may", p.ImportPath)
+				}
+			}
+		}
+		top := strings.Split(strings.TrimPrefix(p.ImportPath, "getwork/"), "/")[0]
+		if !slices.Contains([]string{"cmd", "notify", "assign", "ws", "web", "schema"}, top) {
+			t.Errorf("there is a seventh top-level folder: %s", top)
+		}
+	}
+	if sockets != 1 {
+		t.Errorf("%d packages import the WebSocket library, want ws alone", sockets)
+	}
+	if files := importers(t, "github.com/coder/websocket"); len(files) != 1 {
+		t.Errorf("the WebSocket library is imported in %v; one file of ws may", files)
+	}
+}
+
+// importers are the files of ws that import a package.
+func importers(t *testing.T, path string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.Dir}}`, "getwork/ws").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := exec.CommandContext(t.Context(), "grep", "-rl", `"`+path+`"`, "--include=*.go", strings.TrimSpace(string(out))).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for f := range strings.FieldsSeq(string(found)) {
+		files = append(files, filepath.Base(f))
+	}
+	return files
+}

@@ -1,0 +1,103 @@
+// Getwork hands out work to many people at once, from PostgreSQL.
+//
+// This package wires the parts together and is the only place that knows all of them: serve.go is a node,
+// demo.go a whole bank with three of them, and the rest are clients of the REST API.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// cli is the command line. Every flag can be set by GETWORK_<FLAG>; flags beat the environment.
+type cli struct {
+	Serve    serveCmd    `cmd:"" help:"Run one node."`
+	Demo     demoCmd     `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
+	Migrate  migrateCmd  `cmd:"" help:"Change the database's schema, or show where it stands."`
+	Task     taskCmd     `cmd:"" help:"List, show, create, change and delete tasks."`
+	Get      getCmd      `cmd:"" help:"Get work of a task."`
+	Pipeline pipelineCmd `cmd:"" help:"Show the work that you hold, and what you wait for."`
+	Done     doneCmd     `cmd:"" help:"Let go of work: complete it, return it, or never see it again."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+// usageError is a command that can't be carried out as it was given: exit status 2.
+type usageError struct{ error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run carries out one command line.
+func run(args []string, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("getwork"),
+		kong.Description("Hands out work to many people at once, from PostgreSQL. Every flag can also be set in the environment, as GETWORK_<FLAG>."),
+		kong.DefaultEnvars("GETWORK"),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(out, errs),
+		kong.Exit(func(status int) { exited = status; panic(exiting{}) }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(&streams{out: out, errs: errs}),
+	)
+	if err != nil {
+		_, _ = fmt.Fprintln(errs, "getwork:", err)
+		return exitFailed
+	}
+	command, err := parse(parser, args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(errs, "getwork: %v\nTry getwork --help.\n", err)
+		return exitUsage
+	}
+	err = command.Run()
+	var wrong usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &wrong):
+		_, _ = fmt.Fprintln(errs, "getwork:", err)
+		return exitUsage
+	}
+	_, _ = fmt.Fprintln(errs, "getwork:", err)
+	return exitFailed
+}
+
+// exiting unwinds kong after --help.
+type exiting struct{}
+
+func parse(parser *kong.Kong, args []string) (command *kong.Context, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(exiting); !ok {
+				panic(r)
+			}
+		}
+	}()
+	return parser.Parse(args)
+}
+
+// streams are where a command prints.
+type streams struct{ out, errs io.Writer }

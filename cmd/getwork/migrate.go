@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema"
+)
+
+// migrateCmd changes the schema by hand. `getwork serve` migrates up by itself.
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Migrate to the newest version."`
+	Down   migrateDownCmd   `cmd:"" help:"Migrate back. Deletes data."`
+	Status migrateStatusCmd `cmd:"" help:"Show the schema's version."`
+}
+
+type migrateTarget struct {
+	DatabaseURL string `help:"PostgreSQL to work in: a direct connection, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	Schema      string `help:"The schema that getwork's tables are in." default:"getwork"`
+}
+
+// with connects and calls f.
+func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+	if t.DatabaseURL == "" {
+		return usage("no database: give --database-url, or set DATABASE_URL")
+	}
+	name, err := schema.ParseName(t.Schema)
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, t.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(ctx)
+	return f(ctx, conn, name)
+}
+
+type migrateUpCmd struct {
+	migrateTarget `embed:""`
+}
+
+func (c migrateUpCmd) Run(ctx context.Context, s *streams) error {
+	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		if err := schema.Up(ctx, conn, name); err != nil {
+			return err
+		}
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+type migrateDownCmd struct {
+	migrateTarget `embed:""`
+	To            int32 `help:"The version to go back to; 0 removes everything." required:""`
+}
+
+func (c migrateDownCmd) Run(ctx context.Context, s *streams) error {
+	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		if err := schema.Down(ctx, conn, name, c.To); err != nil {
+			return err
+		}
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+type migrateStatusCmd struct {
+	migrateTarget `embed:""`
+}
+
+func (c migrateStatusCmd) Run(ctx context.Context, s *streams) error {
+	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+func printStatus(ctx context.Context, s *streams, conn *pgx.Conn, name schema.Name) error {
+	current, latest, err := schema.Status(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "schema %s is at version %d; the newest that this program knows is %d\n", name, current, latest)
+	return err
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema"
+	"getwork/web"
+	"getwork/ws"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// node is one process of getwork: its parts, and the order in which they end.
+type node struct {
+	config    serveCmd
+	log       *slog.Logger
+	pools     *assign.Pools
+	announcer *notify.Announcer
+	engine    *assign.Engine
+	listener  *notify.Listener // nil: --no-listen
+	hub       *ws.Hub
+	server    *http.Server
+	draining  atomic.Bool
+	drain     context.CancelFunc // ends held answers
+}
+
+// nodeID names this process: unique for each start, so that nothing of a former life is taken for its own.
+func nodeID() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b)
+	return "n" + hex.EncodeToString(b)
+}
+
+func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
+	name, err := schema.ParseName(c.Schema)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	id := nodeID()
+	n := &node{config: c, log: log.With("node", id)}
+	if err := n.migrate(ctx, name); err != nil {
+		return nil, err
+	}
+	n.pools, err = assign.OpenPools(assign.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
+		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	send := func(ctx context.Context, channel, payload string) error {
+		_, err := n.pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
+		return err
+	}
+	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
+	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+		QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Log: n.log})
+	if c.NoListen {
+		n.engine.Feed.Deaf()
+	} else {
+		n.listener = &notify.Listener{Connect: n.connectDirectly, Send: send, Channel: name.Channel(), Node: id,
+			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log}
+	}
+	n.serveHTTP()
+	return n, nil
+}
+
+// directURL is for what needs a session of its own: LISTEN, and the lock that serialises migrations.
+func (n *node) directURL() string {
+	if n.config.ListenDatabaseURL != "" {
+		return n.config.ListenDatabaseURL
+	}
+	return n.config.DatabaseURL
+}
+
+func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(n.directURL())
+	if err != nil {
+		return nil, err
+	}
+	assign.ConfigureConn(config, "getwork listener", false)
+	return pgx.ConnectConfig(ctx, config)
+}
+
+func (n *node) migrate(ctx context.Context, name schema.Name) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	conn, err := n.connectDirectly(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(ctx)
+	if n.config.NoMigrate {
+		err = schema.Check(ctx, conn, name)
+	} else {
+		err = schema.Up(ctx, conn, name)
+	}
+	if err != nil || n.config.QueryRole == "" {
+		return err
+	}
+	role := pgx.Identifier{n.config.QueryRole}.Sanitize()
+	grant := name.SQL("grant usage on schema getwork to " + role + "; grant select on getwork.blocked to " + role)
+	// Under a lock: of two nodes that grant the same in one moment, one would fail.
+	if _, err := conn.Exec(ctx, "select pg_advisory_xact_lock(hashtext('getwork grant')); "+grant); err != nil {
+		return fmt.Errorf("let the query role %s read what is blocked: %w; make the role (create role %s), or grant it by hand: %s", role, err, role, grant)
+	}
+	return nil
+}
+
+// serveHTTP puts the handlers together.
+func (n *node) serveHTTP() {
+	n.hub = ws.NewHub(ws.Config{
+		Engine: n.engine,
+		Caller: func(r *http.Request) (assign.Holder, string) {
+			c := web.CallerOf(r)
+			return c.Holder, string(c.Role)
+		},
+		Log: n.log,
+	})
+	draining, drain := context.WithCancel(context.Background())
+	n.drain = drain
+	n.server = &http.Server{
+		Handler: web.Handler(web.Config{
+			Engine:   n.engine,
+			Identify: web.DevIdentity,
+			LogInBy:  n.config.Auth,
+			Socket:   n.hub,
+			Ready:    n.checks,
+			Draining: draining.Done(),
+			Log:      n.log,
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// checks say whether the node can serve.
+func (n *node) checks(ctx context.Context) []web.Check {
+	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
+	if n.draining.Load() {
+		checks[0].Err = errors.New("the node is shutting down")
+	}
+	checks[1].Err = n.pools.API.Ping(ctx)
+	if !n.engine.Feed.Listening() {
+		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
+	}
+	return checks
+}
+
+// run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one of them fails,
+// all end.
+func (n *node) run(ctx context.Context, errs io.Writer) error {
+	defer n.pools.Close()
+	defer n.drain()
+	listener, err := net.Listen("tcp", n.config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another with --listen", n.config.Listen, err)
+	}
+	engine, endEngine := context.WithCancel(context.Background())
+	hearing, endHearing := context.WithCancel(context.Background())
+	defer endEngine()
+	defer endHearing()
+	var g errgroup.Group
+	failed, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	part := func(name string, run func() error) {
+		g.Go(func() error {
+			err := run()
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+				fail(err)
+			}
+			return err
+		})
+	}
+	part("engine", func() error { return n.engine.Run(engine) })
+	part("announcer", func() error { return n.announcer.Loop(hearing) })
+	if n.listener != nil {
+		part("listener", func() error { return n.listener.Run(hearing) })
+	}
+	part("http", func() error {
+		if err := n.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	_, _ = fmt.Fprintf(errs, "listening on http://%s\n", listener.Addr())
+	<-failed.Done()
+	n.shutDown(endEngine, endHearing)
+	return g.Wait()
+}
+
+// shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
+// answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others.
+func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
+	defer cancel()
+	n.log.Info("shutting down", "within", n.config.DrainTimeout)
+	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
+	time.AfterFunc(n.config.DrainTimeout, func() {
+		n.log.Error("shutting down took too long; what was open is given up")
+		os.Exit(exitDone)
+	})
+	n.draining.Store(true)
+	n.drain()
+	// A socket whose client does not answer is given half of the time, so that the rest is left for what comes after.
+	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
+	n.hub.Close(closing, n.config.DrainTimeout/5)
+	closed()
+	n.engine.Feed.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
+	if err := n.server.Shutdown(ctx); err != nil {
+		_ = n.server.Close()
+	}
+	endEngine()
+	n.engine.Wait(ctx)
+	endHearing()
+}

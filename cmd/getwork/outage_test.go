@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/postgres"
+	"getwork/schema/schematest"
+)
+
+func nodeIs(state assign.NodeState) func(cluster.Event) bool {
+	return func(e cluster.Event) bool { return e.Node != nil && e.Node.State == state }
+}
+
+// The listener's connection is cut: the node says so, listens again, catches up, and pushes as before.
+func TestListenerTerminated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2, "")
+	s.task("verify", heavy(1, 100))
+	socket := s.dial("oliver", 0)
+	const cut = `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and application_name = 'getwork listener'`
+	if n := column[int64](s, cut); n[0] != 2 {
+		t.Fatalf("%d listeners; want one for each node", n[0])
+	}
+	s.hear(socket, "lagging", 10*time.Second, nodeIs(assign.Lagging))
+	snapshots := 0
+	s.hear(socket, "live", 30*time.Second, func(e cluster.Event) bool {
+		if e.Snapshot != nil {
+			snapshots++
+		}
+		return nodeIs(assign.Live)(e)
+	})
+	if snapshots == 0 {
+		t.Error("no snapshot between lagging and live")
+	}
+	r := s.click("oliver", 1, 2)
+	e := s.hear(socket, "push", 10*time.Second, ended(r.ID))
+	if late := time.Since(*e.Request.CompletedAt); late > time.Second {
+		t.Errorf("pushed %v after the round", late)
+	}
+}
+
+// PostgreSQL crashes or is stopped while people wait, and comes back: nodes say 503 meanwhile, keep their sockets, and
+// then serve who waited.
+func TestPostgresAway(t *testing.T) {
+	for name, end := range map[string]func(*postgres.Server){
+		"crash": (*postgres.Server).Crash,
+		"stop":  func(server *postgres.Server) { server.Halt(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) { away(t, end) })
+	}
+}
+
+func away(t *testing.T, end func(*postgres.Server)) {
+	server := schematest.OwnServer(t, map[string]string{"synchronous_commit": "on"})
+	s := newSite(t, 2, server.URL("getwork"))
+	s.task("verify", heavy(2, 100))
+	oliver, tracy := s.dial("oliver", 0), s.dial("tracy", 1)
+	requests := []assign.Request{s.click("oliver", 0, 2)}
+	s.queryRuns()
+	requests = append(requests, s.click("tracy", 0, 3))
+
+	end(server)
+	s.db.Reset()
+	s.hear(oliver, "lagging", 20*time.Second, nodeIs(assign.Lagging))
+	s.unavailable()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := server.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	s.hear(oliver, "push on the socket of before", time.Minute, ended(requests[0].ID))
+	s.hear(tracy, "push on the socket of before", time.Minute, ended(requests[1].ID))
+	t.Logf("served %v after the database was back", time.Since(back))
+	for i, r := range requests {
+		if got := s.served(r.User, i, r.ID, 10*time.Second); len(got.Work) != r.Wanted {
+			t.Errorf("%s got %+v", r.User, got)
+		}
+	}
+	for i, node := range s.nodes {
+		await(t, "ready again", 20*time.Second, func() bool { return node.Ready() == 200 })
+		r, a, err := s.as("peter", i).GetWork(t.Context(), "verify", 1, "Prefer", "wait=20")
+		if err != nil || a.Status != 201 || len(r.Work) != 1 {
+			t.Errorf("node %d afterwards: %d %s, %v", i, a.Status, a.Body, err)
+		}
+	}
+	s.noDuplicates()
+}
+
+// unavailable checks what nodes answer while the database is away.
+func (s *site) unavailable() {
+	s.t.Helper()
+	for i, node := range s.nodes {
+		for method, path := range map[string]string{"GET": "/api/v1/tasks", "POST": "/api/v1/tasks/verify/requests"} {
+			body := map[string]any{"count": 1}
+			if method == "GET" {
+				body = nil
+			}
+			a, err := s.as("peter", i).Do(s.t.Context(), method, path, body)
+			if err != nil || a.Status != 503 || a.Header.Get("Retry-After") == "" || a.Problem.Type != "/problems/unavailable" {
+				s.t.Errorf("node %d without a database: %s %s: %d %s, %v", i, method, path, a.Status, a.Body, err)
+			}
+		}
+		if status := node.Ready(); status != 503 {
+			s.t.Errorf("node %d without a database is ready: %d", i, status)
+		}
+	}
+}
+
+// A run's connection breaks, and nobody waits any more; a day later one breaks again: that is no day of failures, and
+// the run is repeated.
+func TestFaultLongAfterAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2, "")
+	s.task("verify", heavy(1, 100))
+	const cut = `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`
+	first := s.click("oliver", 0, 2)
+	s.queryRuns()
+	await(t, "the query is cut off", 5*time.Second, func() bool { return column[int64](s, cut)[0] == 1 })
+	s.await("the run is given up", 10*time.Second, `select count(*) > 0 from getwork.task_state where retries = 1`)
+	if a, err := s.as("oliver", 0).Do(t.Context(), "DELETE", "/api/v1/requests/"+strconv.FormatInt(first.ID, 10), nil); err != nil || a.Status != 200 {
+		t.Fatalf("%d %s, %v", a.Status, a.Body, err)
+	}
+	column[bool](s, `update getwork.task_state set retry_since = retry_since - interval '1 day', retry_at = retry_at - interval '1 day' returning true`)
+	r := s.click("tracy", 0, 2)
+	s.queryRuns()
+	await(t, "the query is cut off", 5*time.Second, func() bool { return column[int64](s, cut)[0] == 1 })
+	s.served("tracy", 1, r.ID, 20*time.Second)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"getwork/schema/postgres"
+)
+
+// serveCmd is one node's configuration.
+type serveCmd struct {
+	DatabaseURL       string        `help:"PostgreSQL to work in, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	ListenDatabaseURL string        `help:"A direct, session-mode connection for LISTEN and migrations, where --database-url goes through a pooler." placeholder:"URL"`
+	QueryDatabaseURL  string        `help:"Run the ranking queries here: a read replica, or a login that may only read." placeholder:"URL"`
+	Pooled            bool          `help:"--database-url goes through a transaction pooler: keep no session state."`
+	QueryRole         string        `help:"Role that ranking queries are run as (set local role)." placeholder:"ROLE"`
+	Schema            string        `help:"The schema that getwork's tables are in." default:"getwork"`
+	Listen            string        `help:"Address to serve on; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR"`
+	NoListen          bool          `help:"Do not LISTEN: results are found by polling only."`
+	NoMigrate         bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
+	Auth              string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
+	MaxRuns           int           `help:"Ranking queries that this node runs at the same time." default:"2"`
+	DrainTimeout      time.Duration `help:"How long a shutdown may take." default:"15s"`
+	LogFormat         string        `help:"text or json." default:"text" enum:"text,json"`
+	LogLevel          slog.Level    `help:"debug, info, warn or error." default:"info"`
+	PrivatePostgres   bool          `help:"Start a PostgreSQL of this node's own, if there is no --database-url."`
+	DataDir           string        `help:"Where the private PostgreSQL keeps its data." placeholder:"DIR"`
+	UntilStdinCloses  bool          `hidden:"" help:"Shut down when standard input is closed: a parent process that dies takes this one along."`
+}
+
+// errNoDatabase: a node that lost its URL must not become a private island.
+var errNoDatabase = usage("no database: give --database-url (or DATABASE_URL), or --private-postgres for one of its own; `getwork demo` starts a whole sample")
+
+func (c *serveCmd) check() error {
+	if c.DatabaseURL == "" && !c.PrivatePostgres {
+		return errNoDatabase
+	}
+	if c.DatabaseURL != "" && c.PrivatePostgres {
+		return usage("--private-postgres and --database-url exclude each other; give one of them")
+	}
+	if c.MaxRuns < 1 || c.MaxRuns > 100 {
+		return usage("--max-runs is from 1 to 100, not %d", c.MaxRuns)
+	}
+	if c.Pooled && c.ListenDatabaseURL == "" && !c.NoListen {
+		return usage("--pooled needs --listen-database-url, a direct connection, since LISTEN does not work through a transaction pooler; or --no-listen, which polls")
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return usage("--listen is HOST:PORT, such as 127.0.0.1:8080: %v", err)
+	}
+	if ip := net.ParseIP(host); c.Auth == "dev" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usage("--auth dev believes every name it is told, so it serves on a loopback address only, such as 127.0.0.1, not on %q", host)
+	}
+	return nil
+}
+
+func (c *serveCmd) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Run serves until ctx ends.
+func (c *serveCmd) Run(ctx context.Context, s *streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.UntilStdinCloses {
+		var orphaned context.CancelFunc
+		ctx, orphaned = context.WithCancel(ctx)
+		defer orphaned()
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			orphaned()
+		}()
+	}
+	if c.PrivatePostgres {
+		stop, err := c.startPostgres(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	n, err := newNode(ctx, *c, c.logger(s.errs))
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, s.errs)
+}
+
+// startPostgres starts a private server and puts its URL where --database-url stands.
+func (c *serveCmd) startPostgres(ctx context.Context) (stop func(), err error) {
+	if c.DataDir == "" {
+		return nil, usage("--private-postgres needs --data-dir, the folder in which it keeps the data")
+	}
+	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
+	if err != nil {
+		return nil, err
+	}
+	c.DatabaseURL = server.URL("postgres")
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = server.Stop(ctx)
+	}, nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+)
+
+// Tracy clicks on one node, and learns the result on another, and on one that does not listen: by asking, by held
+// answers, and by push.
+func TestStatusOnEveryNode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2, "")
+	s.nodes = append(s.nodes, cluster.Start(t, 1, cluster.Options{DatabaseURL: s.url, Args: []string{"--no-listen"}})...)
+	s.task("verify", heavy(2, 100))
+	socket := s.dial("tracy", 1)
+	s.click("oliver", 0, 2)
+	s.queryRuns()
+	r := s.click("tracy", 0, 3)
+	held := make(chan heldAnswer, 3)
+	tags := map[int]string{}
+	for node := range s.nodes {
+		tags[node] = s.pending("tracy", node, r.ID)
+		go s.hold(held, "tracy", node, r.ID)
+	}
+	go s.hold(held, "tracy", 1, r.ID, "If-None-Match", tags[1]) // until it has changed
+	e := s.hear(socket, "request event", 10*time.Second, ended(r.ID))
+	if late := time.Since(*e.Request.CompletedAt); late > time.Second {
+		t.Errorf("pushed %v after the round", late)
+	}
+	if len(e.Request.Work) != 3 || e.Request.Work[0].Item != "3" {
+		t.Errorf("pushed %+v", e.Request)
+	}
+	for range len(s.nodes) + 1 {
+		h := <-held
+		if h.err != nil || h.answer.Status != 200 || len(h.request.Work) != 3 || h.answer.Header.Get("Preference-Applied") != "wait=20" {
+			t.Fatalf("node %d answered %d %s, %v", h.node, h.answer.Status, h.answer.Body, h.err)
+		}
+		late, most := h.at.Sub(*h.request.CompletedAt), time.Second
+		if h.node == 2 {
+			most = 3 * time.Second // it looks every second
+		}
+		t.Logf("node %d answered %v after the round", h.node, late)
+		if late > most {
+			t.Errorf("node %d answered %v after the round", h.node, late)
+		}
+		_, a, err := s.as("tracy", h.node).Request(t.Context(), r.ID, "If-None-Match", h.answer.Header.Get("ETag"))
+		if err != nil || a.Status != 304 || a.Header.Get("Retry-After") != "" || tags[h.node] == a.Header.Get("ETag") {
+			t.Errorf("node %d asked again: %d, %v", h.node, a.Status, err)
+		}
+	}
+	if _, a, err := s.as("eve", 1).Request(t.Context(), r.ID); err != nil || a.Status != 404 {
+		t.Errorf("somebody else's request: %d, %v", a.Status, err)
+	}
+	if states := s.states(); states != "finished" {
+		t.Errorf("runs: %s", states)
+	}
+	s.noDuplicates()
+}
+
+// pending asks a node for a request that waits, and again with the tag, which it returns.
+func (s *site) pending(user string, node int, id int64) (tag string) {
+	s.t.Helper()
+	r, a, err := s.as(user, node).Request(s.t.Context(), id)
+	tag = a.Header.Get("ETag")
+	if err != nil || a.Status != 200 || r.State != assign.Pending || r.ID != id || a.Header.Get("Retry-After") != "5" || tag == "" {
+		s.t.Fatalf("node %d: %d %s, %v", node, a.Status, a.Body, err)
+	}
+	_, a, err = s.as(user, node).Request(s.t.Context(), id, "If-None-Match", tag)
+	if err != nil || a.Status != 304 || a.Header.Get("Retry-After") != "5" || len(a.Body) > 0 {
+		s.t.Fatalf("node %d asked with the tag: %d %s, %v", node, a.Status, a.Body, err)
+	}
+	return tag
+}
+
+type heldAnswer struct {
+	node    int
+	request assign.Request
+	answer  cluster.Answer
+	at      time.Time
+	err     error
+}
+
+// hold asks for a request with Prefer: wait.
+func (s *site) hold(held chan<- heldAnswer, user string, node int, id int64, header ...string) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	r, a, err := s.as(user, node).Request(ctx, id, append(header, "Prefer", "wait=20")...)
+	held <- heldAnswer{node, r, a, time.Now(), err}
+}
+
+// A click with Prefer: wait is answered when its round is over, and 201 then.
+func TestClickThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.task("verify", heavy(1, 10))
+	r, a, err := s.as("oliver", 0).GetWork(t.Context(), "verify", 2, "Prefer", "wait=20")
+	if err != nil || a.Status != 201 || len(r.Work) != 2 || a.Took < time.Second {
+		t.Errorf("%d after %v: %s, %v", a.Status, a.Took, a.Body, err)
+	}
+	r, a, err = s.as("tracy", 0).GetWork(t.Context(), "verify", 2, "Prefer", "wait=0")
+	if err != nil || a.Status != 202 || r.State != assign.Pending || a.Header.Get("Retry-After") != "5" || a.Took > time.Second {
+		t.Errorf("%d after %v: %s, %v", a.Status, a.Took, a.Body, err)
+	}
+	if want := "/api/v1/requests/"; len(a.Header.Get("Location")) <= len(want) || a.Header.Get("Location")[:len(want)] != want {
+		t.Errorf("Location %q", a.Header.Get("Location"))
+	}
+	s.served("tracy", 0, r.ID, 20*time.Second)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// table prints aligned columns. An empty cell is a hyphen, so that columns can be counted.
+func table(w io.Writer, heads []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, strings.Join(heads, "\t"))
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cells[i] = plain(cell); cells[i] == "" {
+				cells[i] = "-"
+			}
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+// plain makes one line of text, without anything that a terminal would obey: items and titles are data.
+func plain(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+}
+
+// printJSON prints a value for programs.
+func printJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, b, "", "  "); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	_, err = fmt.Fprintln(w, indented.String())
+	return err
+}
+
+// moment writes a time for people, in their own zone.
+func moment(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// maxDetails is how many characters of the details a line shows; --json has all of them.
+const maxDetails = 90
+
+// details writes an object as "name: value" pairs, in its own order.
+func details(object json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return cut(string(object))
+	}
+	var pairs []string
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			break
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			break
+		}
+		text := string(value)
+		var s string
+		if json.Unmarshal(value, &s) == nil && text != "null" {
+			text = s
+		}
+		pairs = append(pairs, fmt.Sprintf("%v: %s", name, text))
+	}
+	return cut(strings.Join(pairs, ", "))
+}
+
+func cut(text string) string {
+	runes := []rune(plain(text))
+	if len(runes) <= maxDetails {
+		return string(runes)
+	}
+	return string(runes[:maxDetails-1]) + "…"
+}

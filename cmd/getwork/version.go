@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set by the linker for a release.
+var version = "0.1.0-dev"
+
+type versionCmd struct{}
+
+func (versionCmd) Run(s *streams) error {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				revision = " " + setting.Value[:min(12, len(setting.Value))]
+			}
+		}
+	}
+	_, err := fmt.Fprintf(s.out, "getwork %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"getwork/assign"
+)
+
+// wish is one request for work on its way.
+type wish struct {
+	client  *client
+	task    string
+	count   int
+	key     string // of the click: repeating it after a lost connection does not ask twice
+	until   time.Time
+	waiting func(*assign.Request) // called once, if it has to wait; may be nil
+
+	asked   bool            // the server may know of the click
+	request assign.Request  // as it was last read; its id is 0 until then
+	raw     json.RawMessage // the same as it came
+	after   time.Duration   // the server asks to be asked again in that time
+}
+
+const (
+	firstHold = 2 * time.Second // then whoever waits is told so
+	maxHold   = 120 * time.Second
+)
+
+// fulfil asks until the request is complete or the time is over. The server holds its answers; whoever
+// answers earlier with nothing new is asked again when it says.
+func (w *wish) fulfil(ctx context.Context) error {
+	for {
+		began := time.Now()
+		hold := w.hold()
+		err := w.ask(ctx, hold)
+		var pause time.Duration
+		switch again, temporary := retryIn(err, w.asked); {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil && !temporary:
+			return err
+		case err != nil:
+			pause = again
+		case w.request.State != assign.Pending:
+			return nil
+		case time.Since(began) < hold-hold/10:
+			pause = max(w.after, time.Second)
+		}
+		left := time.Until(w.until)
+		if left <= 0 {
+			return err
+		}
+		if err == nil && w.waiting != nil {
+			w.waiting(&w.request)
+			w.waiting = nil
+		}
+		select {
+		case <-ctx.Done():
+			return errInterrupted
+		case <-time.After(min(pause, left)):
+		}
+	}
+}
+
+// hold is for how long to let the server wait: whole seconds.
+func (w *wish) hold() time.Duration {
+	left := time.Until(w.until)
+	if left <= 0 {
+		return 0
+	}
+	longest := maxHold
+	if w.request.ID == 0 {
+		longest = firstHold
+	}
+	return min(longest, max(time.Second, left.Truncate(time.Second)))
+}
+
+// ask sends the click until it has been answered once, and then asks how it stands.
+func (w *wish) ask(ctx context.Context, hold time.Duration) error {
+	what := call{method: "GET", path: "/requests/" + strconv.FormatInt(w.request.ID, 10), hold: hold}
+	if w.request.ID == 0 {
+		what = call{method: "POST", path: "/tasks/" + url.PathEscape(w.task) + "/requests", hold: hold,
+			body: map[string]int{"count": w.count}, header: map[string]string{"Idempotency-Key": w.key}}
+	}
+	return w.read(ctx, what)
+}
+
+func (w *wish) read(ctx context.Context, what call) error {
+	var r assign.Request
+	got, err := w.client.do(ctx, what, &r)
+	if lost := new(unreached); !errors.As(err, &lost) || !lost.unsent {
+		w.asked = true
+	}
+	if err != nil {
+		return err
+	}
+	w.request, w.raw, w.after = r, got.body, retryAfterOf(got.header)
+	return nil
+}
+
+// abandonWithin bounds what is still done for somebody who pressed Ctrl-C.
+const abandonWithin = 5 * time.Second
+
+// abandon cancels the request, unless it is to be kept. If it has ended meanwhile, it is left as it ended, and
+// what it got is shown. The click may have been interrupted before its answer: sent again under its key, it tells
+// which request that is.
+func (w *wish) abandon(ctx context.Context, keep bool) error {
+	ctx, cancel := context.WithTimeout(ctx, abandonWithin)
+	defer cancel()
+	if err := w.ask(ctx, 0); err != nil {
+		return fmt.Errorf("interrupted; whether the request still waits is not known: %w\nsee `getwork pipeline`", err)
+	}
+	if keep || w.request.State != assign.Pending {
+		return nil
+	}
+	err := w.read(ctx, call{method: "DELETE", path: "/requests/" + strconv.FormatInt(w.request.ID, 10)})
+	if isRefused(err, http.StatusConflict) {
+		err = w.ask(ctx, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("cancel request %d: %w\nsee `getwork pipeline`", w.request.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package bank_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/bank"
+)
+
+// ranked runs a task's query as getwork does, and returns its items in order,
+// and all its rows as text.
+func ranked(t *testing.T, conn *pgx.Conn, task bank.Task) (items, rows []string) {
+	t.Helper()
+	query := fmt.Sprintf("select r.item::text, r::text from (select row_number() over () as rank, q.* from (\n%s\n) q) r order by rank", task.Query)
+	got, err := conn.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var item, row string
+	if _, err := pgx.ForEachRow(got, []any{&item, &row}, func() error {
+		items, rows = append(items, item), append(rows, row)
+		return nil
+	}); err != nil {
+		t.Fatalf("%s: %v", task.Name, err)
+	}
+	return items, rows
+}
+
+func TestTasks(t *testing.T) {
+	conn := connect(t)
+	load(t, conn, bank.Options{Loans: 120})
+	// What "best first" means, checked on the result's own columns.
+	misplaced := map[string]string{
+		"verify-bank-account": `(submitted_at, item) < (lag(submitted_at) over w, lag(item) over w)`,
+		"check-income":        `(-overstated_percent, submitted_at, item) < (lag(-overstated_percent) over w, lag(submitted_at) over w, lag(item) over w)`,
+		"review-arrears":      `(-days_overdue, -overdue, item) < (lag(-days_overdue) over w, lag(-overdue) over w, lag(item) over w)`,
+	}
+	for _, task := range bank.Tasks(false) {
+		t.Run(task.Name, func(t *testing.T) {
+			items, _ := ranked(t, conn, task)
+			if len(items) < 3 {
+				t.Fatalf("only %d items", len(items))
+			}
+			seen := map[string]bool{}
+			for _, item := range items {
+				if seen[item] {
+					t.Errorf("item %s twice", item)
+				}
+				seen[item] = true
+			}
+			wrong := value[int](t, conn, fmt.Sprintf(
+				"select count(*) from (select %s as wrong from (select row_number() over () as rank, q.* from (\n%s\n) q) r window w as (order by rank)) x where wrong",
+				misplaced[task.Name], task.Query))
+			if wrong != 0 {
+				t.Errorf("%d items out of order", wrong)
+			}
+		})
+	}
+}
+
+func TestHeavierFindsTheSame(t *testing.T) {
+	conn := connect(t)
+	load(t, conn, small)
+	_, light := ranked(t, conn, bank.Tasks(false)[0])
+	_, heavy := ranked(t, conn, bank.Tasks(true)[0])
+	if diff := cmp.Diff(light, heavy); diff != "" {
+		t.Errorf("(-light +heavier)\n%s", diff)
+	}
+}
+
+// Nothing may be found that the bank itself, asked in the plainest way, denies.
+func TestWaitingLoans(t *testing.T) {
+	conn := connect(t)
+	load(t, conn, bank.Options{Loans: 120})
+	items, _ := ranked(t, conn, bank.Tasks(false)[0])
+	rows, err := conn.Query(t.Context(), `
+		select l.loan_id::text
+		  from bank.loan l join bank.statement s using (account_id)
+		 where l.status in ('submitted', 'in_review') and s.submitted_at is not null and s.verified_at is null
+		 group by l.loan_id order by min(s.submitted_at), l.loan_id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, items); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

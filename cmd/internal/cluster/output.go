@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// announced stands before the address in the line that a node prints when it serves.
+const announced = "listening on "
+
+// output keeps what a node printed, and finds its address in it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen bool
+	url  chan string // gets the address, once
+}
+
+func newOutput() *output { return &output{url: make(chan string, 1)} }
+
+// Write is called by the one goroutine that reads the node's output.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	if o.seen {
+		return len(p), nil
+	}
+	for line := range strings.Lines(o.text.String()) {
+		if url, ok := strings.CutPrefix(strings.TrimSpace(line), announced); ok && strings.HasSuffix(line, "\n") {
+			o.seen = true
+			o.url <- url
+			break
+		}
+	}
+	return len(p), nil
+}
+
+// String is all that was printed so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
