@@ -49,6 +49,7 @@ const (
 	StepCommitted Step = "committed"  // has committed, not yet looked again
 	StepRecorded  Step = "recorded"   // clicks are committed, not yet looked at
 	StepBusy      Step = "busy"       // the lock was somebody else's
+	StepNothing   Step = "nothing"    // has the run lock, and has read that there is nothing to do
 	StepRunBegins Step = "run begins" // the run row is written, the query not yet sent
 )
 
@@ -60,8 +61,8 @@ type Engine struct {
 
 	slots chan struct{} // a free place for a run each
 
-	watches sync.Once // whether the server watches its clients
-	begin   string    // of a run's transaction
+	watches sync.Mutex // guards begin
+	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
 
 	Feed *Feed // tells this node's sockets and held answers what happened
 

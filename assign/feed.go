@@ -206,7 +206,7 @@ func (f *Feed) run(ctx context.Context) error {
 		case <-f.wake:
 		case <-again.C:
 			f.mu.Lock()
-			if f.all > 0 && (f.deaf || f.state == Lagging) {
+			if f.all > 0 && (f.deaf || f.state != Live) {
 				f.hear(func(n *news) { n.resync = true })
 			}
 			f.mu.Unlock()

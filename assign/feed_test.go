@@ -195,3 +195,19 @@ func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
 		}
 	}
 }
+
+// A node whose listener never comes up, as behind a transaction pooler, finds by looking what others hear.
+func TestListenerThatNeverComesUp(t *testing.T) {
+	url := schematest.URL(t)
+	a, mute := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{mute: true})
+	newTask(t, a, "task", numbers, nil)
+	ann := follow(t, mute, "ann")
+	if err := ann.Start(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	a.endedRequest(t, a.click(t, "task", "ann", 1).ID)
+	ann.next("a snapshot with the work", func(e Event) bool {
+		p, ok := e.Body.(Pipeline)
+		return ok && len(p.Work) == 1
+	})
+}

@@ -151,18 +151,24 @@ const (
 )
 
 // beginRunLock begins a run's transaction. Servers on some platforms can't watch their clients, and refuse to be told
-// to; this is found out once.
+// to; this is found out once, when one answers.
 func (e *Engine) beginRunLock(ctx context.Context) string {
-	e.watches.Do(func() {
-		tx, err := e.api.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + watchClient})
-		if err == nil {
-			_ = tx.Rollback(ctx)
-			e.begin = beginLocking + watchClient
-			return
-		}
+	e.watches.Lock()
+	defer e.watches.Unlock()
+	if e.begin != "" {
+		return e.begin
+	}
+	tx, err := e.api.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + watchClient})
+	switch {
+	case err == nil:
+		_ = tx.Rollback(ctx)
+		e.begin = beginLocking + watchClient
+	case ctx.Err() != nil || away(err):
+		return beginLocking // it says nothing about the server
+	default:
 		e.begin = beginLocking
 		e.Log.Warn("this server does not watch its clients: the query of a node that died runs to its end", "error", err)
-	})
+	}
 	return e.begin
 }
 
@@ -188,8 +194,12 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bo
 	p, err := e.prospect(ctx, tx, task)
 	p.backend = backend
 	switch {
-	case err != nil || p.nothing():
+	case err != nil:
 		return false, err
+	case p.nothing():
+		e.Steps(ctx, StepNothing)
+		e.Look(task) // who was recorded since we read has found the lock taken: once more when it is free
+		return false, nil
 	case p.deleted:
 		return true, e.endDeleted(ctx, tx, task)
 	case p.fresh && (!p.due || p.held):

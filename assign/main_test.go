@@ -34,6 +34,8 @@ type nodeOptions struct {
 	maxRuns int
 	look    time.Duration // between looks for orphans; default: never
 	deaf    bool          // no listener
+	mute    bool          // a listener that never comes up
+	pooled  bool          // as through a transaction pooler: nothing prepared
 	role    string
 	log     io.Writer
 }
@@ -60,7 +62,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		o.log = t.Output()
 	}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, QueryURL: o.queries, MaxRuns: o.maxRuns, Name: "getwork " + name})
+	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +83,13 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	})
 	running.Go(func() { _ = announcer.Loop(ctx) })
 	up := make(chan struct{}, 1)
-	if o.deaf {
+	switch {
+	case o.deaf:
 		e.Feed.Deaf()
 		up <- struct{}{}
-	} else {
+	case o.mute:
+		up <- struct{}{}
+	default:
 		l := &notify.Listener{
 			Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
 			Send:    send, Channel: "getwork", Node: name, Handle: e.Heard,

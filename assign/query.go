@@ -57,7 +57,7 @@ const (
 
 	wrapHead = `
 with ranked as (
-  select row_number() over () as rank, getwork_query.item::text as item, getwork_query as r
+  select row_number() over () as rank, getwork_query.item::text collate "C" as item, getwork_query as r
   from (
 `
 	wrapTail = `
@@ -75,7 +75,7 @@ from (
     from (
       select rank, item, r,
         coalesce(octet_length(item) between 1 and 200, false)
-          and row_number() over (partition by item collate "C" order by rank) = 1 as usable
+          and row_number() over (partition by item order by rank) = 1 as usable
       from ranked
     ) keyed
     offset 0

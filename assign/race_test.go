@@ -46,8 +46,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: Click{Holder: Holder{User: "oliver"}, Count: 1}, holder: Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, readCommitted, func(tx pgx.Tx) error {
-		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false)
-		return err
+		return a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -267,8 +266,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, readCommitted, func(tx pgx.Tx) error {
-					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false)
-					return err
+					return n.recordAndServe(t.Context(), tx, task.ID, batch, false)
 				})
 				if err != nil {
 					t.Error(err)
@@ -281,5 +279,32 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 				t.Fatalf("%s has requests %d and %d", up[i].holder.User, up[i].id, down[len(down)-1-i].id)
 			}
 		}
+	}
+}
+
+// An empty round looks again, too: who clicks between its reading that nobody waits and its letting go of the lock has
+// found the lock taken.
+func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
+	url := schematest.URL(t)
+	locked, nothing, busy := newGate(StepLocked), newGate(StepNothing), newGate(StepBusy)
+	close(busy.open)
+	a := startNode(t, url, nodeOptions{deaf: true, steps: func(ctx context.Context, s Step) {
+		locked.hold(ctx, s)
+		nothing.hold(ctx, s)
+	}})
+	b := startNode(t, url, nodeOptions{deaf: true, steps: busy.hold})
+	newTask(t, a, "task", numbers, nil)
+	ann := a.click(t, "task", "ann", 1)
+	<-locked.reached
+	if _, err := b.Cancel(t.Context(), ann.ID, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	close(locked.open)
+	<-nothing.reached
+	ben := b.click(t, "task", "ben", 1)
+	<-busy.reached
+	close(nothing.open)
+	if r := b.endedRequest(t, ben.ID); r.State != Assigned {
+		t.Errorf("ben is %s", r.State)
 	}
 }

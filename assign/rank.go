@@ -58,10 +58,11 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s Settings
 // faultOf makes an errQuery of what is the query's own fault.
 func faultOf(err error, took time.Duration, timeout Duration) error {
 	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &pg) || !queryFault(pg):
+	case errors.As(err, &connect), !errors.As(err, &pg) || !queryFault(pg):
 		return fmt.Errorf("run the query: %w", err)
 	case pg.Code == "57014" && took >= time.Duration(timeout)-time.Millisecond:
 		return &errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}

@@ -157,11 +157,8 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 	for _, k := range batch {
 		fresh = fresh || k.fresh
 	}
-	served := false
 	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		var err error
-		served, err = e.recordAndServe(ctx, tx, task, batch, fresh)
-		return err
+		return e.recordAndServe(ctx, tx, task, batch, fresh)
 	})
 	if err != nil {
 		for _, k := range batch {
@@ -179,7 +176,7 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 		}
 	}
 	e.Announce.Request(task, ids...)
-	if pending && !served {
+	if pending { // or was: who was left to linger needs a timer, which the look arms
 		e.Look(task)
 	}
 }
@@ -187,30 +184,30 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 // recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh, take the assign lock
 // first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it only records:
 // the next step is the run lock's, in a transaction of its own.
-func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (served bool, err error) {
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (err error) {
 	var r *round
 	if fresh {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
-			return false, err
+			return err
 		}
 		fresh = r.state.fresh && !r.state.Paused && !r.state.deleted
 	}
 	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
-		return false, err
+		return err
 	}
 	if err := e.insertClicks(ctx, tx, task, batch); err != nil {
-		return false, err
+		return err
 	}
 	if err := e.bindKeys(ctx, tx, task, batch); err != nil {
-		return false, err
+		return err
 	}
 	if !fresh {
-		return false, nil
+		return nil
 	}
 	if err := r.serve(ctx, shelf{r}); err != nil {
-		return false, err
+		return err
 	}
-	return !r.waits, r.announce(ctx, 0)
+	return r.announce(ctx, 0)
 }
 
 // Sorted by holder, like every insert of a batch.
@@ -287,12 +284,22 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 }
 
 // A statement after the insert's, so that it sees what the insert ran into: the pending request, or, if a round
-// ended it in between, the latest.
+// ended it in between, the latest. Each by its own index: a holder's history is long.
 const selectRecorded = `
-select distinct on (r.user_name, r.instance) r.id, r.user_name, r.instance, r.state <> 'pending'
+select r.id, c.user_name, c.instance, r.state <> 'pending'
 from unnest($2::text[], $3::text[]) as c (user_name, instance)
-join getwork.work_requested r on r.task_id = $1 and r.user_name = c.user_name and r.instance = c.instance
-order by r.user_name, r.instance, (r.state = 'pending') desc, r.id desc`
+cross join lateral (
+  select * from (
+    (select p.id, p.state from getwork.work_requested p
+     where p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending')
+    union all
+    (select l.id, l.state from getwork.work_requested l
+     where l.task_id = $1 and l.user_name = c.user_name and l.instance = c.instance
+     order by l.id desc limit 1)
+  ) either
+  order by (state = 'pending') desc, id desc
+  limit 1
+) r`
 
 func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolder map[Holder][]*click) error {
 	if len(byHolder) == 0 {

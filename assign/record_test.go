@@ -242,3 +242,43 @@ func TestOtherIsolationDefaults(t *testing.T) {
 		})
 	}
 }
+
+// Where a transaction pooler stands between, nothing is prepared and every parameter goes as text: the same
+// statements, from the click to its disposition, on the lock's own connection and elsewhere.
+func TestNothingPrepared(t *testing.T) {
+	url := schematest.URL(t)
+	for name, n := range map[string]*node{
+		"here":      startNode(t, url, nodeOptions{pooled: true}),
+		"elsewhere": startNode(t, url, nodeOptions{pooled: true, queries: url}),
+	} {
+		newTask(t, n, name, numbers, nil)
+		newTask(t, n, name+"-fresh", numbers, fresh(time.Hour))
+		newTask(t, n, name+"-fails", `select 1 / (i - 1) as item from generate_series(1, 2) i`, nil)
+		for _, task := range []string{name, name + "-fresh"} {
+			for _, user := range []string{"ann", "ben"} {
+				r, err := n.GetWork(t.Context(), task, Click{Holder: Holder{User: user}, Count: 2, Key: "k"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r = n.endedRequest(t, r.ID)
+				if r.State != Assigned {
+					t.Fatalf("%s on %s is %s: %v", user, task, r.State, r.Error)
+				}
+				for _, d := range []Disposition{{Outcome: "complete", Note: new("done")}, {Outcome: "return", After: after(time.Hour)}} {
+					w := r.Work[0]
+					r.Work = r.Work[1:]
+					if _, err := n.Dispose(t.Context(), w.ID, d, w.Holder(), false); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		failsWith(t, n, name+"-fails", "division by zero")
+		if _, err := n.UpdateTask(t.Context(), name, 1, "boss", func(s *Settings) error { s.Title = "x"; return nil }); err != nil {
+			t.Error(err)
+		}
+		if runs, err := n.Runs(t.Context(), name, 0, 10); err != nil || len(runs) == 0 {
+			t.Errorf("%d runs, %v", len(runs), err)
+		}
+	}
+}

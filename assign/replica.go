@@ -25,10 +25,14 @@ from (
 
 	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
 	seenUntil = `
-select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), '-infinity') else clock_timestamp() end
+select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), 'epoch') else clock_timestamp() end
   - interval '5 seconds'`
 
-	blockedItems = `select distinct item from getwork.blocked where task_id = $1 and item = any($2::text[])`
+	// And what was closed after the query's time: it could not be handed out from this run.
+	blockedItems = `
+select item from getwork.blocked where task_id = $1 and item = any($2::text[])
+union
+select item from getwork.work where task_id = $1 and item = any($2::text[]) and closed_at > $3`
 )
 
 const fetchRows = 1000
@@ -55,7 +59,15 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Setti
 			return errElsewhere
 		}
 		var err error
-		found, err = e.stream(ctx, tx, task, s)
+		// The server's statement_timeout counts for each fetch anew.
+		limited, done := context.WithTimeoutCause(ctx, time.Duration(s.QueryTimeout),
+			&errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", s.QueryTimeout)})
+		defer done()
+		found, err = e.stream(limited, tx, task, s)
+		var late *errQuery
+		if err != nil && errors.As(context.Cause(limited), &late) {
+			return late
+		}
 		return err
 	})
 	cause := context.Cause(ctx)
@@ -101,8 +113,8 @@ func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) 
 	if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
 		return result{}, err
 	}
-	settings := fmt.Sprintf("set local statement_timeout = %d; set local cursor_tuple_fraction = 1", max(1, s.QueryTimeout.micros()/1000))
-	if _, err := tx.Exec(ctx, settings); err != nil {
+	settings := "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; set local statement_timeout = %d"
+	if _, err := tx.Exec(ctx, fmt.Sprintf(settings, max(1, s.QueryTimeout.micros()/1000))); err != nil {
 		return result{}, err
 	}
 	if _, err := tx.Exec(ctx, fmt.Sprintf(rankedCursor, trimQuery(s.Query)), pgx.QueryExecModeExec); err != nil {
@@ -162,7 +174,7 @@ func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, fo
 	for i, r := range chunk {
 		items[i] = r.item
 	}
-	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items)
+	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items, found.seenUntil)
 	if err != nil {
 		return nil, err
 	}

@@ -108,3 +108,46 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 		t.Errorf("%d queries still execute", got)
 	}
 }
+
+// What was closed too lately for the query database to have seen it is dropped before the limit is counted, not
+// after: a cut result of nothing would make the query run again and again.
+func TestClosedLatelyElsewhere(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{queries: address})
+	db := pool(t, address)
+	newTask(t, n, "task", numbers, func(s *Settings) { s.MaxCandidates = 1 })
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, Disposition{Outcome: "return", After: after(0)}, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.endedRequest(t, n.click(t, "task", "ben", 1).ID); fmt.Sprint(items(r)) != "[2]" {
+		t.Errorf("ben got %v, want [2]: 1 may have been ranked by what was true before", items(r))
+	}
+	if n := runs(t, db); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// The time limit is the query's, not each fetch's.
+func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{queries: address})
+	newTask(t, n, "task", `select i as item from generate_series(1, 5000) i where case when i % 100 = 0 then pg_sleep(0.05) is not null else true end`,
+		func(s *Settings) { s.QueryTimeout, s.MaxCandidates = Duration(time.Second), 10_000 })
+	failsWith(t, n, "task", "longer than its query_timeout")
+}
+
+// A query database that can't be reached, or refuses us, is the world's fault.
+func TestNoConnectionElsewhere(t *testing.T) {
+	address := schematest.URL(t)
+	db := pool(t, address)
+	a := startNode(t, address, nodeOptions{deaf: true})
+	newTask(t, a, "task", numbers, nil)
+	name := query[string](t, db, `select current_database()`)
+	b := startNode(t, address, nodeOptions{deaf: true, queries: strings.Replace(address, name, "no_such_database", 1)})
+	r := b.click(t, "task", "ann", 1)
+	await(t, "a run was given up", func() bool { return query[int](t, db, `select count(*) from getwork.run where state = 'failed'`) > 0 })
+	if r, err := b.Request(t.Context(), r.ID, r.Holder(), false); err != nil || r.State != Pending {
+		t.Errorf("the request is %s (%v)", r.State, err)
+	}
+}

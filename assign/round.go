@@ -25,7 +25,6 @@ type round struct {
 
 	waiting  []waiter
 	answered []int64 // requests that this round ended
-	waits    bool    // somebody is left for the next run
 }
 
 // lockedState is what the assign lock protects, read after it was taken.
@@ -246,11 +245,9 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, items []ran
 	if from.usable() == 0 {
 		empty = string(NoMatch)
 	}
-	r.waits = false
 	for i, a := range p.Answers {
 		switch a.Outcome {
 		case plan.Wait:
-			r.waits = true
 		case plan.Linger:
 			lingering = append(lingering, a.Request)
 		case plan.Assigned:

@@ -60,7 +60,9 @@ func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect) error {
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, e.giveUp(after, tx, t, id, err))
+	ending, done := e.afterQuery(ctx) // the other may be used up
+	defer done()
+	return errors.Join(err, e.giveUp(ending, tx, t, id, err))
 }
 
 // afterQuery is a context for what follows the query: also while the node drains it may still be written.

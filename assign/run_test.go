@@ -290,3 +290,29 @@ func TestEndingNodeHandsOver(t *testing.T) {
 		t.Errorf("%d requests were found by the periodic look; want to be told", n)
 	}
 }
+
+// A passing error says nothing about whether the server can watch its clients.
+func TestWatchingClientsIsAskedAgain(t *testing.T) {
+	n := startNode(t, schematest.URL(t), nodeOptions{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.beginRunLock(ended)
+	if got := n.beginRunLock(t.Context()); got != beginLocking+watchClient {
+		t.Errorf("the lock's transaction begins with %q", got)
+	}
+}
+
+// Items are compared byte by byte, whatever collation the query's column has.
+func TestItemsOfAnotherCollation(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create collation loose (provider = icu, locale = 'und-u-ks-level1', deterministic = false)`)
+	execute(t, db, `create table loan (id text collate loose); insert into loan values ('a'), ('A'), ('b')`)
+	newTask(t, n, "task", `select id as item from loan order by id collate "C" desc`, nil)
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	ben := n.endedRequest(t, n.click(t, "task", "ben", 5).ID)
+	if got := fmt.Sprint(items(ann), items(ben)); got != "[b] [a A]" {
+		t.Errorf("got %s (%v)", got, ben.Error)
+	}
+}

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,9 @@ func (s *Settings) check() error {
 	}
 	const day = Duration(24 * time.Hour)
 	wrong(!slug.MatchString(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
+	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": s.Query} {
+		wrong(strings.ContainsRune(text, 0), name, "text without NUL")
+	}
 	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
 	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
 	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")

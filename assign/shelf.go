@@ -12,13 +12,14 @@ import (
 // available is what an item must be so that it can be handed out now from a run u with the task_id $1. Items have
 // one place: held, put off or never is out. And what was closed by a transaction that the run did not see is not
 // handed out from it: the query may have ranked it by what was true before. By transaction, not by time: a closing
-// can be stamped before a snapshot and commit after it.
+// can be stamped before a snapshot and commit after it. Of a closing that we can see the transaction is older than our
+// own snapshot's end; a newer one is of another server's life, from which the tables were restored.
 const available = `not exists (
     select from getwork.work w
     where w.task_id = $1 and w.item = c.item
       and (w.state in ('held', 'never')
         or w.available_at > clock_timestamp()
-        or not pg_visible_in_snapshot(w.closed_xid, u.snapshot)
+        or not pg_visible_in_snapshot(w.closed_xid, u.snapshot) and w.closed_xid < pg_snapshot_xmax(pg_current_snapshot())
         or w.closed_at > u.seen_until))`
 
 // shelf hands out what the last run left.

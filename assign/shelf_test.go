@@ -123,3 +123,41 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 		t.Errorf("held are %s, want 1 2 3 4 5", got)
 	}
 }
+
+// Who is left to linger by a fresh shelf is looked at again in his time, by the node that left him.
+func TestLingeringOnAFreshShelf(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table loan as select 1 as id`)
+	newTask(t, n, "task", `select id as item from loan`, func(s *Settings) { s.FreshFor, s.RerunAfter = Duration(time.Hour), Duration(time.Second) })
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	ben, err := n.GetWork(t.Context(), "task", Click{Holder: Holder{User: "ben"}, Count: 1, Linger: Duration(time.Hour)})
+	if err != nil || ben.State != Pending {
+		t.Fatalf("ben is %s (%v)", ben.State, err)
+	}
+	execute(t, db, `insert into loan values (2)`)
+	if r := n.endedRequest(t, ben.ID); r.State != Assigned {
+		t.Errorf("ben is %s", r.State)
+	}
+}
+
+// Tables that were dumped and restored carry transaction ids of another server. They keep nothing back: with a cut
+// result the query would otherwise run again and again.
+func TestTransactionsOfAFormerServer(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", numbers, func(s *Settings) { s.MaxCandidates = 1 })
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, Disposition{Outcome: "return", After: after(0)}, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, `update getwork.work set closed_xid = (pg_current_xact_id()::text::bigint + 1000000)::text::xid8`)
+	if r := n.endedRequest(t, n.click(t, "task", "ben", 1).ID); fmt.Sprint(items(r)) != "[1]" {
+		t.Errorf("ben got %v", items(r))
+	}
+	if n := runs(t, db); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}

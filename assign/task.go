@@ -133,6 +133,13 @@ set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
+
+	// Who lingers may have been waiting for just this change. In the order of ids, as every round locks them.
+	lookAtOnce = `
+with lingering as materialized (
+  select id from getwork.work_requested where task_id = $1 and state = 'pending' and look_after is not null order by id for update
+)
+update getwork.work_requested r set look_after = null from lingering l where r.id = l.id`
 )
 
 // UpdateTask changes the task of that name as change says, if its version is still the given one ([StaleVersion]
@@ -170,7 +177,10 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, by); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query)
+		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, e.SQL(lookAtOnce), t.ID)
 		return err
 	})
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -159,6 +161,9 @@ func (d Disposition) check() error {
 	}
 	if d.After != nil && (*d.After < 0 || *d.After > maxAfter) {
 		return refuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
+	}
+	if d.Note != nil && (!utf8.ValidString(*d.Note) || strings.ContainsRune(*d.Note, 0)) {
+		return refuseField("note", "a note is UTF-8 text without NUL")
 	}
 	if d.Note != nil && len(*d.Note) > 4096 {
 		return refuseField("note", "a note has at most 4096 bytes; this one has %d", len(*d.Note))

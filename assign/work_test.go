@@ -63,6 +63,7 @@ func TestBadDispositions(t *testing.T) {
 		"after negative":     {Outcome: "return", After: after(-1)},
 		"after not a return": {Outcome: "never", After: after(0)},
 		"note":               {Outcome: "never", Note: &note},
+		"note with NUL":      {Outcome: "never", Note: new("a\x00b")},
 	} {
 		if _, err := n.Dispose(t.Context(), r.Work[0].ID, d, ann, false); !IsRefusal(err, Invalid) {
 			t.Errorf("%s: %v", name, err)
@@ -99,6 +100,8 @@ func TestTasks(t *testing.T) {
 		"timeout":     func(s *Settings) { s.QueryTimeout = 0 },
 		"candidates":  func(s *Settings) { s.MaxCandidates = 0 },
 		"max_request": func(s *Settings) { s.MaxRequest = 1001 },
+		"NUL":         func(s *Settings) { s.Title = "a\x00" },
+		"NUL in it":   func(s *Settings) { s.Query += "\x00" },
 		"rerun_after": func(s *Settings) { s.RerunAfter = Duration(time.Millisecond) },
 	} {
 		if err := create(change); !IsRefusal(err, Invalid) {

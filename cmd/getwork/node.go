@@ -211,7 +211,7 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
 	defer cancel()
 	n.log.Info("shutting down", "within", n.config.DrainTimeout)
 	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
-	time.AfterFunc(n.config.DrainTimeout, func() {
+	late := time.AfterFunc(n.config.DrainTimeout, func() {
 		n.log.Error("shutting down took too long; what was open is given up")
 		os.Exit(exitDone)
 	})
@@ -228,4 +228,5 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
 	endEngine()
 	n.engine.Wait(ctx)
 	endHearing()
+	late.Stop()
 }

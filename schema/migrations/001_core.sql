@@ -125,7 +125,7 @@ comment on column getwork.run.cut is 'More than max_candidates remained.';
 create table getwork.candidate (
   run_id  bigint not null references getwork.run on delete cascade,
   rank    bigint not null,
-  item    text not null,
+  item    text collate "C" not null,
   details json not null,
   primary key (run_id, rank)
 );
@@ -202,7 +202,7 @@ comment on column getwork.idempotency_key.request_id is 'Null only inside the tr
 create table getwork.work (
   id               bigint generated always as identity primary key,
   task_id          bigint not null references getwork.task,
-  item             text not null check (octet_length(item) between 1 and 200),
+  item             text collate "C" not null check (octet_length(item) between 1 and 200),
   slot             integer not null default 1 check (slot >= 1),
   exclusive        text,
   user_name        text not null,
@@ -240,7 +240,7 @@ comment on table getwork.work is 'One item of one task held by one holder, and h
 comment on index getwork.work_held_slot is 'An item is held by no more holders than it has places. The last word on who holds what.';
 comment on index getwork.work_held_holder is 'A holder holds an item at most once.';
 comment on index getwork.work_held_exclusive is 'Of an exclusive group one member is held at a time.';
-comment on column getwork.work.item is 'The key of the thing to be worked on, e.g. a loan: the query''s "item" as text.';
+comment on column getwork.work.item is 'The key of the thing to be worked on, e.g. a loan: the query''s "item" as text. Compared byte by byte, whatever collation the query''s column has.';
 comment on column getwork.work.slot is 'Which of the item''s places.';
 comment on column getwork.work.rank is 'Its place in the run that found it.';
 comment on column getwork.work.details is 'What else the query said of it. json, not jsonb, which would forget the order of the columns.';
