@@ -16,9 +16,6 @@ const (
 	// what the other holds.
 	bankDatabase = "bank"
 
-	// queryRole is what ranking queries run as. It may read the bank, and nothing else but what nodes grant it.
-	queryRole = "getwork_query"
-
 	// firstTask is the one that the story is about.
 	firstTask = "verify-bank-account"
 )

@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"getwork/schema/postgres"
 )
 
 // serveCmd is one node's configuration.
@@ -28,7 +26,7 @@ type serveCmd struct {
 	LogFormat         string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel          slog.Level    `help:"debug, info, warn or error." default:"info"`
 	PrivatePostgres   bool          `help:"Start a PostgreSQL of this node's own, if there is no --database-url."`
-	DataDir           string        `help:"Where the private PostgreSQL keeps its data." placeholder:"DIR"`
+	DataDir           string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
 	UntilStdinCloses  bool          `hidden:"" help:"Shut down when standard input is closed: a parent process that dies takes this one along."`
 }
 
@@ -92,21 +90,4 @@ func (c *serveCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	return n.run(ctx, s.errs)
-}
-
-// startPostgres starts a private server and puts its URL where --database-url stands.
-func (c *serveCmd) startPostgres(ctx context.Context) (stop func(), err error) {
-	if c.DataDir == "" {
-		return nil, usage("--private-postgres needs --data-dir, the folder in which it keeps the data")
-	}
-	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
-	if err != nil {
-		return nil, err
-	}
-	c.DatabaseURL = server.URL("postgres")
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		_ = server.Stop(ctx)
-	}, nil
 }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/postgres"
+)
+
+// queryRole is what ranking queries are run as on a server of our own. It may read what it is granted, and no more.
+const queryRole = "getwork_query"
+
+// Help is what `getwork serve --help` says before the flags.
+func (c *serveCmd) Help() string {
+	return `With --private-postgres the node starts a PostgreSQL of its own, which nobody else can reach and which ends with it. Its data is kept in ` +
+		defaultDataDir() + `, or where --data-dir says. Ranking queries are run there as the role ` + queryRole +
+		`, which may read what is in the schema public, and what you grant it.`
+}
+
+// defaultDataDir is where a private server's data is when nobody says: where data that must stay belongs.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 && runtime.GOOS == "linux" {
+		return "/var/lib/getwork/private" // PostgreSQL will not run as root, and who it runs as may not enter root's home
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "getwork", "private")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = os.TempDir()
+	}
+	return filepath.Join(home, ".local", "share", "getwork", "private")
+}
+
+// startPostgres starts a private server and puts its URL where --database-url stands.
+func (c *serveCmd) startPostgres(ctx context.Context) (stop func(), err error) {
+	if c.DataDir == "" {
+		c.DataDir = defaultDataDir()
+	}
+	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
+	if err != nil {
+		return nil, err
+	}
+	stop = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = server.Stop(ctx)
+	}
+	c.DatabaseURL = server.URL("postgres")
+	if c.QueryRole == "" {
+		c.QueryRole = queryRole
+		if err := makeQueryRole(ctx, c.DatabaseURL); err != nil {
+			stop()
+			return nil, err
+		}
+	}
+	return stop, nil
+}
+
+const createQueryRole = `
+do $$ begin
+  if not exists (select from pg_roles where rolname = 'getwork_query') then
+    create role getwork_query nologin;
+    grant select on all tables in schema public to getwork_query;
+    alter default privileges in schema public grant select on tables to getwork_query;
+  end if;
+end $$`
+
+func makeQueryRole(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("make the query role: %w", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, createQueryRole); err != nil {
+		return fmt.Errorf("make the query role: %w", err)
+	}
+	return nil
+}

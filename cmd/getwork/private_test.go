@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/postgres"
+)
+
+// A node with a PostgreSQL of its own: killed with -9 it leaves no server behind, the next start finds what was
+// answered, and ranking queries may read what is in public and nothing of getwork's but what is blocked.
+func TestPrivatePostgres(t *testing.T) {
+	parent, err := os.MkdirTemp("", "getwork-private-test-") // t.TempDir is closed to who PostgreSQL runs as
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(parent); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(parent, "data")
+	start := func() *cluster.Node {
+		t.Helper()
+		return cluster.Start(t, 1, cluster.Options{Args: []string{"--private-postgres", "--data-dir", dir}})[0]
+	}
+	n := start()
+	ctx := t.Context()
+	if err := n.Client("boss").CreateTask(ctx, map[string]any{"name": "numbers", "query": "select i as item from generate_series(1, 9) i"}); err != nil {
+		t.Fatal(err)
+	}
+	err = n.Client("boss").CreateTask(ctx, map[string]any{"name": "peeps", "query": "select item from getwork.work"})
+	if err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("a query that reads getwork's tables: %v", err)
+	}
+	r, _, err := n.Client("ann").GetWork(ctx, "numbers", 2, "Prefer", "wait=60")
+	if err != nil || r.State != assign.Assigned {
+		t.Fatalf("ann is %s (%v)", r.State, err)
+	}
+	n.Kill()
+	n = start() // waits for the former server's end
+	p, err := n.Client("ann").Pipeline(ctx)
+	if err != nil || len(p.Work) != 2 {
+		t.Errorf("after kill -9 and a new start ann holds %d (%v), want 2", len(p.Work), err)
+	}
+	if err := n.Terminate(); err != nil {
+		t.Errorf("terminated: %v", err)
+	}
+	server, err := postgres.Start(ctx, postgres.Config{Dir: dir})
+	if err != nil {
+		t.Fatalf("the server was left running, or its data is spoilt: %v", err)
+	}
+	defer server.Stop(ctx)
+	conn, err := pgx.Connect(ctx, server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	var held int
+	if err := conn.QueryRow(ctx, `select count(*) from getwork.work where state = 'held'`).Scan(&held); err != nil || held != 2 {
+		t.Errorf("%d held in the tables (%v), want 2", held, err)
+	}
+}
+
+// What can't be served is refused at once, in one line that says what to do, with exit status 2.
+func TestServeRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no database":     {nil, "--database-url"},
+		"two of them":     {[]string{"--private-postgres", "--database-url", "postgres://x"}, "one of them"},
+		"not loopback":    {[]string{"--database-url", "postgres://x", "--listen", "0.0.0.0:0"}, "loopback"},
+		"every interface": {[]string{"--database-url", "postgres://x", "--listen", ":0"}, "loopback"},
+		"no port":         {[]string{"--database-url", "postgres://x", "--listen", "127.0.0.1"}, "HOST:PORT"},
+		"no runs":         {[]string{"--database-url", "postgres://x", "--max-runs", "0"}, "--max-runs"},
+		"no LISTEN":       {[]string{"--database-url", "postgres://x", "--pooled"}, "--listen-database-url"},
+		"schema's name":   {[]string{"--database-url", "postgres://x", "--schema", "a b"}, "schema"},
+		"no such flag":    {[]string{"--nope"}, "--help"},
+	} {
+		t.Setenv("DATABASE_URL", "")
+		var out, errs strings.Builder
+		if status := run(append([]string{"serve"}, tt.args...), &out, &errs); status != exitUsage {
+			t.Errorf("%s: exit status %d, want %d", name, status, exitUsage)
+		}
+		if said := errs.String(); !strings.Contains(said, tt.says) || out.Len() > 0 {
+			t.Errorf("%s: says %q, want something of %q", name, said, tt.says)
+		}
+	}
+}
