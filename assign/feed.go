@@ -161,6 +161,12 @@ func (f *Feed) Listening() bool {
 	return f.state == Live && !f.deaf
 }
 
+func (f *Feed) lagging() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state == Lagging && !f.deaf
+}
+
 func (f *Feed) listening(state NodeState) {
 	f.mu.Lock()
 	first := f.state == ""

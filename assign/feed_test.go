@@ -211,3 +211,15 @@ func TestListenerThatNeverComesUp(t *testing.T) {
 		return ok && len(p.Work) == 1
 	})
 }
+
+// Who connects while the node is lagging is told so, behind the snapshot: the change itself was before his time.
+func TestConnectedWhileLagging(t *testing.T) {
+	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
+	n.Feed.Disconnected()
+	ann := follow(t, n, "ann")
+	if err := ann.Start(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	ann.next("the snapshot", ofType("snapshot"))
+	ann.next("lagging", func(e Event) bool { return e.Type == "node" && e.Body.(NodeEvent).State == Lagging })
+}

@@ -122,20 +122,26 @@ func (e *Engine) tryQuery(ctx context.Context, query string) error {
 		}
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
+			if strings.Contains(trimmed, ";") {
+				err = fmt.Errorf("a ranking query is one SELECT, without a semicolon but at its end: %w", err)
+			}
 			lead := len([]rune(query[:strings.Index(query, trimmed)]))
 			return refusedQuery(err, lead)
 		}
 		if len(alone.ParamOIDs) > 0 {
 			return queryRefusal("the query has placeholders ($1); write the values into it")
 		}
-		items := 0
+		columns := map[string]int{"item": 0}
 		for _, f := range alone.Fields {
-			if f.Name == "item" {
-				items++
-			}
+			columns[f.Name]++
 		}
-		if items != 1 {
-			return queryRefusal("the query returns %d columns named \"item\", and must return one: the key of the thing to be worked on", items)
+		if columns["item"] == 0 {
+			return queryRefusal("the query returns no column named \"item\": name the key of the thing to be worked on so (… as item)")
+		}
+		for name, n := range columns {
+			if n > 1 {
+				return queryRefusal("the query returns %d columns named %q; give each a name of its own", n, name)
+			}
 		}
 		statement := e.wrapped(query, 0, 1)
 		if e.Queries != nil {
@@ -148,7 +154,7 @@ func (e *Engine) tryQuery(ctx context.Context, query string) error {
 			err = rows.Err()
 		}
 		if err != nil {
-			return refusedQuery(err, -1)
+			return refusedQuery(fmt.Errorf("a ranking query is one SELECT, without insert, update or delete: %w", err), -1)
 		}
 		return nil
 	})
@@ -161,10 +167,11 @@ func refusedQuery(err error, lead int) error {
 	if !errors.As(err, &pg) || !queryFault(pg) {
 		return fmt.Errorf("try the query: %w", err)
 	}
+	hint := strings.TrimSuffix(err.Error(), pg.Error()) // what was said before PostgreSQL's own words
 	if pg.Position > 0 && lead >= 0 {
-		return queryRefusal("%s (SQLSTATE %s) at position %d of the query", pg.Message, pg.Code, int(pg.Position)+lead)
+		return queryRefusal("%s%s (SQLSTATE %s) at position %d of the query", hint, pg.Message, pg.Code, int(pg.Position)+lead)
 	}
-	return queryRefusal("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	return queryRefusal("%s%s (SQLSTATE %s)", hint, pg.Message, pg.Code)
 }
 
 func queryRefusal(format string, args ...any) *Refusal {

@@ -17,6 +17,8 @@ type Stream struct {
 	sub    *Subscription
 	leave  func()
 
+	lagging bool // the node was when the stream was opened
+
 	mu    sync.Mutex
 	queue []Event
 	live  bool // the snapshot is in the queue; until then events gather behind it
@@ -31,6 +33,7 @@ const streamLimit = 256
 func (e *Engine) OpenStream(holder Holder, ready func()) *Stream {
 	s := &Stream{engine: e, holder: holder, ready: ready}
 	s.sub, s.leave = e.Feed.Subscribe(holder, s.Put)
+	s.lagging = e.Feed.lagging() // asked after subscribing: if that ends, it is heard
 	return s
 }
 
@@ -40,11 +43,15 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.queue = append([]Event{
+	first := []Event{
 		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: time.Now().UTC()}},
 		{Type: "snapshot", Body: p},
-	}, s.queue...)
+	}
+	if s.lagging {
+		first = append(first, Event{Type: "node", Body: NodeEvent{Lagging}})
+	}
+	s.mu.Lock()
+	s.queue = append(first, s.queue...)
 	s.live = true
 	s.mu.Unlock()
 	s.ready()

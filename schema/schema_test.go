@@ -224,3 +224,26 @@ func TestUpWithNothingToDoNeedsNoRights(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// \d+ explains the system: every table, view and column says what it is.
+func TestEverythingIsExplained(t *testing.T) {
+	db := schematest.Pool(t)
+	rows, err := db.Query(t.Context(), `
+select c.relname || coalesce('.' || a.attname, '')
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where n.nspname = 'getwork' and c.relkind in ('r', 'v') and c.relname <> 'schema_version'
+  and (obj_description(c.oid, 'pg_class') is null or a.attnum is not null and col_description(c.oid, a.attnum) is null)
+order by 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(bare) > 0 {
+		t.Errorf("no comment on %v", bare)
+	}
+}

@@ -78,6 +78,8 @@ func TestRoles(t *testing.T) {
 		for _, role := range roles {
 			h := as("oliver", "X-Getwork-Role", string(role))
 			if path == "/ws" { // what it answers here is no JSON
+				n.call(t, method, "/api/v1"+path, h, "").refused(400, "invalid")
+				h = append(h, "Upgrade", "websocket")
 				response, err := n.Client().Do(n.request(t, method, "/api/v1"+path, h, ""))
 				if err != nil {
 					t.Fatal(err)

@@ -94,6 +94,9 @@ func (s *server) router() *mux.Router {
 	route("POST", "/work/{id}/disposition", s.dispose, works...)
 	m.Handle(api+"/events", s.allow(s.events, everybody...)).Methods("GET")
 	m.Handle(api+"/ws", s.allow(func(w http.ResponseWriter, r *http.Request) error {
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			return assign.Refuse(assign.Invalid, "this address speaks WebSocket, subprotocol getwork.v1; /api/v1/events has the same over plain HTTP")
+		}
 		s.Socket.ServeHTTP(w, r)
 		return nil
 	}, everybody...)).Methods("GET")

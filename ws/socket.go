@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -88,8 +86,8 @@ func (s *socket) obey(ctx context.Context, message []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(message))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return assign.Refuse(assign.Invalid, `a message is {"type":"subscribe","tasks":["…"]} or the same with "unsubscribe": %v`, err)
+	if d.Decode(&m) != nil {
+		return assign.Refuse(assign.Invalid, `a message is {"type":"subscribe","tasks":["…"]}, or the same with "unsubscribe"`)
 	}
 	switch m.Type {
 	case "subscribe":

@@ -27,7 +27,7 @@ func (taskApplyCmd) Help() string {
 func (c taskApplyCmd) Run(ctx context.Context, s *streams) error {
 	var wanted []taskFields
 	for _, name := range c.Files {
-		tasks, err := readTasks(name)
+		tasks, err := readTasks(ctx, name)
 		if err != nil {
 			return err
 		}

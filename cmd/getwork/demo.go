@@ -39,6 +39,8 @@ func (c demoCmd) check() error {
 		return usage("--users is from 1 to 200, not %d", c.Users)
 	case c.Within < 0 || c.Within > time.Minute:
 		return usage("--within is from 0s to 1m, not %s", c.Within)
+	case !c.Naive && (c.Users != 20 || c.Within != 3*time.Second || c.Count != 3):
+		return usage("--users, --within and --count belong to --naive; add it, or leave them out")
 	case c.Count < 1 || c.Count > 5:
 		return usage("--count is from 1 to 5, not %d", c.Count)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -107,17 +108,23 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	return nil
 }
 
-// startNodes starts the nodes one after the other: the first makes the schema, and nodes that start at the same moment
-// can fail over granting the same rights. It takes some hundredths of a second each.
+// startNodes starts the nodes, one after the other: it takes some hundredths of a second each. A node that dies later
+// is told of, and the others go on; with the last one the demo ends.
 func (d *demo) startNodes(ctx context.Context, addresses []string, breaks context.CancelCauseFunc) error {
+	var alive atomic.Int64
 	for i, address := range addresses {
 		n, err := startNode(ctx, address, d.server.URL(bankDatabase))
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i+1, err)
 		}
 		d.nodes = append(d.nodes, n)
+		alive.Add(1)
 		go func() {
 			<-n.done
+			if left := alive.Add(-1); left > 0 && ctx.Err() == nil {
+				d.progress.step(fmt.Sprintf("node %d ended unexpectedly; the other %d go on. It last said: %s", i+1, left, n.said.String()))
+				return
+			}
 			breaks(broken{fmt.Errorf("node %d ended unexpectedly; it last said:\n%s", i+1, n.said.String())})
 		}()
 	}
@@ -129,11 +136,12 @@ func (d *demo) serve(ctx context.Context, took time.Duration) error {
 	d.progress.end()
 	text := fmt.Sprintf("Ready after %.1f s: a bank of %d loans. Its first task is %q%s.\n\n", took.Seconds(), d.Loans, firstTask, d.heaviness())
 	for i, n := range d.nodes {
-		text += fmt.Sprintf("  node %d  %s\n", i+1, n.url)
+		text += fmt.Sprintf("  node %d  %s  (process %d)\n", i+1, n.url, n.cmd.Process.Pid)
 	}
 	text += fmt.Sprintf(`
-Open the first in one browser, and the second in another or in a private window. Pick names, such as Oliver
-and Tracy, and click Get Work on both: one query runs for them, and each gets loans of his own.
+Open the first in one browser tab, and the second in another. Pick names, such as Oliver and Tracy, and click
+Get Work of "Verify user submitted bank account" on both: one query runs for them, and each gets loans of his
+own. End a node with kill -9 while its query runs: the others take over.
 
 From a terminal:
   curl -H 'X-Getwork-User: Oliver' -H 'Prefer: wait=120' -d '{"count": 3}' %s/api/v1/tasks/%s/requests

@@ -33,6 +33,8 @@ type cli struct {
 	Pipeline pipelineCmd `cmd:"" help:"Show the work that you hold, and what you wait for."`
 	Done     doneCmd     `cmd:"" help:"Let go of work: complete it, return it, or never see it again."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	PrintVersion kong.VersionFlag `name:"version" short:"v" env:"-" help:"Print the version."`
 }
 
 // usageError is a command that can't be carried out as it was given: exit status 2.
@@ -56,6 +58,7 @@ func run(args []string, out, errs io.Writer) int {
 		kong.DefaultEnvars("GETWORK"),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(out, errs),
+		kong.Vars{"version": "getwork " + version},
 		kong.Exit(func(status int) { exited = status; panic(exiting{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(&streams{out: out, errs: errs}),

@@ -59,6 +59,13 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	if n.pools.Queries != nil {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := n.pools.Queries.Ping(try); err != nil {
+			n.log.Warn("the query database does not answer: requests will wait until it does; see --query-database-url", "error", err)
+		}
+	}
 	send := func(ctx context.Context, channel, payload string) error {
 		_, err := n.pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
 		return err
@@ -142,6 +149,7 @@ func (n *node) serveHTTP() {
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      3 * time.Minute, // longer than an answer is held; event streams set their own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
@@ -207,6 +215,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 // shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
 // answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others.
 func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
 	defer cancel()
 	n.log.Info("shutting down", "within", n.config.DrainTimeout)
@@ -222,9 +231,12 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
 	n.hub.Close(closing, n.config.DrainTimeout/5)
 	closed()
 	n.engine.Feed.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
-	if err := n.server.Shutdown(ctx); err != nil {
+	// And a call that does not end, such as one whose client reads no answer, three quarters.
+	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
+	if err := n.server.Shutdown(ending); err != nil {
 		_ = n.server.Close()
 	}
+	ended()
 	endEngine()
 	n.engine.Wait(ctx)
 	endHearing()

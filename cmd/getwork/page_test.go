@@ -528,3 +528,24 @@ func TestPageClient(t *testing.T) {
 		t.Errorf("a socket that was closed for a fault of ours (-want +got):\n%s", diff)
 	}
 }
+
+// The cookie is the browser's: when another tab logs in as somebody else, or out, this one follows at once, so that
+// nobody gets work under a name that the screen does not show.
+func TestPageFollowsTheLogInOfOtherTabs(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.task("verify", `select 1 as item`)
+	b.logIn(s.nodes[0].URL, "Olga")
+	b.await(`document.querySelector('#name').textContent === 'Olga'`, soon)
+	otherTab := func(path, body, says string) {
+		t.Helper()
+		b.eval(fmt.Sprintf(`(async () => {
+			await fetch(%q, {method: 'POST', body: %q});
+			new BroadcastChannel('getwork').postMessage(%q);
+		})(), ''`, path, body, says))
+	}
+	otherTab("/login", `{"user":"Otto"}`, "log-in")
+	b.await(`document.querySelector('#name').textContent === 'Otto'`, soon)
+	otherTab("/logout", "", "log-out")
+	b.await(`document.querySelector('#log-in').checkVisibility()`, soon)
+}

@@ -39,13 +39,13 @@ func defaultDataDir() string {
 }
 
 // startPostgres starts a private server and puts its URL where --database-url stands.
-func (c *serveCmd) startPostgres(ctx context.Context) (stop func(), err error) {
+func (c *serveCmd) startPostgres(ctx context.Context) (ended <-chan struct{}, stop func(), err error) {
 	if c.DataDir == "" {
 		c.DataDir = defaultDataDir()
 	}
 	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -57,10 +57,10 @@ func (c *serveCmd) startPostgres(ctx context.Context) (stop func(), err error) {
 		c.QueryRole = queryRole
 		if err := makeQueryRole(ctx, c.DatabaseURL); err != nil {
 			stop()
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return stop, nil
+	return server.Done(), stop, nil
 }
 
 const createQueryRole = `

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -17,7 +19,7 @@ type serveCmd struct {
 	Pooled            bool          `help:"--database-url goes through a transaction pooler: keep no session state."`
 	QueryRole         string        `help:"Role that ranking queries are run as (set local role)." placeholder:"ROLE"`
 	Schema            string        `help:"The schema that getwork's tables are in." default:"getwork"`
-	Listen            string        `help:"Address to serve on; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR"`
+	Listen            string        `help:"Address to serve on (default ${default}); port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR"`
 	NoListen          bool          `help:"Do not LISTEN: results are found by polling only."`
 	NoMigrate         bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
 	Auth              string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
@@ -32,6 +34,8 @@ type serveCmd struct {
 
 // errNoDatabase: a node that lost its URL must not become a private island.
 var errNoDatabase = usage("no database: give --database-url (or DATABASE_URL), or --private-postgres for one of its own; `getwork demo` starts a whole sample")
+
+var errPostgresEnded = errors.New("the private PostgreSQL ended by itself; start the node again, the data is kept")
 
 func (c *serveCmd) check() error {
 	if c.DatabaseURL == "" && !c.PrivatePostgres {
@@ -50,8 +54,9 @@ func (c *serveCmd) check() error {
 	if err != nil {
 		return usage("--listen is HOST:PORT, such as 127.0.0.1:8080: %v", err)
 	}
-	if ip := net.ParseIP(host); c.Auth == "dev" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usage("--auth dev believes every name it is told, so it serves on a loopback address only, such as 127.0.0.1, not on %q", host)
+	// Not on 127.0.0.2 either: it answers to these names alone.
+	if c.Auth == "dev" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
+		return usage("--auth dev believes every name it is told, so it serves on a loopback address only: localhost, 127.0.0.1 or [::1], not on %q", host)
 	}
 	return nil
 }
@@ -79,15 +84,25 @@ func (c *serveCmd) Run(ctx context.Context, s *streams) error {
 		}()
 	}
 	if c.PrivatePostgres {
-		stop, err := c.startPostgres(ctx)
+		ended, stop, err := c.startPostgres(ctx)
 		if err != nil {
 			return err
 		}
 		defer stop()
+		var broke context.CancelCauseFunc
+		ctx, broke = context.WithCancelCause(ctx)
+		defer broke(nil)
+		go func() {
+			<-ended
+			broke(errPostgresEnded)
+		}()
 	}
 	n, err := newNode(ctx, *c, c.logger(s.errs))
-	if err != nil {
-		return err
+	if err == nil {
+		err = n.run(ctx, s.errs)
 	}
-	return n.run(ctx, s.errs)
+	if errors.Is(context.Cause(ctx), errPostgresEnded) {
+		return errPostgresEnded // nobody else would start it again
+	}
+	return err
 }

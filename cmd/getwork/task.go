@@ -97,7 +97,7 @@ func (taskCreateCmd) Help() string {
 func (c taskCreateCmd) Run(ctx context.Context, s *streams) error {
 	var wanted taskFields
 	if c.File != "" {
-		files, err := readTasks(c.File)
+		files, err := readTasks(ctx, c.File)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (c taskCreateCmd) Run(ctx context.Context, s *streams) error {
 		}
 		wanted = files[0]
 	}
-	given, err := c.fields()
+	given, err := c.fields(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (taskUpdateCmd) Help() string {
 
 // Run changes one task.
 func (c taskUpdateCmd) Run(ctx context.Context, s *streams) error {
-	given, err := c.fields()
+	given, err := c.fields(ctx)
 	if err != nil {
 		return err
 	}

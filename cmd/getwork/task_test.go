@@ -117,7 +117,7 @@ func TestTaskFileRefused(t *testing.T) {
 		"\n# nothing\n":                "has no task in it",
 		"name: x\nquery: a\n---\n\n--- # y\nname: y\nname_: b\n\n": "[7:1] unknown field \"name_\"",
 	} {
-		_, err := readTasks(write(t, content))
+		_, err := readTasks(t.Context(), write(t, content))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, not %q", content, err, says)
 		}
@@ -144,7 +144,7 @@ func TestTaskFileRoundTrip(t *testing.T) {
 		if err := (remoteTask{raw: raw}).print(&printed); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
-		read, err := readTasks(write(t, printed.String()))
+		read, err := readTasks(t.Context(), write(t, printed.String()))
 		if err != nil || len(read) != 1 || *read[0].Query != query || read[0].FreshFor.String() != "90s" {
 			t.Errorf("%q: %v\n%s", query, err, &printed)
 		}

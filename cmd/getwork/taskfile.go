@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,10 +52,10 @@ const fileHelp = `A file has the fields of a task as the API has them; all but n
   rerun_after: 1m`
 
 // fields are what the flags name.
-func (f taskFlags) fields() (taskFields, error) {
+func (f taskFlags) fields(ctx context.Context) (taskFields, error) {
 	given := f.taskFields
 	if f.QueryFile != "" {
-		b, err := readFile(f.QueryFile)
+		b, err := readFile(ctx, f.QueryFile)
 		if err != nil {
 			return given, err
 		}
@@ -87,7 +88,8 @@ func (f taskFields) values() (map[string]any, error) {
 // maxFile is more than the server takes.
 const maxFile = 4 << 20
 
-func readFile(name string) ([]byte, error) {
+// readFile reads a file, or standard input, until ctx ends: nobody may ever write to that, and Ctrl-C is caught.
+func readFile(ctx context.Context, name string) ([]byte, error) {
 	var from io.Reader = os.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -97,17 +99,28 @@ func readFile(name string) ([]byte, error) {
 		defer f.Close()
 		from = f
 	}
-	b, err := io.ReadAll(io.LimitReader(from, maxFile))
-	if err != nil {
-		return nil, usage("read %s: %w", name, err)
+	var b []byte
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		b, err = io.ReadAll(io.LimitReader(from, maxFile))
+		read <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, errInterrupted
+	case err := <-read:
+		if err != nil {
+			return nil, usage("read %s: %w", name, err)
+		}
+		return b, nil
 	}
-	return b, nil
 }
 
 // readTasks reads the tasks of a file. Empty documents are passed over; fields that a task has not are refused, with
 // the line they stand in.
-func readTasks(name string) ([]taskFields, error) {
-	b, err := readFile(name)
+func readTasks(ctx context.Context, name string) ([]taskFields, error) {
+	b, err := readFile(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,12 @@ create table getwork.task_version (
 );
 comment on table getwork.task_version is 'The settings of a task. Insert-only: every change of a task is a new version, and a run names the version that it used.';
 comment on column getwork.task_version.name is 'What the task was called in this version; task_state says what it is called.';
+comment on column getwork.task_version.task_id is 'The task.';
+comment on column getwork.task_version.version is 'Counts from 1; an ETag of the API.';
+comment on column getwork.task_version.title is 'What people are shown.';
+comment on column getwork.task_version.description is 'What people are told of it.';
+comment on column getwork.task_version.created_at is 'When the change was made.';
+comment on column getwork.task_version.created_by is 'Who made it.';
 comment on column getwork.task_version.paused is 'Whether it was paused in this version; task_state says whether it is.';
 comment on column getwork.task_version.query is 'The ranking query: one SELECT that returns a column "item", best first. It need not leave out what is held or put off.';
 comment on column getwork.task_version.query_timeout is 'The query is ended after this long, and its requests fail.';
@@ -68,6 +74,7 @@ create unique index task_state_name on getwork.task_state (name) where deleted_a
 comment on table getwork.task_state is
   'The assign lock, and what changes of a task. Whoever makes a work row held locks this row first, for milliseconds; pause, change and delete are decided under the same lock.';
 comment on column getwork.task_state.name is 'The slug by which people call the task; unique among tasks that are not deleted.';
+comment on column getwork.task_state.task_id is 'The task.';
 comment on column getwork.task_state.deleted_at is 'Set: the task is hidden and its name is free; history stays.';
 comment on column getwork.task_state.version is 'The version in force.';
 comment on column getwork.task_state.paused is 'Nothing is handed out; requests that wait go on waiting.';
@@ -111,6 +118,11 @@ alter table getwork.task_state add foreign key (shelf_run) references getwork.ru
 comment on table getwork.run is 'One execution of a ranking query for those who wait. Written before the query starts; the next holder of the run lock closes what a dead node left running as lost.';
 comment on index getwork.run_running is 'One run of a task at a time, as the last word.';
 comment on column getwork.run.version is 'The version of the task whose query ran.';
+comment on column getwork.run.id is 'Counts up; a later run has a higher one.';
+comment on column getwork.run.task_id is 'The task.';
+comment on column getwork.run.state is 'running; finished: its result was handed out; failed: the query or the world failed, see error; cancelled: nobody waited any more, or a manager or a shutdown stopped it; lost: its node died.';
+comment on column getwork.run.started_at is 'When the lock was held, before the query.';
+comment on column getwork.run.finished_at is 'When its round was written.';
 comment on column getwork.run.node is 'The node that ran it.';
 comment on column getwork.run.backend is 'The process id of the server process that holds the run lock for it.';
 comment on column getwork.run.error is 'PostgreSQL''s message, when it failed.';
@@ -130,6 +142,10 @@ create table getwork.candidate (
   primary key (run_id, rank)
 );
 comment on table getwork.candidate is 'The shelf: ranked items of a run that were not handed out in its own round. Kept only when the task''s fresh_for is above 0; old rows are removed in the background.';
+comment on column getwork.candidate.run_id is 'The run that ranked it.';
+comment on column getwork.candidate.rank is 'Its place: which row of the query it was.';
+comment on column getwork.candidate.item is 'Its key.';
+comment on column getwork.candidate.details is 'What else the query said of it.';
 
 -- ------------------------------------------------------------------------------------------------- work_requested
 
@@ -172,6 +188,12 @@ comment on table getwork.work_requested is
   'One holder''s "get work" on one task. requested and assigned tell its story: (n, 0) waiting; (n, n) assigned; (m, m) with m below wanted: less was there; (0, 0) nothing there.';
 comment on index getwork.work_requested_pending_holder is 'One holder has at most one pending request per task, whatever tab or node it came from.';
 comment on column getwork.work_requested.instance is 'For programs: which copy; with the user it names the holder.';
+comment on column getwork.work_requested.id is 'The order of being served.';
+comment on column getwork.work_requested.task_id is 'The task.';
+comment on column getwork.work_requested.user_name is 'Who asked.';
+comment on column getwork.work_requested.state is 'pending, and then one of: assigned (all that was wanted), partial (less, which was all there is), none (nothing, see reason), failed (see error), cancelled (by its owner).';
+comment on column getwork.work_requested.created_at is 'When it was recorded.';
+comment on column getwork.work_requested.completed_at is 'When it ended.';
 comment on column getwork.work_requested.wanted is 'How many were asked for; never changes.';
 comment on column getwork.work_requested.requested is 'How many are still asked for: lowered to what there was.';
 comment on column getwork.work_requested.assigned is 'How many were handed out.';
@@ -195,6 +217,10 @@ create index idempotency_key_age on getwork.idempotency_key (created_at);
 create index idempotency_key_request on getwork.idempotency_key (request_id);
 comment on table getwork.idempotency_key is 'Makes a repeated click safe: a key belongs to a user and a task for 24 hours, and answers with the request that it first got.';
 comment on column getwork.idempotency_key.body is 'What was asked for with the key; another body under the same key is refused.';
+comment on column getwork.idempotency_key.task_id is 'The task.';
+comment on column getwork.idempotency_key.user_name is 'Who used it.';
+comment on column getwork.idempotency_key.key is 'The Idempotency-Key header.';
+comment on column getwork.idempotency_key.created_at is 'It is forgotten 24 hours later.';
 comment on column getwork.idempotency_key.request_id is 'Null only inside the transaction that records both.';
 
 -- ---------------------------------------------------------------------------------------------------------- work
@@ -242,6 +268,18 @@ comment on index getwork.work_held_holder is 'A holder holds an item at most onc
 comment on index getwork.work_held_exclusive is 'Of an exclusive group one member is held at a time.';
 comment on column getwork.work.item is 'The key of the thing to be worked on, e.g. a loan: the query''s "item" as text. Compared byte by byte, whatever collation the query''s column has.';
 comment on column getwork.work.slot is 'Which of the item''s places.';
+comment on column getwork.work.id is 'Names this holding of the item: the item''s next holding has another.';
+comment on column getwork.work.task_id is 'The task.';
+comment on column getwork.work.user_name is 'Who holds it, or held it.';
+comment on column getwork.work.instance is 'For programs: which copy; with the user it names the holder.';
+comment on column getwork.work.exclusive is 'The group of which one member is held at a time.';
+comment on column getwork.work.request_id is 'The request that it answered.';
+comment on column getwork.work.run_id is 'The run that found it.';
+comment on column getwork.work.assigned_at is 'When it was handed out.';
+comment on column getwork.work.state is 'held, and then one of: completed; returned, to be handed out again from available_at on; never, for this task; failed; expired, its lease ran out; reassigned, to another.';
+comment on column getwork.work.closed_at is 'When it was let go of.';
+comment on column getwork.work.closed_by is 'Who let go of it: the holder, or a manager.';
+comment on column getwork.work.note is 'What they said of it.';
 comment on column getwork.work.rank is 'Its place in the run that found it.';
 comment on column getwork.work.details is 'What else the query said of it. json, not jsonb, which would forget the order of the columns.';
 comment on column getwork.work.attempt is 'Which try at this item it is.';
@@ -258,6 +296,8 @@ create view getwork.blocked as
     and (available_at is null or available_at > statement_timestamp());
 comment on view getwork.blocked is
   'What a ranking query''s result is freed of: items held, put off or never to return. The only thing in this schema that the query role may read. statement_timestamp(), because clock_timestamp() is volatile and would keep the index from being used; now() would be the time of the lock.';
+comment on column getwork.blocked.task_id is 'The task.';
+comment on column getwork.blocked.item is 'The key of the item.';
 
 ---- create above / drop below ----
 

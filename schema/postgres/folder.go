@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 const (
@@ -28,6 +29,8 @@ type state struct {
 	Port      int    `json:"port"`
 	SocketDir string `json:"socket_dir"`
 	Password  string `json:"password"`
+
+	formerSocketDir string // left by an owner that was killed; to delete once its server is gone
 }
 
 // claimDir makes the folder, or checks that it is one of ours, and locks it.
@@ -86,7 +89,7 @@ func loadState(dir string, tcp bool) (state, error) {
 			return state{}, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
 		}
 	}
-	s.SocketDir = socketDir(dir, s.SocketDir)
+	s.SocketDir, s.formerSocketDir = socketDir(dir, s.SocketDir)
 	switch {
 	case tcp && (s.Port == 0 || s.Port == socketPort || !free(s.Port)):
 		return s, s.newPort(dir)
@@ -96,16 +99,20 @@ func loadState(dir string, tcp bool) (state, error) {
 	return s, s.save(dir)
 }
 
-// socketDir is where the socket goes: the folder itself, or if that would make too long a path, the remembered
-// folder or a new name below the temporary one.
-func socketDir(dir, remembered string) string {
-	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) < longestSocket {
-		return dir
+// socketDir is where the socket goes: the folder itself, or if its path is too long or has a comma, which separates
+// several hosts, the remembered folder or a new name below the temporary one. A remembered one that still exists is
+// left alone: its server's owner was killed, and the shell that watched over it is about to delete it.
+func socketDir(dir, remembered string) (now, former string) {
+	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) < longestSocket && !strings.Contains(dir, ",") {
+		return dir, ""
 	}
 	if remembered != "" && remembered != dir {
-		return remembered
+		if _, err := os.Lstat(remembered); errors.Is(err, fs.ErrNotExist) {
+			return remembered, ""
+		}
+		former = remembered
 	}
-	return filepath.Join(os.TempDir(), "getwork-"+rand.Text()[:10])
+	return filepath.Join(os.TempDir(), "getwork-"+rand.Text()[:10]), former
 }
 
 // newPort chooses a free port and remembers it.

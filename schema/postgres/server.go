@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,9 @@ func (s *Server) start(ctx context.Context) error {
 	// A free port can be taken by another before PostgreSQL binds it.
 	for attempt := 1; ; attempt++ {
 		err := s.boot(ctx)
+		if err == nil && s.state.formerSocketDir != "" {
+			err = os.RemoveAll(s.state.formerSocketDir) // nobody else does where the shell was killed, too
+		}
 		if !errors.Is(err, errPortTaken) || attempt == 5 {
 			return err
 		}
@@ -121,7 +125,8 @@ func (s *Server) start(ctx context.Context) error {
 func (s *Server) data() string { return filepath.Join(s.cfg.Dir, "data") }
 
 // URL is how to reach a database of this server, as the superuser. It stays the same for as long as the
-// folder lives, unless its port was taken by another program meanwhile.
+// folder lives, unless its port was taken by another program meanwhile, or its socket has a folder of its own and
+// the former owner was killed.
 func (s *Server) URL(database string) string {
 	if !s.cfg.TCP {
 		return s.socketURL(database)
@@ -138,7 +143,8 @@ func (s *Server) URL(database string) string {
 
 func (s *Server) socketURL(database string) string {
 	query := url.Values{"host": {s.state.SocketDir}, "port": {strconv.Itoa(s.state.Port)}, "sslmode": {"disable"}}
-	return "postgres://" + Superuser + "@/" + url.PathEscape(database) + "?" + query.Encode()
+	// A space as %20: pgx and libpq take a plus sign for itself.
+	return "postgres://" + Superuser + "@/" + url.PathEscape(database) + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 }
 
 // PID is the postmaster's process id, 0 when it doesn't run.

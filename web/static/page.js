@@ -8,6 +8,7 @@ const $ = (id) => document.getElementById(id);
 const api = rest();
 const tasks = new Map(); // cards by the task's name
 const works = new Map(); // cards by the work's id
+const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
 let client;
 let me;
 
@@ -45,6 +46,7 @@ $('log-in-form').addEventListener('submit', async (e) => {
   e.preventDefault();
   try {
     await api.logIn($('user').value.trim(), $('as').value);
+    tabs.postMessage('log-in');
     location.reload();
   } catch (error) {
     say($('log-in-error'), error.message);
@@ -55,20 +57,26 @@ $('log-in-form').addEventListener('submit', async (e) => {
 $('log-out').addEventListener('click', async () => {
   client.close();
   await api.logOut().catch(() => {});
+  tabs.postMessage('log-out');
   location.reload();
 });
+
+tabs.addEventListener('message', () => location.reload());
 
 $('resume').addEventListener('click', () => {
   client.resume();
   $('pipeline-title').focus();
 });
 
-// Another tab may have logged in as somebody else meanwhile: the cookie is the browser's, not the tab's.
-document.addEventListener('visibilitychange', async () => {
+// And should a message be missed, who comes back to a tab finds it as the cookie says.
+document.addEventListener('visibilitychange', sameAsCookie);
+window.addEventListener('focus', sameAsCookie);
+
+async function sameAsCookie() {
   if (document.hidden || !client) return;
   const now = await api.me().catch((e) => (e.status === 401 ? {} : me));
   if (now.user !== me.user || now.role !== me.role) location.reload();
-});
+}
 
 async function loadTasks() {
   let found;

@@ -31,8 +31,8 @@ export function value(v, decimals = 0) {
 function numberText(v, decimals) {
   if (Math.abs(v) > Number.MAX_SAFE_INTEGER) return textOf(v);
   if (!number.has(decimals)) {
-    // min2: 2026 stays a year, and 12,345 is easy to read.
-    number.set(decimals, new Intl.NumberFormat(undefined, { minimumFractionDigits: decimals, maximumFractionDigits: 6, useGrouping: 'min2' }));
+    // Amounts are always grouped; of whole numbers 2026 stays a year, and 12,345 is easy to read.
+    number.set(decimals, new Intl.NumberFormat(undefined, { minimumFractionDigits: decimals, maximumFractionDigits: 6, useGrouping: decimals ? 'always' : 'min2' }));
   }
   return number.get(decimals).format(v);
 }
