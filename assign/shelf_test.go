@@ -161,3 +161,35 @@ func TestTransactionsOfAFormerServer(t *testing.T) {
 		t.Errorf("%d runs, want 2", n)
 	}
 }
+
+// A node that freezes in a round, with the assign lock, loses both after a few seconds; what it writes when it wakes is
+// refused, and nobody gets what it had planned for another.
+func TestFrozenRoundLetsGo(t *testing.T) {
+	url := schematest.URL(t)
+	a := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, a, "task", numbers, fresh(time.Hour))
+	a.endedRequest(t, a.click(t, "task", "first", 1).ID)
+
+	read := newGate(StepRead)
+	frozen := startNode(t, url, nodeOptions{steps: read.hold})
+	refused := make(chan error, 1)
+	go func() {
+		_, err := frozen.GetWork(t.Context(), "task", Click{Holder: Holder{User: "frozen"}, Count: 2})
+		refused <- err
+	}()
+	<-read.reached
+	ben := a.click(t, "task", "ben", 2)
+	if got := fmt.Sprint(items(ben)); got != "[2 3]" {
+		t.Errorf("ben got %s (%s), want [2 3]", got, ben.State)
+	}
+	close(read.open)
+	if err := <-refused; err == nil {
+		t.Error("the frozen node's round was committed after it had lost its lock")
+	} else if p, _ := ProblemOf(err); p.Status != 503 {
+		t.Errorf("it answers %d: %v; want 503, so that the click is repeated", p.Status, err)
+	}
+	if n := query[int](t, db, `select count(*) from getwork.work where user_name = 'frozen'`); n != 0 {
+		t.Errorf("%d items went to who was not answered", n)
+	}
+}

@@ -37,7 +37,7 @@ func startNode(ctx context.Context, address, databaseURL string) (*nodeProcess, 
 	}
 	n := &nodeProcess{done: make(chan struct{})}
 	// Not exec.CommandContext: the end of the demo is not the node's, which is asked to drain.
-	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL, //nolint:noctx // see above
+	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL,
 		"--query-role", queryRole, "--log-level", "warn")
 	n.cmd.Env = nodeEnvironment()
 	n.cmd.SysProcAttr = apart()
