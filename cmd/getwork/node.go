@@ -208,13 +208,18 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	})
 	_, _ = fmt.Fprintf(errs, "listening on http://%s\n", listener.Addr())
 	<-failed.Done()
-	n.shutDown(endEngine, endHearing)
+	status := exitDone
+	if ctx.Err() == nil {
+		status = exitFailed // nobody asked for it: a part failed
+	}
+	n.shutDown(endEngine, endHearing, status)
 	return g.Wait()
 }
 
 // shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
-// answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others.
-func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
+// answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others. status is
+// what the process ends with if that takes too long.
+func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
 	defer cancel()
@@ -222,7 +227,7 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
 	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
 	late := time.AfterFunc(n.config.DrainTimeout, func() {
 		n.log.Error("shutting down took too long; what was open is given up")
-		os.Exit(exitDone)
+		os.Exit(status)
 	})
 	n.draining.Store(true)
 	n.drain()
@@ -230,7 +235,6 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc) {
 	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
 	n.hub.Close(closing, n.config.DrainTimeout/5)
 	closed()
-	n.engine.Feed.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
 	// And a call that does not end, such as one whose client reads no answer, three quarters.
 	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
 	if err := n.server.Shutdown(ending); err != nil {
