@@ -16,6 +16,7 @@ require (
 	github.com/peterldowns/pgtestdb v0.1.1
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.22.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -42,11 +42,29 @@
 //
 // The numbers are requested and assigned; while it waits they are (n, 0). Nothing leaves an ended state.
 //
+// # States of work
+//
+//	held ──► completed               done
+//	     ──► returned                back after 0-72 h, to all or to others
+//	     ──► failed, or never        back after the back-off; never once its attempts are used up
+//	     ──► expired, or never       its lease ran out: back at once, an attempt used
+//	     ──► never                   not again, until it is redriven
+//	     ──► reassigned              another's, who has a row of his own
+//
+// Each transition is one write that repeats what it relies on: of several that meet on a row, one touches it.
+//
+// # Without a run
+//
+// An inbox (inbox.go) has items of its own, and is served under the assign lock alone. A claim (claim.go) takes one named
+// item. What becomes free or falls due is handed to those who linger at once (Stir). Leases that run out are swept by
+// every node (lease.go).
+//
 // # What is promised
 //
-// An item is held by one holder at a time: a unique index says so, the code only avoids running into it. While a run
-// of a task executes, no other starts. Every accepted request ends. Requests are served in the order of their ids,
-// each with the best items left. What was answered is committed. A lost NOTIFY, listener or socket costs time only.
+// An item is held by no more holders than it has places, and by a holder at most once: unique indexes say so, the code
+// only avoids running into them. While a run of a task executes, no other starts. Every accepted request ends. Requests
+// are served in the order of their ids, each with the best items that it may have. What was answered is committed. A lost
+// NOTIFY, listener or socket costs time only.
 //
 // # Whose fault
 //

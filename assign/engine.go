@@ -32,6 +32,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	LookEvery time.Duration // how often to look for what nobody serves, ± 50 %; default 2 s
+	Retention time.Duration // how long what is over is kept; default 90 days
 
 	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.
 	Steps func(ctx context.Context, step Step)
@@ -64,6 +65,8 @@ type Engine struct {
 	watches sync.Mutex // guards begin
 	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
 
+	leases chan struct{} // work was given for a time: the sweep may be due earlier
+
 	Feed *Feed // tells this node's sockets and held answers what happened
 
 	// Rescued counts requests that only the periodic look found and a round then answered. Without faults: 0.
@@ -82,6 +85,7 @@ type Engine struct {
 func New(c Config) *Engine {
 	c.MaxRuns = max(c.MaxRuns, 1)
 	c.LookEvery = cmp.Or(c.LookEvery, 2*time.Second)
+	c.Retention = cmp.Or(c.Retention, 90*24*time.Hour)
 	if c.SQL == nil {
 		c.SQL = func(s string) string { return s }
 	}
@@ -93,6 +97,7 @@ func New(c Config) *Engine {
 		api:        c.API,
 		runs:       c.Runs,
 		slots:      make(chan struct{}, c.MaxRuns),
+		leases:     make(chan struct{}, 1),
 		looks:      map[int64]*looking{},
 		noted:      map[int64]bool{},
 		dispatches: map[int64]*dispatcher{},
@@ -116,6 +121,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.base = base
 	e.mu.Unlock()
 	g.Go(func() error { return e.lookForOrphans(base) })
+	g.Go(func() error { return e.sweepLeases(base) })
 	g.Go(func() error { return e.Feed.run(base) })
 	g.Go(func() error { return e.tidy(base) })
 	err := g.Wait()

@@ -23,7 +23,7 @@ type Hello struct {
 	Node       string    `json:"node"`
 	User       string    `json:"user"`
 	Role       string    `json:"role"`
-	ServerTime time.Time `json:"server_time"`
+	ServerTime time.Time `json:"server_time"` // by the database's clock, like all times
 }
 
 // RunEvent tells who waits, and who follows the task, about a run.

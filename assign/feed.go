@@ -33,6 +33,7 @@ type Subscription struct {
 	feed    *Feed
 	holder  Holder
 	deliver func(Event)
+	who     Who             // who follows them
 	tasks   map[string]bool // whose task and run events it follows
 	quiet   bool            // it wants request events only
 }
@@ -73,10 +74,12 @@ func (f *Feed) Subscribe(holder Holder, deliver func(Event)) (*Subscription, fun
 	}
 }
 
-// Follow adds tasks whose task and run events are delivered, too; their present state comes at once.
-func (s *Subscription) Follow(tasks ...Task) {
+// Follow adds tasks whose task and run events are delivered, too, while they are open to who follows; their present
+// state comes at once.
+func (s *Subscription) Follow(who Who, tasks ...Task) {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
+	s.who = who
 	for _, t := range tasks {
 		s.tasks[t.Name] = true
 		s.feed.hear(func(n *news) { n.tasks[t.ID] = true })

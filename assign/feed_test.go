@@ -71,7 +71,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 		f.next("hello", ofType("hello"))
 		f.next("snapshot", ofType("snapshot"))
 	}
-	if err := eve.Follow(t.Context(), []string{"task"}); err != nil {
+	if err := eve.Follow(t.Context(), []string{"task"}, Who{Anything: true}); err != nil {
 		t.Fatal(err)
 	}
 	if e := eve.next("the task as it is", ofType("task")); e.Body.(*Task).Waiting != 0 {

@@ -24,7 +24,7 @@ with over as (
 update getwork.work_requested r
 set state = case when o.failing and not o.paused then 'failed' else 'none' end,
     requested = 0, completed_at = clock_timestamp(),
-    reason = case when o.paused then 'paused' when not coalesce(o.failing, false) then coalesce(o.found, 'no_match') end,
+    reason = case when o.paused then 'paused' when not coalesce(o.failing, false) then coalesce(r.reason, o.found, 'no_match') end,
     error = case when o.failing and not o.paused then o.last_error end
 from over o
 where r.id = o.id and r.state = 'pending'

@@ -11,20 +11,46 @@ import (
 
 // looking is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
 type looking struct {
-	again bool
-	pokes chan struct{} // tells the run under way to check whether it is still wanted
+	again   bool
+	stirred bool          // something can be handed out again: serve also those who linger
+	pokes   chan struct{} // tells the run under way to check whether it is still wanted
 }
 
 // Look has this node see whether the task has requests to serve, and serve them. It does not block. Called after
 // everything that may have made a request servable; called in vain it costs one indexed query.
-func (e *Engine) Look(task int64) {
+func (e *Engine) Look(task int64) { e.lookAt(task, false) }
+
+// Stir is Look after something has become free: work was let go of or ran out, an item was pushed or redriven. Who
+// lingers is served by that at once, if an inbox or a fresh shelf can give it; otherwise the next run finds it.
+func (e *Engine) Stir(task int64) { e.lookAt(task, true) }
+
+const selectConflicts = `select distinct other_id from getwork.task_conflict where task_id = any($1::bigint[])`
+
+// freed stirs tasks of which work was let go of, and those that they conflict with: who held it may have its item there
+// now.
+func (e *Engine) freed(ctx context.Context, tasks ...int64) {
+	for _, task := range tasks {
+		e.Stir(task)
+	}
+	rows, err := e.api.Query(ctx, e.SQL(selectConflicts), tasks)
+	if err != nil {
+		return // who lingers there is looked at again in a while
+	}
+	others, _ := pgx.CollectRows(rows, pgx.RowTo[int64])
+	for _, task := range others {
+		e.Stir(task)
+	}
+}
+
+func (e *Engine) lookAt(task int64, stirred bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if l := e.looks[task]; l != nil {
 		l.again = true
+		l.stirred = l.stirred || stirred
 		return
 	}
-	l := &looking{pokes: make(chan struct{}, 1)}
+	l := &looking{pokes: make(chan struct{}, 1), stirred: stirred}
 	if e.spawn(func(ctx context.Context) { e.look(ctx, task, l) }) {
 		e.looks[task] = l
 	}
@@ -33,9 +59,16 @@ func (e *Engine) Look(task int64) {
 // look tries until nothing is left that this node can do for the task.
 func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 	for {
-		p, moved, err := e.attempt(ctx, task)
+		e.mu.Lock()
+		stirred := l.stirred
+		l.stirred = false
+		e.mu.Unlock()
+		p, moved, err := e.attempt(ctx, task, stirred)
 		if err != nil {
 			e.logAttempt(ctx, task, err)
+			if stirred || p.fellDue { // nothing else would say so again
+				time.AfterFunc(time.Second, func() { e.Stir(task) })
+			}
 			p, _ = e.prospect(ctx, e.api, task)
 		}
 		e.mu.Lock()
@@ -101,15 +134,23 @@ func (e *Engine) pokes(task int64) <-chan struct{} {
 // attempt is one try at a task: look, lock, look again under the lock, and then serve from the shelf or run. It
 // reports whether it moved the task on, so that looking again makes sense. If somebody else has the lock he looks
 // again when he has let go of it, and that is after our requests were committed.
-func (e *Engine) attempt(ctx context.Context, task int64) (p prospect, moved bool, err error) {
+// Without a run there is nothing to lock but the assign lock: an inbox is served so, and a shelf when it was stirred.
+func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prospect, moved bool, err error) {
 	p, err = e.prospect(ctx, e.api, task)
 	if err == nil && p.over {
 		if err = e.endLingering(ctx); err == nil {
 			p, err = e.prospect(ctx, e.api, task)
 		}
 	}
-	if err != nil || p.nothing() {
+	if err != nil {
 		return p, false, err
+	}
+	if p.serves() && (p.waits && p.Inbox() || p.pending && (stirred || p.fellDue)) {
+		err = e.serveNow(ctx, task)
+		return p, err == nil, err
+	}
+	if p.nothing() {
+		return p, false, nil
 	}
 	select {
 	case <-e.slots:
@@ -204,6 +245,8 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bo
 		return true, e.endDeleted(ctx, tx, task)
 	case p.fresh && (!p.due || p.held):
 		return true, e.serveShelf(ctx, tx, task)
+	case p.Inbox(): // it was deleted when we looked first; there is no query to run
+		return false, nil
 	}
 	return true, e.run(ctx, tx, p)
 }
@@ -214,10 +257,10 @@ func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 	if err != nil {
 		return err
 	}
-	if !r.state.fresh || r.state.Paused || r.state.deleted {
+	if !r.state.serves() {
 		return tx.Rollback(ctx) // it went stale since we looked
 	}
-	if err := r.serve(ctx, shelf{r}); err != nil {
+	if err := r.serve(ctx, r.supply()); err != nil {
 		return err
 	}
 	return e.commit(ctx, r, 0)
@@ -225,7 +268,7 @@ func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 
 const cancelPending = `
 update getwork.work_requested
-set state = 'cancelled', requested = 0, completed_at = clock_timestamp(), round_id = $2
+set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp(), round_id = $2
 where task_id = $1 and state = 'pending'
 returning id`
 

@@ -167,7 +167,7 @@ func items(r Request) []string {
 func newTask(t testing.TB, n *node, name, query string, change func(*Settings)) Task {
 	t.Helper()
 	s := DefaultSettings()
-	s.Name, s.Query = name, query
+	s.Name, s.Query = name, Query(query)
 	if change != nil {
 		change(&s)
 	}

@@ -103,7 +103,7 @@ func (e *Engine) rescue(o orphans) {
 	}
 	l := &looking{pokes: make(chan struct{}, 1)}
 	began := e.spawn(func(ctx context.Context) {
-		_, moved, err := e.attempt(ctx, o.Task)
+		_, moved, err := e.attempt(ctx, o.Task, false)
 		if err == nil && moved {
 			var n int64
 			if err := e.api.QueryRow(ctx, e.SQL(countAnswered), o.Requests).Scan(&n); err == nil && n > 0 {

@@ -71,6 +71,11 @@ func (c PoolsConfig) open(url string, size int, runs bool) (*pgxpool.Pool, error
 		config.MaxConns = int32(max(size, 1))
 	}
 	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
+	if !runs && !c.Pooled {
+		// What getwork itself asks is found by index. A plan made while a table was empty would scan it, and go on
+		// scanning it while it grows, until its statistics are taken.
+		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+	}
 	if runs {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has
 		// rolled back; only a server that does not answer loses it.

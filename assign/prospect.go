@@ -27,6 +27,9 @@ type prospect struct {
 
 	over bool // somebody has lingered for long enough
 
+	pending bool // somebody waits, servable or not
+	fellDue bool // an item of the inbox has fallen due
+
 	next time.Duration // until the clock alone changes any of that; 0: it won't
 }
 
@@ -37,12 +40,21 @@ select s.version, s.deleted_at is not null,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + servable + `),
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock_timestamp()),
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock_timestamp()),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
+  v.query is null and exists (
+    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= (select clock_timestamp())),
   s.name,
   coalesce((
     select extract(epoch from min(t.at) - clock_timestamp())
-    from getwork.work_requested r
-    cross join lateral (values (r.look_after), (r.linger_until), (s.failed_until), (s.retry_at)) t (at)
-    where r.task_id = s.task_id and r.state = 'pending' and t.at > clock_timestamp()), 0)::float8,
+    from (
+      select unnest(array[r.look_after, r.linger_until]) as at from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'
+      union all
+      select unnest(array[s.failed_until, s.retry_at])
+      union all
+      select min(i.due_at) from getwork.item i where v.query is null and i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity'
+    ) t
+    where t.at > clock_timestamp()
+      and exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')), 0)::float8,
   ` + settingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
@@ -55,7 +67,7 @@ func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect
 	p := prospect{task: task}
 	settings, done := intoSettings(&p.Settings)
 	var next float64
-	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.Name, &next}
+	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.pending, &p.fellDue, &p.Name, &next}
 	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, settings...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
@@ -63,6 +75,9 @@ func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect
 	p.next = time.Duration(next * float64(time.Second))
 	return p, nil
 }
+
+// serves reports whether something can be handed out without a run.
+func (p prospect) serves() bool { return (p.fresh || p.Inbox()) && !p.Paused && !p.deleted }
 
 // nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too.
 func (p prospect) nothing() bool {

@@ -20,10 +20,23 @@ var (
 	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 
+// transact runs f in a transaction of the API pool. If PostgreSQL ended it for a deadlock, it begins again: f may run
+// more than once, and must not keep anything of a run before.
+func (e *Engine) transact(ctx context.Context, f func(pgx.Tx) error) (err error) {
+	for range 3 {
+		err = pgx.BeginTxFunc(ctx, e.api, readCommitted, f)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "40P01" {
+			return err
+		}
+	}
+	return err
+}
+
 // write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
 // level, at which it fails where it meets another's change instead of waiting and looking again.
 func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag pgconn.CommandTag, err error) {
-	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+	err = e.transact(ctx, func(tx pgx.Tx) error {
 		tag, err = tx.Exec(ctx, e.SQL(statement), args...)
 		return err
 	})
@@ -31,9 +44,9 @@ func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag 
 }
 
 // trimQuery takes off white space and one semicolon at the end, so that the query can stand in brackets.
-func trimQuery(query string) string {
-	query = strings.TrimSpace(query)
-	return strings.TrimSpace(strings.TrimSuffix(query, ";"))
+func trimQuery(query Query) string {
+	trimmed := strings.TrimSpace(string(query))
+	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
 }
 
 // A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
@@ -41,11 +54,16 @@ func trimQuery(query string) string {
 //
 //   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
 //   - The line breaks around the query keep a comment at its end from eating the bracket.
+//   - A query may return slots and exclusive, or not: where it does not, their names find the row of defaults
+//     outside of the lateral join.
 //   - row_number() over () counts the rows as they come; it is the rank.
 //   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
 //     made only of what is kept.
 //   - Details keep the order of the query's columns: json, not jsonb.
-//   - "offset 0" has the look at what is blocked made once a row.
+//   - Only items with one place can be blocked here. What is full, or whose group is busy, stays, since it may be free
+//     again while the result is on the shelf; but it comes last, so that what is free is not cut off behind it.
+//     "offset 0" has the look at what is blocked made once a row.
+//   - An item of an exclusive group has one place, whatever the task says.
 //   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
 //
 // Numbers are written into the text: a placeholder would be taken for one of the query's own.
@@ -55,40 +73,52 @@ const (
     from json_each(row_to_json(r)) with ordinality d (key, value, nth)
     where d.key not in ('item', 'slots', 'exclusive')), '{}')::text`
 
-	wrapHead = `
-with ranked as (
-  select row_number() over () as rank, getwork_query.item::text collate "C" as item, getwork_query as r
+	// rows is the query with its columns as getwork reads them.
+	rowsHead = `
+  select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
+    nullif(exclusive::text collate "C", '') as exclusive, getwork_query as r
   from (
 `
-	wrapTail = `
-  ) getwork_query
+	rowsTail = `
+  ) getwork_query`
+
+	wrapHead = `
+with ranked as (
+  select row_number() over () as rank, getwork_rows.*
+  from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+  cross join lateral (` + rowsHead
+	wrapTail = rowsTail + `) getwork_rows
 )
-select rank, item, ` + details + `, free, given, blocked, passed_over, pg_current_snapshot()::text
+select rank, item, slots, exclusive, ` + details + `, free, given, blocked, passed_over, pg_current_snapshot()::text
 from (
-  select rank, item, r, usable and not held as free,
+  select rank, item, slots, exclusive, r, usable and not held as free,
     count(*) over () as given,
     count(*) filter (where usable and held) over () as blocked,
     count(*) filter (where not usable) over () as passed_over
   from (
-    select rank, item, r, usable,
-      usable and exists (select from getwork.blocked b where b.task_id = %d and b.item = keyed.item) as held
+    select rank, item, slots, exclusive, r, usable,
+      usable and slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item) as held,
+      usable and (
+        slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item and b.held)
+        or exclusive is not null and (
+          select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = keyed.exclusive and b.held limit 1)) is true as full_now
     from (
-      select rank, item, r,
-        coalesce(octet_length(item) between 1 and 200, false)
+      select rank, item, slots, exclusive, r,
+        coalesce(octet_length(item) between 1 and 200, false) and slots >= 1 and (slots = 1 or exclusive is null)
           and row_number() over (partition by item order by rank) = 1 as usable
       from ranked
     ) keyed
     offset 0
   ) marked
-  order by free desc, rank
-  limit %d
+  order by free desc, full_now, rank
+  limit %[2]d
 ) best`
 )
 
-// wrapped is the statement for a query of a task that returns at most limit rows that can be handed out, and at
-// least one row if the query gives any.
-func (e *Engine) wrapped(query string, task int64, limit int) string {
-	return wrapHead + trimQuery(query) + e.SQL(fmt.Sprintf(wrapTail, task, limit))
+// wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
+// one row if the query gives any. slots are the task's.
+func (e *Engine) wrapped(query Query, task int64, slots, limit int) string {
+	return fmt.Sprintf(wrapHead, slots) + trimQuery(query) + e.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
 // enterQuery makes a transaction fit for somebody's query: it can't write, has a time limit, and the rights of
@@ -104,7 +134,7 @@ func (e *Engine) enterQuery(timeout Duration) string {
 
 // tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
-func (e *Engine) tryQuery(ctx context.Context, query string) error {
+func (e *Engine) tryQuery(ctx context.Context, query Query) error {
 	pool := e.api
 	if e.Queries != nil {
 		pool = e.Queries
@@ -125,7 +155,7 @@ func (e *Engine) tryQuery(ctx context.Context, query string) error {
 			if strings.Contains(trimmed, ";") {
 				err = fmt.Errorf("a ranking query is one SELECT, without a semicolon but at its end: %w", err)
 			}
-			lead := len([]rune(query[:strings.Index(query, trimmed)]))
+			lead := len([]rune(query[:strings.Index(string(query), trimmed)]))
 			return refusedQuery(err, lead)
 		}
 		if len(alone.ParamOIDs) > 0 {
@@ -143,10 +173,9 @@ func (e *Engine) tryQuery(ctx context.Context, query string) error {
 				return queryRefusal("the query returns %d columns named %q; give each a name of its own", n, name)
 			}
 		}
-		statement := e.wrapped(query, 0, 1)
+		statement := e.wrapped(query, 0, 1, 1)
 		if e.Queries != nil {
-			statement = fmt.Sprintf(rankedCursor, trimmed)
-			statement = statement[strings.Index(statement, "select"):]
+			statement = ranking(query, 1)
 		}
 		rows, err := tx.Query(ctx, "explain "+statement, pgx.QueryExecModeExec)
 		if err == nil {

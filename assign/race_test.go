@@ -46,14 +46,15 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: Click{Holder: Holder{User: "oliver"}, Count: 1}, holder: Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, readCommitted, func(tx pgx.Tx) error {
-		return a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false)
+		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	attempted := make(chan error, 1)
 	go func() {
-		_, _, err := a.attempt(t.Context(), task.ID)
+		_, _, err := a.attempt(t.Context(), task.ID, false)
 		attempted <- err
 	}()
 	<-read.reached
@@ -192,7 +193,7 @@ func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot := "1:1:"
-	o := &outcome{result: result{items: []ranked{{1, "a", "{}"}, {2, "b", "{}"}}, given: 2, snapshot: &snapshot}, run: run}
+	o := &outcome{result: result{items: []ranked{{rank: 1, item: "a", slots: 1, details: "{}"}, {rank: 2, item: "b", slots: 1, details: "{}"}}, given: 2, snapshot: &snapshot}, run: run}
 	behind := behindTheBack{o, func() {
 		if _, err := tx.Exec(t.Context(), `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where user_name = 'ann'`); err != nil {
 			t.Error(err)
@@ -215,7 +216,7 @@ type behindTheBack struct {
 	happen func()
 }
 
-func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]ranked, bool, error) {
+func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
 	if b.happen != nil {
 		// Before the savepoint of the write that fails, as somebody else's commit would be.
 		b.happen()
@@ -266,7 +267,8 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, readCommitted, func(tx pgx.Tx) error {
-					return n.recordAndServe(t.Context(), tx, task.ID, batch, false)
+					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false)
+					return err
 				})
 				if err != nil {
 					t.Error(err)

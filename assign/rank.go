@@ -1,9 +1,11 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,9 +14,11 @@ import (
 
 // ranked is one row of a ranking query that can be handed out.
 type ranked struct {
-	rank    int64
-	item    string
-	details string // JSON
+	rank      int64
+	item      string
+	slots     int
+	exclusive *string
+	details   string // JSON
 }
 
 // result is what one execution of a ranking query gave.
@@ -41,7 +45,7 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s Settings
 		return result{}, fmt.Errorf("enter the query: %w", err)
 	}
 	began := time.Now()
-	found, err := readRanked(ctx, tx, e.wrapped(s.Query, task, s.MaxCandidates+1), s.MaxCandidates)
+	found, err := readRanked(ctx, tx, e.wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
 	took := time.Since(began)
 
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -85,7 +89,7 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 		var r ranked
 		var item, snapshot *string
 		var free bool
-		if err := rows.Scan(&r.rank, &item, &r.details, &free, &found.given, &found.blocked, &found.passedOver, &snapshot); err != nil {
+		if err := rows.Scan(&r.rank, &item, &r.slots, &r.exclusive, &r.details, &free, &found.given, &found.blocked, &found.passedOver, &snapshot); err != nil {
 			return result{}, err
 		}
 		found.snapshot = snapshot
@@ -101,7 +105,8 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 	if len(found.items) > most {
 		found.items, found.cut = found.items[:most], true
 	}
-	if found.snapshot == nil { // it gave no rows at all, so nothing will be compared with what it saw
+	slices.SortFunc(found.items, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) }) // what is full came last
+	if found.snapshot == nil {                                                                 // it gave no rows at all, so nothing will be compared with what it saw
 		empty := "1:1:"
 		found.snapshot = &empty
 	}

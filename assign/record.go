@@ -3,6 +3,7 @@ package assign
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,17 +18,26 @@ func (h Holder) compare(o Holder) int {
 
 // Click is one holder's wish for work.
 type Click struct {
-	Holder Holder
-	Count  int      // 1 … the task's max_request
-	Linger Duration // while there is nothing, wait so long for something; at most 24 h
-	Key    string   // the Idempotency-Key; empty: none
+	Holder   Holder
+	Groups   []string  // that the user is in
+	Anything bool      // he needs no group: a manager
+	Count    int       // 1 … the task's max_request
+	Linger   Duration  // while there is nothing, wait so long for something; at most 24 h
+	Lease    *Duration // how long to hold the work, where the task does not say; 1 s to 24 h; nil: until it is let go of
+	Key      string    // the Idempotency-Key; empty: none
 }
 
 // MaxLinger is the longest that a request may linger.
 const MaxLinger = Duration(24 * time.Hour)
 
 // body is what an Idempotency-Key stands for.
-func (c Click) body() string { return fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger) }
+func (c Click) body() string {
+	body := fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger)
+	if c.Lease != nil {
+		body += " lease=" + c.Lease.String()
+	}
+	return body
+}
 
 func (c Click) check(maxRequest int) error {
 	if err := CheckUser(c.Holder.User); err != nil {
@@ -42,10 +52,26 @@ func (c Click) check(maxRequest int) error {
 	if c.Linger < 0 || c.Linger > MaxLinger {
 		return refuseField("linger", `linger is from "0s" to "24h", not %q`, c.Linger.String())
 	}
+	if c.Lease != nil && (*c.Lease < Duration(time.Second) || *c.Lease > MaxLinger) {
+		return refuseField("lease", `lease is from "1s" to "24h", not %q`, c.Lease.String())
+	}
 	if len(c.Key) > 255 {
 		return refuseField("Idempotency-Key", "an Idempotency-Key has at most 255 characters; this one has %d", len(c.Key))
 	}
 	return nil
+}
+
+// groups are the user's as they are recorded: a JSON array; nil: he needs none.
+func (c Click) groups() *string {
+	if c.Anything {
+		return nil
+	}
+	text := "[]"
+	if len(c.Groups) > 0 {
+		b, _ := json.Marshal(c.Groups)
+		text = string(b)
+	}
+	return &text
 }
 
 // click is a Click on its way through a dispatcher.
@@ -62,7 +88,7 @@ type click struct {
 }
 
 const selectForClick = `
-select s.task_id, v.max_request, coalesce(s.fresh_until > clock_timestamp(), false) and not s.paused
+select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused, v.groups
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
 
@@ -72,10 +98,11 @@ where s.name = $1 and s.deleted_at is null`
 func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, error) {
 	var id int64
 	var maxRequest int
+	var open Settings
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
-	err := e.api.QueryRow(ctx, e.SQL(selectForClick), task).Scan(&id, &maxRequest, &k.fresh)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Request{}, Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", task)
+	err := e.api.QueryRow(ctx, e.SQL(selectForClick), task).Scan(&id, &maxRequest, &k.fresh, &open.Groups)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !(Who{c.Holder, c.Groups, c.Anything}).May(&open) {
+		return Request{}, noTask(task)
 	}
 	if err != nil {
 		return Request{}, fmt.Errorf("read the task: %w", err)
@@ -157,8 +184,10 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 	for _, k := range batch {
 		fresh = fresh || k.fresh
 	}
-	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		return e.recordAndServe(ctx, tx, task, batch, fresh)
+	var leased bool
+	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
+		leased, err = e.recordAndServe(ctx, tx, task, batch, fresh)
+		return err
 	})
 	if err != nil {
 		for _, k := range batch {
@@ -167,6 +196,9 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 		return
 	}
 	e.Steps(ctx, StepRecorded)
+	if leased {
+		e.leased()
+	}
 	var ids []int64
 	pending := false
 	for _, k := range batch {
@@ -181,54 +213,65 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 	}
 }
 
-// recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh, take the assign lock
-// first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it only records:
-// the next step is the run lock's, in a transaction of its own.
-func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (err error) {
+// recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh or the task an inbox, take
+// the assign lock first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it
+// only records: the next step is the run lock's, in a transaction of its own. It reports whether work was given for a
+// time.
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (leased bool, err error) {
 	var r *round
 	if fresh {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
-			return err
+			return false, err
 		}
-		fresh = r.state.fresh && !r.state.Paused && !r.state.deleted
+		fresh = r.state.serves()
+	}
+	for _, k := range batch { // a transaction may be repeated
+		k.id, k.lost, k.ended, k.err = 0, false, false, nil
 	}
 	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
-		return err
+		return false, err
 	}
 	if err := e.insertClicks(ctx, tx, task, batch); err != nil {
-		return err
+		return false, err
 	}
 	if err := e.bindKeys(ctx, tx, task, batch); err != nil {
-		return err
+		return false, err
 	}
 	if !fresh {
-		return nil
+		return false, nil
 	}
-	if err := r.serve(ctx, shelf{r}); err != nil {
-		return err
+	if err := r.serve(ctx, r.supply()); err != nil {
+		return false, err
 	}
-	return r.announce(ctx, 0)
+	return r.leased, r.announce(ctx, 0)
 }
 
 // Sorted by holder, like every insert of a batch.
 const insertRequests = `
-insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at, linger_until, completed_at)
+insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
+  linger_until, completed_at, lease, groups)
 select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.ends is null then c.wanted else 0 end,
-  coalesce(c.ends, 'pending'),
-  case when c.ends = 'none' then 'paused' end,
+  case when c.ends is null then 'pending' when c.ends = 'failed' then 'failed' else 'none' end,
+  nullif(c.ends, 'failed'),
   case when c.ends = 'failed' then s.last_error end,
   c.at,
   case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
-  case when c.ends is not null then c.at end
+  case when c.ends is not null then c.at end,
+  case when v.lease is null then c.lease * interval '1 microsecond' end,
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end
 from getwork.task_state s
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 cross join lateral (
   select u.*, clock_timestamp() as at, case
+      when s.paused and u.linger = 0 then 'paused'
+      when v.max_open is not null and v.max_open <= (
+        select count(*) from getwork.work w where w.task_id = s.task_id and w.user_name = u.user_name and w.state = 'held') then 'at_limit'
       when u.linger > 0 then null
-      when s.paused then 'none'
       when s.failed_until > clock_timestamp() and not coalesce(s.fresh_until > clock_timestamp(), false) then 'failed'
     end as ends
-  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[]) as u (user_name, instance, wanted, linger)
+  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[])
+    as u (user_name, instance, wanted, linger, lease, groups)
 ) c
 where s.task_id = $1 and s.deleted_at is null
   and not exists (
@@ -244,6 +287,8 @@ func (e *Engine) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch 
 	var users, instances []string
 	var wanted []int32
 	var lingers []int64
+	var leases []*int64
+	var groups []*string
 	byHolder := map[Holder][]*click{}
 	for _, k := range sortedHolders(batch) {
 		if k.lost {
@@ -254,10 +299,12 @@ func (e *Engine) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch 
 			instances = append(instances, k.holder.Instance)
 			wanted = append(wanted, int32(k.Count))
 			lingers = append(lingers, k.Linger.micros())
+			leases = append(leases, microsOf(k.Lease))
+			groups = append(groups, k.groups())
 		}
 		byHolder[k.holder] = append(byHolder[k.holder], k)
 	}
-	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers)
+	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)
 	if err != nil {
 		return err
 	}

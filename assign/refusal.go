@@ -20,9 +20,13 @@ const (
 	NotPending    Kind = "not-pending"
 	AlreadyClosed Kind = "already-closed"
 	LeaseLost     Kind = "lease-lost"
+	NotAvailable  Kind = "not-available"
+	NoSlot        Kind = "no-slot"
 	Exists        Kind = "exists"
 	InUse         Kind = "in-use"
+	RunUnderWay   Kind = "run-under-way"
 	StaleVersion  Kind = "stale-version"
+	ChangedSet    Kind = "changed-set" // shown as stale-version, with status 409: a release whose set has changed
 	QueryRefused  Kind = "query-refused"
 	KeyReused     Kind = "key-reused" // shown as invalid, with status 422
 	Busy          Kind = "busy"
@@ -90,9 +94,13 @@ var problems = map[Kind]Problem{
 	NotPending:       {"/problems/not-pending", "The request is not pending any more", 409, "", nil},
 	AlreadyClosed:    {"/problems/already-closed", "The work is closed", 409, "", nil},
 	LeaseLost:        {"/problems/lease-lost", "The lease is lost", 409, "", nil},
+	NotAvailable:     {"/problems/not-available", "The item can't be handed out now", 409, "", nil},
+	NoSlot:           {"/problems/no-slot", "All places are taken", 409, "", nil},
 	Exists:           {"/problems/exists", "It exists already", 409, "", nil},
 	InUse:            {"/problems/in-use", "It is in use", 409, "", nil},
+	RunUnderWay:      {"/problems/run-under-way", "A run is under way", 409, "", nil},
 	StaleVersion:     {"/problems/stale-version", "It was changed meanwhile", 412, "", nil},
+	ChangedSet:       {"/problems/stale-version", "What it is about was changed meanwhile", 409, "", nil},
 	NoVersion:        {"/problems/stale-version", "Say which version you change", 428, "", nil},
 	TooLarge:         {"/problems/too-large", "Too large", 413, "", nil},
 	Misdirected:      {"/problems/invalid", "This host name is not served here", 421, "", nil},

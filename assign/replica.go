@@ -17,11 +17,11 @@ const (
 	queryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
 
 	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
-	rankedCursor = `declare ranked no scroll cursor for
-select r.item::text, ` + details + `
-from (
-%s
-) r`
+	rankingHead = `
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + details + `
+from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+cross join lateral (` + rowsHead
+	rankingTail = rowsTail + `) getwork_rows`
 
 	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
 	seenUntil = `
@@ -36,6 +36,11 @@ select item from getwork.work where task_id = $1 and item = any($2::text[]) and 
 )
 
 const fetchRows = 1000
+
+// ranking is the statement for a query that runs elsewhere: all of its rows, as they come.
+func ranking(query Query, slots int) string {
+	return fmt.Sprintf(rankingHead, slots) + trimQuery(query) + rankingTail
+}
 
 // rankThere runs the query on the query database, in a transaction that first takes an advisory lock: if it is
 // taken, a run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's
@@ -117,7 +122,7 @@ func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) 
 	if _, err := tx.Exec(ctx, fmt.Sprintf(settings, max(1, s.QueryTimeout.micros()/1000))); err != nil {
 		return result{}, err
 	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf(rankedCursor, trimQuery(s.Query)), pgx.QueryExecModeExec); err != nil {
+	if _, err := tx.Exec(ctx, "declare ranked no scroll cursor for"+ranking(s.Query, s.Slots), pgx.QueryExecModeExec); err != nil {
 		return result{}, err
 	}
 	seen := map[string]bool{}
@@ -150,12 +155,12 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[s
 	for rows.Next() {
 		var item *string
 		var r ranked
-		if err := rows.Scan(&item, &r.details); err != nil {
+		if err := rows.Scan(&item, &r.slots, &r.exclusive, &r.details); err != nil {
 			return nil, 0, err
 		}
 		read++
 		found.given++
-		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] {
+		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] || r.slots < 1 || r.slots > 1 && r.exclusive != nil {
 			found.passedOver++
 			continue
 		}
@@ -170,9 +175,11 @@ func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, fo
 	if len(chunk) == 0 {
 		return nil, nil
 	}
-	items := make([]string, len(chunk))
-	for i, r := range chunk {
-		items[i] = r.item
+	var items []string
+	for _, r := range chunk {
+		if r.slots == 1 { // how many places of the others are left is seen when they are handed out
+			items = append(items, r.item)
+		}
 	}
 	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items, found.seenUntil)
 	if err != nil {

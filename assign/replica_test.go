@@ -48,7 +48,7 @@ func TestQueriesElsewhere(t *testing.T) {
 	}
 	for _, q := range []string{`select id as item from getwork.work`, `select nope as item from loan`, `update loan set id = 1 returning id as item`} {
 		s := DefaultSettings()
-		s.Name, s.Query = "refused", q
+		s.Name, s.Query = "refused", Query(q)
 		if _, err := n.CreateTask(t.Context(), s, "boss"); !IsRefusal(err, QueryRefused) {
 			t.Errorf("%s: %v", q, err)
 		}

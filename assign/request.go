@@ -26,8 +26,10 @@ type Reason string
 
 // The reasons of a request that ended with nothing.
 const (
-	NoMatch Reason = "no_match" // the query gave nothing
-	AllHeld Reason = "all_held" // all that it gave is held or put off
+	NoMatch Reason = "no_match" // the query gave nothing, the inbox is empty
+	AllHeld Reason = "all_held" // all that there is is held or put off
+	Rules   Reason = "rules"    // some of it can be handed out, but none of it to this user
+	AtLimit Reason = "at_limit" // the user holds as much of the task as he may
 	Paused  Reason = "paused"   // a manager paused the task
 )
 
@@ -59,16 +61,18 @@ type Request struct {
 func (r *Request) Holder() Holder { return Holder{r.User, r.Instance} }
 
 // requestColumns are read by scanRequest; s is task_state, r work_requested.
-const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, r.reason, r.error,
-  r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8`
+const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
+  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8`
 
 // scanRequest reads requestColumns, and what follows them into also.
 func scanRequest(row pgx.CollectableRow, also ...any) (Request, error) {
 	var r Request
 	var age float64
+	var lease *int64
 	into := []any{&r.ID, &r.Task, &r.User, &r.Instance, &r.Wanted, &r.Requested, &r.Assigned, &r.State, &r.Reason, &r.Error,
-		&r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &age}
+		&lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &age}
 	err := row.Scan(append(into, also...)...)
+	r.Lease = ofMicrosOrNil(lease)
 	r.CreatedAt = r.CreatedAt.UTC()
 	r.LingerUntil, r.CompletedAt = utc(r.LingerUntil), utc(r.CompletedAt)
 	r.Age = time.Duration(age * float64(time.Second))
@@ -161,7 +165,7 @@ func (e *Engine) Request(ctx context.Context, id int64, by Holder, any bool) (Re
 
 const cancelRequest = `
 update getwork.work_requested
-set state = 'cancelled', requested = 0, completed_at = clock_timestamp()
+set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
 where id = $1 and state = 'pending'`
 
 // Cancel ends a pending request with nothing; repeating it changes nothing. A round that has read the request

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,8 @@ import (
 )
 
 // round is one transaction's work under the assign lock: read who waits now, decide, write, announce. It is used
-// for a run's result, for a fresh shelf, and for a run that failed. The caller begins the transaction and commits.
+// for a run's result, a fresh shelf, an inbox, a claim, a reassignment, and for a run that failed. The caller begins
+// the transaction and commits.
 type round struct {
 	e     *Engine
 	tx    pgx.Tx
@@ -25,6 +27,7 @@ type round struct {
 
 	waiting  []waiter
 	answered []int64 // requests that this round ended
+	leased   bool    // work was given for a time
 }
 
 // lockedState is what the assign lock protects, read after it was taken.
@@ -40,18 +43,32 @@ type lockedState struct {
 	shelfCut    bool
 	shelfUsable int64 // rows of the shelf's run with a usable item
 	fresh       bool
+
+	conflicts []int64 // tasks of which nobody may hold or have completed the same item
 }
+
+// serves reports whether a round can hand something out without a run.
+func (s *lockedState) serves() bool { return (s.fresh || s.Inbox()) && !s.Paused && !s.deleted }
 
 // waiter is a pending request, its row locked.
 type waiter struct {
 	id      int64
 	holder  Holder
 	wanted  int
-	lingers bool // and its time is not over
+	lingers bool      // and its time is not over
+	groups  *[]string // nil: needs none
+	lease   *Duration // where the task has none
 }
 
 const (
-	lockAssign = `select from getwork.task_state where task_id = $1 for no key update`
+	// The task's own, and those of the tasks that it conflicts with: a round reads what is held there. In the order
+	// of ids, as everybody does.
+	lockAssign = `
+select s.task_id
+from getwork.task_state s
+where s.task_id in (select $1::bigint union all select c.other_id from getwork.task_conflict c where c.task_id = $1)
+order by s.task_id
+for no key update`
 
 	// A statement of its own, after the lock: a lock that had to wait returns the row as it is now, but what
 	// was joined to it as it was when the statement began.
@@ -62,6 +79,7 @@ select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false),
+  array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   ` + settingsColumns + `
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
@@ -71,35 +89,56 @@ where s.task_id = $1`
 	// Everybody who waits now, also those who came during the query, first come first. The rows are locked: a
 	// cancel that comes later finds them answered, one that came before took them off the list.
 	selectWaiting = `
-select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false)
+select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
+  (extract(epoch from lease) * 1000000)::bigint
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
 for update`
 )
 
-// openRound takes the assign lock and reads what it protects.
+// openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.
 func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
 	r := &round{e: e, tx: tx, task: task}
+	for {
+		locked, err := r.lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		unlocked := func(other int64) bool { return !slices.Contains(locked, other) }
+		if !slices.ContainsFunc(r.state.conflicts, unlocked) {
+			return r, nil
+		}
+		// A manager added a conflict between our reading and our locking: take that lock, too. Out of order this
+		// once; if somebody waits for us there, PostgreSQL ends one of us, who begins again.
+	}
+}
+
+func (r *round) lock(ctx context.Context) (locked []int64, err error) {
 	var batch pgx.Batch
-	batch.Queue(e.SQL(lockAssign), task)
-	batch.Queue(e.SQL(selectState), task)
-	results := tx.SendBatch(ctx, &batch)
+	batch.Queue(r.e.SQL(lockAssign), r.task)
+	batch.Queue(r.e.SQL(selectState), r.task)
+	results := r.tx.SendBatch(ctx, &batch)
 	defer results.Close()
-	if _, err := results.Exec(); err != nil {
+	rows, err := results.Query()
+	if err == nil {
+		locked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	}
+	if err != nil {
 		return nil, fmt.Errorf("take the assign lock: %w", err)
 	}
+	r.state = lockedState{}
 	s := &r.state
 	var retrying float64
 	settings, done := intoSettings(&s.Settings)
 	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.fresh}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.fresh, &s.conflicts}
 	if err := results.QueryRow().Scan(append(into, settings...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
 	done()
 	s.retrying = time.Duration(retrying * float64(time.Second))
-	return r, nil
+	return locked, nil
 }
 
 // readWaiting locks and reads who waits.
@@ -110,7 +149,9 @@ func (r *round) readWaiting(ctx context.Context) error {
 	}
 	r.waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (waiter, error) {
 		var w waiter
-		err := row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers)
+		var lease *int64
+		err := row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease)
+		w.lease = ofMicrosOrNil(lease)
 		return w, err
 	})
 	if err != nil {
@@ -119,15 +160,31 @@ func (r *round) readWaiting(ctx context.Context) error {
 	return nil
 }
 
+// offer is an item of a supply as the plan sees it, and what is written when it is handed out.
+type offer struct {
+	ranked
+	plan.Item
+	attempt int        // which one it will be
+	until   *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places
+}
+
 // supply is where a round's items come from.
 type supply interface {
 	source() plan.Source
-	// take reads the best items that can be handed out now, at most n, and whether those were all.
-	take(ctx context.Context, r *round, n int) (items []ranked, all bool, err error)
+	// take reads the best items that anybody could have now, at least n of them if there are so many, and whether
+	// those were all.
+	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
 	cut() bool
-	usable() int64 // how many rows of the query had a usable item, handed out or not
-	runID() int64  // the run that ranked them
-	settle(next int64, spent bool) (statement string, args []any)
+	usable() bool  // whether there were usable items at all, handed out or not
+	runID() *int64 // the run that ranked them; nil: none did
+	settle(after settlement) (statement string, args []any)
+}
+
+// settlement is what a supply has to remember of a round.
+type settlement struct {
+	next   int64    // candidates of a lower rank are gone
+	spent  bool     // the shelf ends
+	handed []string // the items that were handed out
 }
 
 // errMoved: something that was read was changed before it was written, though all who change it hold the same
@@ -166,28 +223,87 @@ func again(err error) bool {
 
 // assign plans once, and writes the plan.
 func (r *round) assign(ctx context.Context, from supply) error {
-	requests := make([]plan.Request, len(r.waiting))
-	wanted := 0
-	for i, w := range r.waiting {
-		requests[i] = plan.Request{ID: w.id, Wanted: w.wanted, Lingers: w.lingers}
-		wanted += w.wanted
-	}
-	items, all, err := from.take(ctx, r, wanted)
+	requests, err := r.requests(ctx, r.waiting)
 	if err != nil {
-		return fmt.Errorf("read what can be handed out: %w", err)
+		return err
 	}
-	r.e.Steps(ctx, StepRead)
-	p := plan.Assign(requests, plan.Supply{Source: from.source(), Items: len(items), Cut: from.cut()})
-	return r.write(ctx, from, p, items, all)
+	n := 0
+	for _, w := range r.waiting {
+		n += w.wanted
+	}
+	for {
+		offers, all, err := from.take(ctx, r, n)
+		if err != nil {
+			return fmt.Errorf("read what can be handed out: %w", err)
+		}
+		items := make([]plan.Item, len(offers))
+		for i := range offers {
+			items[i] = offers[i].Item
+		}
+		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all, Usable: from.usable()})
+		if p.Short { // rules kept somebody from the best: read on
+			n = max(4*n, 100)
+			continue
+		}
+		r.e.Steps(ctx, StepRead)
+		return r.write(ctx, from, p, offers, all)
+	}
+}
+
+func (r *round) rules() plan.Rules {
+	rules := plan.Rules{Groups: r.state.Groups}
+	if r.state.MaxOpen != nil {
+		rules.MaxOpen = *r.state.MaxOpen
+	}
+	return rules
+}
+
+const countOpen = `
+select user_name, count(*)
+from getwork.work
+where task_id = $1 and user_name = any($2::text[]) and state = 'held'
+group by user_name`
+
+// requests are the waiters as the plan sees them.
+func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request, error) {
+	requests := make([]plan.Request, len(waiting))
+	users := make([]string, len(waiting))
+	for i, w := range waiting {
+		users[i] = w.holder.User
+		requests[i] = plan.Request{ID: w.id, Holder: plan.Holder(w.holder), Wanted: w.wanted, Lingers: w.lingers, Anything: w.groups == nil}
+		if w.groups != nil {
+			requests[i].Groups = *w.groups
+		}
+	}
+	if r.state.MaxOpen == nil || len(waiting) == 0 {
+		return requests, nil
+	}
+	rows, err := r.tx.Query(ctx, r.e.SQL(countOpen), r.task, users)
+	if err != nil {
+		return nil, fmt.Errorf("count what is held: %w", err)
+	}
+	open := map[string]int{}
+	var user string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&user, &n}, func() error { open[user] = n; return nil }); err != nil {
+		return nil, fmt.Errorf("count what is held: %w", err)
+	}
+	for i := range requests {
+		requests[i].Open = open[requests[i].Holder.User]
+	}
+	return requests, nil
 }
 
 const (
+	// The lease counts from here, by clock_timestamp(): now() stands still since the lock.
 	insertWork = `
-insert into getwork.work (task_id, item, user_name, instance, request_id, run_id, rank, details, lease, lease_expires_at)
-select $1, g.item, g.user_name, g.instance, g.request_id, $2, g.rank, g.details::json,
-  $3::bigint * interval '1 microsecond', clock_timestamp() + $3::bigint * interval '1 microsecond'
-from unnest($4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[])
-  as g (item, user_name, instance, request_id, rank, details)`
+insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
+  lease, lease_expires_at, warn_at)
+select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.request_id, 0), $2, g.rank, g.details::json, g.attempt,
+  g.lease * interval '1 microsecond', clock_timestamp() + g.lease * interval '1 microsecond',
+  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'
+from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
+  $12::integer[]) as g (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt)`
 
 	// It repeats what it relies on: a cancel that was answered 200 meanwhile stays one.
 	answerRequests = `
@@ -197,12 +313,28 @@ set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.r
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
 where r.id = a.id and r.state = 'pending'`
 
-	// They were read and stay: from now on they alone are a reason to run at that time only.
+	// They were read and stay: from now on they alone are a reason to run at that time only. Who was left so a moment
+	// ago is not written again: a round for each pushed item leaves hundreds of agents lingering.
 	leaveLingering = `
+update getwork.work_requested r
+set look_after = least(clock_timestamp() + $3::bigint * interval '1 microsecond', r.linger_until, $4), reason = a.reason
+from unnest($1::bigint[], $2::text[]) as a (id, reason)
+where r.id = a.id and r.state = 'pending'
+  and (r.look_after is null or r.reason is distinct from a.reason
+    or r.look_after < least(clock_timestamp() + $3::bigint / 2 * interval '1 microsecond', r.linger_until)
+    or r.look_after > $4::timestamptz)`
+
+	// They are a reason to run now: the others took all that a cut result had, and the next has more ($2); or a rule keeps
+	// them from what is left on the shelf, which goes on without them. In that case not those whom a round has left
+	// lingering: they alone are no reason before their time, however often something comes back to the shelf.
+	leaveForRun = `
 update getwork.work_requested
-set look_after = least(clock_timestamp() + $2::bigint * interval '1 microsecond', linger_until)
+set look_after = case when $2 then clock_timestamp() else coalesce(look_after, clock_timestamp()) end
 where id = any($1::bigint[]) and state = 'pending'`
 )
+
+// reasons are what a plan's reasons are called outside.
+var reasons = map[plan.Reason]Reason{plan.NoMatch: NoMatch, plan.AllHeld: AllHeld, plan.Barred: Rules, plan.AtLimit: AtLimit}
 
 // answers are the columns of answerRequests.
 type answers struct {
@@ -212,84 +344,134 @@ type answers struct {
 	reasons []*string
 }
 
-func (a *answers) add(id int64, state State, count int, reason *string) {
+func (a *answers) add(id int64, state State, count int, reason Reason) {
 	a.ids = append(a.ids, id)
 	a.states = append(a.states, string(state))
 	a.counts = append(a.counts, int32(count))
-	a.reasons = append(a.reasons, reason)
+	var why *string
+	if reason != "" {
+		why = (*string)(&reason)
+	}
+	a.reasons = append(a.reasons, why)
 }
 
 // grants are the columns of insertWork.
 type grants struct {
 	items, users, instances, details []string
-	requests, ranks                  []int64
+	slots, attempts                  []int32
+	exclusives                       []*string
+	requests                         []int64
+	ranks, leases                    []*int64
 }
 
-func (g *grants) add(w waiter, items []ranked) {
-	for _, it := range items {
-		g.items = append(g.items, it.item)
-		g.users = append(g.users, w.holder.User)
-		g.instances = append(g.instances, w.holder.Instance)
-		g.requests = append(g.requests, w.id)
-		g.ranks = append(g.ranks, it.rank)
-		g.details = append(g.details, it.details)
+// add gives a place of an item to somebody; lease is the task's.
+func (g *grants) add(w waiter, o *offer, slot int, lease *Duration) {
+	if lease == nil {
+		lease = w.lease
 	}
+	var rank *int64
+	if o.rank > 0 {
+		rank = &o.rank
+	}
+	g.items = append(g.items, o.item)
+	g.slots = append(g.slots, int32(slot))
+	g.attempts = append(g.attempts, int32(o.attempt))
+	g.exclusives = append(g.exclusives, o.exclusive)
+	g.users = append(g.users, w.holder.User)
+	g.instances = append(g.instances, w.holder.Instance)
+	g.requests = append(g.requests, w.id)
+	g.ranks = append(g.ranks, rank)
+	g.details = append(g.details, o.details)
+	g.leases = append(g.leases, microsOf(lease))
+}
+
+// insert queues the work rows.
+func (g *grants) insert(x *expecting, r *round, run *int64) {
+	if len(g.items) == 0 {
+		return
+	}
+	x.queue(len(g.items), r.e.SQL(insertWork), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
+		g.requests, g.ranks, g.details, g.leases, g.attempts)
+	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
 }
 
 // write carries out the plan: work, requests, the task's state, and one NOTIFY last.
-func (r *round) write(ctx context.Context, from supply, p plan.Plan, items []ranked, all bool) error {
-	var ended answers
+func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
+	var ended, lingering answers
 	var granted grants
-	var lingering []int64
-	empty := string(AllHeld)
-	if from.usable() == 0 {
-		empty = string(NoMatch)
-	}
+	var forRun []int64
+	gone := make([]bool, len(offers))
 	for i, a := range p.Answers {
 		switch a.Outcome {
 		case plan.Wait:
+			if from.source() == plan.Run || !p.Spent {
+				forRun = append(forRun, a.Request)
+			}
 		case plan.Linger:
-			lingering = append(lingering, a.Request)
+			lingering.add(a.Request, Pending, 0, reasons[a.Reason])
 		case plan.Assigned:
-			ended.add(a.Request, Assigned, a.Count, nil)
+			ended.add(a.Request, Assigned, len(a.Grants), "")
 		case plan.Partial:
-			ended.add(a.Request, Partial, a.Count, nil)
+			ended.add(a.Request, Partial, len(a.Grants), "")
 		case plan.None:
-			ended.add(a.Request, None, 0, &empty)
+			ended.add(a.Request, None, 0, reasons[a.Reason])
 		}
-		granted.add(r.waiting[i], items[a.From:a.From+a.Count])
+		for _, g := range a.Grants {
+			granted.add(r.waiting[i], &offers[g.Item], g.Slot, r.state.Lease)
+			gone[g.Item] = offers[g.Item].Slots == 1
+		}
 	}
-	next := int64(1) // nobody waits, so nothing was read
-	switch {
-	case p.Used < len(items):
-		next = items[p.Used].rank
-	case all: // and what can't be handed out now can't be handed out later: it was taken since the run
-		next = math.MaxInt64
-	case len(items) > 0:
-		next = items[len(items)-1].rank + 1
-	}
-
 	var batch pgx.Batch
 	batch.Queue("savepoint planned")
 	wrote := expecting{batch: &batch}
-	if len(granted.items) > 0 {
-		wrote.queue(len(granted.items), r.e.SQL(insertWork), r.task, from.runID(), microsOf(r.state.Lease),
-			granted.items, granted.users, granted.instances, granted.requests, granted.ranks, granted.details)
-	}
+	granted.insert(&wrote, r, from.runID())
 	if len(ended.ids) > 0 {
 		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
 	}
-	if len(lingering) > 0 {
-		wrote.queue(len(lingering), r.e.SQL(leaveLingering), lingering, r.state.RerunAfter.micros())
+	if len(lingering.ids) > 0 {
+		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter.micros(), nextUntil(offers))
 	}
-	statement, args := from.settle(next, p.Spent)
-	wrote.queue(1, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	if len(forRun) > 0 {
+		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Run)
+	}
+	statement, args := from.settle(settlement{next: nextRank(offers, gone, all), spent: p.Spent, handed: granted.items})
+	wrote.queue(anyNumber, r.e.SQL(statement), append([]any{r.task}, args...)...)
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}
 	r.answered = ended.ids
 	return nil
 }
+
+// nextUntil is when the first offer is somebody's again who has put it off; nil: none is.
+func nextUntil(offers []offer) (next *time.Time) {
+	for _, o := range offers {
+		if o.until != nil && (next == nil || o.until.Before(*next)) {
+			next = o.until
+		}
+	}
+	return next
+}
+
+// nextRank is the rank of the first item that somebody may have later on. Items with several places stay: one that is
+// let go of can be given again.
+func nextRank(offers []offer, gone []bool, all bool) int64 {
+	for i := range offers {
+		if !gone[i] {
+			return offers[i].rank
+		}
+	}
+	switch {
+	case all: // and what can't be handed out now can't be handed out later: it was taken since the run
+		return math.MaxInt64
+	case len(offers) > 0:
+		return offers[len(offers)-1].rank + 1
+	}
+	return 1 // nobody waits, so nothing was read
+}
+
+// anyNumber of rows will do: what a supply remembers is its own, and who lingers may have been left so before.
+const anyNumber = -1
 
 // expecting is a batch of writes, each of which must touch so many rows.
 type expecting struct {
@@ -316,7 +498,7 @@ func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
 		if err != nil {
 			return fmt.Errorf("write the round: %w", err)
 		}
-		if tag.RowsAffected() != int64(want) {
+		if want != anyNumber && tag.RowsAffected() != int64(want) {
 			return fmt.Errorf("%w: %d rows instead of %d", errMoved, tag.RowsAffected(), want)
 		}
 	}

@@ -89,7 +89,7 @@ func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error
 }
 
 const stillWanted = `
-select s.paused or s.deleted_at is not null or v.query <> $2 or v.max_candidates <> $3,
+select s.paused or s.deleted_at is not null or v.query <> $2 or v.max_candidates <> $3 or v.slots <> $4,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
@@ -108,7 +108,7 @@ func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCau
 		case <-pokes:
 		}
 		var stopped, wanted bool
-		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, t.Query, t.MaxCandidates).Scan(&stopped, &wanted)
+		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, string(t.Query), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
 		switch {
 		case err != nil: // the database is away, or we were told to stop; the query will tell
 		case stopped:
@@ -141,7 +141,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if err != nil {
 		return err
 	}
-	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.MaxCandidates != t.MaxCandidates {
+	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots {
 		return errStopped
 	}
 	if t.FreshFor > 0 {
@@ -170,6 +170,9 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	if err := r.tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit the round: %w", err)
 	}
+	if r.leased {
+		e.leased()
+	}
 	e.Steps(ctx, StepCommitted)
 	return nil
 }
@@ -186,7 +189,7 @@ where task_id = $1`
 
 	failPending = `
 update getwork.work_requested
-set state = 'failed', requested = 0, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = $5
+set state = 'failed', requested = 0, reason = null, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = $5
 where id = any($1::bigint[]) and task_id = $2 and state = 'pending'`
 
 	lingerUntilBackOff = `

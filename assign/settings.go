@@ -1,26 +1,72 @@
 package assign
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
+// Query is a task's ranking query; empty, and null in JSON: the task is an inbox, whose items are pushed to it.
+type Query string
+
+// MarshalJSON writes an inbox's as null.
+func (q Query) MarshalJSON() ([]byte, error) {
+	if q == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(q))
+}
+
+// UnmarshalJSON reads text or null. Empty text is kept apart from null: it is no query, and is refused.
+func (q *Query) UnmarshalJSON(b []byte) error {
+	var text *string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return fmt.Errorf("a query is text, or null for an inbox, not %s", b)
+	}
+	*q = ""
+	if text != nil {
+		*q = Query(*text)
+		if *text == "" {
+			*q = " "
+		}
+	}
+	return nil
+}
+
+// MarshalYAML writes an inbox's as null.
+func (q Query) MarshalYAML() (any, error) {
+	if q == "" {
+		return nil, nil
+	}
+	return string(q), nil
+}
+
 // Settings are what a manager decides about a task.
 type Settings struct {
-	Name          string   `json:"name" yaml:"name"`
-	Title         string   `json:"title" yaml:"title"`
-	Description   string   `json:"description" yaml:"description"`
-	Query         string   `json:"query" yaml:"query"` // one SELECT that returns a column item, best first
-	QueryTimeout  Duration `json:"query_timeout" yaml:"query_timeout"`
-	FreshFor      Duration `json:"fresh_for" yaml:"fresh_for"` // how long leftovers of a run may be handed out
-	MaxCandidates int      `json:"max_candidates" yaml:"max_candidates"`
-	MaxRequest    int      `json:"max_request" yaml:"max_request"`
-	RerunAfter    Duration `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
-	Paused        bool     `json:"paused" yaml:"paused"`
-
-	Lease *Duration `json:"-" yaml:"-"` // how long work is held before it goes back; nil: until it is let go of
+	Name          string    `json:"name" yaml:"name"`
+	Title         string    `json:"title" yaml:"title"`
+	Description   string    `json:"description" yaml:"description"`
+	Query         Query     `json:"query" yaml:"query"` // one SELECT that returns a column item, best first; null: an inbox
+	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
+	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"` // how long leftovers of a run may be handed out
+	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
+	MaxRequest    int       `json:"max_request" yaml:"max_request"`
+	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil: no limit
+	Lease         *Duration `json:"lease" yaml:"lease"`       // how long work is held before it goes back; nil: until it is let go of
+	Slots         int       `json:"slots" yaml:"slots"`       // holders of an item at a time, where the item does not say
+	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`
+	Backoff       Duration  `json:"backoff" yaml:"backoff"`         // after the first failed attempt; twice as long after each further one
+	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
+	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"`
+	Groups        []string  `json:"groups" yaml:"groups"` // who may see and take it; none: everybody
+	Paused        bool      `json:"paused" yaml:"paused"`
 }
+
+// Inbox reports whether the task has no query, but items that are pushed to it.
+func (s *Settings) Inbox() bool { return s.Query == "" }
 
 // DefaultSettings are those of a task that says nothing.
 func DefaultSettings() Settings {
@@ -28,7 +74,11 @@ func DefaultSettings() Settings {
 		QueryTimeout:  Duration(2 * time.Minute),
 		MaxCandidates: 1000,
 		MaxRequest:    5,
+		Slots:         1,
+		Backoff:       Duration(30 * time.Second),
 		RerunAfter:    Duration(time.Minute),
+		ConflictsWith: []string{},
+		Groups:        []string{},
 	}
 }
 
@@ -36,6 +86,9 @@ var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // check names every field that is wrong.
 func (s *Settings) check() error {
+	if s.Groups == nil {
+		s.Groups = []string{}
+	}
 	var fields []Field
 	wrong := func(bad bool, field, detail string) {
 		if bad {
@@ -44,17 +97,28 @@ func (s *Settings) check() error {
 	}
 	const day = Duration(24 * time.Hour)
 	wrong(!slug.MatchString(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
-	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": s.Query} {
+	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": string(s.Query)} {
 		wrong(strings.ContainsRune(text, 0), name, "text without NUL")
 	}
 	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
 	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
 	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")
-	wrong(trimQuery(s.Query) == "", "query", "a task needs a query: one SELECT that returns a column item, best first")
+	wrong(s.Query != "" && trimQuery(s.Query) == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
 	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
 	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
 	wrong(s.MaxCandidates < 1 || s.MaxCandidates > 1_000_000, "max_candidates", "from 1 to 1000000")
 	wrong(s.MaxRequest < 1 || s.MaxRequest > 1000, "max_request", "from 1 to 1000")
+	wrong(s.MaxOpen != nil && (*s.MaxOpen < 1 || *s.MaxOpen > 1_000_000), "max_open", "from 1 to 1000000, or null for no limit")
+	wrong(s.Lease != nil && (*s.Lease < Duration(time.Second) || *s.Lease > 7*day), "lease", `from "1s" to "168h", or null for none`)
+	wrong(s.Slots < 1 || s.Slots > 10_000, "slots", "from 1 to 10000")
+	wrong(s.MaxAttempts != nil && (*s.MaxAttempts < 1 || *s.MaxAttempts > 1_000_000), "max_attempts", "from 1 to 1000000, or null for no limit")
+	wrong(s.Backoff < Duration(time.Millisecond) || s.Backoff > day, "backoff", `from "1ms" to "24h"`)
+	wrong(slices.Contains(s.ConflictsWith, s.Name), "conflicts_with", "a task does not conflict with itself")
+	wrong(len(s.ConflictsWith) > 100, "conflicts_with", "at most 100 tasks")
+	wrong(len(s.Groups) > 100, "groups", "at most 100 groups")
+	for _, g := range s.Groups {
+		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas and control characters")
+	}
 	wrong(s.RerunAfter < Duration(time.Second) || s.RerunAfter > day, "rerun_after", `from "1s" to "24h"`)
 	if len(fields) > 0 {
 		return &Refusal{Kind: Invalid, Detail: fields[0].Field + ": " + fields[0].Detail, Fields: fields}
@@ -62,18 +126,23 @@ func (s *Settings) check() error {
 	return nil
 }
 
-const settingsColumns = `v.title, v.description, v.query,
+const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
-  v.max_candidates, v.max_request,
-  (extract(epoch from v.lease) * 1000000)::bigint, (extract(epoch from v.rerun_after) * 1000000)::bigint`
+  v.max_candidates, v.max_request, v.max_open,
+  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
+  (extract(epoch from v.rerun_after) * 1000000)::bigint,
+  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
 
 // intoSettings are the places for settingsColumns; done turns the intervals into durations.
 func intoSettings(s *Settings) (into []any, done func()) {
-	var timeout, fresh, rerun int64
+	var timeout, fresh, backoff, rerun int64
 	var lease *int64
-	return []any{&s.Title, &s.Description, &s.Query, &timeout, &fresh, &s.MaxCandidates, &s.MaxRequest, &lease, &rerun},
+	var query string
+	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+			&lease, &s.Slots, &s.MaxAttempts, &backoff, &rerun, &s.ConflictsWith, &s.Groups},
 		func() {
-			s.QueryTimeout, s.FreshFor, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(rerun)
+			s.Query = Query(query)
+			s.QueryTimeout, s.FreshFor, s.Backoff, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(backoff), ofMicros(rerun)
 			s.Lease = ofMicrosOrNil(lease)
 		}
 }

@@ -9,58 +9,45 @@ import (
 	"getwork/assign/plan"
 )
 
-// available is what an item must be so that it can be handed out now from a run u with the task_id $1. Items have
-// one place: held, put off or never is out. And what was closed by a transaction that the run did not see is not
-// handed out from it: the query may have ranked it by what was true before. By transaction, not by time: a closing
-// can be stamped before a snapshot and commit after it. Of a closing that we can see the transaction is older than our
-// own snapshot's end; a newer one is of another server's life, from which the tables were restored.
-const available = `not exists (
-    select from getwork.work w
-    where w.task_id = $1 and w.item = c.item
-      and (w.state in ('held', 'never')
-        or w.available_at > clock_timestamp()
-        or not pg_visible_in_snapshot(w.closed_xid, u.snapshot) and w.closed_xid < pg_snapshot_xmax(pg_current_snapshot())
-        or w.closed_at > u.seen_until))`
-
 // shelf hands out what the last run left.
 type shelf struct{ *round }
 
 func (s shelf) source() plan.Source { return plan.Shelf }
 func (s shelf) cut() bool           { return s.state.shelfCut }
-func (s shelf) usable() int64       { return s.state.shelfUsable }
-func (s shelf) runID() int64        { return s.state.shelfRun }
+func (s shelf) usable() bool        { return s.state.shelfUsable > 0 }
+func (s shelf) runID() *int64       { return &s.state.shelfRun }
 
 const selectShelf = `
-select c.rank, c.item, c.details::text
-from getwork.candidate c join getwork.run u on u.id = c.run_id
-where c.run_id = $2 and c.rank >= $3 and ` + available + `
+select c.rank, c.item, c.details::text, ` + standingColumns + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + standing + `
+where c.run_id = $3 and c.rank >= $4 and not st.gone
 order by c.rank
-limit $4`
+limit $5`
 
 // take reads the shelf from where it was left: candidates of a lower rank were handed out, or can't be any more.
-func (s shelf) take(ctx context.Context, r *round, n int) ([]ranked, bool, error) {
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.shelfRun, s.state.shelfFrom, n)
+func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom, n)
 	if err != nil {
 		return nil, false, err
 	}
-	items, err := pgx.CollectRows(rows, scanRanked)
-	return items, len(items) < n, err
+	offers, err := pgx.CollectRows(rows, scanOffer)
+	return offers, len(offers) < n, err
 }
 
-func scanRanked(row pgx.CollectableRow) (ranked, error) {
-	var r ranked
-	err := row.Scan(&r.rank, &r.item, &r.details)
-	return r, err
+// scanOffer reads a rank, an item, its details, and how it stands.
+func scanOffer(row pgx.CollectableRow) (o offer, err error) {
+	err = scanStanding(row, &o, &o.rank, &o.item, &o.details)
+	return o, err
 }
 
 const settleShelf = `
 update getwork.task_state
-set shelf_from = $2, fresh_until = case when $3 then clock_timestamp() else fresh_until end
+set shelf_from = greatest(shelf_from, $2), fresh_until = case when $3 then clock_timestamp() else fresh_until end
 where task_id = $1`
 
 // settle moves the shelf on; a spent one ends at once, and the next look runs the query.
-func (s shelf) settle(next int64, spent bool) (string, []any) {
-	return settleShelf, []any{next, spent}
+func (s shelf) settle(after settlement) (string, []any) {
+	return settleShelf, []any{after.next, after.spent}
 }
 
 // outcome hands out a run's own result in the run's own round.
@@ -72,43 +59,67 @@ type outcome struct {
 
 func (o *outcome) source() plan.Source { return plan.Run }
 func (o *outcome) cut() bool           { return o.result.cut }
-func (o *outcome) usable() int64       { return o.given - o.passedOver }
-func (o *outcome) runID() int64        { return o.run }
+func (o *outcome) usable() bool        { return o.given > o.passedOver }
+func (o *outcome) runID() *int64       { return &o.run }
 
 const selectAvailable = `
-select c.rank
-from unnest($2::bigint[], $3::text[]) as c (rank, item)
-cross join (select $4::text::pg_snapshot as snapshot, $5::timestamptz as seen_until) u
-where ` + available + `
+select c.rank, ` + standingColumns + `
+from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as c (rank, item, slots, exclusive)
+cross join (select $7::text::pg_snapshot as snapshot, $8::timestamptz as seen_until) u` + standing + `
+where not st.gone
 order by c.rank
-limit $6`
+limit $9`
 
 // take asks which of the items can be handed out still: while the query ran, the old shelf, claims and people
 // went on. From the best, in growing chunks, until there are enough.
-func (o *outcome) take(ctx context.Context, r *round, n int) ([]ranked, bool, error) {
-	var free []ranked
+func (o *outcome) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	var free []offer
 	chunk := max(256, 2*n)
 	for from := 0; from < len(o.items) && len(free) < n; chunk *= 4 {
 		part := o.items[from:min(from+chunk, len(o.items))]
-		ranks, items := make([]int64, len(part)), make([]string, len(part))
+		p := columnsOf(part)
 		at := make(map[int64]int, len(part))
 		for i, it := range part {
-			ranks[i], items[i], at[it.rank] = it.rank, it.item, i
+			at[it.rank] = i
 		}
-		rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, ranks, items, o.snapshot, o.seenUntil, n-len(free))
+		rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, r.state.conflicts, p.ranks, p.items, p.slots, p.exclusives,
+			o.snapshot, o.seenUntil, n-len(free))
 		if err != nil {
 			return nil, false, err
 		}
-		found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f offer, err error) {
+			var rank int64
+			if err = scanStanding(row, &f, &rank); err == nil {
+				f.ranked = part[at[rank]]
+			}
+			return f, err
+		})
 		if err != nil {
 			return nil, false, err
 		}
-		for _, rank := range found {
-			free = append(free, part[at[rank]])
-		}
+		free = append(free, found...)
 		from += len(part)
 	}
 	return free, len(free) < n, nil
+}
+
+// columns are ranked items as the database takes them.
+type columns struct {
+	ranks          []int64
+	items, details []string
+	slots          []int32
+	exclusives     []*string
+}
+
+func columnsOf(items []ranked) (c columns) {
+	for _, it := range items {
+		c.ranks = append(c.ranks, it.rank)
+		c.items = append(c.items, it.item)
+		c.details = append(c.details, it.details)
+		c.slots = append(c.slots, int32(it.slots))
+		c.exclusives = append(c.exclusives, it.exclusive)
+	}
+	return c
 }
 
 // A run that succeeded ends every back-off. Its leftovers are fresh from now on, the end of the query, not from
@@ -125,29 +136,25 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
     shelf_run = null, shelf_from = 1, shelf_cut = false, fresh_until = null
 where task_id = $1`
 
-func (o *outcome) settle(next int64, _ bool) (string, []any) {
+func (o *outcome) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
 		return settleRunWithoutShelf, nil
 	}
-	return settleRun, []any{o.run, next, o.result.cut, o.freshFor.micros()}
+	return settleRun, []any{o.run, after.next, o.result.cut, o.freshFor.micros()}
 }
 
 const insertCandidates = `
-insert into getwork.candidate (run_id, rank, item, details)
-select $1, c.rank, c.item, c.details::json
-from unnest($2::bigint[], $3::text[], $4::text[]) as c (rank, item, details)`
+insert into getwork.candidate (run_id, rank, item, details, slots, exclusive)
+select $1, c.rank, c.item, c.details::json, c.slots, c.exclusive
+from unnest($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::text[]) as c (rank, item, details, slots, exclusive)`
 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
 // click waits for them. They count only when settle names the run.
 func (o *outcome) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
 	const chunk = 10_000
 	for from := 0; from < len(o.items); from += chunk {
-		part := o.items[from:min(from+chunk, len(o.items))]
-		ranks, items, details := make([]int64, len(part)), make([]string, len(part)), make([]string, len(part))
-		for i, it := range part {
-			ranks[i], items[i], details[i] = it.rank, it.item, it.details
-		}
-		if _, err := tx.Exec(ctx, e.SQL(insertCandidates), o.run, ranks, items, details); err != nil {
+		p := columnsOf(o.items[from:min(from+chunk, len(o.items))])
+		if _, err := tx.Exec(ctx, e.SQL(insertCandidates), o.run, p.ranks, p.items, p.details, p.slots, p.exclusives); err != nil {
 			return fmt.Errorf("put the result on the shelf: %w", err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Stream is the live channel of one connection, whatever carries it: hello, snapshot, then events in order, in a
@@ -44,7 +43,7 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 		return err
 	}
 	first := []Event{
-		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: time.Now().UTC()}},
+		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: p.at.UTC()}},
 		{Type: "snapshot", Body: p},
 	}
 	if s.lagging {
@@ -84,21 +83,22 @@ func (s *Stream) Take() (events []Event, slow bool) {
 	return events, s.slow
 }
 
-// Follow adds tasks by name; [NotFound] names the first that there isn't, and then none is added.
-func (s *Stream) Follow(ctx context.Context, names []string) error {
+// Follow adds tasks by name; [NotFound] names the first that there isn't, or that who may not see, and then none is
+// added.
+func (s *Stream) Follow(ctx context.Context, names []string, who Who) error {
 	tasks, err := s.engine.Tasks(ctx)
 	if err != nil {
 		return err
 	}
 	var follow []Task
 	for _, name := range names {
-		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
+		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name && who.May(&t.Settings) })
 		if i < 0 {
 			return Refuse(NotFound, "no task %q to subscribe to", name)
 		}
 		follow = append(follow, tasks[i])
 	}
-	s.sub.Follow(follow...)
+	s.sub.Follow(who, follow...)
 	return nil
 }
 

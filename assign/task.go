@@ -15,7 +15,7 @@ type Task struct {
 	Version int   `json:"version"`
 	Waiting int64 `json:"waiting"` // pending requests
 	Held    int64 `json:"held"`
-	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run; 0 when it is not fresh
+	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 when it is not fresh; of an inbox, items that are ready, counted up to 100000
 
 	ID int64 `json:"-"`
 }
@@ -24,7 +24,9 @@ const selectTasks = `
 select s.task_id, s.name, s.paused, s.version,
   (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
   (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
-  case when s.fresh_until > clock_timestamp() then
+  case when v.query is null then
+    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
+  when s.fresh_until > clock_timestamp() then
     (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
   ` + settingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
@@ -60,20 +62,28 @@ func (e *Engine) Task(ctx context.Context, name string) (Task, error) {
 		return Task{}, err
 	}
 	if len(tasks) == 0 {
-		return Task{}, Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
+		return Task{}, noTask(name)
 	}
 	return tasks[0], nil
 }
 
+// noTask is said of one that there isn't, and of one that is not open to who asks.
+func noTask(name string) error {
+	return Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
+}
+
 const insertVersion = `
 insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
-  max_candidates, max_request, lease, rerun_after, created_by)
-values ($1, $2, $3, $4, $5, $6, $7, $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
-  $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14)`
+  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups)
+values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
+  $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
+  $18::bigint * interval '1 microsecond', $19, $20)`
 
-func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s Settings, by string) error {
-	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, s.Query,
-		s.QueryTimeout.micros(), s.FreshFor.micros(), s.MaxCandidates, s.MaxRequest, microsOf(s.Lease), s.RerunAfter.micros(), by)
+// insertVersion writes a version; conflicts are the tasks that it names.
+func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s Settings, conflicts []int64, by string) error {
+	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
+		s.QueryTimeout.micros(), s.FreshFor.micros(), s.MaxCandidates, s.MaxRequest, microsOf(s.Lease), s.RerunAfter.micros(), by,
+		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff.micros(), conflicts, s.Groups)
 	return err
 }
 
@@ -88,19 +98,30 @@ func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, e
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
-	if err := e.tryQuery(ctx, s.Query); err != nil {
-		return Task{}, err
+	if !s.Inbox() {
+		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return Task{}, err
+		}
 	}
 	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
 		var id int64
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
 		}
-		if err := e.insertVersion(ctx, tx, id, 1, s, by); err != nil {
+		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		if err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused)
-		return err
+		if err := e.lockConflicts(ctx, tx, id, others); err != nil {
+			return err
+		}
+		if err := e.insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused); err != nil {
+			return err
+		}
+		return e.setConflicts(ctx, tx, id, others)
 	})
 	if err != nil {
 		return Task{}, nameTaken(err, s.Name, "create task")
@@ -134,6 +155,20 @@ set version = $2, name = $3, paused = $4,
     shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
 
+	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
+	// leaves the index of what is ready; with more, it binds its holder alone, and others can have the item.
+	settlePlaces = `
+update getwork.item i
+set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due_at, b.until) end
+from (
+  select w.item, max(coalesce(w.available_at, 'infinity')) as until
+  from getwork.work w
+  where w.task_id = $1 and w.state in ('held', 'never', 'returned', 'failed')
+    and (w.available_at is null or w.available_at > clock_timestamp())
+  group by w.item
+) b
+where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
+
 	// Who lingers may have been waiting for just this change. In the order of ids, as every round locks them.
 	lookAtOnce = `
 with lingering as materialized (
@@ -157,12 +192,22 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
+	if s.Inbox() != t.Inbox() {
+		return Task{}, refuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
+	}
 	if s.Query != t.Query {
 		if err := e.tryQuery(ctx, s.Query); err != nil {
 			return Task{}, err
 		}
 	}
 	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		if err != nil {
+			return err
+		}
+		if err := e.lockConflicts(ctx, tx, t.ID, others); err != nil {
+			return err
+		}
 		var current int
 		var deleted bool
 		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
@@ -174,13 +219,21 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		if current != version || t.Version != version {
 			return Refuse(StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
 		}
-		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, by); err != nil {
+		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query); err != nil {
+		if err := e.setConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, e.SQL(lookAtOnce), t.ID)
+		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
+			return err
+		}
+		if (s.Slots > 1) != (t.Slots > 1) {
+			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, e.SQL(lookAtOnce), t.ID)
 		return err
 	})
 	if err != nil {
@@ -226,6 +279,16 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 		}
 		if used {
 			return Refuse(InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", name)
+		}
+		var naming string
+		if err := tx.QueryRow(ctx, e.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
+			return err
+		}
+		if naming != "" {
+			return Refuse(InUse, "task %q names task %q in conflicts_with; take it out there first", naming, name)
+		}
+		if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), t.ID); err != nil {
+			return err
 		}
 		_, err := tx.Exec(ctx, e.SQL(deleteTask), t.ID)
 		return err

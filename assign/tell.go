@@ -14,7 +14,7 @@ import (
 func (f *Feed) resync(ctx context.Context) error {
 	holders := f.here()
 	for part := range slices.Chunk(holders, 1000) {
-		pipelines, err := f.engine.pipelines(ctx, part)
+		pipelines, _, err := f.engine.pipelines(ctx, part)
 		if err != nil {
 			return err
 		}
@@ -221,8 +221,12 @@ func (f *Feed) tellTasks(ctx context.Context, n news) error {
 		e := Event{Type: "task", Body: &tasks[i]}
 		for _, subs := range f.holders {
 			for s := range subs {
-				if !s.quiet && s.tasks[tasks[i].Name] {
+				switch {
+				case s.quiet || !s.tasks[tasks[i].Name]:
+				case s.who.May(&tasks[i].Settings):
 					s.deliver(e)
+				default: // it got groups since
+					delete(s.tasks, tasks[i].Name)
 				}
 			}
 		}

@@ -37,6 +37,7 @@ where k.task_id = old.task_id and k.user_name = old.user_name and k.key = old.ke
 // tidy removes, now and then and in small batches, what nobody will read again. Every node does; they may meet, and
 // then one of them finds nothing.
 func (e *Engine) tidy(ctx context.Context) error {
+	var retained time.Time // when what is past its retention was last looked for
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,6 +54,13 @@ func (e *Engine) tidy(ctx context.Context) error {
 					break
 				}
 			}
+		}
+		if time.Since(retained) < 30*time.Minute {
+			continue
+		}
+		retained = time.Now()
+		if err := e.Retain(ctx); err != nil && ctx.Err() == nil {
+			e.Log.Warn("remove what is past its retention", "error", err)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package assign
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -13,6 +15,19 @@ import (
 type Holder struct {
 	User     string
 	Instance string // empty for people
+}
+
+// Who is somebody who asks: who he is, and what he may take.
+type Who struct {
+	Holder   Holder
+	Groups   []string // that he is in
+	Anything bool     // he needs no group: a manager
+}
+
+// May reports whether he may see and take a task of these settings: it has no groups, or he is in one of them. Whoever
+// shows or hands out a task asks it; to him who may not, the task is as if it were not there.
+func (w Who) May(s *Settings) bool {
+	return w.Anything || len(s.Groups) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(s.Groups, g) })
 }
 
 // CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters.
@@ -38,6 +53,14 @@ func CheckInstance(name string) error {
 		if !letter && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-' {
 			return refuseField("instance", "an instance is made of letters, digits, dots, underscores and hyphens")
 		}
+	}
+	return nil
+}
+
+// CheckGroup says what is wrong with a group's name: 1-128 bytes UTF-8 without commas and control characters.
+func CheckGroup(name string) error {
+	if err := CheckUser(name); err != nil || strings.Contains(name, ",") {
+		return refuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas and control characters")
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestTasks(t *testing.T) {
 	for _, q := range []string{"select", "select 1", "select 1 as item, 2 as item", "select $1::int as item", "select 1 as item; select 2",
 		"insert into x values (1) returning 1 as item", "delete from getwork.task returning id as item", "select 1 as item) q; drop table getwork.work; --",
 		"with d as (delete from getwork.work returning id) select id as item from d", "values (1)", "select nope as item"} {
-		if err := create(func(s *Settings) { s.Query = q }); !IsRefusal(err, QueryRefused) {
+		if err := create(func(s *Settings) { s.Query = Query(q) }); !IsRefusal(err, QueryRefused) {
 			t.Errorf("query %q: %v", q, err)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 // quiet goes out at once; with nothing to say it does nothing at all. An announcement is lost when its node dies, or when
 // sending fails twice; whoever listens re-reads from time to time anyway.
 //
-// Request, Work, Run, Settings and Waiting may be called by any goroutine, before, during and after Loop. They never
+// Request, Work, Run, Settings, Items and Waiting may be called by any goroutine, before, during and after Loop. They never
 // block. Call them after the commit: before it a reader would be sent to rows that it can't see yet.
 type Announcer struct {
 	// Every is the least time between two announcements. 100 ms; set it before Loop.
@@ -72,6 +72,11 @@ func (a *Announcer) Run(task, id int64) {
 // Settings says that the task itself was changed.
 func (a *Announcer) Settings(task int64) {
 	a.note(Change{Task: task, Settings: true})
+}
+
+// Items says that items of the task's inbox were pushed, or that what was never to return was put back.
+func (a *Announcer) Items(task int64) {
+	a.note(Change{Task: task, Items: true})
 }
 
 // Waiting says that this node wants to run the task and has no free slot, so that a node which has one may do it.
@@ -139,7 +144,7 @@ func (a *Announcer) flush(ctx context.Context, again map[int64]*Change, trouble 
 
 // note gathers one change. One without anything to say is left out.
 func (a *Announcer) note(c Change) {
-	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 && !c.Settings && !c.Waiting {
+	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 && !c.Settings && !c.Waiting && !c.Items {
 		return
 	}
 	a.mu.Lock()
@@ -165,6 +170,7 @@ func merge(into map[int64]*Change, c Change) {
 	}
 	to.Settings = to.Settings || c.Settings
 	to.Waiting = to.Waiting || c.Waiting
+	to.Items = to.Items || c.Items
 	to.Many = to.Many || c.Many
 	if !to.Many {
 		to.Requests = add(to.Requests, c.Requests)

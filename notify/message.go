@@ -38,6 +38,7 @@ type Change struct {
 	Runs     []int64 `json:"runs,omitempty"`     // started, or ended without a round
 	Settings bool    `json:"settings,omitempty"` // the task itself changed
 	Waiting  bool    `json:"waiting,omitempty"`  // the node wants to run it and has no free slot
+	Items    bool    `json:"items,omitempty"`    // the inbox was filled
 	Many     bool    `json:"many,omitempty"`     // more ids than fit: read the task; no ids are given then
 }
 
@@ -78,7 +79,7 @@ func (c Change) coarse() Change {
 	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 {
 		return c
 	}
-	return Change{Task: c.Task, Settings: c.Settings, Waiting: c.Waiting, Many: true}
+	return Change{Task: c.Task, Settings: c.Settings, Waiting: c.Waiting, Items: c.Items, Many: true}
 }
 
 func marshal(m Message) string {

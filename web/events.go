@@ -26,7 +26,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	})
 	defer stream.Close()
 	if tasks := r.URL.Query().Get("task"); tasks != "" {
-		if err := stream.Follow(r.Context(), strings.Split(tasks, ",")); err != nil {
+		if err := stream.Follow(r.Context(), strings.Split(tasks, ","), c.Who()); err != nil {
 			return err
 		}
 	}

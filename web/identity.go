@@ -35,7 +35,12 @@ func checkRole(r Role) error {
 type Caller struct {
 	Holder assign.Holder
 	Role   Role
-	Groups []string
+	Groups []string // that he is in
+}
+
+// Who is the caller as the engine knows him. A manager or an observer needs no group: routes say what each may do.
+func (c *Caller) Who() assign.Who {
+	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer}
 }
 
 // Identify finds out who asks. A nil Caller is nobody; an error refuses the request.
@@ -70,45 +75,66 @@ func DevIdentity(r *http.Request) (*Caller, error) {
 		return nil, assign.Refuse(assign.Misdirected,
 			"with --auth dev this server answers to localhost, 127.0.0.1 and [::1], not to %q", r.Host)
 	}
-	user, role := r.Header.Get("X-Getwork-User"), r.Header.Get("X-Getwork-Role")
+	user, role, groups := r.Header.Get("X-Getwork-User"), r.Header.Get("X-Getwork-Role"), r.Header.Get("X-Getwork-Groups")
 	if user == "" {
-		user, role = fromCookie(r, role)
+		user, role, groups = fromCookie(r, role, groups)
 	}
 	if user == "" {
 		return nil, nil
 	}
-	c := &Caller{Holder: assign.Holder{User: user, Instance: r.Header.Get("X-Getwork-Instance")}, Role: Role(role), Groups: []string{}}
+	c := &Caller{Holder: assign.Holder{User: user, Instance: r.Header.Get("X-Getwork-Instance")}, Role: Role(role)}
 	if c.Role == "" {
 		c.Role = Worker
 	}
 	if err := checkRole(c.Role); err != nil {
 		return nil, err
 	}
-	for g := range strings.SplitSeq(r.Header.Get("X-Getwork-Groups"), ",") {
-		if g = strings.TrimSpace(g); g != "" {
-			c.Groups = append(c.Groups, g)
-		}
-	}
 	if err := assign.CheckUser(user); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.Groups, err = splitGroups(groups); err != nil {
 		return nil, err
 	}
 	return c, assign.CheckInstance(c.Holder.Instance)
 }
 
-// fromCookie reads the cookie. One that is no good is nobody's, so that he who has it can log in again.
-func fromCookie(r *http.Request, role string) (user, asRole string) {
+// splitGroups reads a comma-separated list of groups; never nil.
+func splitGroups(list string) ([]string, error) {
+	groups := []string{}
+	for g := range strings.SplitSeq(list, ",") {
+		if g = strings.TrimSpace(g); g == "" {
+			continue
+		}
+		if err := assign.CheckGroup(g); err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// fromCookie reads the cookie; role and groups are those of the headers, which count for more. A cookie that is no
+// good is nobody's, so that he who has it can log in again.
+func fromCookie(r *http.Request, role, groups string) (user, asRole, inGroups string) {
 	cookie, err := r.Cookie(devCookie(r.Host))
 	if err != nil {
-		return "", role
+		return "", role, groups
 	}
 	v, err := url.ParseQuery(cookie.Value)
 	if err != nil || assign.CheckUser(v.Get("user")) != nil || checkRole(Role(v.Get("role"))) != nil {
-		return "", role
+		return "", role, groups
+	}
+	if _, err := splitGroups(v.Get("groups")); err != nil {
+		return "", role, groups
 	}
 	if role == "" {
 		role = v.Get("role")
 	}
-	return v.Get("user"), role
+	if groups == "" {
+		groups = v.Get("groups")
+	}
+	return v.Get("user"), role, groups
 }
 
 func localHost(host string) bool {
@@ -123,11 +149,12 @@ func localHost(host string) bool {
 	return false
 }
 
-// logIn sets the cookie of the log-in page: {"user":"oliver","role":"worker"}.
+// logIn sets the cookie of the log-in page: {"user":"oliver","role":"worker","groups":"loans,desk"}.
 func (s *server) logIn(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
-		User string `json:"user"`
-		Role string `json:"role"`
+		User   string `json:"user"`
+		Role   string `json:"role"`
+		Groups string `json:"groups"`
 	}
 	if err := decode(w, r, &body); err != nil {
 		return err
@@ -141,9 +168,13 @@ func (s *server) logIn(w http.ResponseWriter, r *http.Request) error {
 	if err := checkRole(Role(body.Role)); err != nil {
 		return err
 	}
+	groups, err := splitGroups(body.Groups)
+	if err != nil {
+		return err
+	}
 	http.SetCookie(w, &http.Cookie{
 		Name:     devCookie(r.Host),
-		Value:    url.Values{"user": {body.User}, "role": {body.Role}}.Encode(),
+		Value:    url.Values{"user": {body.User}, "role": {body.Role}, "groups": {strings.Join(groups, ",")}}.Encode(),
 		Path:     "/",
 		HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,8 @@ func TestWhoAsks(t *testing.T) {
 	me("X-Getwork-User", "a", "X-Getwork-Instance", strings.Repeat("i", 65)).refused(400, "invalid", "instance")
 	me("X-Getwork-User", "a", "X-Getwork-Instance", "a/b").refused(400, "invalid", "instance")
 	me("X-Getwork-User", "a", "X-Getwork-Role", "king").refused(400, "invalid", "role")
+	me("X-Getwork-User", "a", "X-Getwork-Groups", "a,b\xff").refused(400, "invalid", "groups")
+	me("X-Getwork-User", "a", "X-Getwork-Groups", strings.Repeat("g", 129)).refused(400, "invalid", "groups")
 }
 
 // Under --auth dev only the machine's own names are answered to.
@@ -57,7 +61,7 @@ func TestHost(t *testing.T) {
 func TestRoles(t *testing.T) {
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
-	for call, may := range map[string]string{
+	table := map[string]string{
 		"GET /tasks":                  "worker agent observer manager",
 		"GET /tasks/verify":           "worker agent observer manager",
 		"GET /me":                     "worker agent observer manager",
@@ -66,13 +70,40 @@ func TestRoles(t *testing.T) {
 		"DELETE /tasks/none":          "manager",
 		"GET /tasks/verify/runs":      "observer manager",
 		"POST /tasks/verify/requests": "worker agent manager",
-		"GET /requests/999":           "worker agent manager",
-		"DELETE /requests/999":        "worker agent manager",
-		"GET /pipeline":               "worker agent manager",
-		"POST /work/999/disposition":  "worker agent manager",
-		"GET /ws":                     "worker agent observer manager",
-		"GET /events?task=none":       "worker agent observer manager",
-	} {
+		"GET /tasks/verify/versions":  "manager",
+		"POST /tasks/verify/preview":  "manager",
+		"POST /tasks/verify/items":    "agent manager",
+		"POST /tasks/verify/redrive":  "manager",
+		"GET /tasks/verify/items/1":   "manager",
+
+		"POST /tasks/verify/items/none/claim":     "worker agent manager",
+		"POST /tasks/verify/versions/999/restore": "manager",
+
+		"GET /work":               "observer manager",
+		"POST /work/release":      "manager",
+		"POST /work/999/extend":   "worker agent manager",
+		"POST /work/999/reassign": "manager",
+
+		"GET /requests/999":          "worker agent manager",
+		"DELETE /requests/999":       "worker agent manager",
+		"GET /pipeline":              "worker agent manager",
+		"POST /work/999/disposition": "worker agent manager",
+		"GET /ws":                    "worker agent observer manager",
+		"GET /events?task=none":      "worker agent observer manager",
+	}
+	for path, item := range at(map[string]any(described(t)), "paths").(map[string]any) {
+		for method := range item.(map[string]any) {
+			tested := slices.ContainsFunc(slices.Collect(maps.Keys(table)), func(call string) bool {
+				m, p, _ := strings.Cut(call, " ")
+				p, _, _ = strings.Cut(p, "?")
+				return strings.EqualFold(m, method) && matchesTemplate(path, "/api/v1"+p)
+			})
+			if strings.HasPrefix(path, "/api/") && !tested {
+				t.Errorf("the table lacks %s %s", method, path)
+			}
+		}
+	}
+	for call, may := range table {
 		method, path, _ := strings.Cut(call, " ")
 		n.call(t, method, "/api/v1"+path, nil, "{}").refused(401, "unauthenticated")
 		for _, role := range roles {
@@ -149,15 +180,27 @@ func TestCookie(t *testing.T) {
 	if got := me("Cookie", sent, "X-Getwork-User", "oliver"); got["user"] != "oliver" || got["role"] != "worker" {
 		t.Errorf("cookie and header say %v", got)
 	}
+	grouped := cookieOf(logIn(`{"user":"oliver","groups":" loans, desk,,"}`))
+	if got := me("Cookie", grouped.Name+"="+grouped.Value); text(t, got["groups"]) != `["loans","desk"]` || got["role"] != "worker" {
+		t.Errorf("the cookie says %v", got)
+	}
+	if got := me("Cookie", grouped.Name+"="+grouped.Value, "X-Getwork-Groups", "other"); text(t, got["groups"]) != `["other"]` {
+		t.Errorf("cookie and header say %v", got)
+	}
+	if got := me("Cookie", grouped.Name+"="+grouped.Value, "X-Getwork-User", "tracy"); text(t, got["groups"]) != `[]` {
+		t.Errorf("another's groups: %v", got)
+	}
 	if cookie := cookieOf(n.call(t, "POST", "/logout", headers{"Cookie", sent}, "")); cookie.MaxAge >= 0 || cookie.Value != "" {
 		t.Errorf("log-out leaves %v", cookie)
 	}
 	logIn(`{"user":""}`).refused(400, "invalid", "user")
 	logIn(`{"user":"a\nb"}`).refused(400, "invalid", "user")
 	logIn(`{"user":"a","role":"king"}`).refused(400, "invalid", "role")
+	logIn(`{"user":"a","groups":"a\tb"}`).refused(400, "invalid", "groups")
+	logIn(`{"user":"a","groups":["a"]}`).refused(400, "invalid", "groups")
 
 	// A cookie that is no good is nobody's, so that one can log in again.
-	for _, bad := range []string{"user=a&role=king", "user=a%0ab", "%zz", ""} {
+	for _, bad := range []string{"user=a&role=king", "user=a%0ab", "user=a&role=worker&groups=a%0ab", "%zz", ""} {
 		n.call(t, "GET", "/api/v1/me", headers{"Cookie", devCookie(strings.TrimPrefix(n.URL, "http://")) + "=" + bad}, "").refused(401, "unauthenticated")
 		n.call(t, "POST", "/login", headers{"Cookie", devCookie(strings.TrimPrefix(n.URL, "http://")) + "=" + bad}, `{"user":"a"}`).want(204)
 	}

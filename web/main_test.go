@@ -35,10 +35,11 @@ type station struct {
 }
 
 type stationOptions struct {
-	steps       func(context.Context, assign.Step)
-	readTimeout time.Duration
-	log         io.Writer
-	checks      []Check
+	steps        func(context.Context, assign.Step)
+	readTimeout  time.Duration
+	writeTimeout time.Duration
+	log          io.Writer
+	checks       []Check
 }
 
 // panics is a header at which the identity of a test's node panics.
@@ -114,7 +115,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		defer n.open.Add(-1)
 		h.ServeHTTP(w, r)
 	}))
-	n.Config.ReadTimeout = o.readTimeout
+	n.Config.ReadTimeout, n.Config.WriteTimeout = o.readTimeout, o.writeTimeout
 	n.Start()
 	n.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(n.Close)
@@ -124,6 +125,10 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 type headers []string
 
 func as(user string, more ...string) headers { return append(headers{"X-Getwork-User", user}, more...) }
+
+func asAgent(user string, more ...string) headers {
+	return as(user, append(more, "X-Getwork-Role", "agent")...)
+}
 
 func manager(more ...string) headers {
 	return as("maria", append(more, "X-Getwork-Role", "manager")...)
@@ -235,6 +240,22 @@ const five = "select 'loan/' || g as item, g as amount from generate_series(1, 5
 func (n *station) newTask(t *testing.T, name, query, more string) reply {
 	t.Helper()
 	return n.call(t, "POST", "/api/v1/tasks", manager(), fmt.Sprintf(`{"name":%q,"query":%q%s}`, name, query, more)).want(201)
+}
+
+// newInbox makes a task without a query.
+func (n *station) newInbox(t *testing.T, name, more string) reply {
+	t.Helper()
+	return n.call(t, "POST", "/api/v1/tasks", manager(), fmt.Sprintf(`{"name":%q,"query":null%s}`, name, more)).want(201)
+}
+
+// take gets work, which must be there.
+func (n *station) take(t *testing.T, task, user string, count int) []assign.Work {
+	t.Helper()
+	r := read[assign.Request](n.call(t, "POST", "/api/v1/tasks/"+task+"/requests", as(user, "Prefer", "wait=60"), fmt.Sprintf(`{"count":%d}`, count)).want(201))
+	if r.State != assign.Assigned {
+		t.Fatalf("%s got %+v", user, r)
+	}
+	return r.Work
 }
 
 // pendingRequest is one that waits on a paused task until somebody does something.

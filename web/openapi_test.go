@@ -82,9 +82,8 @@ func (d apiDescription) expected(method, path string, r reply) (schema any, resp
 	}
 	path, _, _ = strings.Cut(path, "?")
 	for template, item := range at(map[string]any(d), "paths").(map[string]any) {
-		pattern := regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(template), `[^/]+`)
 		call := at(item, strings.ToLower(method))
-		if call == nil || !regexp.MustCompile("^"+pattern+"$").MatchString(path) {
+		if call == nil || !matchesTemplate(template, path) {
 			continue
 		}
 		response = d.resolve(at(call, "responses", fmt.Sprint(r.status)))
@@ -95,6 +94,12 @@ func (d apiDescription) expected(method, path string, r reply) (schema any, resp
 		return at(response, "content", kind, "schema"), response
 	}
 	return nil, nil
+}
+
+// matchesTemplate reports whether a path is one of those that a template such as /tasks/{task} stands for.
+func matchesTemplate(template, path string) bool {
+	pattern := regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(template), `[^/]+`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(path)
 }
 
 // check says what is not as described in a value: properties that nobody described, required ones that are missing,

@@ -1,15 +1,11 @@
 package web
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"getwork/assign"
 )
@@ -60,71 +56,4 @@ func answer(w http.ResponseWriter, status int, body any) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n'))
 	return nil
-}
-
-const maxBody = 1 << 20
-
-// decode reads a JSON body of at most 1 MiB into v; unknown fields and trailing data are refused.
-func decode(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return badBody(err)
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err = d.Decode(v)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is something after the JSON value")
-		}
-	}
-	if err == nil && string(bytes.TrimSpace(body)) == "null" { // which leaves v as it is
-		err = &json.UnmarshalTypeError{Value: "null"}
-	}
-	if err == nil && hasNUL(body) {
-		err = errors.New("text has no NUL character (\\u0000)")
-	}
-	return badBody(err)
-}
-
-// hasNUL reports whether a string in valid JSON has a NUL, which PostgreSQL's text can't.
-func hasNUL(body []byte) bool {
-	if !bytes.Contains(body, []byte(`\u0000`)) {
-		return false
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return false
-		}
-		if text, ok := token.(string); ok && strings.ContainsRune(text, 0) {
-			return true
-		}
-	}
-}
-
-func badBody(err error) error {
-	var large *http.MaxBytesError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &large):
-		return assign.Refuse(assign.TooLarge, "a body has at most %d bytes", maxBody)
-	case errors.Is(err, io.EOF):
-		return assign.Refuse(assign.Invalid, "the body is empty; send JSON")
-	case errors.As(err, &kind) && kind.Field == "":
-		return assign.Refuse(assign.Invalid, "the body is a JSON object, not %s", kind.Value)
-	case errors.As(err, &kind):
-		return refuseField(kind.Field, "%s can't be %s", kind.Field, kind.Value)
-	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	r := assign.Refuse(assign.Invalid, "the body can't be read: %s", text)
-	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
-		if field, err := strconv.Unquote(name); err == nil {
-			r.Fields = []assign.Field{{Field: field, Detail: "there is no such field"}}
-		}
-	}
-	return r
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +23,17 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var body struct {
-		Count  int             `json:"count"`
-		Linger assign.Duration `json:"linger"`
+		Count  int              `json:"count"`
+		Linger assign.Duration  `json:"linger"`
+		Lease  *assign.Duration `json:"lease"`
 	}
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
 	c := CallerOf(r)
+	if body.Lease != nil && c.Role != Agent && c.Role != Manager {
+		return refuseField("lease", "a lease is for agents to ask for, and your role is %s; leave it out, the task says how long work is held", c.Role)
+	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(r.Header.Values("Idempotency-Key")) > 1 {
 		return refuseField("Idempotency-Key", "send one Idempotency-Key, not %d", len(r.Header.Values("Idempotency-Key")))
@@ -38,7 +43,8 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
 	defer cancel()
-	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Key: key})
+	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
+		Key: key, Groups: c.Groups, Anything: c.Who().Anything})
 	if err != nil {
 		return err
 	}
@@ -116,10 +122,14 @@ func retryAfter(w http.ResponseWriter, r *assign.Request) {
 	w.Header().Set("Retry-After", after)
 }
 
-// requestTag covers everything but eta_seconds and position.
+// requestTag covers everything but eta_seconds and position, and that its work is about to expire.
 func requestTag(r *assign.Request) string {
 	still := *r
 	still.EtaSeconds, still.Position = nil, nil
+	still.Work = slices.Clone(r.Work)
+	for i := range still.Work {
+		still.Work[i].Expiring = false
+	}
 	b, _ := json.Marshal(still)
 	sum := sha256.Sum256(b)
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -200,21 +210,4 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, http.StatusOK, p)
-}
-
-func (s *server) dispose(w http.ResponseWriter, r *http.Request) error {
-	id, err := number(r, "id")
-	if err != nil {
-		return err
-	}
-	var d assign.Disposition
-	if err := decode(w, r, &d); err != nil {
-		return err
-	}
-	c := CallerOf(r)
-	work, err := s.Engine.Dispose(r.Context(), id, d, c.Holder, c.Role == Manager)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, work)
 }

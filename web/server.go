@@ -68,38 +68,7 @@ func (s *server) router() *mux.Router {
 	}
 	s.page(m)
 	s.describe(m)
-
-	// No subrouter: with one, mux forgets a method that did not match, and answers 404 instead of 405.
-	const api = "/api/v1"
-	route := func(method, path string, h handler, may ...Role) {
-		methods := []string{method}
-		if method == "GET" {
-			methods = append(methods, "HEAD")
-		}
-		m.Handle(api+path, s.allow(h, may...)).Methods(methods...)
-	}
-	everybody := roles
-	works := []Role{Worker, Agent, Manager}
-	route("GET", "/me", s.whoAmI, everybody...)
-	route("GET", "/tasks", s.listTasks, everybody...)
-	route("POST", "/tasks", s.createTask, Manager)
-	route("GET", "/tasks/{task}", s.showTask, everybody...)
-	route("PATCH", "/tasks/{task}", s.updateTask, Manager)
-	route("DELETE", "/tasks/{task}", s.deleteTask, Manager)
-	route("POST", "/tasks/{task}/requests", s.getWork, works...)
-	route("GET", "/tasks/{task}/runs", s.listRuns, Observer, Manager)
-	route("GET", "/requests/{id}", s.showRequest, works...)
-	route("DELETE", "/requests/{id}", s.cancelRequest, works...)
-	route("GET", "/pipeline", s.pipeline, works...)
-	route("POST", "/work/{id}/disposition", s.dispose, works...)
-	m.Handle(api+"/events", s.allow(s.events, everybody...)).Methods("GET")
-	m.Handle(api+"/ws", s.allow(func(w http.ResponseWriter, r *http.Request) error {
-		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			return assign.Refuse(assign.Invalid, "this address speaks WebSocket, subprotocol getwork.v1; /api/v1/events has the same over plain HTTP")
-		}
-		s.Socket.ServeHTTP(w, r)
-		return nil
-	}, everybody...)).Methods("GET")
+	s.api(m)
 	return m
 }
 

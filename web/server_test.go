@@ -20,12 +20,15 @@ func TestBodies(t *testing.T) {
 	click("").refused(400, "invalid")
 	click(`{"count":1`).refused(400, "invalid")
 	click(`{"count":1} x`).refused(400, "invalid")
+	click("{\"count\":1,\"\xff\":1}").refused(400, "invalid")
 	click(`{"count":1}{"count":1}`).refused(400, "invalid")
 	click(`{"count":1,"colour":"red"}`).refused(400, "invalid", "colour")
 	click(`{"count":"1"}`).refused(400, "invalid", "count")
 	click(`{"count":1.5}`).refused(400, "invalid", "count")
-	click(`{"count":1,"linger":"soon"}`).want(400)
-	click(`{"count":1,"linger":5}`).want(400)
+	click(`{"count":1,"linger":"soon"}`).refused(400, "invalid", "linger")
+	click(`{"count":1,"linger":5}`).refused(400, "invalid", "linger")
+	click(`{"count":"1","linger":"soon"}`).refused(400, "invalid", "linger")
+	click(`{"linger":"","colour":"red"}`).refused(400, "invalid", "linger")
 	for _, body := range []string{`[{"count":1}]`, `"count"`, `7`, ` null `} {
 		r := click(body)
 		r.refused(400, "invalid")
@@ -62,6 +65,13 @@ func TestMethods(t *testing.T) {
 		"POST /api/v1/tasks/verify":         "GET, HEAD, PATCH, DELETE",
 		"GET /api/v1/tasks/verify/requests": "POST",
 		"HEAD /api/v1/events":               "GET",
+		"GET /api/v1/work/release":          "POST",
+		"POST /api/v1/work":                 "GET, HEAD",
+		"GET /api/v1/work/1/extend":         "POST",
+		"PUT /api/v1/tasks/verify/items":    "POST",
+		"POST /api/v1/tasks/verify/items/a": "GET, HEAD",
+		"GET /api/v1/tasks/verify/preview":  "POST",
+		"POST /api/v1/tasks/verify/runs":    "GET, HEAD",
 		"OPTIONS /api/v1/requests/1":        "GET, HEAD, DELETE",
 		"DELETE /":                          "GET, HEAD",
 		"GET /login":                        "POST",
@@ -74,7 +84,8 @@ func TestMethods(t *testing.T) {
 			r.refused(405, "method-not-allowed")
 		}
 	}
-	for _, path := range []string{"/", "/livez", "/readyz", "/openapi.json", "/docs", "/api/v1/tasks", "/api/v1/tasks/verify", "/api/v1/me", "/api/v1/pipeline"} {
+	for _, path := range []string{"/", "/livez", "/readyz", "/openapi.json", "/docs", "/api/v1/tasks", "/api/v1/tasks/verify", "/api/v1/me", "/api/v1/pipeline",
+		"/api/v1/work", "/api/v1/tasks/verify/versions", "/api/v1/tasks/verify/items/loan%2F1"} {
 		got, head := n.call(t, "GET", path, manager(), "").want(200), n.call(t, "HEAD", path, manager(), "").want(200)
 		if head.body != "" || head.header.Get("ETag") != got.header.Get("ETag") || head.header.Get("Content-Type") != got.header.Get("Content-Type") {
 			t.Errorf("HEAD %s: %q, %v; GET: %v", path, head.body, head.header, got.header)
@@ -86,7 +97,7 @@ func TestMethods(t *testing.T) {
 // Nothing of what is somebody's is kept by a cache on the way.
 func TestCaches(t *testing.T) {
 	n := start(t, stationOptions{})
-	for _, path := range []string{"/api/v1/me", "/api/v1/tasks", "/api/v1/pipeline", "/api/v1/tasks/nothing", "/readyz"} {
+	for _, path := range []string{"/api/v1/me", "/api/v1/tasks", "/api/v1/work", "/api/v1/pipeline", "/api/v1/tasks/nothing", "/readyz"} {
 		n.call(t, "GET", path, as("oliver"), "").wantHeader("Cache-Control", "no-store")
 	}
 }
@@ -148,9 +159,13 @@ func TestDatabaseAway(t *testing.T) {
 	n.pendingRequest(t, "verify", "oliver")
 	server.Crash()
 	for _, call := range []string{"GET /tasks", "GET /tasks/verify", "GET /pipeline", "GET /requests/1", "DELETE /requests/1", "GET /events",
-		"POST /tasks/verify/requests", "POST /work/1/disposition", "DELETE /tasks/verify", "GET /tasks/verify/runs"} {
+		"POST /tasks/verify/requests", "POST /work/1/disposition", "DELETE /tasks/verify", "GET /tasks/verify/runs", "GET /work",
+		"POST /work/1/extend", "POST /work/1/reassign", "POST /work/release", "POST /tasks/verify/items", "GET /tasks/verify/items/1",
+		"POST /tasks/verify/items/1/claim", "POST /tasks/verify/redrive", "GET /tasks/verify/versions",
+		"POST /tasks/verify/versions/1/restore", "POST /tasks/verify/preview"} {
 		method, path, _ := strings.Cut(call, " ")
-		body := map[string]string{"POST /tasks/verify/requests": `{"count":1}`, "POST /work/1/disposition": `{"outcome":"complete"}`}[call]
+		body := map[string]string{"POST /tasks/verify/requests": `{"count":1}`, "POST /work/1/disposition": `{"outcome":"complete"}`,
+			"POST /work/1/reassign": `{"user":"tracy"}`, "POST /work/release": `{"user":"tracy","dry_run":true}`, "POST /tasks/verify/items": `[]`}[call]
 		r := n.call(t, method, "/api/v1"+path, manager("Prefer", "wait=100"), body)
 		r.wantHeader("Retry-After", "2").refused(503, "unavailable")
 		if p := read[assign.Problem](r); strings.Contains(p.Detail, "getwork_test") || strings.Contains(p.Detail, "dial") {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -54,11 +55,13 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if tasks == nil {
-		tasks = []assign.Task{}
-	}
-	return answer(w, http.StatusOK, map[string]any{"tasks": tasks})
+	who := CallerOf(r).Who()
+	tasks = slices.DeleteFunc(tasks, func(t assign.Task) bool { return !who.May(&t.Settings) })
+	return answer(w, http.StatusOK, map[string]any{"tasks": append([]assign.Task{}, tasks...)})
 }
+
+// noTask is what the engine says of a task that there isn't; he who may not see a task is told the same.
+const noTask = "no task %q; GET /api/v1/tasks lists those that there are"
 
 func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
@@ -66,6 +69,9 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err := s.Engine.Task(r.Context(), name)
+	if err == nil && !CallerOf(r).Who().May(&t.Settings) {
+		err = assign.Refuse(assign.NotFound, noTask, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 	settings := assign.DefaultSettings()
-	if err := decode(w, r, &settings); err != nil {
+	if err := decodeSettings(w, r, &settings); err != nil {
 		return err
 	}
 	t, err := s.Engine.CreateTask(r.Context(), settings, CallerOf(r).Holder.User)
@@ -83,6 +89,15 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Location", "/api/v1/tasks/"+t.Name)
 	return answerTask(w, http.StatusCreated, t)
+}
+
+// decodeSettings reads the fields that a body names. No groups are written as [] or null, and kept as none.
+func decodeSettings(w http.ResponseWriter, r *http.Request, s *assign.Settings) error {
+	err := decode(w, r, s)
+	if s.Groups == nil {
+		s.Groups = []string{}
+	}
+	return err
 }
 
 // updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match).
@@ -99,7 +114,7 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, CallerOf(r).Holder.User, func(settings *assign.Settings) error {
-		return decode(w, r, settings)
+		return decodeSettings(w, r, settings)
 	})
 	if err != nil {
 		return err
@@ -135,47 +150,19 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-const (
-	pageSize    = 100
-	maxPageSize = 1000
-)
-
-// listRuns answers with runs, newest first; next_cursor is there while there may be more.
+// listRuns answers with runs, newest first.
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
 		return err
 	}
-	before, err := queryNumber(r, "cursor", 0, 1<<63-1)
+	before, limit, err := readCursor(r)
 	if err != nil {
 		return err
 	}
-	limit, err := queryNumber(r, "limit", pageSize, maxPageSize)
+	runs, err := s.Engine.Runs(r.Context(), name, before, limit)
 	if err != nil {
 		return err
 	}
-	runs, err := s.Engine.Runs(r.Context(), name, before, int(limit))
-	if err != nil {
-		return err
-	}
-	if runs == nil {
-		runs = []assign.Run{}
-	}
-	body := map[string]any{"runs": runs}
-	if len(runs) == int(limit) {
-		body["next_cursor"] = strconv.FormatInt(runs[len(runs)-1].ID, 10)
-	}
-	return answer(w, http.StatusOK, body)
-}
-
-func queryNumber(r *http.Request, name string, absent, most int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return absent, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 || n > most {
-		return 0, refuseField(name, "%s is a number from 1 to %d, not %q", name, most, text)
-	}
-	return n, nil
+	return answerPage(w, "runs", runs, limit, func(run assign.Run) int64 { return run.ID })
 }

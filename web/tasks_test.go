@@ -16,7 +16,8 @@ func TestTask(t *testing.T) {
 	made := n.newTask(t, "verify", five, `,"title":"Verify","query_timeout":"90s","fresh_for":"24h","rerun_after":"120s"`).
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
 	want := map[string]any{"name": "verify", "title": "Verify", "description": "", "query": five, "query_timeout": "90s",
-		"fresh_for": "24h", "max_candidates": 1000.0, "max_request": 5.0, "rerun_after": "2m", "paused": false,
+		"fresh_for": "24h", "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
+		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "paused": false,
 		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0}
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
 		t.Errorf("durations are in the largest exact unit:\n%s", diff)
@@ -62,16 +63,34 @@ func TestTaskRefused(t *testing.T) {
 	post(`{"name":"taken","query":"select 1 as item"}`).refused(409, "exists")
 	post(`{"name":"No Slug","query":" ; ","max_request":0}`).refused(400, "invalid", "name", "query", "max_request")
 	post(`{"name":"late","query":"select 1 as item","rerun_after":"1ms"}`).refused(400, "invalid", "rerun_after")
-	post(`{"name":"odd","query":"select 1 as item","query_timeout":"soon"}`).want(400)
+	post(`{"name":"odd","query":"select 1 as item","query_timeout":"soon"}`).refused(400, "invalid", "query_timeout")
+	post(`{"name":"odd","query":7}`).refused(400, "invalid", "query")
+	post(`{"name":"odd","query":""}`).refused(400, "invalid", "query")
+	for body, field := range map[string]string{`"max_open":0`: "max_open", `"max_open":-1`: "max_open", `"lease":"999ms"`: "lease", `"lease":"169h"`: "lease",
+		`"lease":30`: "lease", `"slots":0`: "slots", `"slots":10001`: "slots", `"max_attempts":0`: "max_attempts", `"backoff":"0s"`: "backoff",
+		`"backoff":"25h"`: "backoff", `"conflicts_with":["nothing"]`: "conflicts_with", `"conflicts_with":["odd"]`: "conflicts_with",
+		`"groups":["a,b"]`: "groups", `"groups":[""]`: "groups", `"slots":"many"`: "slots", `"recheck":"select 1"`: "recheck"} {
+		post(`{"name":"odd","query":"select 1 as item",`+body+`}`).refused(400, "invalid", field)
+	}
+	n.call(t, "GET", "/api/v1/tasks/odd", manager(), "").refused(404, "not-found")
 	post(`{"name":"null","query":"select 1 as item\u0000"}`).refused(400, "invalid")
 	post(`{"name":"fine","title":"a backslash and u0000: \\u0000","query":"select 1 as item"}`).want(201)
+
+	for body, want := range map[string]string{`"groups":null,"conflicts_with":null`: `"conflicts_with":[],"groups":[]`, `"groups":["a"],"max_open":null,"lease":null`: `"groups":["a"]`} {
+		changed := n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), "{"+body+"}").want(200)
+		if !strings.Contains(changed.body, want) {
+			t.Errorf("%s: %s", body, changed.body)
+		}
+	}
+	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"query":null}`).refused(400, "invalid", "query")
+	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"conflicts_with":["taken"]}`).refused(400, "invalid", "conflicts_with")
 
 	wrong := post(`{"name":"wrong","query":"select  nothing as item"}`)
 	wrong.refused(422, "query-refused", "query")
 	if detail := read[assign.Problem](wrong).Detail; !strings.Contains(detail, `column "nothing" does not exist`) || !strings.Contains(detail, "position 9") {
 		t.Errorf("PostgreSQL's message and position are missing: %s", detail)
 	}
-	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", `"1"`), `{"query":"select 1 as no_item"}`).refused(422, "query-refused", "query")
+	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"query":"select 1 as no_item"}`).refused(422, "query-refused", "query")
 }
 
 // Runs are paged by key, newest first.
@@ -107,18 +126,6 @@ func TestRuns(t *testing.T) {
 	n.call(t, "GET", "/api/v1/tasks/nothing/runs", manager(), "").refused(404, "not-found")
 }
 
-// What later versions answer is not there, whoever asks.
-func TestNotBuilt(t *testing.T) {
-	n := start(t, stationOptions{})
-	n.newTask(t, "verify", five, "")
-	for _, call := range []string{"POST /work/1/extend", "POST /work/1/reassign", "POST /work/release", "POST /tasks/verify/items",
-		"POST /tasks/verify/items/1/claim", "GET /tasks/verify/items/1", "POST /tasks/verify/redrive", "GET /tasks/verify/versions",
-		"POST /tasks/verify/versions/1/restore", "POST /tasks/verify/preview", "GET /work"} {
-		method, path, _ := strings.Cut(call, " ")
-		n.call(t, method, "/api/v1"+path, manager(), "").refused(404, "not-found")
-	}
-}
-
 // Numbers in an item's details stay as they are, whatever their size.
 func TestDetailsAreKept(t *testing.T) {
 	n := start(t, stationOptions{})
@@ -127,4 +134,57 @@ func TestDetailsAreKept(t *testing.T) {
 	if !strings.Contains(r.body, `"amount":12345678901234567890`) || !strings.Contains(r.body, `"gone":null`) {
 		t.Errorf("details of %s", r.body)
 	}
+}
+
+// A task of groups is there for their members and for those who see everything, and for nobody else.
+func TestGroups(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "open", five, "")
+	n.newTask(t, "verify", five, `,"groups":["loans","desk"]`)
+	n.newInbox(t, "photos", `,"groups":["loans"]`)
+	calls := map[string]string{"GET /tasks/verify": "", "POST /tasks/verify/requests": `{"count":1}`, "POST /tasks/photos/requests": `{"count":1}`,
+		"POST /tasks/verify/items/loan%2F1/claim": "", "GET /events?task=open,verify": ""}
+	for name, outside := range map[string]headers{"worker": as("oliver"), "agent": asAgent("oliver", "X-Getwork-Groups", "loan,desks")} {
+		for call, body := range calls {
+			method, path, _ := strings.Cut(call, " ")
+			n.call(t, method, "/api/v1"+path, outside, body).refused(404, "not-found")
+		}
+		if got := n.taskNames(t, outside); got != "open" {
+			t.Errorf("a %s sees %s", name, got)
+		}
+		hidden := read[assign.Problem](n.call(t, "GET", "/api/v1/tasks/verify", outside, ""))
+		absent := read[assign.Problem](n.call(t, "GET", "/api/v1/tasks/verifx", outside, ""))
+		hidden.Detail = strings.ReplaceAll(hidden.Detail, "verify", "verifx")
+		if diff := cmp.Diff(absent, hidden); diff != "" {
+			t.Errorf("it can be told from a task that there isn't:\n%s", diff)
+		}
+	}
+	n.call(t, "POST", "/api/v1/tasks/photos/items", asAgent("oliver"), `[{"item":"1"}]`).refused(404, "not-found")
+	if counts := read[assign.Task](n.call(t, "GET", "/api/v1/tasks/verify", manager(), "").want(200)); counts.Held+counts.Waiting != 0 {
+		t.Errorf("something was done: %+v", counts)
+	}
+
+	inside := asAgent("oliver", "X-Getwork-Groups", "x,desk", "Prefer", "wait=60")
+	if got := n.taskNames(t, inside); got != "open verify" {
+		t.Errorf("a member sees %s", got)
+	}
+	n.call(t, "POST", "/api/v1/tasks/verify/requests", inside, `{"count":1}`).want(201)
+	n.call(t, "POST", "/api/v1/tasks/verify/items/loan%2F2/claim", inside, "").want(201)
+	n.listen(t, "?task=open,verify", inside).next("task")
+	n.call(t, "GET", "/api/v1/requests/1", as("oliver", "X-Getwork-Instance", ""), "").want(200) // what he has stays his
+	for _, h := range []headers{manager(), as("otto", "X-Getwork-Role", "observer")} {
+		if got := n.taskNames(t, h); got != "open photos verify" {
+			t.Errorf("%v sees %s", h, got)
+		}
+		n.call(t, "GET", "/api/v1/tasks/verify/runs", h, "").want(200)
+	}
+}
+
+func (n *station) taskNames(t *testing.T, h headers) string {
+	t.Helper()
+	var names []string
+	for _, task := range read[map[string][]assign.Task](n.call(t, "GET", "/api/v1/tasks", h, "").want(200))["tasks"] {
+		names = append(names, task.Name)
+	}
+	return strings.Join(names, " ")
 }

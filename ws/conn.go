@@ -73,7 +73,7 @@ type Client struct{ c *websocket.Conn }
 // Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws; header says who asks. A
 // refusal is an error that names the status. ctx bounds the handshake alone. Whoever dials must Close.
 func Dial(ctx context.Context, url string, header http.Header) (*Client, error) {
-	transport := &http.Transport{}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPClient:      &http.Client{Transport: transport},
 		HTTPHeader:      header,

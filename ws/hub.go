@@ -15,7 +15,7 @@ import (
 // Config is what a Hub needs.
 type Config struct {
 	Engine *assign.Engine
-	Caller func(*http.Request) (holder assign.Holder, role string) // who asks; known to be somebody
+	Caller func(*http.Request) (who assign.Who, role string) // who asks; known to be somebody
 	Log    *slog.Logger
 
 	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
@@ -53,13 +53,13 @@ func (h *Hub) Count() int {
 
 // ServeHTTP upgrades the request and returns; the socket lives on.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	holder, role := h.Caller(r)
+	who, role := h.Caller(r)
 	c, err := accept(w, r)
 	if err != nil {
-		h.Log.Info("socket refused", "user", holder.User, "error", err)
+		h.Log.Info("socket refused", "user", who.Holder.User, "error", err)
 		return // the library has answered
 	}
-	s := newSocket(h, c, holder, role)
+	s := newSocket(h, c, who, role)
 	if !h.add(s) {
 		s.stream.Close()
 		c.close(GoingAway, "this node is shutting down")

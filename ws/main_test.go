@@ -65,8 +65,10 @@ func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *st
 	})
 	<-up
 	c.Engine, c.Log = e, log
-	c.Caller = func(r *http.Request) (assign.Holder, string) {
-		return assign.Holder{User: r.Header.Get("User")}, "worker"
+	if c.Caller == nil {
+		c.Caller = func(r *http.Request) (assign.Who, string) {
+			return assign.Who{Holder: assign.Holder{User: r.Header.Get("User")}}, "worker"
+		}
 	}
 	n := &station{hub: NewHub(c), engine: e, db: pools.API}
 	n.Server = httptest.NewServer(n.hub)

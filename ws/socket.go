@@ -14,7 +14,7 @@ import (
 type socket struct {
 	hub    *Hub
 	conn   conn
-	holder assign.Holder
+	who    assign.Who
 	role   string
 	stream *assign.Stream
 	ping   *time.Timer
@@ -28,9 +28,9 @@ type socket struct {
 	writers sync.WaitGroup
 }
 
-func newSocket(h *Hub, c conn, holder assign.Holder, role string) *socket {
-	s := &socket{hub: h, conn: c, holder: holder, role: role}
-	s.stream = h.Engine.OpenStream(holder, s.wake)
+func newSocket(h *Hub, c conn, who assign.Who, role string) *socket {
+	s := &socket{hub: h, conn: c, who: who, role: role}
+	s.stream = h.Engine.OpenStream(who.Holder, s.wake)
 	return s
 }
 
@@ -54,7 +54,7 @@ func (s *socket) live(ctx context.Context) {
 	err := s.stream.Start(start, s.role)
 	started()
 	if err != nil {
-		s.hub.Log.Warn("read a snapshot", "user", s.holder.User, "error", err)
+		s.hub.Log.Warn("read a snapshot", "user", s.who.Holder.User, "error", err)
 		s.conn.close(TryAgain, "the snapshot can't be read now; come back in a moment")
 		return
 	}
@@ -71,7 +71,7 @@ func (s *socket) live(ctx context.Context) {
 		if err := s.obey(ctx, message); err != nil {
 			problem, logged := assign.ProblemOf(err)
 			if logged {
-				s.hub.Log.Warn("message failed", "user", s.holder.User, "error", err)
+				s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
 			}
 			s.stream.Put(assign.Event{Type: "error", Body: problem})
 		}
@@ -91,7 +91,7 @@ func (s *socket) obey(ctx context.Context, message []byte) error {
 	}
 	switch m.Type {
 	case "subscribe":
-		return s.stream.Follow(ctx, m.Tasks)
+		return s.stream.Follow(ctx, m.Tasks, s.who)
 	case "unsubscribe":
 		s.stream.Unfollow(m.Tasks)
 		return nil

@@ -130,6 +130,52 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
+// A task of groups can be followed by their members and by who sees everything; to others it is not there.
+func TestSubscribeByGroup(t *testing.T) {
+	groups := map[string][]string{"member": {"other", "desk"}, "outsider": {"desks"}}
+	n := start(t, Config{Caller: func(r *http.Request) (assign.Who, string) {
+		user := r.Header.Get("User")
+		return assign.Who{Holder: assign.Holder{User: user}, Groups: groups[user], Anything: user == "maria"}, "worker"
+	}}, nil)
+	n.newTask(t, "open", true)
+	s := assign.DefaultSettings()
+	s.Name, s.Query, s.Groups = "closed", "select 1 as item", []string{"desk"}
+	if _, err := n.engine.CreateTask(t.Context(), s, "maria"); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"member", "maria"} {
+		c := n.open(t, user)
+		c.say(`{"type":"subscribe","tasks":["closed"]}`)
+		if task := c.next("task"); task["name"] != "closed" {
+			t.Errorf("%s is told of %v", user, task)
+		}
+	}
+	c := n.open(t, "outsider")
+	c.say(`{"type":"subscribe","tasks":["open","closed"]}`)
+	if p := c.next("error"); p["type"] != "/problems/not-found" {
+		t.Errorf("an outsider is told %v", p)
+	}
+	c.say(`{"type":"subscribe","tasks":["open"]}`)
+	if task := c.next("task"); task["name"] != "open" {
+		t.Errorf("an outsider is told of %v", task)
+	}
+}
+
+// Without being told who may what, a hub lets everybody follow what everybody may.
+func TestSubscribeWithoutGroups(t *testing.T) {
+	n := start(t, Config{}, nil)
+	s := assign.DefaultSettings()
+	s.Name, s.Query, s.Groups = "closed", "select 1 as item", []string{"desk"}
+	if _, err := n.engine.CreateTask(t.Context(), s, "maria"); err != nil {
+		t.Fatal(err)
+	}
+	c := n.open(t, "oliver")
+	c.say(`{"type":"subscribe","tasks":["closed"]}`)
+	if p := c.next("error"); p["type"] != "/problems/not-found" {
+		t.Errorf("told %v", p)
+	}
+}
+
 // What can't be obeyed is answered with a problem, and the socket stays.
 func TestBadMessages(t *testing.T) {
 	n := start(t, Config{}, nil)

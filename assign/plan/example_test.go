@@ -9,18 +9,103 @@ import (
 // Three people wait, and the query found four loans: first come, first served, each with the best that are left.
 func ExampleAssign() {
 	waiting := []plan.Request{
-		{ID: 101, Wanted: 2}, // Oliver clicked first
-		{ID: 102, Wanted: 3}, // Tracy, while his query ran
-		{ID: 103, Wanted: 1},
+		{ID: 101, Holder: plan.Holder{User: "Oliver"}, Wanted: 2}, // clicked first
+		{ID: 102, Holder: plan.Holder{User: "Tracy"}, Wanted: 3},  // while his query ran
+		{ID: 103, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
 	}
 	loans := []string{"loan 123", "loan 77", "loan 4711", "loan 9"}
+	items := make([]plan.Item, len(loans))
+	for i := range items {
+		items[i].Slots = 1
+	}
 
-	p := plan.Assign(waiting, plan.Supply{Source: plan.Run, Items: len(loans)})
-	for _, a := range p.Answers {
-		fmt.Println(a.Request, loans[a.From:a.From+a.Count])
+	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Run, Items: items, Usable: true})
+	for i, a := range p.Answers {
+		fmt.Print(waiting[i].Holder.User, ":")
+		for _, g := range a.Grants {
+			fmt.Printf(" [%s]", loans[g.Item])
+		}
+		fmt.Println()
 	}
 	// Output:
-	// 101 [loan 123 loan 77]
-	// 102 [loan 4711 loan 9]
-	// 103 []
+	// Oliver: [loan 123] [loan 77]
+	// Tracy: [loan 4711] [loan 9]
+	// Ann:
+}
+
+// A job has three places, of which the second is taken; a volunteer may have one job.
+func ExampleAssign_places() {
+	waiting := []plan.Request{
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 1, Open: 1}, // has a job already
+		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1},
+		{ID: 4, Holder: plan.Holder{User: "Dan"}, Wanted: 1},
+	}
+	job := plan.Item{Slots: 3, Taken: []int{2}, Holders: []plan.Holder{{User: "Eve"}}}
+
+	p := plan.Assign(plan.Rules{MaxOpen: 1}, waiting, plan.Supply{Source: plan.Run, Items: []plan.Item{job}, Usable: true})
+	for i, a := range p.Answers {
+		switch {
+		case a.Outcome == plan.Assigned:
+			fmt.Println(waiting[i].Holder.User, "has place", a.Grants[0].Slot)
+		case a.Reason == plan.AtLimit:
+			fmt.Println(waiting[i].Holder.User, "has as much as he may")
+		case a.Reason == plan.AllHeld:
+			fmt.Println(waiting[i].Holder.User, "is too late")
+		}
+	}
+	// Output:
+	// Ann has place 1
+	// Bob has as much as he may
+	// Cid has place 3
+	// Dan is too late
+}
+
+// A shelf is what an earlier run left. This one is cut: there may be more, which only another run would find. Who wants
+// more than is left waits for that run, and who came after him does not overtake him.
+func ExampleAssign_shelf() {
+	waiting := []plan.Request{
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 2},
+		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1},
+	}
+	left := []plan.Item{{Slots: 1}, {Slots: 1}}
+
+	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Shelf, Items: left, Cut: true, Usable: true})
+	for i, a := range p.Answers {
+		fmt.Println(waiting[i].Holder.User, "waits for a run:", a.Outcome == plan.Wait)
+	}
+	fmt.Println("The shelf is spent:", p.Spent)
+	// Output:
+	// Ann waits for a run: false
+	// Bob waits for a run: true
+	// Cid waits for a run: true
+	// The shelf is spent: true
+}
+
+// Four eyes, and a group of which one member is held at a time: who is kept from the best gets the next.
+func ExampleAssign_rules() {
+	waiting := []plan.Request{
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 3},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 3},
+	}
+	names := []string{"loan 1", "loan 2", "loan 3", "loan 4"}
+	items := []plan.Item{
+		{Slots: 1, Barred: []string{"Ann"}}, // she verified it in another task
+		{Slots: 1, Exclusive: "account 7"},
+		{Slots: 1, Exclusive: "account 7"},
+		{Slots: 1},
+	}
+
+	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Run, Items: items, Usable: true})
+	for i, a := range p.Answers {
+		fmt.Print(waiting[i].Holder.User, ":")
+		for _, g := range a.Grants {
+			fmt.Printf(" [%s]", names[g.Item])
+		}
+		fmt.Println()
+	}
+	// Output:
+	// Ann: [loan 2] [loan 4]
+	// Bob: [loan 1]
 }

@@ -12,7 +12,7 @@ import (
 )
 
 type taskApplyCmd struct {
-	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one task or several; - is standard input. May be repeated." placeholder:"task.yaml"`
+	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one task or several; - is standard input. May be repeated." placeholder:"task.yaml" complete:"file"`
 	remote `embed:""`
 }
 
@@ -73,6 +73,9 @@ func (c *client) apply(ctx context.Context, wanted taskFields) (change, error) {
 	done, err := c.update(ctx, *wanted.Name, wanted)
 	if !isRefused(err, http.StatusNotFound) {
 		return done, err
+	}
+	if !wanted.Query.named {
+		return change{}, fmt.Errorf("there is no such task, and to make it the file must have its query; query: null makes it an inbox, to which items are pushed")
 	}
 	t, err := c.create(ctx, wanted)
 	if isRefused(err, http.StatusConflict) { // somebody else made it just now

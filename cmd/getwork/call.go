@@ -21,10 +21,12 @@ type call struct {
 	body   any    // sent as JSON; nil: none
 	header map[string]string
 	hold   time.Duration // asked for with Prefer: wait, in whole seconds; 0: don't
+	query  bool          // the server may have to run the task's query for it, which takes as long as the task allows
 }
 
 // reply is what came back with a 2xx.
 type reply struct {
+	status int
 	header http.Header
 	body   json.RawMessage
 }
@@ -35,7 +37,11 @@ const maxReply = 256 << 20
 // do makes a call and decodes the answer into v, unless that is nil. Its errors are a [refused] when the server
 // answered with something else than a 2xx, and an [unreached] when no answer came.
 func (c *client) do(ctx context.Context, what call, v any) (reply, error) {
-	timed, cancel := context.WithTimeout(ctx, answerWithin+what.hold)
+	within := answerWithin + what.hold
+	if what.query {
+		within += queryWithin
+	}
+	timed, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	req, err := c.request(timed, what)
 	if err != nil {
@@ -58,7 +64,7 @@ func (c *client) do(ctx context.Context, what call, v any) (reply, error) {
 			return reply{}, fmt.Errorf("%s did not answer as getwork does (%w); is --url right?", c.base, err)
 		}
 	}
-	return reply{resp.Header, body}, nil
+	return reply{resp.StatusCode, resp.Header, body}, nil
 }
 
 func (c *client) request(ctx context.Context, what call) (*http.Request, error) {

@@ -15,11 +15,12 @@ import (
 
 // remote is how every client command reaches a node, and says who asks.
 type remote struct {
-	URL   string `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token string `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
-	User  string `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role  string `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: manager for what changes tasks, else worker." placeholder:"ROLE"`
-	JSON  bool   `help:"Print the answer as JSON, for programs."`
+	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token    string   `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
+	User     string   `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role     string   `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: the least that the command needs." placeholder:"ROLE"`
+	MemberOf []string `group:"Which node, and who asks:" help:"The groups that you are in, under --auth dev, separated by commas." placeholder:"GROUP"`
+	JSON     bool     `help:"Print the answer as JSON, for programs."`
 }
 
 // holding is a remote whose user holds work.
@@ -40,6 +41,9 @@ type client struct {
 // answerWithin is how long a node may take over a call, beside what it was asked to hold the answer for.
 const answerWithin = 30 * time.Second
 
+// queryWithin is what a task's query may take at most. Who does not want to wait that long interrupts the command.
+const queryWithin = 24 * time.Hour
+
 // connect makes a client that asks as the given role, where no other was named. It sends nothing yet.
 func (r remote) connect(role web.Role) (*client, error) {
 	u, err := url.Parse(r.URL)
@@ -54,8 +58,8 @@ func (r remote) connect(role web.Role) (*client, error) {
 	}}
 	c.header.Set("Accept", "application/json")
 	if r.Token != "" {
-		if r.User != "" || r.Role != "" {
-			return nil, usage("a token says who asks: leave out --user and --role (GETWORK_USER and GETWORK_ROLE), or --token (GETWORK_TOKEN)")
+		if r.User != "" || r.Role != "" || len(r.MemberOf) > 0 {
+			return nil, usage("a token says who asks: leave out --user, --role and --member-of (GETWORK_USER, GETWORK_ROLE and GETWORK_MEMBER_OF), or --token (GETWORK_TOKEN)")
 		}
 		if strings.ContainsFunc(r.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			return nil, usage("--token has a character that no token has, such as a space or the end of a line")
@@ -78,6 +82,14 @@ func (r remote) connect(role web.Role) (*client, error) {
 	}
 	c.header.Set("X-Getwork-User", name)
 	c.header.Set("X-Getwork-Role", string(role))
+	for _, group := range r.MemberOf {
+		if err := fits(assign.CheckGroup(group)); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.MemberOf) > 0 {
+		c.header.Set("X-Getwork-Groups", strings.Join(r.MemberOf, ","))
+	}
 	return c, nil
 }
 

@@ -104,7 +104,41 @@ func TestClientUsage(t *testing.T) {
 		{2, "needs --after", []string{"done", "1", "--outcome", "return"}},
 		{2, "belongs to --outcome return", []string{"done", "1", "--after", "1h"}},
 		{2, "from 0s to 72h", []string{"done", "1", "--outcome", "return", "--after", "73h"}},
+		{2, "--to belongs to --outcome return", []string{"done", "1", "--to", "others"}},
+		{2, "--error belongs to --outcome fail", []string{"done", "1", "--outcome", "never", "--error", "x"}},
+		{2, "must be one of \"complete\",\"return\",\"never\",\"fail\"", []string{"done", "1", "--outcome", "lose"}},
 		{2, "work-id", []string{"done"}},
+		{2, "--linger is from 0s to 24h, not 25h", []string{"get", "verify", "--linger", "25h"}},
+		{2, "--lease is from 1s to 24h", []string{"get", "verify", "--lease", "1ms"}},
+		{2, "--of is empty", []string{"pipeline", "--of", ""}},
+		{2, "a group has 1 to 128 bytes", []string{"pipeline", "--member-of", "a\nb"}},
+		{2, "a token says who asks", []string{"pipeline", "--token", "gw_x", "--member-of", "clerks"}},
+		{2, "--item is empty", []string{"work", "list", "--item", ""}},
+		{2, "--state must be one of", []string{"work", "list", "--state", "lost"}},
+		{2, "--limit is 1 or more", []string{"work", "list", "--limit", "0"}},
+		{2, "work-id", []string{"work", "extend"}},
+		{2, "--to=USER", []string{"work", "reassign", "1"}},
+		{2, "say whose work to take back", []string{"work", "release"}},
+		{2, "--of is empty", []string{"work", "release", "--of", "", "--task", "verify", "--yes"}},
+		{2, "nobody is there to be asked: --yes", []string{"work", "release", "--task", "verify"}},
+		{2, "can't be used together", []string{"work", "release", "--task", "verify", "--yes", "--dry-run"}},
+		{2, "name the items to push", []string{"items", "push", "photos"}},
+		{2, "name the items to push", []string{"items", "push", "photos", "a", "-f", "x"}},
+		{2, "no such file", []string{"items", "push", "photos", "-f", "no-such-file"}},
+		{2, "--keys-only says how to read a file", []string{"items", "push", "photos", "a", "--keys-only"}},
+		{2, "--not-before is a time such as", []string{"items", "push", "photos", "a", "--not-before", "soon"}},
+		{2, "--not-before is a time such as", []string{"items", "push", "photos", "a", "--not-before=-1h"}},
+		{2, "name an item by its key", []string{"items", "claim", "photos", ""}},
+		{2, "name a task", []string{"items", "show", "", "a"}},
+		{2, "name the items to put back, or give --all", []string{"items", "redrive", "photos"}},
+		{2, "name the items to put back, or give --all", []string{"items", "redrive", "photos", "a", "--all"}},
+		{2, "--limit is from 1 to 100", []string{"task", "preview", "verify", "--limit", "101"}},
+		{2, "a version is 1 or more", []string{"task", "restore", "verify", "0"}},
+		{2, "--lease: ", []string{"task", "update", "verify", "--lease", "soon"}},
+		{2, "--max-open: a whole number or none", []string{"task", "update", "verify", "--max-open", "many"}},
+		{2, "can't be used together", []string{"task", "create", "--name", "x", "--inbox", "--query", "select 1"}},
+		{2, "to it, --inbox", []string{"task", "create", "--name", "x"}},
+		{2, "must be one of \"bash\",\"zsh\",\"fish\"", []string{"completion", "tcsh"}},
 		{2, "say what to change", []string{"task", "update", "verify"}},
 		{2, "a task needs a name", []string{"task", "create", "--query", "select 1"}},
 		{2, "can't be used together", []string{"task", "create", "--query", "select 1", "--query-file", "x.sql"}},
@@ -123,7 +157,12 @@ func TestClientHelp(t *testing.T) {
 	c.run(0, text("stays as it is", "-f, --file"), "task", "apply", "--help")
 	c.run(0, text("--count", "--wait", "--keep", "Which node, and who asks:"), "get", "--help")
 	c.run(0, text("--outcome", "--after", "--note", "getwork done 17 18"), "done", "--help")
-	c.run(0, text("--instance", "logged in with"), "pipeline", "--help")
+	c.run(0, text("--instance", "logged in with", "--of"), "pipeline", "--help")
+	c.run(0, text("work list", "work extend", "work reassign", "work release"), "work", "--help")
+	c.run(0, text("items push", "items show", "items claim", "items redrive"), "items", "--help")
+	c.run(0, text("task preview", "task versions", "task restore", "task runs"), "task", "--help")
+	c.run(0, text(`{"item": "a.jpg"`, "--not-before", "--split"), "items", "push", "--help")
+	c.run(0, text("source <(getwork completion bash)"), "completion", "--help")
 }
 
 // A wrong address is told as such, whatever answers there.
@@ -140,7 +179,7 @@ func TestNotGetwork(t *testing.T) {
 	} {
 		server := httptest.NewServer(tt.answer)
 		defer server.Close()
-		err := pipelineCmd{holding{remote: remote{URL: server.URL, User: "oliver"}}}.Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
+		err := pipelineCmd{holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v, not %q", err, tt.says)
 		}
@@ -157,12 +196,12 @@ func TestWhoAsks(t *testing.T) {
 	run := func(h holding) {
 		t.Helper()
 		h.URL = server.URL + "/"
-		if err := (pipelineCmd{h}).Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)}); err != nil {
+		if err := (pipelineCmd{holding: h}).Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run(holding{remote: remote{User: "Zoë"}, Instance: "two"})
-	if got.Get("X-Getwork-User") != "Zoë" || got.Get("X-Getwork-Role") != "worker" || got.Get("X-Getwork-Instance") != "two" {
+	run(holding{remote: remote{User: "Zoë", MemberOf: []string{"clerks", "chiefs"}}, Instance: "two"})
+	if got.Get("X-Getwork-User") != "Zoë" || got.Get("X-Getwork-Groups") != "clerks,chiefs" || got.Get("X-Getwork-Role") != "worker" || got.Get("X-Getwork-Instance") != "two" {
 		t.Errorf("by name: %v", got)
 	}
 	run(holding{remote: remote{User: "mary", Role: "manager"}})

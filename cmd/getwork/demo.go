@@ -45,7 +45,7 @@ func (c demoCmd) check() error {
 		return usage("--count is from 1 to 5, not %d", c.Count)
 	}
 	// What a node would refuse is better said before the bank is made.
-	node := serveCmd{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1}
+	node := serveCmd{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1, Retention: 90 * 24 * time.Hour}
 	if err := node.check(); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (d *demo) applyTasks(ctx context.Context) error {
 		_, err := d.manager.task(ctx, t.Name)
 		switch {
 		case isRefused(err, 404):
-			fields := taskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: &t.Query,
+			fields := taskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: setTo(t.Query),
 				QueryTimeout: new(assign.Duration(3 * time.Minute))}
 			if i > 0 {
 				// The first task shows the bare story. The others show that leftovers of a run can be handed out.
@@ -103,7 +103,7 @@ func (d *demo) applyTasks(ctx context.Context) error {
 			}
 			_, err = d.manager.create(ctx, fields)
 		case err == nil && i == 0:
-			_, err = d.manager.update(ctx, t.Name, taskFields{Query: &t.Query})
+			_, err = d.manager.update(ctx, t.Name, taskFields{Query: setTo(t.Query)})
 		}
 		if err != nil {
 			return fmt.Errorf("task %s: %w", t.Name, err)

@@ -17,8 +17,10 @@ import (
 // doneCmd lets go of work.
 type doneCmd struct {
 	IDs     []string       `arg:"" name:"work-id" help:"What to let go of, as get and pipeline show it."`
-	Outcome string         `help:"complete: it is done. return: back to the queue, --after that long. never: nobody is to get it for this task again." default:"complete" enum:"complete,return,never"`
+	Outcome string         `help:"complete: it is done. return: back to the queue, --after that long. never: nobody is to get it for this task again. fail: an attempt that went wrong; it comes back after the task's backoff." default:"complete" enum:"complete,return,never,fail" placeholder:"complete|return|never|fail"`
 	After   *time.Duration `help:"With --outcome return: how long nobody gets it, from 0s to 72h." placeholder:"4h"`
+	To      *string        `help:"With --outcome return: to all, or to others, so that you don't get it again." enum:"all,others" placeholder:"all|others"`
+	Error   *string        `help:"With --outcome fail: what went wrong, in at most 4 KiB." placeholder:"TEXT"`
 	Note    *string        `help:"A note to keep with the work, of at most 4 KiB." placeholder:"TEXT"`
 	holding `embed:""`
 }
@@ -29,22 +31,27 @@ func (doneCmd) Help() string {
 
   getwork done 17 18
   getwork done 17 --outcome return --after 4h --note "called, no answer"
+  getwork done 17 --outcome return --after 0s --to others
+  getwork done 17 --outcome fail --error "the photo is broken"
   getwork done 17 --outcome never
 
 Doing the same again changes nothing. A manager may let go of other people's work: --role manager.`
 }
 
 func (c doneCmd) disposition() (assign.Disposition, error) {
-	d := assign.Disposition{Outcome: c.Outcome, Note: c.Note}
+	d := assign.Disposition{Outcome: c.Outcome, After: (*assign.Duration)(c.After), To: c.To, Error: c.Error, Note: c.Note}
 	switch {
 	case c.Outcome == "return" && c.After == nil:
 		return d, usage("--outcome return needs --after, from 0s to 72h: how long until somebody may get it again")
 	case c.Outcome != "return" && c.After != nil:
 		return d, usage("--after belongs to --outcome return, not to %s", c.Outcome)
+	case c.Outcome != "return" && c.To != nil:
+		return d, usage("--to belongs to --outcome return, not to %s", c.Outcome)
+	case c.Outcome != "fail" && c.Error != nil:
+		return d, usage("--error belongs to --outcome fail, not to %s; --note goes with any", c.Outcome)
 	case c.After != nil && (*c.After < 0 || *c.After > 72*time.Hour):
 		return d, usage("--after is from 0s to 72h, not %s", assign.Duration(*c.After))
 	}
-	d.After = (*assign.Duration)(c.After)
 	return d, nil
 }
 
@@ -77,13 +84,8 @@ func (c doneCmd) Run(ctx context.Context, s *streams) error {
 	switch {
 	case c.JSON:
 		err = printJSON(s.out, map[string]any{"work": closed})
-	case len(rows) > 0 && c.Outcome == "return":
-		err = table(s.out, []string{"WORK-ID", "TASK", "ITEM", "STATE", "AGAIN FROM"}, rows)
 	case len(rows) > 0:
-		for i := range rows {
-			rows[i] = rows[i][:4]
-		}
-		err = table(s.out, []string{"WORK-ID", "TASK", "ITEM", "STATE"}, rows)
+		err = table(s.out, lean([]string{"WORK-ID", "TASK", "ITEM", "STATE", "AGAIN FROM"}, &rows, 4), rows)
 	}
 	return errors.Join(append(failed, err)...)
 }

@@ -13,10 +13,12 @@ import (
 
 // getCmd asks for work and waits for it.
 type getCmd struct {
-	Task    string        `arg:"" help:"The task to get work of; getwork task list lists them."`
-	Count   int           `help:"How many items you want; the task says how many one may ask for." default:"1" placeholder:"N"`
-	Wait    time.Duration `help:"How long to wait for an answer." default:"60s"`
-	Keep    bool          `help:"Ctrl-C leaves the request waiting, instead of cancelling it."`
+	Task    string         `arg:"" help:"The task to get work of; getwork task list lists them."`
+	Count   int            `help:"How many items you want; the task says how many one may ask for." default:"1" placeholder:"N"`
+	Wait    *time.Duration `help:"How long to wait for an answer; 60s unless said otherwise, or as long as the request lingers." placeholder:"60s"`
+	Linger  time.Duration  `help:"When there is nothing, wait that long for something to come, at most 24h." default:"0s"`
+	Lease   time.Duration  `help:"For agents: hold the work that long, from 1s to 24h, where the task does not say." default:"0s"`
+	Keep    bool           `help:"Ctrl-C leaves the request waiting, instead of cancelling it."`
 	holding `embed:""`
 }
 
@@ -24,7 +26,7 @@ type getCmd struct {
 func (getCmd) Help() string {
 	return `Prints what you got, and exits with 0; with 1 when there was nothing, or no answer in time.
 
-You can have one request waiting per task: asking again waits for that one. A request that is not answered within --wait stays: what it gets appears in your pipeline.`
+With --linger a request that finds nothing waits on, and is served as soon as something is pushed, falls due, is let go of or matches again. You can have one request waiting per task: asking again waits for that one. A request that is not answered within --wait stays: what it gets appears in your pipeline.`
 }
 
 // Run gets work.
@@ -34,14 +36,23 @@ func (c getCmd) Run(ctx context.Context, s *streams) error {
 		return usage("name the task to get work of; `getwork task list` lists them")
 	case c.Count < 1:
 		return usage("--count is 1 or more, not %d", c.Count)
-	case c.Wait < 0:
-		return usage("--wait is 0s or more, not %s", c.Wait)
+	case c.Wait != nil && *c.Wait < 0:
+		return usage("--wait is 0s or more, not %s", assign.Duration(*c.Wait))
+	case c.Linger < 0 || c.Linger > time.Duration(assign.MaxLinger):
+		return usage("--linger is from 0s to %s, not %s", assign.MaxLinger, assign.Duration(c.Linger))
+	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > 24*time.Hour):
+		return usage("--lease is from 1s to 24h, not %s", assign.Duration(c.Lease))
 	}
-	client, err := c.connect(web.Worker)
+	role := web.Worker
+	if c.Lease != 0 {
+		role = web.Agent
+	}
+	client, err := c.connect(role)
 	if err != nil {
 		return err
 	}
-	w := &wish{client: client, task: c.Task, count: c.Count, key: rand.Text(), until: time.Now().Add(c.Wait)}
+	w := &wish{client: client, task: c.Task, count: c.Count, key: rand.Text(), until: time.Now().Add(c.wait()),
+		linger: assign.Duration(c.Linger), lease: assign.Duration(c.Lease)}
 	if !c.JSON {
 		w.waiting = func(r *assign.Request) { _, _ = fmt.Fprintln(s.errs, waitingText(r, c.Count, c.Keep)) }
 	}
@@ -58,6 +69,14 @@ func (c getCmd) Run(ctx context.Context, s *streams) error {
 		err = printWork(s.out, w.request.Work)
 	}
 	return errors.Join(err, c.outcome(s, &w.request))
+}
+
+// wait is how long to wait for an answer. Who lingers is answered when that is over, and a moment is added for it.
+func (c getCmd) wait() time.Duration {
+	if c.Wait != nil {
+		return *c.Wait
+	}
+	return max(60*time.Second, c.Linger+5*time.Second)
 }
 
 // outcome is nil when something was assigned, and else says in words why not.
@@ -113,6 +132,9 @@ func waitingText(r *assign.Request, count int, keep bool) string {
 	}
 	if r.Position != nil {
 		text += fmt.Sprintf(", at place %d in line", *r.Position)
+	}
+	if r.LingerUntil != nil {
+		text += ", at most until " + moment(r.LingerUntil)
 	}
 	if r.EtaSeconds != nil {
 		text += fmt.Sprintf(", for about %.0f s", max(*r.EtaSeconds, 1))

@@ -159,7 +159,7 @@ func TestGetIsPatient(t *testing.T) {
 			defer server.Close()
 			server.Config.SetKeepAlivesEnabled(false) // on a connection that served before, net/http repeats a GET by itself
 			var out bytes.Buffer
-			err := getCmd{Task: "verify", Count: 1, Wait: tt.wait, holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.
+			err := getCmd{Task: "verify", Count: 1, Wait: &tt.wait, holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.
 				Run(t.Context(), &streams{&out, io.Discard})
 			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || err.Error() != tt.fails) {
 				t.Errorf("%v, not %q", err, tt.fails)
@@ -199,7 +199,7 @@ func TestInterruptedClick(t *testing.T) {
 	}))
 	defer server.Close()
 	var out bytes.Buffer
-	err := getCmd{Task: "verify", Count: 1, Wait: time.Minute, holding: holding{remote: remote{URL: server.URL, User: "oliver", JSON: true}}}.
+	err := getCmd{Task: "verify", Count: 1, Wait: new(time.Minute), holding: holding{remote: remote{URL: server.URL, User: "oliver", JSON: true}}}.
 		Run(ctx, &streams{&out, io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "request 7 was cancelled") || !json.Valid(out.Bytes()) {
 		t.Errorf("%v\n%s", err, &out)

@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres"},
 	"getwork/web":               {"getwork/assign"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
+	"getwork/ws/agent":          {"getwork/assign", "getwork/ws"},
 }
 
 // The pure function may import nothing that has a clock, chance, a log or I/O.

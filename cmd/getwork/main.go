@@ -25,14 +25,19 @@ const (
 
 // cli is the command line. Every flag can be set by GETWORK_<FLAG>; flags beat the environment.
 type cli struct {
-	Serve    serveCmd    `cmd:"" help:"Run one node."`
-	Demo     demoCmd     `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
-	Migrate  migrateCmd  `cmd:"" help:"Change the database's schema, or show where it stands."`
-	Task     taskCmd     `cmd:"" help:"List, show, create, change and delete tasks."`
-	Get      getCmd      `cmd:"" help:"Get work of a task."`
-	Pipeline pipelineCmd `cmd:"" help:"Show the work that you hold, and what you wait for."`
-	Done     doneCmd     `cmd:"" help:"Let go of work: complete it, return it, or never see it again."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Serve      serveCmd      `cmd:"" help:"Run one node."`
+	Demo       demoCmd       `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
+	Migrate    migrateCmd    `cmd:"" help:"Change the database's schema, or show where it stands."`
+	Task       taskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
+	Get        getCmd        `cmd:"" help:"Get work of a task."`
+	Pipeline   pipelineCmd   `cmd:"" help:"Show the work that you hold, and what you wait for."`
+	Agent      agentCmd      `cmd:"" help:"Take work of a task, and run a program for each item."`
+	Done       doneCmd       `cmd:"" help:"Let go of work: complete it, return it, never see it again, or say that it failed."`
+	Work       workCmd       `cmd:"" help:"List, extend, reassign and take back work."`
+	Items      itemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
+	Completion completionCmd `cmd:"" help:"Print a script that makes bash, zsh or fish complete getwork's commands."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	PrintVersion kong.VersionFlag `name:"version" short:"v" env:"-" help:"Print the version."`
 }

@@ -50,7 +50,7 @@ func (d *demo) naiveHalf(ctx context.Context) (half, error) {
 	if err != nil {
 		return half{}, err
 	}
-	query := fmt.Sprintf(naiveQuery, strings.TrimSuffix(strings.TrimSpace(task.Query), ";"), d.Count)
+	query := fmt.Sprintf(naiveQuery, strings.TrimSuffix(strings.TrimSpace(string(task.Query)), ";"), d.Count)
 	pool, err := d.naivePool(ctx)
 	if err != nil {
 		return half{}, err

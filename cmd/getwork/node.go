@@ -72,7 +72,7 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	}
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
 	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
-		QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Log: n.log})
+		QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
 	if c.NoListen {
 		n.engine.Feed.Deaf()
 	} else {
@@ -129,9 +129,9 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 func (n *node) serveHTTP() {
 	n.hub = ws.NewHub(ws.Config{
 		Engine: n.engine,
-		Caller: func(r *http.Request) (assign.Holder, string) {
+		Caller: func(r *http.Request) (assign.Who, string) {
 			c := web.CallerOf(r)
-			return c.Holder, string(c.Role)
+			return c.Who(), string(c.Role)
 		},
 		Log: n.log,
 	})

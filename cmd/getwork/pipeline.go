@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -13,22 +14,30 @@ import (
 
 // pipelineCmd shows what somebody holds and waits for.
 type pipelineCmd struct {
+	Of      *string `help:"For managers: whose pipeline; yours unless said otherwise." placeholder:"USER"`
 	holding `embed:""`
 }
 
 // Help is shown by --help.
 func (pipelineCmd) Help() string {
-	return "`getwork done WORK-ID` lets go of work that is shown here."
+	return "`getwork done WORK-ID` lets go of work that is shown here. What has a lease goes back when that ends: `getwork work extend WORK-ID` renews it."
 }
 
 // Run prints the pipeline.
 func (c pipelineCmd) Run(ctx context.Context, s *streams) error {
-	client, err := c.connect(web.Worker)
+	if err := filled(map[string]*string{"--of": c.Of}); err != nil {
+		return err
+	}
+	role, path := web.Worker, "/pipeline"
+	if c.Of != nil {
+		role, path = web.Manager, "/pipeline?"+url.Values{"user": {*c.Of}}.Encode()
+	}
+	client, err := c.connect(role)
 	if err != nil {
 		return err
 	}
 	var p assign.Pipeline
-	got, err := client.do(ctx, call{method: "GET", path: "/pipeline"}, &p)
+	got, err := client.do(ctx, call{method: "GET", path: path}, &p)
 	switch {
 	case err != nil:
 		return err
@@ -52,23 +61,22 @@ func (c pipelineCmd) Run(ctx context.Context, s *streams) error {
 	return nil
 }
 
-// printWork lists work: that which is held, or was just closed. Columns that would be empty all the way are left out.
+// printWork lists work that is held. Columns that would be empty all the way are left out.
 func printWork(w io.Writer, works []assign.Work) error {
-	leased := slices.ContainsFunc(works, func(w assign.Work) bool { return w.LeaseExpiresAt != nil })
-	heads := []string{"WORK-ID", "TASK", "ITEM", "SINCE"}
-	if leased {
-		heads = append(heads, "LEASE UNTIL")
-	}
-	heads = append(heads, "DETAILS")
 	rows := make([][]string, len(works))
 	for i, work := range works {
-		row := []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, moment(&work.AssignedAt)}
-		if leased {
-			row = append(row, moment(work.LeaseExpiresAt))
-		}
-		rows[i] = append(row, details(work.Details))
+		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, moment(&work.AssignedAt),
+			moment(work.LeaseExpiresAt), attempt(works, work), details(work.Details)}
 	}
-	return table(w, heads, rows)
+	return table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
+}
+
+// attempt is how often work's item has been tried, this time included; nothing, if all of these are first attempts.
+func attempt(works []assign.Work, work assign.Work) string {
+	if !slices.ContainsFunc(works, func(w assign.Work) bool { return w.Attempt > 1 }) {
+		return ""
+	}
+	return strconv.Itoa(work.Attempt)
 }
 
 // printRequests lists requests that wait.
@@ -82,7 +90,7 @@ func printRequests(w io.Writer, requests []assign.Request) error {
 		if r.EtaSeconds != nil {
 			eta = fmt.Sprintf("%.0fs", *r.EtaSeconds)
 		}
-		rows[i] = []string{strconv.FormatInt(r.ID, 10), r.Task, strconv.Itoa(r.Wanted), moment(&r.CreatedAt), position, eta}
+		rows[i] = []string{strconv.FormatInt(r.ID, 10), r.Task, strconv.Itoa(r.Wanted), moment(&r.CreatedAt), position, eta, moment(r.LingerUntil)}
 	}
-	return table(w, []string{"WAITING", "TASK", "WANTED", "SINCE", "POSITION", "ABOUT"}, rows)
+	return table(w, lean([]string{"WAITING", "TASK", "WANTED", "SINCE", "POSITION", "ABOUT", "AT MOST UNTIL"}, &rows, 6), rows)
 }

@@ -48,6 +48,8 @@ func retryAfterOf(h http.Header) time.Duration {
 var inCommands = strings.NewReplacer(
 	"GET /api/v1/tasks lists", "`getwork task list` lists",
 	"GET /api/v1/pipeline lists", "`getwork pipeline` lists",
+	"`GET /api/v1/work?item=` shows", "`getwork work list --item ITEM` shows",
+	"a manager can redrive it", "a manager can put it back with `getwork items redrive`",
 )
 
 // Error tells the problem's detail, then the fields that the detail does not tell, then what can be done.

@@ -97,8 +97,7 @@ func (t remoteTask) print(w io.Writer) error {
 	}
 	// go-yaml can't write all text so that it is read back the same, such as lines that end with blanks. JSON is YAML,
 	// too, and says everything.
-	var again taskFields
-	if err := yaml.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, fields) {
+	if again, err := readTask(string(b)); err != nil || !reflect.DeepEqual(again, fields) {
 		var quoted bytes.Buffer
 		e := json.NewEncoder(&quoted)
 		e.SetEscapeHTML(false)

@@ -24,6 +24,7 @@ type serveCmd struct {
 	NoMigrate         bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
 	Auth              string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
 	MaxRuns           int           `help:"Ranking queries that this node runs at the same time." default:"2"`
+	Retention         time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
 	DrainTimeout      time.Duration `help:"How long a shutdown may take." default:"15s"`
 	LogFormat         string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel          slog.Level    `help:"debug, info, warn or error." default:"info"`
@@ -46,6 +47,9 @@ func (c *serveCmd) check() error {
 	}
 	if c.MaxRuns < 1 || c.MaxRuns > 100 {
 		return usage("--max-runs is from 1 to 100, not %d", c.MaxRuns)
+	}
+	if c.Retention < time.Minute {
+		return usage("--retention is at least 1m, not %s: the last minutes are needed to tell what was closed twice", c.Retention)
 	}
 	if c.Pooled && c.ListenDatabaseURL == "" && !c.NoListen {
 		return usage("--pooled needs --listen-database-url, a direct connection, since LISTEN does not work through a transaction pooler; or --no-listen, which polls")

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,6 +29,27 @@ func table(w io.Writer, heads []string, rows [][]string) error {
 	return t.Flush()
 }
 
+// lean leaves out the columns that are empty all the way, but for the first few, which are always there.
+func lean(heads []string, rows *[][]string, always int) []string {
+	var keep []int
+	for column := range heads {
+		if column < always || slices.ContainsFunc(*rows, func(row []string) bool { return row[column] != "" }) {
+			keep = append(keep, column)
+		}
+	}
+	pick := func(row []string) []string {
+		picked := make([]string, len(keep))
+		for i, column := range keep {
+			picked[i] = row[column]
+		}
+		return picked
+	}
+	for i, row := range *rows {
+		(*rows)[i] = pick(row)
+	}
+	return pick(heads)
+}
+
 // plain makes one line of text, without anything that a terminal would obey: items and titles are data.
 func plain(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
@@ -44,6 +67,14 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err = fmt.Fprintln(w, indented.String())
 	return err
+}
+
+// counted writes how many there are.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // moment writes a time for people, in their own zone.

@@ -11,23 +11,40 @@ import (
 
 // taskCmd is what managers do with tasks.
 type taskCmd struct {
-	List   taskListCmd   `cmd:"" help:"List the tasks, with what waits and what is held."`
-	Show   taskShowCmd   `cmd:"" help:"Print a task as a file that apply takes."`
-	Create taskCreateCmd `cmd:"" help:"Make a task, from a file or from flags."`
-	Apply  taskApplyCmd  `cmd:"" help:"Create or update the tasks in a file, so that they are as it says."`
-	Update taskUpdateCmd `cmd:"" help:"Change what is given of a task, and nothing else."`
-	Delete taskDeleteCmd `cmd:"" help:"Delete a task that nobody holds work of. Its history stays."`
-	Pause  taskPauseCmd  `cmd:"" help:"Stop handing out work of a task."`
-	Resume taskResumeCmd `cmd:"" help:"Hand out work of a paused task again."`
+	List     taskListCmd     `cmd:"" help:"List the tasks, with what waits and what is held."`
+	Show     taskShowCmd     `cmd:"" help:"Print a task as a file that apply takes."`
+	Create   taskCreateCmd   `cmd:"" help:"Make a task, from a file or from flags."`
+	Apply    taskApplyCmd    `cmd:"" help:"Create or update the tasks in a file, so that they are as it says."`
+	Update   taskUpdateCmd   `cmd:"" help:"Change what is given of a task, and nothing else."`
+	Delete   taskDeleteCmd   `cmd:"" help:"Delete a task that nobody holds work of. Its history stays."`
+	Preview  taskPreviewCmd  `cmd:"" help:"Try a query: its best items, its time and cost. Nothing is handed out."`
+	Versions taskVersionsCmd `cmd:"" help:"List what a task was, and who changed it."`
+	Restore  taskRestoreCmd  `cmd:"" help:"Make a task as it was in an earlier version."`
+	Runs     taskRunsCmd     `cmd:"" help:"List the runs of a task's query, newest first."`
+	Pause    taskPauseCmd    `cmd:"" help:"Stop handing out work of a task."`
+	Resume   taskResumeCmd   `cmd:"" help:"Hand out work of a paused task again."`
+}
+
+// reader is as what tasks are read: who names his groups wants to see what is open to them, everybody else all.
+func (r remote) reader() web.Role {
+	if len(r.MemberOf) > 0 {
+		return web.Worker
+	}
+	return web.Observer
 }
 
 type taskListCmd struct {
 	remote `embed:""`
 }
 
+// Help is shown by --help.
+func (taskListCmd) Help() string {
+	return "Lists all tasks; with --member-of, or --role worker, those that are open to you."
+}
+
 // Run prints all tasks.
 func (c taskListCmd) Run(ctx context.Context, s *streams) error {
-	client, err := c.connect(web.Worker)
+	client, err := c.connect(c.reader())
 	if err != nil {
 		return err
 	}
@@ -63,7 +80,7 @@ type taskShowCmd struct {
 
 // Run prints one task.
 func (c taskShowCmd) Run(ctx context.Context, s *streams) error {
-	client, err := c.connect(web.Worker)
+	client, err := c.connect(c.reader())
 	if err != nil {
 		return err
 	}
@@ -78,7 +95,7 @@ func (c taskShowCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type taskCreateCmd struct {
-	File string `short:"f" help:"Read the task from this YAML file; - is standard input. Flags beat it." placeholder:"task.yaml"`
+	File string `short:"f" help:"Read the task from this YAML file; - is standard input. Flags beat it." placeholder:"task.yaml" complete:"file"`
 	taskFlags
 	remote `embed:""`
 }
@@ -89,6 +106,7 @@ func (taskCreateCmd) Help() string {
 
   getwork task create -f task.yaml
   getwork task create --name review-photos --query-file photos.sql --max-request 3
+  getwork task create --name resize-photos --inbox --lease 2m --max-attempts 5
 
 ` + fileHelp
 }
@@ -111,8 +129,8 @@ func (c taskCreateCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	wanted = wanted.with(given)
-	if wanted.Name == nil {
-		return usage("a task needs a name and a query: give -f FILE, or --name with --query or --query-file")
+	if wanted.Name == nil || !wanted.Query.named {
+		return usage("a task needs a name and a query: give -f FILE, or --name with --query, --query-file or, for a task whose items are pushed to it, --inbox")
 	}
 	client, err := c.connect(web.Manager)
 	if err != nil {
@@ -133,9 +151,10 @@ type taskUpdateCmd struct {
 
 // Help is shown by --help.
 func (taskUpdateCmd) Help() string {
-	return `Example:
+	return `Examples:
 
   getwork task update review-photos --query-file photos.sql --query-timeout 90s
+  getwork task update review-photos --lease none --groups editors,chiefs
 
 --name gives the task another name. A changed query starts over the run that is under way.`
 }

@@ -40,7 +40,7 @@ func TestTaskCommands(t *testing.T) {
 	var task assign.Task
 	c.decode(0, &task, "task", "show", "verify")
 	want := assign.Settings{Name: "verify", Title: "V", Query: "select i as item\nfrom generate_series(1, 9) i", QueryTimeout: 90e9,
-		MaxCandidates: 1000, MaxRequest: 3, RerunAfter: 60e9}
+		MaxCandidates: 1000, MaxRequest: 3, Slots: 1, Backoff: 30e9, RerunAfter: 60e9, ConflictsWith: []string{}, Groups: []string{}}
 	if diff := cmp.Diff(want, task.Settings); diff != "" || task.Version != 2 {
 		t.Errorf("version %d, %s", task.Version, diff)
 	}
@@ -111,6 +111,9 @@ func TestTaskFileRefused(t *testing.T) {
 		"name: x\nversion: 3\n":        "unknown field \"version\"",
 		"name: x\nmax_request: many\n": `[2:14] "many" stands where a whole number belongs`,
 		"name: x\nquery_timeout: 5\n":  `a duration is a number with a unit, such as "90s"`,
+		"name: x\nlease: soon\n":       `a duration is a number with a unit, such as "90s"`,
+		"name: x\nmax_open: many\n":    `[2:11] "many" stands where a whole number belongs`,
+		"name: x\ngroups: 3\n":         "sequence is expected",
 		"name: x\nname: y\n":           "already defined",
 		"name: [\n":                    "[1:7]",
 		"- name: x\n":                  "mapping is expected",
@@ -145,11 +148,84 @@ func TestTaskFileRoundTrip(t *testing.T) {
 			t.Errorf("%q: %v", query, err)
 		}
 		read, err := readTasks(t.Context(), write(t, printed.String()))
-		if err != nil || len(read) != 1 || *read[0].Query != query || read[0].FreshFor.String() != "90s" {
+		if err != nil || len(read) != 1 || textOf(read[0].Query.value) != query || read[0].FreshFor.String() != "90s" {
 			t.Errorf("%q: %v\n%s", query, err, &printed)
 		}
 	}
 }
+
+// Every setting can be given as a flag and in a file, shown, and set back to none.
+func TestTaskSettings(t *testing.T) {
+	c := newTerminal(t)
+	c.run(0, nil, "task", "create", "--name", "other", "--query", "select 1 as item")
+	c.run(0, text("task photos created"), "task", "create", "--name", "photos", "--inbox", "--lease", "90s", "--slots", "2", "--max-open", "3",
+		"--max-attempts", "4", "--backoff", "5s", "--conflicts-with", "other", "--groups", "editors, chiefs")
+	var task assign.Task
+	c.decode(0, &task, "task", "show", "photos")
+	want := assign.DefaultSettings()
+	want.Name, want.Slots, want.Backoff = "photos", 2, 5e9
+	want.Lease, want.MaxOpen, want.MaxAttempts = new(assign.Duration(90e9)), new(3), new(4)
+	want.ConflictsWith, want.Groups = text("other"), text("chiefs", "editors")
+	slices.Sort(task.Groups)
+	if diff := cmp.Diff(want, task.Settings); diff != "" {
+		t.Error(diff)
+	}
+	shown := c.run(0, text("query: null\n", "lease: 90s\n", "max_open: 3\n"), "task", "show", "photos")
+	c.run(0, text("task photos unchanged"), "task", "apply", "-f", write(t, shown))
+
+	c.run(1, text(`no task "photos"`), "get", "photos")
+	c.run(1, text("nothing to do: no item"), "get", "photos", "--member-of", "readers,editors")
+	c.run(0, text("photos  active"), "task", "list")
+	if out := c.run(0, text("photos"), "task", "list", "--member-of", "chiefs"); strings.Contains(out, "There are no") {
+		t.Error(out)
+	}
+	if out := c.run(0, text("other"), "task", "list", "--role", "worker"); strings.Contains(out, "photos") {
+		t.Error("somebody in no group is shown", out)
+	}
+
+	c.run(0, text("task photos updated (version 2): conflicts_with, groups, lease, max_attempts, max_open"), "task", "update", "photos",
+		"--lease", "none", "--max-open=none", "--max-attempts", "none", "--conflicts-with", "none", "--groups", "none")
+	c.run(0, text("task photos unchanged"), "task", "apply", "-f", write(t, "name: photos\nlease: null\nquery: null\ngroups: []\nmax_open:\n"))
+	c.decode(0, &task, "task", "show", "photos")
+	if task.Lease != nil || task.MaxOpen != nil || task.MaxAttempts != nil || len(task.ConflictsWith)+len(task.Groups) > 0 || task.Slots != 2 {
+		t.Errorf("set back: %+v", task.Settings)
+	}
+	c.run(1, text(`task "new": there is no such task`, "query: null makes it an inbox"), "task", "apply", "-f", write(t, "name: new\ntitle: x\n"))
+	c.run(0, text("task new created"), "task", "apply", "-f", write(t, "name: new\nquery: null\n"))
+	c.run(1, text("lease: from \"1s\" to \"168h\""), "task", "update", "new", "--lease", "1ms")
+}
+
+func TestTaskVersions(t *testing.T) {
+	c := newTerminal(t)
+	c.run(0, nil, "task", "create", "--name", "verify", "--query", "select i as item, i * 10 as amount from generate_series(1, 5) i order by i")
+	c.run(0, text("has not been run yet"), "task", "runs", "verify")
+	c.run(0, text("RANK  ITEM  DETAILS\n1     1     amount: 10\n2     2     amount: 20\n\nThe query gave 5 rows in "), "task", "preview", "verify", "--limit", "2")
+	c.run(0, nil, "get", "verify")
+	c.stdin = "select 'x' || i as item, i as slots from generate_series(1, 3) i"
+	c.run(0, text("RANK  ITEM  PLACES", "2     x2    2"), "task", "preview", "verify", "--query-file", "-")
+	c.run(0, text("1 held or put off"), "task", "preview", "verify")
+	var p assign.Preview
+	c.decode(0, &p, "task", "preview", "verify", "--query", "select 'y' as item")
+	if len(p.Rows) != 1 || p.Rows[0].Item != "y" || len(p.Plan) == 0 {
+		t.Errorf("preview %+v", p)
+	}
+	c.run(1, text("no column named \"item\""), "task", "preview", "verify", "--query", "select 1")
+	c.run(1, text("your role is observer"), "task", "preview", "verify", "--role", "observer")
+
+	c.run(0, nil, "task", "update", "verify", "--title", "T", "--query", "select 'z' as item")
+	c.run(0, text("task verify is as it was in version 1 (version 3 now)"), "task", "restore", "verify", "1")
+	c.run(0, text("VERSION  SINCE", "3        ", "oliver  query, title\n", "oliver  created\n"), "task", "versions", "verify")
+	c.run(0, text("There may be more", "--cursor 3 goes on"), "task", "versions", "verify", "--limit", "1")
+	c.run(1, text("has no version 9; it has 1 to 3"), "task", "restore", "verify", "9")
+	var versions struct{ Versions []assign.Version }
+	c.decode(0, &versions, "task", "versions", "verify", "--user", "mary")
+	if len(versions.Versions) != 3 || versions.Versions[1].Query != "select 'z' as item" {
+		t.Errorf("versions %+v", versions)
+	}
+	c.run(0, text("RUN  STARTED", "finished  1"), "task", "runs", "verify")
+}
+
+// Somebody else's change between}
 
 // Somebody else's change between the read and the write is not lost: the task is read again, once.
 func TestStaleVersion(t *testing.T) {

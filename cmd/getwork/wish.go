@@ -18,7 +18,9 @@ type wish struct {
 	client  *client
 	task    string
 	count   int
-	key     string // of the click: repeating it after a lost connection does not ask twice
+	linger  assign.Duration
+	lease   assign.Duration // 0: as the task says
+	key     string          // of the click: repeating it after a lost connection does not ask twice
 	until   time.Time
 	waiting func(*assign.Request) // called once, if it has to wait; may be nil
 
@@ -87,9 +89,18 @@ func (w *wish) ask(ctx context.Context, hold time.Duration) error {
 	what := call{method: "GET", path: "/requests/" + strconv.FormatInt(w.request.ID, 10), hold: hold}
 	if w.request.ID == 0 {
 		what = call{method: "POST", path: "/tasks/" + url.PathEscape(w.task) + "/requests", hold: hold,
-			body: map[string]int{"count": w.count}, header: map[string]string{"Idempotency-Key": w.key}}
+			body: w.click(), header: map[string]string{"Idempotency-Key": w.key}}
 	}
 	return w.read(ctx, what)
+}
+
+// click is the body that asks for work.
+func (w *wish) click() any {
+	return struct {
+		Count  int             `json:"count"`
+		Linger assign.Duration `json:"linger,omitzero"`
+		Lease  assign.Duration `json:"lease,omitzero"`
+	}{w.count, w.linger, w.lease}
 }
 
 func (w *wish) read(ctx context.Context, what call) error {

@@ -98,25 +98,27 @@ func (c Client) header() http.Header {
 	return h
 }
 
-// CreateTask makes a task; settings are the contract's fields of one, by name. It asks as a manager.
-func (c Client) CreateTask(ctx context.Context, settings map[string]any) error {
-	c.Role = "manager"
-	a, err := c.Do(ctx, http.MethodPost, "/api/v1/tasks", settings)
-	if err != nil {
-		return err
-	}
-	return a.Decode(&struct{}{})
-}
-
 // GetWork clicks, and returns the answer with the request in it. header has names and values in turn, such as
 // "Prefer", "wait=30".
 func (c Client) GetWork(ctx context.Context, task string, count int, header ...string) (assign.Request, Answer, error) {
 	return c.request(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", map[string]any{"count": count}, header...)
 }
 
+// Linger clicks, and waits for as long as linger says, such as "10m", while nothing can be handed out. The answer is
+// not held: that is for a header such as "Prefer", "wait=30".
+func (c Client) Linger(ctx context.Context, task string, count int, linger string, header ...string) (assign.Request, Answer, error) {
+	body := map[string]any{"count": count, "linger": linger}
+	return c.request(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", body, header...)
+}
+
 // Request asks for a request's status. A refusal, and 304, come with an empty request.
 func (c Client) Request(ctx context.Context, id int64, header ...string) (assign.Request, Answer, error) {
 	return c.request(ctx, http.MethodGet, "/api/v1/requests/"+strconv.FormatInt(id, 10), nil, header...)
+}
+
+// Cancel ends a pending request with nothing. A refusal comes with an empty request.
+func (c Client) Cancel(ctx context.Context, id int64) (assign.Request, Answer, error) {
+	return c.request(ctx, http.MethodDelete, "/api/v1/requests/"+strconv.FormatInt(id, 10), nil)
 }
 
 func (c Client) request(ctx context.Context, method, path string, body any, header ...string) (r assign.Request, a Answer, err error) {
@@ -155,30 +157,4 @@ func (c Client) Pipeline(ctx context.Context) (p assign.Pipeline, err error) {
 		err = a.Decode(&p)
 	}
 	return p, err
-}
-
-// Dispose lets go of work: "complete", "return" with after, such as "1h", or "never". after is empty for others.
-func (c Client) Dispose(ctx context.Context, work int64, outcome, after string) (w assign.Work, a Answer, err error) {
-	body := map[string]any{"outcome": outcome}
-	if after != "" {
-		body["after"] = after
-	}
-	a, err = c.Do(ctx, http.MethodPost, "/api/v1/work/"+strconv.FormatInt(work, 10)+"/disposition", body)
-	if err == nil && a.Status < 300 {
-		err = a.Decode(&w)
-	}
-	return w, a, err
-}
-
-// Runs reads a task's runs, newest first. It asks as an observer.
-func (c Client) Runs(ctx context.Context, task string) ([]assign.Run, error) {
-	c.Role = "observer"
-	var body struct {
-		Runs []assign.Run `json:"runs"`
-	}
-	a, err := c.Do(ctx, http.MethodGet, "/api/v1/tasks/"+task+"/runs?limit=1000", nil)
-	if err == nil {
-		err = a.Decode(&body)
-	}
-	return body.Runs, err
 }

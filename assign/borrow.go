@@ -1,0 +1,139 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// placeWait bounds how long somebody who wants to look at a query's result waits for a place to run it.
+const placeWait = 20 * time.Second
+
+// withPlace calls f with a connection on which ranking queries run: of the query database if there is one, else of the
+// runs' pool. It takes one of the node's places for runs meanwhile, so that previews, explanations and claims together
+// with the runs are never more than the database was promised. Who finds none free within 20 s, or before ctx's
+// deadline, is refused with [Busy]; a node that drains refuses with [Unavailable]. The connection is f's until it
+// returns.
+func (e *Engine) withPlace(ctx context.Context, f func(*pgxpool.Conn) error) error {
+	base, done := e.join()
+	if base == nil {
+		return errEnding
+	}
+	defer done()
+	late := time.NewTimer(placeWait)
+	defer late.Stop()
+	select {
+	case <-e.slots:
+	case <-base.Done():
+		return errEnding
+	case <-late.C:
+		return errNoPlace()
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return errNoPlace()
+		}
+		return context.Cause(ctx)
+	}
+	defer e.freeSlot() // after the connection was given back: whoever takes the place finds one
+	pool := e.runs
+	if e.Queries != nil {
+		pool = e.Queries
+	}
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("get a connection to run: %w", err)
+	}
+	defer conn.Release()
+	return f(conn)
+}
+
+func errNoPlace() error {
+	return Refuse(Busy, "all places for queries on this node are taken; try again in a moment")
+}
+
+// join counts the caller among what the engine waits for when it ends, until done is called. The context ends when
+// the engine begins to; nil: it has ended, or not begun.
+func (e *Engine) join() (base context.Context, done func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.base == nil || e.base.Err() != nil {
+		return nil, nil
+	}
+	e.working.Add(1)
+	return e.base, e.working.Done
+}
+
+// asQuery calls f in a transaction in which a ranking query can be looked at without a run: where queries run, read
+// only, with the query role's rights, each statement limited to timeout, and with a place of the node's. It is rolled
+// back in the end. What is the query's own fault, its time-out included, is [QueryRefused].
+func (e *Engine) asQuery(ctx context.Context, timeout Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
+	return e.withPlace(ctx, func(conn *pgxpool.Conn) error {
+		ctx, cancel := e.untilEnding(ctx)
+		defer cancel()
+		if e.Queries != nil { // rows are fetched in chunks there, and the server's limit counts for each anew
+			var done context.CancelFunc
+			ctx, done = context.WithTimeoutCause(ctx, time.Duration(timeout),
+				&errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)})
+			defer done()
+		}
+		began := time.Now()
+		err := e.enter(ctx, conn, timeout, f)
+		var refusal *Refusal
+		if err == nil || errors.As(err, &refusal) {
+			return err
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		var fault *errQuery
+		if !errors.As(err, &fault) {
+			err = faultOf(err, time.Since(began), timeout)
+		}
+		if errors.As(err, &fault) {
+			return queryRefusal("%s", fault.message)
+		}
+		return err
+	})
+}
+
+// untilEnding is ctx, cancelled when the engine begins to end: a node that drains waits for nobody's query.
+func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	base := e.base
+	e.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(base, func() { cancel(errEnding) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// enter begins the transaction, makes it fit for somebody's query, and rolls it back after f, also when ctx is over:
+// the connection is used again.
+func (e *Engine) enter(ctx context.Context, conn *pgxpool.Conn, timeout Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
+	settings := fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000)) // that login has its own rights
+	if e.Queries == nil {
+		settings = e.enterQuery(timeout)
+		if e.beginRunLock(ctx) != beginLocking {
+			settings += watchClient // so that the query of a node that died ends soon, as a run's does
+		}
+	}
+	tx, err := conn.BeginTx(ctx, readOnly)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		after, cancel := e.afterQuery(ctx)
+		defer cancel()
+		_ = tx.Rollback(after)
+	}()
+	if _, err := tx.Exec(ctx, settings); err != nil {
+		return fmt.Errorf("enter the query: %w", err)
+	}
+	return f(ctx, tx)
+}

@@ -1,0 +1,314 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/plan"
+)
+
+// errSinceRun: the item was let go of since the run that put it on the shelf. Whether it still matches, the query knows.
+var errSinceRun = fmt.Errorf("%w: it was let go of since the run", errMoved)
+
+// A claim takes one named item. First it finds the item: in the inbox, on the fresh shelf, or by the ranking query with
+// a condition on the item, which PostgreSQL can push down. Then, in a transaction of its own, the lock is taken first,
+// then counted, then decided, by the same plan as in every round: of two who claim the last place at once, one gets it
+// and the other is refused.
+
+// named is the supply of a claim: one item, as it was found.
+type named struct {
+	ranked
+	source    plan.Source
+	run       *int64 // of the shelf
+	snapshot  *string
+	seenUntil *time.Time
+	held      bool // it is reassigned: it was handed out before
+}
+
+const selectHeld = `
+select ` + workColumns + `
+from getwork.work w join getwork.task_state s using (task_id)
+where w.task_id = $1 and w.item = $2 and w.user_name = $3 and w.instance = $4 and w.state = 'held'`
+
+// Claim gives one named item to who asks; claimed is false when it was his already. [NotFound]: it does not match the
+// task. [NoSlot]: all its places are taken. [NotAvailable]: it is put off, never to return, or a rule keeps it from him.
+func (e *Engine) Claim(ctx context.Context, name, item string, by Who) (w Work, claimed bool, err error) {
+	if detail := checkKey(item); detail != "" {
+		return Work{}, false, Refuse(NotFound, "%s", detail)
+	}
+	task, s, err := e.find(ctx, name, by)
+	if err != nil {
+		return Work{}, false, err
+	}
+	shelf := true // look there first
+	for range attempts {
+		w, err = e.held1(ctx, task, item, by.Holder)
+		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+			return w, false, err
+		}
+		var found *named
+		if found, err = e.findNamed(ctx, task, s, item, shelf); err != nil {
+			return Work{}, false, err
+		}
+		if found == nil {
+			return Work{}, false, Refuse(NotFound, "item %q does not match task %q now", item, name)
+		}
+		err = e.claim(ctx, task, s, found, by)
+		if err == nil {
+			w, err = e.held1(ctx, task, item, by.Holder)
+			return w, true, err
+		}
+		if !again(err) {
+			return Work{}, false, err
+		}
+		shelf = !errors.Is(err, errSinceRun)
+		if task, s, err = e.find(ctx, name, by); err != nil { // it changed meanwhile
+			return Work{}, false, err
+		}
+	}
+	return Work{}, false, Refuse(NotAvailable, "item %q changes hands all the time; try again", item)
+}
+
+// held1 reads what a holder holds of an item; pgx.ErrNoRows: nothing.
+func (e *Engine) held1(ctx context.Context, task int64, item string, by Holder) (Work, error) {
+	rows, err := e.api.Query(ctx, e.SQL(selectHeld), task, item, by.User, by.Instance)
+	if err != nil {
+		return Work{}, fmt.Errorf("read work: %w", err)
+	}
+	w, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) })
+	if err != nil {
+		err = fmt.Errorf("read work: %w", err)
+	}
+	return w, err
+}
+
+// claim decides under the assign lock.
+func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named, by Who) error {
+	w := waiter{holder: by.Holder, wanted: 1, groups: by.recorded()}
+	var id int64
+	err := e.transact(ctx, func(tx pgx.Tx) error {
+		r, err := e.openRound(ctx, tx, task)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.state.deleted:
+			return noTask(s.Name)
+		case r.state.Paused:
+			return Refuse(NotAvailable, "task %q is paused; try again when a manager has resumed it", s.Name)
+		case r.state.Query != s.Query, r.state.Slots != s.Slots:
+			return errMoved
+		}
+		o, err := r.stands(ctx, found)
+		if err != nil {
+			return err
+		}
+		e.Steps(ctx, StepRead)
+		slot, err := r.grant(ctx, w, o)
+		if err != nil {
+			return err
+		}
+		id, err = r.give(ctx, w, o, slot, found.run)
+		return err
+	})
+	if err == nil {
+		e.given(task, id)
+	}
+	return err
+}
+
+// given tells of work that was handed out without a request.
+func (e *Engine) given(task int64, ids ...int64) {
+	e.Announce.Work(task, ids...)
+	e.leased()
+}
+
+const selectNamed = `
+select ` + standingColumns + `, st.gone,
+  coalesce((
+    select w.state from getwork.work w
+    where w.task_id = $1 and w.item = c.item and w.state in ('held', 'never', 'returned', 'failed')
+      and (w.available_at is null or w.available_at > clock_timestamp())
+    order by w.id desc limit 1), ''),
+  coalesce((select i.due_at > clock_timestamp() and i.due_at < 'infinity' or i.done_at is not null from getwork.item i where i.task_id = $1 and i.item = c.item order by i.id desc limit 1), false)
+from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
+cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + standing
+
+// stands reads how a named item stands, and refuses what is gone.
+func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
+	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.item, found.slots, found.exclusive,
+		found.snapshot, found.seenUntil)
+	if err != nil {
+		return nil, fmt.Errorf("read how the item stands: %w", err)
+	}
+	var gone, later bool
+	var state string
+	o, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (o offer, err error) {
+		err = scanStanding(trailing{row, []any{&gone, &state, &later}}, &o)
+		return o, err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read how the item stands: %w", err)
+	case later && !gone && !found.held:
+		return nil, Refuse(NotAvailable, "item %q is not due yet, or done", found.item)
+	case !gone:
+		o.ranked = found.ranked
+		return &o, nil
+	case state == "held":
+		return nil, Refuse(NoSlot, "somebody else holds item %q", found.item)
+	case state == "never":
+		return nil, Refuse(NotAvailable, "item %q was set to never come back; a manager can redrive it", found.item)
+	case state != "":
+		return nil, Refuse(NotAvailable, "item %q is put off", found.item)
+	case found.source == plan.Shelf: // it was closed since that run: ask the query
+		return nil, errSinceRun
+	}
+	return nil, Refuse(NotAvailable, "item %q was let go of just now; try again", found.item)
+}
+
+// trailing lets a scan function read a row that has more columns behind its own.
+type trailing struct {
+	pgx.CollectableRow
+	also []any
+}
+
+func (t trailing) Scan(into ...any) error { return t.CollectableRow.Scan(append(into, t.also...)...) }
+
+// grant decides whether somebody may have an item, by the same plan as every round, and which place he gets.
+func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err error) {
+	requests, err := r.requests(ctx, []waiter{w})
+	if err != nil {
+		return 0, err
+	}
+	p := plan.Assign(r.rules(), requests, plan.Supply{Source: plan.Inbox, Items: []plan.Item{o.Item}, Usable: true})
+	a := p.Answers[0]
+	if a.Outcome == plan.Assigned {
+		return a.Grants[0].Slot, nil
+	}
+	switch a.Reason {
+	case plan.AtLimit:
+		return 0, Refuse(NotAvailable, "%s holds as much of task %q as one may (%d); let go of something first", w.holder.User, r.state.Name, *r.state.MaxOpen)
+	case plan.Barred:
+		return 0, Refuse(NotAvailable, "a rule of task %q keeps item %q from %s: who holds or completed it under a task that this one conflicts with, gave it to others, or holds it already", r.state.Name, o.item, w.holder.User)
+	case plan.AllHeld:
+		if o.Busy {
+			return 0, Refuse(NoSlot, "another item of the group %q is held; only one at a time is", o.Exclusive)
+		}
+	}
+	return 0, Refuse(NoSlot, "all %d places of item %q are taken", o.Slots, o.item)
+}
+
+const selectGiven = `select id from getwork.work where task_id = $1 and item = $2 and user_name = $3 and instance = $4 and state = 'held'`
+
+// give writes one work row, and takes the item out of what an inbox hands out.
+func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int64) (id int64, err error) {
+	var g grants
+	g.add(w, o, slot, r.state.Lease)
+	wrote := expecting{batch: &pgx.Batch{}}
+	g.insert(&wrote, r, run)
+	if r.state.Inbox() {
+		wrote.queue(anyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots)
+	}
+	if err := wrote.send(ctx, r.tx); err != nil {
+		return 0, err
+	}
+	err = r.tx.QueryRow(ctx, r.e.SQL(selectGiven), r.task, o.item, w.holder.User, w.holder.Instance).Scan(&id)
+	return id, err
+}
+
+// recorded are his groups as a waiter has them; nil: he needs none.
+func (w Who) recorded() *[]string {
+	if w.Anything {
+		return nil
+	}
+	return &w.Groups
+}
+
+const (
+	selectPushed = `
+select i.item, ` + inboxPlaces + `, i.exclusive, i.details::text
+from getwork.item i
+where i.task_id = $1 and i.item = $2 and i.done_at is null`
+
+	selectOnShelf = `
+select c.rank, c.slots, c.exclusive, c.details::text, u.id, u.snapshot::text, u.seen_until
+from getwork.task_state s
+join getwork.run u on u.id = s.shelf_run
+join getwork.candidate c on c.run_id = u.id
+where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.item = $2`
+)
+
+// findNamed looks for the item where it can be found, the cheapest place first; nil: it does not match.
+func (e *Engine) findNamed(ctx context.Context, task int64, s Settings, item string, shelf bool) (*named, error) {
+	if s.Inbox() {
+		n := named{source: plan.Inbox}
+		err := e.api.QueryRow(ctx, e.SQL(selectPushed), task, item, s.Slots).Scan(&n.item, &n.slots, &n.exclusive, &n.details)
+		return foundOr(&n, err)
+	}
+	if !shelf {
+		return e.queryNamed(ctx, s, item)
+	}
+	n := named{source: plan.Shelf}
+	n.item = item
+	var run int64
+	n.run = &run
+	err := e.api.QueryRow(ctx, e.SQL(selectOnShelf), task, item).
+		Scan(&n.rank, &n.slots, &n.exclusive, &n.details, &run, &n.snapshot, &n.seenUntil)
+	if shelved, err := foundOr(&n, err); err != nil || shelved != nil {
+		return shelved, err
+	}
+	return e.queryNamed(ctx, s, item)
+}
+
+func foundOr(n *named, err error) (*named, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the item: %w", err)
+	}
+	return n, nil
+}
+
+// No row_number between the query and the condition, so that PostgreSQL can push it down. The snapshot is the
+// query's own: what was closed by a transaction that it did not see is not given from it.
+const (
+	namedHead = `
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + details + `, pg_current_snapshot()::text
+from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+cross join lateral (` + rowsHead
+	namedTail = rowsTail + `) getwork_rows
+where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 or getwork_rows.exclusive is null)
+limit 1`
+)
+
+// queryNamed has the ranking query look for one item, read only, in one of the node's places for runs.
+func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *named, err error) {
+	statement := fmt.Sprintf(namedHead, s.Slots) + trimQuery(s.Query) + namedTail
+	err = e.asQuery(ctx, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		found := named{source: plan.Run}
+		if e.Queries != nil {
+			found.seenUntil = new(time.Time)
+			if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
+				return err
+			}
+		}
+		var snapshot string
+		err := tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, item).
+			Scan(&found.item, &found.slots, &found.exclusive, &found.details, &snapshot)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if e.Queries == nil {
+			found.snapshot = &snapshot
+		}
+		n = &found
+		return err
+	})
+	return n, err
+}

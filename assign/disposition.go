@@ -1,0 +1,163 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Disposition is how a holder lets go of work.
+type Disposition struct {
+	Outcome string    `json:"outcome"`         // complete, return, never or fail
+	After   *Duration `json:"after,omitempty"` // of a return: 0 to 72 hours until it may be handed out again
+	To      *string   `json:"to,omitempty"`    // of a return: "all", or "others": not to me again
+	Error   *string   `json:"error,omitempty"` // of a failure: what went wrong, at most 4 KiB
+	Note    *string   `json:"note,omitempty"`  // at most 4 KiB
+}
+
+// closedAs maps an outcome to the state that it leaves.
+var closedAs = map[string]string{"complete": "completed", "return": "returned", "never": "never", "fail": "failed"}
+
+const (
+	maxAfter = Duration(72 * time.Hour)
+	maxNote  = 4096
+)
+
+// others reports whether it is not to be offered to the same user again.
+func (d Disposition) others() bool { return d.To != nil && *d.To == "others" }
+
+func (d Disposition) check() error {
+	if _, ok := closedAs[d.Outcome]; !ok {
+		return refuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
+	}
+	if d.Outcome == "return" && d.After == nil {
+		return refuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
+	}
+	for field, given := range map[string]bool{"after": d.After != nil, "to": d.To != nil} {
+		if given && d.Outcome != "return" {
+			return refuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
+		}
+	}
+	if d.After != nil && (*d.After < 0 || *d.After > maxAfter) {
+		return refuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
+	}
+	if d.To != nil && *d.To != "all" && *d.To != "others" {
+		return refuseField("to", `"to" is "all" or "others", not %q`, *d.To)
+	}
+	if d.Error != nil && d.Outcome != "fail" {
+		return refuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
+	}
+	if err := checkNote("note", d.Note); err != nil {
+		return err
+	}
+	return checkNote("error", d.Error)
+}
+
+func checkNote(field string, text *string) error {
+	switch {
+	case text == nil:
+		return nil
+	case !utf8.ValidString(*text) || strings.ContainsRune(*text, 0):
+		return refuseField(field, "%q is UTF-8 text without NUL", field)
+	case len(*text) > maxNote:
+		return refuseField(field, "%q has at most %d bytes; this one has %d", field, maxNote, len(*text))
+	}
+	return nil
+}
+
+// closeWork names what it closes: the work, still held, its lease not over. No row: it was lost meanwhile. After a
+// failure the item waits for the task's backoff, twice as long after each further one, at most a day, and up to a fifth
+// longer by chance, so that what failed together does not come back together.
+const closeWork = `
+with closed as (
+  update getwork.work w
+  set state = case when l.exhausted then 'never' else $2 end, exhausted = l.exhausted,
+      closed_at = clock_timestamp(), closed_by = $3, closed_xid = pg_current_xact_id(),
+      after = $4 * interval '1 microsecond', to_others = $5, note = $6, error = $7,
+      available_at = case
+        when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'
+        when $2 = 'failed' and not l.exhausted then
+          clock_timestamp() + least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours') * (1 + random() / 5)
+      end
+  from getwork.work o
+  join getwork.task_state s on s.task_id = o.task_id
+  join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  cross join lateral (select coalesce($2 = 'failed' and o.attempt >= v.max_attempts, false) as exhausted) l
+  where w.id = $1 and o.id = w.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  returning w.id, w.task_id, w.item, w.state, w.available_at,
+    v.query is null and w.exclusive is null and w.state = 'completed' as quiet
+), ` + settleItems + `
+select quiet from closed`
+
+// Dispose closes held work: by its holder, or by a manager (any). Doing the same again changes nothing. [LeaseLost]: it
+// ran out before; [AlreadyClosed]: it was let go of in another way.
+func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder, any bool) (Work, error) {
+	if err := d.check(); err != nil {
+		return Work{}, err
+	}
+	w, _, err := e.work(ctx, id, d)
+	if err != nil {
+		return Work{}, err
+	}
+	if !any && w.Holder() != by {
+		return Work{}, noWork(id)
+	}
+	var quiet bool // nothing became free by it: it is done
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, e.SQL(closeWork), id, closedAs[d.Outcome], by.User, microsOf(d.After), d.others(), d.Note, d.Error).Scan(&quiet)
+	})
+	closed := err == nil
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Work{}, fmt.Errorf("close work: %w", err)
+	}
+	w, same, err := e.work(ctx, id, d)
+	switch {
+	case err != nil:
+		return Work{}, err
+	case closed:
+		e.Announce.Work(w.TaskID, id)
+		if !quiet {
+			e.freed(ctx, w.TaskID)
+		}
+		return w, nil
+	case w.State == "held", w.ranOut():
+		return Work{}, lost(w)
+	case same:
+		return w, nil
+	}
+	return Work{}, Refuse(AlreadyClosed, "work %d was closed as %s; it can't be changed any more", id, w.State)
+}
+
+const selectWork = `
+select ` + workColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
+from getwork.work w join getwork.task_state s using (task_id)
+where w.id = $1`
+
+// work reads one row, and whether it was let go of in just that way.
+func (e *Engine) work(ctx context.Context, id int64, d Disposition) (w Work, same bool, err error) {
+	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, microsOf(d.After), d.others())
+	if err != nil {
+		return Work{}, false, fmt.Errorf("read work: %w", err)
+	}
+	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row, &same) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Work{}, false, noWork(id)
+	}
+	if err != nil {
+		return Work{}, false, fmt.Errorf("read work: %w", err)
+	}
+	state := closedAs[d.Outcome]
+	if d.Outcome == "fail" && w.Exhausted {
+		state = "never"
+	}
+	return w, same && w.State == state && w.Exhausted == (state == "never" && d.Outcome == "fail"), nil
+}
+
+func noWork(id int64) error {
+	return Refuse(NotFound, "no work %d of yours; GET /api/v1/pipeline lists what you hold", id)
+}

@@ -1,0 +1,127 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Explanation is how an item stands in a task, as a manager reads it.
+type Explanation struct {
+	Task      string          `json:"task"`
+	Item      string          `json:"item"`
+	Matches   bool            `json:"matches"`   // the task has it: its query gives it, or it is in the inbox
+	Source    string          `json:"source"`    // where that was read: shelf, query or inbox
+	Rank      *int64          `json:"rank"`      // from 1; of an inbox among what is ready, null if it is not
+	Slots     int             `json:"slots"`     // how many holders it may have at a time
+	Exclusive *string         `json:"exclusive"` // its group, of which one member is held at a time
+	Details   json.RawMessage `json:"details"`   // null if it does not match
+	Held      []Work          `json:"held"`
+	Available bool            `json:"available"` // somebody whom no rule bars could have it now
+	Why       Why             `json:"why"`
+	Until     *time.Time      `json:"until"`  // when what keeps it back ends by itself; null: it does not, or nothing does
+	Text      string          `json:"text"`   // Why, for people
+	Barred    []Barred        `json:"barred"` // who could not have it even if it is available
+	History   []Work          `json:"history"`
+}
+
+// Barred is somebody whom a rule keeps from an item that others may have.
+type Barred struct {
+	User     string     `json:"user"`
+	Instance string     `json:"instance,omitempty"` // only this one of his; empty: all
+	Because  string     `json:"because"`            // reads on after "he": holds it
+	Until    *time.Time `json:"until"`              // null: for good, or until somebody acts
+}
+
+// explainHistory is how many work rows an explanation shows.
+const explainHistory = 10
+
+// Explain tells how an item stands: whether it matches now, its rank, who holds it, and what keeps it back. If the
+// task's shelf is fresh and the item is on it, that is what it says; else the query is executed, as for a preview
+// ([QueryRefused], [Busy]). An item that nobody has heard of does not match, which is no error; a task that there is not
+// is [NotFound].
+func (e *Engine) Explain(ctx context.Context, task, item string) (Explanation, error) {
+	if detail := checkKey(item); detail != "" {
+		return Explanation{}, refuseField("item", "%s", detail)
+	}
+	id, settings, err := e.find(ctx, task, Who{Anything: true})
+	if err != nil {
+		return Explanation{}, err
+	}
+	s := standpoint{e: e, id: id, task: settings, Explanation: Explanation{Task: task, Item: item, Slots: settings.Slots, Held: []Work{}, Barred: []Barred{}}}
+	if err := s.match(ctx); err != nil {
+		return Explanation{}, err
+	}
+	// One snapshot for all statements: an item that is let go of between two of them would have no reason.
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	if err := pgx.BeginTxFunc(ctx, e.api, opts, func(tx pgx.Tx) error { return s.read(ctx, tx) }); err != nil {
+		return Explanation{}, fmt.Errorf("explain item: %w", err)
+	}
+	s.conclude()
+	return s.Explanation, nil
+}
+
+const (
+	selectPlaceOnShelf = `
+select s.shelf_run, c.rank, c.slots, c.exclusive, c.details::text
+from getwork.task_state s join getwork.candidate c on c.run_id = s.shelf_run
+where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.item = $2
+order by c.rank
+limit 1`
+
+	// The rank is the item's real one, so the condition stays outside; nothing of our schema is named, since the
+	// query may run elsewhere.
+	rankOfHead = `
+select rank, slots, exclusive, ` + details + `
+from (
+  select row_number() over () as rank, getwork_rows.*
+  from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+  cross join lateral (` + rowsHead
+	rankOfTail = rowsTail + `) getwork_rows
+) ranked
+where item = $1
+order by rank
+limit 1`
+
+	selectInInbox = `
+select case when i.due_at is null then 1
+    + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority > i.priority)
+    + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority = i.priority and j.id < i.id)
+  end, ` + inboxPlaces + `, i.exclusive, i.details::text
+from getwork.item i
+where i.task_id = $1 and i.item = $2 and i.done_at is null`
+)
+
+// match finds the item where the task has it.
+func (s *standpoint) match(ctx context.Context) error {
+	var details *string
+	into := []any{&s.Rank, &s.Slots, &s.Exclusive, &details}
+	var err error
+	if s.task.Inbox() {
+		s.Source = "inbox"
+		err = s.e.api.QueryRow(ctx, s.e.SQL(selectInInbox), s.id, s.Item, s.task.Slots).Scan(into...)
+	} else {
+		s.Source = "shelf"
+		err = s.e.api.QueryRow(ctx, s.e.SQL(selectPlaceOnShelf), s.id, s.Item).Scan(append([]any{&s.shelfRun}, into...)...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			s.Source = "query"
+			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + trimQuery(s.task.Query) + rankOfTail
+			err = s.e.asQuery(ctx, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(into...)
+			})
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("explain item: %w", err)
+	}
+	s.Matches, s.Details = true, json.RawMessage(*details)
+	s.passedOver = s.Slots < 1 || s.Slots > 1 && s.Exclusive != nil
+	return nil
+}

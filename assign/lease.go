@@ -1,0 +1,177 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A lease is a time by which work must be done with or extended; else its holder is taken for gone, and the item goes
+// back with its age. There is no leader: every node sweeps. Rows are taken with skip locked, each write says again what
+// it relies on, and the database's clock alone decides; a node that is down or frozen expires nothing twice, and what it
+// would have swept another does.
+const (
+	// An expiry counts as an attempt: an item that kills its agents must not go round for ever.
+	expireWork = `
+with due as materialized (
+  select id
+  from getwork.work
+  where state = 'held' and lease_expires_at <= (select clock_timestamp())
+  order by lease_expires_at
+  limit $1
+  for update skip locked
+), closed as (
+  update getwork.work w
+  set state = case when w.attempt >= v.max_attempts then 'never' else 'expired' end,
+      exhausted = coalesce(w.attempt >= v.max_attempts, false),
+      closed_at = clock_timestamp(), closed_xid = pg_current_xact_id()
+  from due, getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  where w.id = due.id and s.task_id = w.task_id and w.state = 'held' and w.lease_expires_at <= clock_timestamp()
+  returning w.id, w.task_id, w.item, w.state, w.available_at
+), ` + settleItems + `
+select task_id, id from closed`
+
+	// Its holder is told once that it is about to run out, and again after each extension.
+	warnHolders = `
+with due as materialized (
+  select id
+  from getwork.work
+  where state = 'held' and warn_at <= (select clock_timestamp())
+  order by warn_at
+  limit $1
+  for update skip locked
+)
+update getwork.work w
+set warn_at = null
+from due
+where w.id = due.id and w.state = 'held'
+returning w.task_id, w.id`
+
+	nextLease = `
+select coalesce(extract(epoch from least(
+  (select min(lease_expires_at) from getwork.work where state = 'held' and lease_expires_at is not null),
+  (select min(warn_at) from getwork.work where state = 'held' and warn_at is not null)) - clock_timestamp()), 1000000)::float8`
+)
+
+const (
+	sweepBatch = 500                   // bounds one transaction of the sweep
+	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
+)
+
+// leased has the sweep see whether it is due earlier now.
+func (e *Engine) leased() {
+	select {
+	case e.leases <- struct{}{}:
+	default:
+	}
+}
+
+// sweepLeases sleeps until the next lease runs out, or somebody is to be warned. The node that gave a lease knows of it
+// at once; the others within two seconds, should that node be gone by then. It pauses after each sweep: a row that is
+// due but locked by somebody would have it spin, and so would a lease a millisecond, of which the shortest is a second.
+func (e *Engine) sweepLeases(ctx context.Context) error {
+	for {
+		next := e.LookEvery/2 + rand.N(e.LookEvery)
+		if until, err := e.sweep(ctx); err == nil {
+			next = min(next, until)
+		} else if ctx.Err() == nil && !away(err) { // if the database is away, others say so
+			e.Log.Warn("sweep leases", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(sweepPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next - sweepPause):
+		case <-e.leases:
+		}
+	}
+}
+
+// sweep ends what has run out and warns whose lease is about to, and tells how long until the next.
+func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
+	for _, statement := range []string{expireWork, warnHolders} {
+		for n := sweepBatch; n == sweepBatch; {
+			var swept map[int64][]int64
+			swept, n, err = e.sweepOnce(ctx, statement)
+			if err != nil {
+				return 0, fmt.Errorf("sweep leases: %w", err)
+			}
+			for task, ids := range swept {
+				e.Announce.Work(task, ids...)
+				if statement == expireWork {
+					e.freed(ctx, task)
+				}
+			}
+		}
+	}
+	var seconds float64
+	if err := e.api.QueryRow(ctx, e.SQL(nextLease)).Scan(&seconds); err != nil {
+		return 0, fmt.Errorf("read the next lease: %w", err)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// sweepOnce sweeps one batch, and returns the work that it changed by task.
+func (e *Engine) sweepOnce(ctx context.Context, statement string) (swept map[int64][]int64, n int, err error) {
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		swept, n = map[int64][]int64{}, 0
+		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
+		if err != nil {
+			return err
+		}
+		var task, id int64
+		_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+			swept[task] = append(swept[task], id)
+			n++
+			return nil
+		})
+		return err
+	})
+	return swept, n, err
+}
+
+// extendWork names what it extends: the work, still held by its holder, its lease not over.
+const extendWork = `
+update getwork.work
+set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
+where id = $1 and user_name = $2 and instance = $3 and state = 'held' and lease_expires_at > clock_timestamp()`
+
+// Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the
+// holder's, and whatever he did with it since may be somebody else's by now.
+func (e *Engine) Extend(ctx context.Context, id int64, by Holder) (Work, error) {
+	tag, err := e.write(ctx, extendWork, id, by.User, by.Instance)
+	if err != nil {
+		return Work{}, fmt.Errorf("extend work: %w", err)
+	}
+	w, _, err := e.work(ctx, id, Disposition{})
+	switch {
+	case err != nil:
+		return Work{}, err
+	case w.Holder() != by:
+		return Work{}, noWork(id)
+	case tag.RowsAffected() > 0 && w.State == "held": // else it was closed since
+		e.Announce.Work(w.TaskID, id)
+		return w, nil
+	case w.State == "held" && w.LeaseExpiresAt == nil:
+		return w, nil
+	}
+	return Work{}, lost(w)
+}
+
+// lost tells a holder that work is no longer his.
+func lost(w Work) error {
+	switch w.State {
+	case "held", "expired", "never":
+		return Refuse(LeaseLost, "the lease of work %d ran out, and %s went back; ask for work again", w.ID, w.Item)
+	case "reassigned":
+		return Refuse(LeaseLost, "work %d was given to somebody else; ask for work again", w.ID)
+	}
+	return Refuse(LeaseLost, "work %d was closed as %s; it is not held any more", w.ID, w.State)
+}

@@ -1,0 +1,109 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Preview is what a ranking query would give and cost, without a run.
+type Preview struct {
+	Plan       json.RawMessage `json:"plan"`        // as "explain (format json)" writes it, getwork's wrapping included
+	Cost       float64         `json:"cost"`        // the planner's total, in its own units
+	DurationMS float64         `json:"duration_ms"` // of the execution, the rows read
+	Given      int64           `json:"given"`       // rows that the query gave
+	Blocked    int64           `json:"blocked"`     // of them held, put off or never
+	PassedOver int64           `json:"passed_over"` // of them without a usable item
+	Rows       []PreviewRow    `json:"rows"`        // the best that are not blocked, at most limit
+}
+
+// PreviewRow is one item that could be handed out.
+type PreviewRow struct {
+	Rank      int64           `json:"rank"` // which row of the query it was, from 1
+	Item      string          `json:"item"`
+	Slots     int             `json:"slots"`
+	Exclusive *string         `json:"exclusive"`
+	Details   json.RawMessage `json:"details"`
+}
+
+// Preview plans and executes a query as a run of the task would, or the task's own if query is nil, and writes nothing.
+// limit is 1 to 100. [QueryRefused] says what PostgreSQL has against the query, or how it failed; [Busy] that no place
+// to run was free. Where queries run on another database, they are read until limit items are found, and the counts
+// cover what was read.
+func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit int) (Preview, error) {
+	if limit < 1 || limit > 100 {
+		return Preview{}, refuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
+	}
+	id, s, err := e.find(ctx, task, Who{Anything: true})
+	if err != nil {
+		return Preview{}, err
+	}
+	if query != nil {
+		s.Query = *query
+	}
+	if s.Inbox() {
+		return Preview{}, refuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
+	}
+	if err := s.check(); err != nil {
+		return Preview{}, err
+	}
+	if err := e.tryQuery(ctx, s.Query); err != nil {
+		return Preview{}, err
+	}
+	s.MaxCandidates = limit
+	p := Preview{Rows: []PreviewRow{}}
+	err = e.asQuery(ctx, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		if err := p.explain(ctx, tx, e.previewed(id, s)); err != nil {
+			return err
+		}
+		return p.execute(ctx, tx, e, id, s)
+	})
+	if err != nil {
+		return Preview{}, err
+	}
+	return p, nil
+}
+
+// previewed is the statement that a preview executes.
+func (e *Engine) previewed(task int64, s Settings) string {
+	if e.Queries != nil {
+		return ranking(s.Query, s.Slots)
+	}
+	return e.wrapped(s.Query, task, s.Slots, s.MaxCandidates)
+}
+
+func (p *Preview) explain(ctx context.Context, tx pgx.Tx, statement string) error {
+	var plan []byte
+	if err := tx.QueryRow(ctx, "explain (format json) "+statement, pgx.QueryExecModeExec).Scan(&plan); err != nil {
+		return fmt.Errorf("plan the query: %w", err)
+	}
+	var parts []struct {
+		Plan struct {
+			Cost float64 `json:"Total Cost"`
+		}
+	}
+	if err := json.Unmarshal(plan, &parts); err != nil || len(parts) == 0 {
+		return fmt.Errorf("read the plan %.100q: %w", plan, err)
+	}
+	p.Plan, p.Cost = plan, parts[0].Plan.Cost
+	return nil
+}
+
+func (p *Preview) execute(ctx context.Context, tx pgx.Tx, e *Engine, task int64, s Settings) (err error) {
+	var found result
+	began := time.Now()
+	if e.Queries != nil {
+		found, err = e.stream(ctx, tx, task, s)
+	} else {
+		found, err = readRanked(ctx, tx, e.previewed(task, s), s.MaxCandidates)
+	}
+	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
+	p.Given, p.Blocked, p.PassedOver = found.given, found.blocked, found.passedOver
+	for _, r := range found.items {
+		p.Rows = append(p.Rows, PreviewRow{r.rank, r.item, r.slots, r.exclusive, json.RawMessage(r.details)})
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package assign
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// NewItem is something pushed to an inbox.
+type NewItem struct {
+	Item      string          `json:"item"`       // its key: 1-200 bytes UTF-8 without NUL
+	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
+	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil: at once
+	Slots     *int            `json:"slots"`      // how many holders at a time; nil: as many as the task says
+	Exclusive *string         `json:"exclusive"`  // of a group only one member is held at a time; nil or empty: none
+	Details   json.RawMessage `json:"details"`    // an object, shown with the work
+}
+
+// Pushed is what became of a batch.
+type Pushed struct {
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"` // their key is open, held, put off or never, or was in the batch before
+}
+
+// MaxPush is the most that one batch may have.
+const MaxPush = 10_000
+
+// checkKey says what is wrong with an item's key.
+func checkKey(key string) string {
+	switch {
+	case len(key) < 1 || len(key) > 200:
+		return fmt.Sprintf("an item's key has 1 to 200 bytes; this one has %d", len(key))
+	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+		return "an item's key is UTF-8 text without NUL"
+	}
+	return ""
+}
+
+// check names every field that is wrong; slots are the task's.
+func (n *NewItem) check(slots int) (wrong []Field) {
+	bad := func(is bool, field, detail string) {
+		if is {
+			wrong = append(wrong, Field{field, detail})
+		}
+	}
+	if n.Slots != nil {
+		slots = *n.Slots
+	}
+	if detail := checkKey(n.Item); detail != "" {
+		bad(true, "item", detail)
+	}
+	bad(slots < 1 || slots > 10_000, "slots", "from 1 to 10000")
+	if n.Exclusive != nil && *n.Exclusive != "" {
+		bad(checkKey(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
+		bad(slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
+	}
+	details := bytes.TrimSpace(n.Details)
+	bad(len(details) > 0 && !bytes.Equal(details, []byte("null")) && details[0] != '{', "details", "an object")
+	return wrong
+}
+
+// The ids, which are the items' ages, follow the batch's order; the rows are inserted in the order of their keys, like
+// those of every batch: two with the same keys then wait for each other in one direction only. An item of several places
+// can be done while others still hold it: until they let go its key is a duplicate, or their closing would be taken for
+// that of the new one.
+const insertItems = `
+with numbered as materialized (
+  select nextval('getwork.item_id_seq') as id, u.*
+  from unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[])
+    as u (item, priority, not_before, slots, exclusive, details)
+), inserted as (
+  insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, pushed_by)
+  select n.id, $1, n.item, n.priority, case when n.not_before > clock_timestamp() then n.not_before end,
+    n.slots, nullif(n.exclusive, ''), n.details::json, $2
+  from numbered n
+  where not exists (
+    select from getwork.work w
+    where w.task_id = $1 and w.item = n.item and (w.state = 'held'
+      or (n.exclusive <> '' or coalesce(n.slots, $9) = 1)
+        and w.state in ('never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp())))
+  order by n.item collate "C", n.id
+  on conflict (task_id, item) where done_at is null do nothing
+  returning 1
+)
+select count(*) from inserted`
+
+// Push adds items to an inbox: all of them or, if anything is wrong with any, none. It returns when they are committed;
+// who lingers is served by them at once.
+func (e *Engine) Push(ctx context.Context, name string, items []NewItem, by Who) (Pushed, error) {
+	task, s, err := e.find(ctx, name, by)
+	if err != nil {
+		return Pushed{}, err
+	}
+	if !s.Inbox() {
+		return Pushed{}, Refuse(Invalid, "task %q has a query, which finds its items; push to a task without one", name)
+	}
+	if len(items) > MaxPush {
+		return Pushed{}, Refuse(TooLarge, "a batch has at most %d items; this one has %d: send it in parts", MaxPush, len(items))
+	}
+	c, err := newColumns(items, s.Slots)
+	if err != nil {
+		return Pushed{}, err
+	}
+	var accepted int
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots).Scan(&accepted)
+	})
+	if err != nil {
+		return Pushed{}, fmt.Errorf("push items: %w", err)
+	}
+	if accepted > 0 {
+		e.Announce.Items(task)
+		e.Stir(task)
+	}
+	return Pushed{Accepted: accepted, Duplicates: len(items) - accepted}, nil
+}
+
+// itemColumns are new items as the database takes them.
+type itemColumns struct {
+	items, details []string
+	priorities     []int32
+	times          []*time.Time
+	slots          []*int
+	exclusives     []*string
+}
+
+// newColumns checks all items and names every field that is wrong.
+func newColumns(items []NewItem, slots int) (c itemColumns, err error) {
+	var fields []Field
+	for i := range items {
+		n := &items[i]
+		for _, f := range n.check(slots) {
+			fields = append(fields, Field{fmt.Sprintf("[%d].%s", i, f.Field), f.Detail})
+		}
+		details := string(bytes.TrimSpace(n.Details))
+		if details == "" || details == "null" {
+			details = "{}"
+		}
+		c.items = append(c.items, n.Item)
+		c.details = append(c.details, details)
+		c.priorities = append(c.priorities, n.Priority)
+		c.times = append(c.times, n.NotBefore)
+		c.slots = append(c.slots, n.Slots)
+		c.exclusives = append(c.exclusives, n.Exclusive)
+	}
+	if len(fields) > 0 {
+		return c, &Refusal{Kind: Invalid, Detail: fields[0].Field + ": " + fields[0].Detail + "; nothing was pushed", Fields: fields[:min(len(fields), 100)]}
+	}
+	return c, nil
+}
+
+const selectByName = `
+select s.task_id, s.name, s.paused, ` + settingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = $1 and s.deleted_at is null`
+
+// find reads a task's id and settings, without the counts that [Engine.Task] has. One that is not open to who asks is
+// not there for him.
+func (e *Engine) find(ctx context.Context, name string, by Who) (id int64, s Settings, err error) {
+	settings, done := intoSettings(&s)
+	err = e.api.QueryRow(ctx, e.SQL(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, settings...)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, s, noTask(name)
+	}
+	if err != nil {
+		return 0, s, fmt.Errorf("read the task: %w", err)
+	}
+	done()
+	if !by.May(&s) {
+		return 0, s, noTask(name)
+	}
+	return id, s, nil
+}

@@ -1,0 +1,119 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
+// counts and gives a token for exactly that set; the real call names the token.
+type Release struct {
+	User   string `json:"user"`
+	Task   string `json:"task"`
+	DryRun bool   `json:"dry_run"`
+	Token  string `json:"token"`
+}
+
+// Released is how much it is, or was.
+type Released struct {
+	Count int    `json:"count"`
+	Token string `json:"token,omitempty"` // of a dry run
+}
+
+const (
+	// Locked in the order of ids, so that the set stays as it was counted, and of two who release the same one waits.
+	selectReleased = `
+select w.task_id, w.id
+from getwork.work w
+where w.state = 'held' and ($1 = '' or w.user_name = $1) and ($2 = 0 or w.task_id = $2)
+order by w.id
+for update`
+
+	tokenOf = `select md5(coalesce(string_agg(id::text, ',' order by id), '')) from unnest($1::bigint[]) as w (id)`
+
+	releaseWork = `
+with closed as (
+  update getwork.work w
+  set state = 'returned', after = interval '0', available_at = clock_timestamp(),
+      closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
+  where w.id = any($1::bigint[]) and w.state = 'held'
+  returning w.id, w.task_id, w.item, w.state, w.available_at
+), ` + settleItems + `
+select count(*) from closed`
+)
+
+// Release returns the held work that it names, all of it or, if the set is not the token's any more, none
+// ([ChangedSet]).
+func (e *Engine) Release(ctx context.Context, what Release, by string) (Released, error) {
+	if what.User == "" && what.Task == "" {
+		return Released{}, refuseField("user", "say whose work to release, or of which task, or both")
+	}
+	if !what.DryRun && what.Token == "" {
+		return Released{}, refuseField("token", `a release names the token of a dry run: send "dry_run": true first, and then its token`)
+	}
+	if what.User != "" {
+		if err := CheckUser(what.User); err != nil {
+			return Released{}, err
+		}
+	}
+	var task int64
+	if what.Task != "" {
+		var err error
+		if task, _, err = e.find(ctx, what.Task, Who{Anything: true}); err != nil {
+			return Released{}, err
+		}
+	}
+	var done Released
+	var byTask map[int64][]int64
+	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
+		done, byTask, err = e.release(ctx, tx, what, task, by)
+		return err
+	})
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return Released{}, err
+	}
+	if err != nil {
+		return Released{}, fmt.Errorf("release work: %w", err)
+	}
+	if !what.DryRun {
+		for task, ids := range byTask {
+			e.Announce.Work(task, ids...)
+		}
+		e.freed(ctx, slices.Collect(maps.Keys(byTask))...)
+	}
+	return done, nil
+}
+
+func (e *Engine) release(ctx context.Context, tx pgx.Tx, what Release, of int64, by string) (done Released, byTask map[int64][]int64, err error) {
+	rows, err := tx.Query(ctx, e.SQL(selectReleased), what.User, of)
+	if err != nil {
+		return done, nil, err
+	}
+	var ids []int64
+	var task, id int64
+	byTask = map[int64][]int64{}
+	if _, err := pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+		ids, byTask[task] = append(ids, id), append(byTask[task], id)
+		return nil
+	}); err != nil {
+		return done, nil, err
+	}
+	var token string
+	if err := tx.QueryRow(ctx, tokenOf, ids).Scan(&token); err != nil {
+		return done, nil, err
+	}
+	if what.DryRun {
+		return Released{Count: len(ids), Token: token}, nil, nil
+	}
+	if token != what.Token {
+		return done, nil, Refuse(ChangedSet, "what is held has changed since the dry run: it is %d now; do the dry run again and look at the count", len(ids))
+	}
+	err = tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&done.Count)
+	return done, byTask, err
+}

@@ -1,0 +1,150 @@
+package assign
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// standpoint is an explanation while it is made, and what it is concluded from.
+type standpoint struct {
+	Explanation
+	e    *Engine
+	id   int64 // the task's
+	task Settings
+
+	passedOver bool   // the query gives it, but with places and a group that can't be
+	shelfRun   *int64 // the run that ranked it, if that is on the shelf
+	paused     bool
+	freshUntil *time.Time // null: no fresh shelf
+	onShelf    bool       // and it can be handed out from there, as far as its rank says
+	taken      int        // places
+	gone, busy bool       // see standing
+	blocking   []binding  // put off or never, and not for one user alone
+	member     *Work      // of its exclusive group, and held
+	due        *time.Time // of an inbox, in the future
+}
+
+// binding is work that is closed, but still has a say.
+type binding struct {
+	Work
+	by string // who closed it, or else had it
+}
+
+const (
+	selectTaskNow = `
+select s.paused, case when s.fresh_until > clock_timestamp() then s.fresh_until end, c.rank >= s.shelf_from is true,
+  (select i.due_at from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
+from getwork.task_state s left join getwork.candidate c on c.run_id = s.shelf_run and c.item = $2
+where s.task_id = $1
+limit 1`
+
+	// As a round sees it.
+	selectStanding = `
+select cardinality(st.taken), st.gone, eyes.busy
+from (values ($3::text collate "C", $4::integer, $5::text)) c (item, slots, exclusive)
+cross join (
+  select (select snapshot from getwork.run where id = $6) as snapshot, (select seen_until from getwork.run where id = $6) as seen_until
+) u` + standing
+
+	selectBinding = `
+select ` + workColumns + `, b.blocks, coalesce(w.closed_by, w.user_name)
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id
+cross join lateral (
+  select w.state in ('held', 'never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp()) as blocks
+) b
+where w.task_id = $1 and w.item = $2 and (b.blocks or w.to_others)
+order by w.id`
+
+	selectMember = `
+select ` + workColumns + `
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id
+where w.task_id = $1 and w.exclusive = $3 and w.state = 'held' and w.item <> $2`
+
+	selectElsewhere = `
+select distinct w.user_name, s.name
+from getwork.task_conflict c join getwork.work w on w.task_id = c.other_id join getwork.task_state s on s.task_id = w.task_id
+where c.task_id = $1 and w.item = $2 and w.state in ('held', 'completed')
+order by 1, 2`
+
+	conflictsOf = `select coalesce(array_agg(other_id), '{}') from getwork.task_conflict where task_id = $1`
+)
+
+// read reads what the item's fate depends on.
+func (s *standpoint) read(ctx context.Context, tx pgx.Tx) error {
+	var conflicts []int64
+	if err := tx.QueryRow(ctx, s.e.SQL(conflictsOf), s.id).Scan(&conflicts); err != nil {
+		return err
+	}
+	var batch pgx.Batch
+	batch.Queue(s.e.SQL(selectTaskNow), s.id, s.Item).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.paused, &s.freshUntil, &s.onShelf, &s.due)
+	})
+	batch.Queue(s.e.SQL(selectStanding), s.id, conflicts, s.Item, s.Slots, s.Exclusive, s.shelfRun).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.taken, &s.gone, &s.busy)
+	})
+	batch.Queue(s.e.SQL(selectBinding), s.id, s.Item).Query(s.readBinding)
+	batch.Queue(s.e.SQL(selectMember), s.id, s.Item, s.Exclusive).Query(func(rows pgx.Rows) error {
+		members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) })
+		if len(members) > 0 {
+			s.member = &members[0]
+		}
+		return err
+	})
+	batch.Queue(s.e.SQL(selectElsewhere), s.id, s.Item).Query(func(rows pgx.Rows) error {
+		var user, task string
+		_, err := pgx.ForEachRow(rows, []any{&user, &task}, func() error {
+			s.bar(Barred{User: user, Because: "holds or completed it under task " + task})
+			return nil
+		})
+		return err
+	})
+	statement, args := history(s.id, WorkFilter{Item: s.Item, Limit: explainHistory})
+	batch.Queue(s.e.SQL(statement), args...).Query(func(rows pgx.Rows) (err error) {
+		s.History, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) })
+		return err
+	})
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// readBinding reads what of the item's work keeps it from everybody, or its own user from it.
+func (s *standpoint) readBinding(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		var b binding
+		var blocks bool
+		var err error
+		if b.Work, err = scanWork(rows, &blocks, &b.by); err != nil {
+			return err
+		}
+		switch {
+		case b.State == "held":
+			s.Held = append(s.Held, b.Work)
+			s.bar(Barred{User: b.User, Instance: b.Instance, Because: "holds it"})
+		case blocks && s.Slots == 1:
+			s.blocking = append(s.blocking, b)
+		case blocks && b.State == "never":
+			s.bar(Barred{User: b.User, Because: "is never to have it again"})
+		case blocks && !b.ToOthers:
+			s.bar(Barred{User: b.User, Because: "put it off", Until: b.AvailableAt})
+		}
+		if b.ToOthers {
+			s.bar(Barred{User: b.User, Because: "returned it to others"})
+		}
+	}
+	return rows.Err()
+}
+
+// bar adds somebody, once for each reason.
+func (s *standpoint) bar(b Barred) {
+	for i, other := range s.Barred {
+		if other.User == b.User && other.Instance == b.Instance && other.Because == b.Because {
+			if b.Until != nil && other.Until != nil && b.Until.After(*other.Until) {
+				s.Barred[i].Until = b.Until
+			}
+			return
+		}
+	}
+	s.Barred = append(s.Barred, b)
+}

@@ -1,0 +1,134 @@
+package assign
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Why names what keeps an item from being handed out; if several things do, the first of these.
+type Why string
+
+// What can keep an item back.
+const (
+	WhyNoMatch    Why = "no_match"    // the task does not have it
+	WhyPassedOver Why = "passed_over" // the query gives it with places and a group that can't be
+	WhyHeld       Why = "held"        // all its places are taken
+	WhyNever      Why = "never"       // somebody said so, or its attempts are used up; a manager can redrive it
+	WhyPutOff     Why = "put_off"     // returned for a while, or waiting after a failed attempt
+	WhyGroupHeld  Why = "group_held"  // another member of its exclusive group is held
+	WhyNotDue     Why = "not_due"     // pushed for later
+	WhyPaused     Why = "paused"      // the task hands out nothing
+	WhyNextRun    Why = "next_run"    // it matches, but the shelf that is handed out now does not have it
+	WhyAvailable  Why = "available"   // nothing does
+)
+
+// conclude says of what was read why the item is not handed out, until when, and in a sentence.
+func (s *standpoint) conclude() {
+	s.Why, s.Until, s.Text = s.verdict()
+	s.Available = s.Why == WhyAvailable
+}
+
+func (s *standpoint) verdict() (Why, *time.Time, string) {
+	never := slices.IndexFunc(s.blocking, func(b binding) bool { return b.State == "never" })
+	switch {
+	case !s.Matches:
+		return WhyNoMatch, nil, s.noMatch()
+	case s.passedOver && s.Slots < 1:
+		return WhyPassedOver, nil, fmt.Sprintf("The query gives it with %d places; an item has at least one.", s.Slots)
+	case s.passedOver:
+		return WhyPassedOver, nil, fmt.Sprintf("The query gives it with %d places and the exclusive group %q; an item has one or the other.", s.Slots, *s.Exclusive)
+	case s.taken >= s.Slots:
+		until := s.placeFree()
+		return WhyHeld, until, s.heldBy() + s.comesBack(until)
+	case never >= 0:
+		b := s.blocking[never]
+		if b.Exhausted {
+			return WhyNever, nil, fmt.Sprintf("Its attempts are used up; the last was %s's. A manager can redrive it.", b.User)
+		}
+		return WhyNever, nil, fmt.Sprintf("It is never to be handed out again, %s said. A manager can redrive it.", b.by)
+	case len(s.blocking) > 0:
+		w := slices.MaxFunc(s.blocking, func(a, b binding) int { return a.AvailableAt.Compare(*b.AvailableAt) })
+		how := "put it off"
+		if w.State == "failed" {
+			how = "failed with it"
+		}
+		return WhyPutOff, w.AvailableAt, fmt.Sprintf("%s %s; it comes back at %s.", w.User, how, clock(*w.AvailableAt))
+	case s.busy && s.member != nil:
+		return WhyGroupHeld, s.member.LeaseExpiresAt, fmt.Sprintf("%s holds %q, which is of the same exclusive group %q%s",
+			s.member.User, s.member.Item, *s.Exclusive, s.comesBack(s.member.LeaseExpiresAt))
+	case s.due != nil:
+		return WhyNotDue, s.due, fmt.Sprintf("It is not to be handed out before %s.", clock(*s.due))
+	case s.paused:
+		return WhyPaused, nil, "The task is paused; nothing of it is handed out until a manager resumes it."
+	case s.gone, s.freshUntil != nil && !s.onShelf:
+		return WhyNextRun, s.freshUntil, "It is not on the shelf that is handed out now, or was let go of after the shelf's run; the next run finds it."
+	}
+	return WhyAvailable, nil, s.free()
+}
+
+func (s *standpoint) noMatch() string {
+	text := "The task's query does not give it."
+	if s.task.Inbox() {
+		text = "It is not in the inbox: it was never pushed, or it is done."
+	}
+	if len(s.Held) > 0 {
+		text += " " + s.heldBy() + "."
+	}
+	return text
+}
+
+// heldBy is a sentence without its end.
+func (s *standpoint) heldBy() string {
+	names := make([]string, 0, len(s.Held))
+	for _, w := range s.Held {
+		names = append(names, w.User)
+	}
+	if len(names) > 3 {
+		names = append(names[:3], fmt.Sprintf("and %d more", len(s.Held)-3))
+	}
+	who := strings.Join(names, ", ")
+	if s.Slots > 1 {
+		return fmt.Sprintf("%d of its %d places are taken: %s", len(s.Held), s.Slots, who)
+	}
+	if len(names) > 1 {
+		return who + " hold it"
+	}
+	return who + " holds it"
+}
+
+// placeFree is when the leases that run out leave a place free; null: they don't.
+func (s *standpoint) placeFree() *time.Time {
+	var ends []time.Time
+	for _, w := range s.Held {
+		if w.LeaseExpiresAt != nil {
+			ends = append(ends, *w.LeaseExpiresAt)
+		}
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	if over := len(s.Held) - s.Slots; over >= 0 && over < len(ends) {
+		return &ends[over]
+	}
+	return nil
+}
+
+func (s *standpoint) comesBack(until *time.Time) string {
+	if until == nil {
+		return "; it comes back when that is let go of."
+	}
+	return fmt.Sprintf("; it comes back at %s, unless the lease is extended.", clock(*until))
+}
+
+func (s *standpoint) free() string {
+	text := "It can be handed out."
+	if s.Slots > 1 {
+		text = fmt.Sprintf("%d of its %d places are free.", s.Slots-s.taken, s.Slots)
+	}
+	if len(s.Barred) > 0 {
+		text += " Those listed as barred can't have it."
+	}
+	return text
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

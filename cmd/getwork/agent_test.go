@@ -1,0 +1,512 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"getwork/cmd/internal/cluster"
+)
+
+// crawl makes an inbox with a lease, and other settings if wanted.
+func (s *site) crawl(lease string, more map[string]any) {
+	s.t.Helper()
+	settings := map[string]any{"name": "crawl", "query": nil, "lease": lease, "backoff": "1s"}
+	for name, value := range more {
+		settings[name] = value
+	}
+	if err := s.as("mary", 0).CreateTask(s.t.Context(), settings); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// push adds items to it.
+func (s *site) push(items ...string) {
+	s.t.Helper()
+	body := make([]map[string]string, len(items))
+	for i, item := range items {
+		body[i] = map[string]string{"item": item}
+	}
+	mary := s.as("mary", 0)
+	mary.Role = "manager"
+	if a, err := mary.Do(s.t.Context(), "POST", "/api/v1/tasks/crawl/items", body); err != nil || a.Status != 200 {
+		s.t.Fatalf("push: %d %s, %v", a.Status, a.Body, err)
+	}
+}
+
+// history is what became of each attempt at an item, in order.
+func (s *site) history(item string) []string {
+	s.t.Helper()
+	return column[string](s, `select state || coalesce(' ' || error, '') from getwork.work where item = $1 order by id`, item)
+}
+
+func (s *site) awaitHistory(item string, within time.Duration, want ...string) {
+	s.t.Helper()
+	var got []string
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("%s is %q, want %q", item, got, want)
+		}
+	}()
+	await(s.t, "what becomes of "+item, within, func() bool {
+		got = s.history(item)
+		return slices.Equal(got, want)
+	})
+}
+
+// agentProcess is `getwork agent` as a process.
+type agentProcess struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	group *group
+	out   *printed
+}
+
+// printed is what a process prints; it can be read meanwhile.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// startAgent starts one at an address; it is killed after the test.
+func startAgent(t *testing.T, address string, args ...string) *agentProcess {
+	t.Helper()
+	a := &agentProcess{t: t, out: new(printed)}
+	a.cmd = exec.Command(cluster.Binary(t), append([]string{"agent", "--url", address, "--user", "crawler"}, args...)...)
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "GETWORK_") {
+			a.cmd.Env = append(a.cmd.Env, e)
+		}
+	}
+	a.cmd.Env = append(a.cmd.Env, "GORACE=atexit_sleep_ms=0")
+	a.cmd.Stdout, a.cmd.Stderr = a.out, a.out
+	a.group = &group{cmd: a.cmd, done: make(chan struct{})} // on Linux it dies with this process
+	if err := a.group.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.group.kill()
+		<-a.group.done
+		if strings.Contains(a.out.String(), "DATA RACE") || strings.Contains(a.out.String(), "goroutine ") {
+			t.Error("an agent reports a data race or a panic")
+		}
+		if t.Failed() {
+			t.Logf("agent %d printed:\n%s", a.cmd.Process.Pid, a.out)
+		}
+	})
+	return a
+}
+
+// says waits until it has printed something.
+func (a *agentProcess) says(text string, within time.Duration) {
+	a.t.Helper()
+	await(a.t, "an agent says "+text, within, func() bool { return strings.Contains(a.out.String(), text) })
+}
+
+// ends waits until it has ended by itself, and checks its status.
+func (a *agentProcess) ends(status int, within time.Duration) {
+	a.t.Helper()
+	select {
+	case <-a.group.done:
+		if got := a.cmd.ProcessState.ExitCode(); got != status {
+			a.t.Errorf("the agent exits with %d, not %d", got, status)
+		}
+	case <-time.After(within):
+		a.t.Fatalf("the agent has not ended within %v", within)
+	}
+}
+
+// file is what a program has written, or empty.
+func file(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// Ten processes under one name share a list of 200: each item is done exactly once, and never by two at the same time.
+func TestTenAgents(t *testing.T) {
+	s := newSite(t, 2, "")
+	s.crawl("5s", nil)
+	dir := t.TempDir()
+	var items []string
+	for i := range 200 {
+		items = append(items, fmt.Sprintf("page-%03d", i))
+	}
+	s.push(items...)
+	const work = `set -C; : >"$0/now-$GETWORK_ITEM" || { echo "$GETWORK_ITEM twice" >>"$0/clashes"; exit 1; }
+echo "$GETWORK_ITEM" >>"$0/done"; rm "$0/now-$GETWORK_ITEM"`
+	var agents []*agentProcess
+	for i := range 10 {
+		agents = append(agents, startAgent(t, s.nodes[i%2].URL, "crawl", "--once", "--concurrency", "3", "--", "sh", "-c", work, dir))
+	}
+	for _, a := range agents {
+		a.ends(0, time.Minute)
+	}
+	done := strings.Fields(file(dir + "/done"))
+	slices.Sort(done)
+	if !slices.Equal(done, items) || file(dir+"/clashes") != "" {
+		t.Errorf("%d done; %s", len(done), file(dir+"/clashes"))
+	}
+	if n := column[int64](s, `select count(*) from getwork.work where state = 'completed'`)[0]; n != 200 {
+		t.Errorf("%d are completed", n)
+	}
+	if n := column[int64](s, `select count(*) from getwork.work`)[0]; n != 200 {
+		t.Errorf("%d times something was handed out", n)
+	}
+	if n := column[int64](s, `select count(distinct instance) from getwork.work`)[0]; n < 2 {
+		t.Errorf("%d holders", n)
+	}
+}
+
+// kill -9 of an agent: what it ran is gone with it, and another gets the item when the lease is over.
+func TestAgentKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("2s", nil)
+	pids := filepath.Join(t.TempDir(), "pids")
+	const work = `[ "$GETWORK_ATTEMPT" != 1 ] || { sleep 300 & echo $$ $! >"$0"; wait; }`
+	first := startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "1", "--", "sh", "-c", work, pids)
+	s.push("page")
+	await(t, "the program runs", 10*time.Second, func() bool { return strings.HasSuffix(file(pids), "\n") })
+	second := startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "1", "--", "sh", "-c", work, pids)
+	second.says("waiting for work", 10*time.Second)
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	for pid := range strings.FieldsSeq(file(pids)) {
+		awaitGone(t, pid)
+	}
+	s.awaitHistory("page", 20*time.Second, "expired", "completed")
+	t.Logf("done by another %v later", time.Since(killed))
+}
+
+// What a program's exit status makes of its item.
+func TestAgentExitStatus(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("10s", map[string]any{"max_attempts": 2, "backoff": "500ms"})
+	s.push("0", "1", "75", "9")
+	startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "4", "--timeout", "10s", "--", "sh", "-c",
+		`echo "status $GETWORK_ITEM" >&2; [ $GETWORK_ITEM != 9 ] || kill -9 $$; [ $GETWORK_ITEM$GETWORK_ATTEMPT != 12 ] || exit 0; [ $GETWORK_ITEM = 75 ] && [ -e "$0" ] && exit 0; [ $GETWORK_ITEM != 75 ] || : >"$0"; exit $GETWORK_ITEM`,
+		filepath.Join(t.TempDir(), "again"))
+	s.awaitHistory("0", 20*time.Second, "completed")
+	s.awaitHistory("1", 20*time.Second, "failed exit status 1: status 1", "completed")
+	s.awaitHistory("75", 20*time.Second, "returned", "completed")
+	s.awaitHistory("9", 20*time.Second, "failed signal: killed: status 9", "never signal: killed: status 9")
+	attempts := column[int32](s, `select attempt from getwork.work where item = '75' order by id`)
+	if !slices.Equal(attempts, []int32{1, 1}) {
+		t.Errorf("returning burns attempts: %v", attempts)
+	}
+	after := column[float64](s, `select extract(epoch from after)::float8 from getwork.work where item = '75' and state = 'returned'`)
+	if !slices.Equal(after, []float64{0.5}) {
+		t.Errorf("returned for %v s", after)
+	}
+}
+
+// A program that takes too long is stopped, and its work failed.
+func TestAgentTimeout(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("2s", map[string]any{"max_attempts": 1})
+	s.push("slow")
+	startAgent(t, s.nodes[0].URL, "crawl", "--timeout", "3s", "--", "sh", "-c", `echo at it >&2; sleep 300`)
+	s.awaitHistory("slow", 20*time.Second, "never timed out after 3s: at it") // its lease was extended meanwhile
+}
+
+// stoppable is a program that says when it begins, and when it is asked to stop.
+const stoppable = `trap 'echo >"$0/stopped"; exit 0' TERM; echo >"$0/began"; sleep 300 & wait`
+
+// When work is taken away, its program is stopped at once, since that is pushed.
+func TestAgentIsToldOfALoss(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("60s", nil)
+	dir := t.TempDir()
+	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", stoppable, dir)
+	s.push("taken")
+	await(t, "the program runs", 20*time.Second, func() bool { return file(dir+"/began") != "" })
+	mary := s.as("mary", 0)
+	mary.Role = "manager"
+	id := column[int64](s, `select id from getwork.work`)[0]
+	if _, answer, err := mary.Dispose(t.Context(), id, "never", ""); err != nil || answer.Status != 200 {
+		t.Fatalf("%d %s, %v", answer.Status, answer.Body, err)
+	}
+	await(t, "the program is stopped", 5*time.Second, func() bool { return file(dir+"/stopped") != "" })
+	a.says("the lease was lost", 5*time.Second)
+	s.awaitHistory("taken", 0, "never")
+}
+
+// An agent that was frozen for longer than the lease stops its program when it wakes.
+func TestAgentFrozen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("1s", map[string]any{"max_attempts": 1})
+	dir := t.TempDir()
+	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", stoppable, dir)
+	s.push("frozen")
+	await(t, "the program runs", 20*time.Second, func() bool { return file(dir+"/began") != "" })
+	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitHistory("frozen", 20*time.Second, "never")
+	if file(dir+"/stopped") != "" {
+		t.Error("stopped before the agent could know")
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the program is stopped", 10*time.Second, func() bool { return file(dir+"/stopped") != "" })
+	s.awaitHistory("frozen", 0, "never")
+}
+
+// SIGTERM: who waits stops waiting; what runs may finish, and goes back when it does not.
+func TestAgentDrains(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("5s", nil)
+	dir := t.TempDir()
+	const work = `echo >>"$0/$GETWORK_ITEM"; [ $GETWORK_ITEM = idle ] || while [ ! -e "$0/go" ]; do sleep 0.05; done`
+	args := []string{"crawl", "--concurrency", "1", "--", "sh", "-c", work, dir}
+	stop := func(a *agentProcess) {
+		t.Helper()
+		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func(item string, within time.Duration) {
+		t.Helper()
+		await(t, item+" is worked on", within, func() bool { return file(filepath.Join(dir, item)) != "" })
+	}
+
+	idle := startAgent(t, s.nodes[0].URL, args...)
+	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	idle.says("waiting for work", 10*time.Second)
+	s.push("idle")
+	runs("idle", 3*time.Second) // by push: without it the node is asked after five
+	s.awaitHistory("idle", 10*time.Second, "completed")
+	s.await("it waits again", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	stop(idle)
+	idle.ends(0, 10*time.Second)
+	if left := column[string](s, `select state from getwork.work_requested order by id desc limit 1`); left[0] != "cancelled" {
+		t.Errorf("its request is %s", left)
+	}
+
+	cut := startAgent(t, s.nodes[0].URL, append([]string{"--drain-timeout", "300ms", "--kill-after", "1s"}, args...)...)
+	s.push("cut")
+	runs("cut", 10*time.Second)
+	stop(cut)
+	cut.ends(0, 10*time.Second)
+	if !slices.Equal(s.history("cut"), []string{"returned"}) {
+		t.Errorf("cut is %q", s.history("cut"))
+	}
+
+	finishing := startAgent(t, s.nodes[0].URL, args...)
+	await(t, "the one that was cut is worked on again", 10*time.Second, func() bool { return file(dir+"/cut") == "\n\n" })
+	s.push("more")
+	stop(finishing)
+	finishing.says("draining", 5*time.Second)
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	finishing.ends(0, 10*time.Second)
+	s.awaitHistory("cut", 0, "returned", "completed")
+	s.awaitHistory("more", 0)
+}
+
+// front is a proxy before a node that counts what is asked; with sockets false it lets no WebSocket through.
+type front struct {
+	*httptest.Server
+	mu    sync.Mutex
+	calls []string
+}
+
+func (s *site) front(sockets bool) *front {
+	s.t.Helper()
+	target, err := url.Parse(s.nodes[0].URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	f := new(front)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.calls = append(f.calls, r.Method+" "+r.URL.Path)
+		f.mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/ws") && !sockets {
+			http.Error(w, "no upgrades here", http.StatusNotImplemented)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(f.Close)
+	return f
+}
+
+// count is how often something was asked.
+func (f *front) count(method, suffix string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if strings.HasPrefix(c, method+" ") && strings.HasSuffix(c, suffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// Where no WebSocket gets through, the agent asks; and a node that is away is waited for.
+func TestAgentWithoutSocket(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("5s", nil)
+	f := s.front(false)
+	a := startAgent(t, f.URL, "crawl", "--", "true")
+	a.says("the live channel is away", 10*time.Second)
+	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("polled")
+	s.awaitHistory("polled", 25*time.Second, "completed")
+	s.nodes[0].Kill()
+	a.says("the server is away", 30*time.Second)
+	s.nodes[0].Restart()
+	s.push("after")
+	s.awaitHistory("after", 40*time.Second, "completed")
+}
+
+// With a live channel nothing is asked twice, and a lease is extended as often as it must be.
+func TestAgentAsksLittle(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("3s", nil)
+	f := s.front(true)
+	a := startAgent(t, f.URL, "crawl", "--concurrency", "1", "--", "sh", "-c", "sleep $GETWORK_ITEM")
+	a.says("waiting for work", 10*time.Second)
+	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("6")
+	s.awaitHistory("6", 25*time.Second, "completed")
+	s.await("it waits again", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	for _, most := range []struct {
+		n      int
+		method string
+		suffix string
+	}{{8, "POST", "/extend"}, {1, "POST", "/disposition"}, {2, "POST", "/tasks/crawl/requests"}, {2, "GET", ""}, {1, "GET", "/ws"}} {
+		n := f.count(most.method, most.suffix)
+		if most.suffix == "" { // all but the socket; a snapshot that may be older than a request has that looked at
+			n -= f.count("GET", "/ws") + f.count("GET", "/tasks/crawl")
+		}
+		if n > most.n {
+			t.Errorf("%s …%s was asked %d times, want at most %d", most.method, most.suffix, n, most.n)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%q", f.calls)
+	}
+}
+
+// The node that an agent is connected to dies and comes back: the agent does, too, and hears of work by push again.
+func TestAgentAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("20s", nil)
+	dir := t.TempDir()
+	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", `echo >"$0/began"; while [ ! -e "$0/go" ]; do sleep 0.05; done`, dir)
+	s.push("before")
+	await(t, "the program runs", 10*time.Second, func() bool { return file(dir+"/began") != "" })
+	s.nodes[0].Kill()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.says("the server is away", 20*time.Second)
+	s.nodes[0].Restart()
+	s.awaitHistory("before", 20*time.Second, "completed")
+	a.says("the server is back", 20*time.Second)
+	s.await("it waits", 20*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("later")
+	s.awaitHistory("later", 30*time.Second, "completed")
+}
+
+func TestAgentUsage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("10s", nil)
+	s.push("1", "2", "3", "4", "5", "6", "7")
+	c := terminal{t: t, binary: cluster.Binary(t), env: []string{"GETWORK_URL=" + s.nodes[0].URL, "GETWORK_USER=oliver"}}
+	c.run(1, text("no task \"nope\"; `getwork task list` lists"), "agent", "nope", "--", "true")
+	out := c.run(0, nil, "agent", "crawl", "--once", "--", "sh", "-c", `echo "item $GETWORK_ITEM of $GETWORK_TASK"`)
+	for i := range 7 {
+		if !strings.Contains(out, fmt.Sprintf("item %d of crawl\n", i+1)) {
+			t.Errorf("item %d is missing in\n%s", i+1, out)
+		}
+	}
+	c.run(0, nil, "task", "pause", "crawl")
+	c.run(1, text("task crawl is paused"), "agent", "crawl", "--once", "--", "true")
+	byToken := c
+	byToken.env = c.env[:1]
+	byToken.run(1, text("say who you are"), "agent", "crawl", "--token", "gw_x", "--", "true")
+	for says, args := range map[string][]string{
+		"say what to run":               {"agent", "crawl", "--", ""},
+		"expected":                      {"agent", "crawl"},
+		`can't run "no-such-program"`:   {"agent", "crawl", "--", "no-such-program"},
+		"--concurrency is from 1":       {"agent", "crawl", "--concurrency", "0", "--", "true"},
+		"--lease is from 1s to 24h":     {"agent", "crawl", "--lease", "1ms", "--", "true"},
+		"--timeout is 0s or more":       {"agent", "crawl", "--timeout=-1s", "--", "true"},
+		"--kill-after is 0s or more":    {"agent", "crawl", "--kill-after=-1s", "--", "true"},
+		"--drain-timeout is 0s or more": {"agent", "crawl", "--drain-timeout=-1s", "--", "true"},
+		"--role is worker":              {"agent", "crawl", "--role", "boss", "--", "true"},
+		"--url is an address":           {"agent", "crawl", "--url", "localhost", "--", "true"},
+		"a token says who asks":         {"agent", "crawl", "--token", "gw_x", "--", "true"},
+		"an instance is made of":        {"agent", "crawl", "--instance", "a b", "--", "true"},
+	} {
+		c.run(2, text(says), args...)
+	}
+}
+
+// What a program finds in its environment configures no command of getwork that it calls.
+func TestProgramEnvironment(t *testing.T) {
+	parser, err := kong.New(&cli{}, kong.DefaultEnvars("GETWORK"), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := []string{"GETWORK_ITEM", "GETWORK_TASK", "GETWORK_WORK_ID", "GETWORK_ATTEMPT"}
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, flags := range leaf.AllFlags(false) {
+			for _, flag := range flags {
+				for _, env := range flag.Envs {
+					if slices.Contains(given, env) {
+						t.Errorf("getwork %s: --%s is set by %s; give it env:\"-\"", leaf.Path(), flag.Name, env)
+					}
+				}
+			}
+		}
+	}
+}

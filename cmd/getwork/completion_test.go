@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"getwork/cmd/internal/cluster"
+)
+
+// completes is what a shell is offered, without the help.
+func completes(t *testing.T, words ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if status := run(append([]string{"__complete"}, words...), &out, &errs); status != 0 {
+		t.Errorf("%q: %d %s", words, status, &errs)
+	}
+	var texts []string
+	for line := range strings.Lines(out.String()) {
+		one, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		texts = append(texts, one)
+	}
+	return strings.Join(texts, " ")
+}
+
+func TestCompletion(t *testing.T) {
+	for _, tt := range []struct {
+		words []string
+		want  string
+	}{
+		{text("zsh", "wo"), "work"},
+		{text("zsh", "work", ""), "list extend reassign release"},
+		{text("zsh", "work", "re"), "reassign release"},
+		{text("zsh", "completion", "--json", "x", "zs"), ""},
+		{text("zsh", "--", ""), "serve"}, // only the beginning is compared
+		{text("zsh", "work", "list", "--st"), "--state"},
+		{text("zsh", "done", "--outcome", ""), "complete return never fail"},
+		{text("zsh", "done", "--outcome=ne"), "--outcome=never"},
+		{text("zsh", "done", "--outcome", "never", "--to"), "--to --token"},
+		{text("zsh", "done", "--json", "1", ""), ""},
+		{text("zsh", "completion", ""), "bash zsh fish"},
+		{text("zsh", "completion", "bash", ""), ""},
+		{text("zsh", "items", "push", "photos", "-f", ""), "@file"},
+		{text("zsh", "task", "apply", "--file=x"), "@file"},
+		{text("zsh", "agent", "photos", "--", "--js"), ""},
+		{text("zsh", "nonsense", ""), ""},
+		{text("zsh", "__"), ""},
+		{text("bash", "done", "--outcome", "="), "complete return never fail"},
+		{text("bash", "done", "--outcome", "=", "r"), "return"},
+		{text("bash", "done", "--outcome", "=", "return", "--af"), "--after"},
+		{text("bash", "done", "--out"), "--outcome"},
+		{text("zsh"), ""},
+		{nil, ""},
+	} {
+		got := completes(t, tt.words...)
+		if len(tt.words) > 1 && tt.words[1] == "--" {
+			got, _, _ = strings.Cut(got, " ")
+		}
+		if got != tt.want {
+			t.Errorf("%q: %q, not %q", tt.words, got, tt.want)
+		}
+	}
+}
+
+// The help of a candidate is short and on its line.
+func TestCompletionHelp(t *testing.T) {
+	var out, errs bytes.Buffer
+	if run(text("__complete", "fish", "ta"), &out, &errs) != 0 || out.String() != "task\tManage tasks: list, show, create, change, preview, pause and delete them\n" {
+		t.Errorf("%q %s", &out, &errs)
+	}
+	out.Reset()
+	if run(text("__complete", "bash", "ta"), &out, &errs) != 0 || out.String() != "task\n" {
+		t.Errorf("%q %s", &out, &errs)
+	}
+}
+
+// The scripts are sound as far as the shells that are here can tell.
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range text("bash", "zsh", "fish") {
+		var out, errs bytes.Buffer
+		if status := run(text("completion", shell), &out, &errs); status != 0 || !strings.Contains(out.String(), "__complete "+shell) {
+			t.Errorf("%s: %d %s%s", shell, status, &out, &errs)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		check := exec.CommandContext(t.Context(), path, "-n")
+		check.Stdin = &out
+		if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
+			t.Errorf("%s: %v %s", shell, err, said)
+		}
+	}
+}
+
+// Bash offers what the program says.
+func TestCompletionInBash(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash here")
+	}
+	var source, errs bytes.Buffer
+	run(text("completion", "bash"), &source, &errs)
+	dir, binary := filepath.Dir(write(t, "")), cluster.Binary(t)
+	for line, want := range map[string]string{
+		`getwork wo`:                 "work",
+		`getwork done --outcome = r`: "return",
+		`getwork done --outcome ''`:  "complete return never fail",
+		`getwork task apply -f tas`:  "task.yaml",
+		`getwork work release --dry`: "--dry-run",
+	} {
+		script := source.String() + `
+COMP_WORDS=(` + strings.Replace(line, "getwork", `"$GETWORK"`, 1) + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _getwork; echo "${COMPREPLY[*]}"`
+		command := exec.CommandContext(t.Context(), bash, "-c", script)
+		command.Dir, command.Env = dir, append(command.Environ(), "GETWORK="+binary)
+		out, err := command.Output()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %q, %v, not %q", line, out, err, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"getwork/assign"
+)
+
+const (
+	pageSize    = 100
+	maxPageSize = 1000
+)
+
+// readCursor reads ?cursor= and ?limit= of a list that is newest first: rows before that key (0: from the newest),
+// and at most so many.
+func readCursor(r *http.Request) (before int64, limit int, err error) {
+	if before, err = queryNumber(r, "cursor", 0, 1<<63-1); err != nil {
+		return 0, 0, err
+	}
+	n, err := queryNumber(r, "limit", pageSize, maxPageSize)
+	return before, int(n), err
+}
+
+// answerPage writes {"<plural>":[…],"next_cursor"?}; next_cursor is there while there may be more.
+func answerPage[T any](w http.ResponseWriter, plural string, rows []T, limit int, key func(T) int64) error {
+	body := map[string]any{plural: append([]T{}, rows...)}
+	if len(rows) == limit {
+		body["next_cursor"] = strconv.FormatInt(key(rows[len(rows)-1]), 10)
+	}
+	return answer(w, http.StatusOK, body)
+}
+
+// parameters are those behind the question mark. One that can't be read is refused: left out, a filter would be, too.
+func parameters(r *http.Request) (url.Values, error) {
+	v, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, assign.Refuse(assign.Invalid, "what follows the question mark can't be read: %v", err)
+	}
+	return v, nil
+}
+
+func queryNumber(r *http.Request, name string, absent, most int64) (int64, error) {
+	v, err := parameters(r)
+	if err != nil {
+		return 0, err
+	}
+	text := v.Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return 0, refuseField(name, "%s is a number from 1 to %d, not %q", name, most, text)
+	}
+	return n, nil
+}

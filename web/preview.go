@@ -1,0 +1,59 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"getwork/assign"
+)
+
+// previewRows is how many rows a preview shows when it is not told.
+const previewRows = 10
+
+// preview shows what a task's query, or another that is tried for it, would give. Nothing is written.
+func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	body := struct {
+		Query *assign.Query `json:"query"`
+		Limit int           `json:"limit"`
+	}{Limit: previewRows}
+	if err := decodeIfAny(w, r, &body); err != nil {
+		return err
+	}
+	var preview assign.Preview
+	err = s.patiently(w, r, func(ctx context.Context) (err error) {
+		preview, err = s.Engine.Preview(ctx, name, body.Query, body.Limit)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, preview)
+}
+
+// answerFor is how long a client may take to read an answer that was long in the making.
+const answerFor = 30 * time.Second
+
+// patiently is for calls that execute a task's query: they take as long as that may, which the engine bounds, and are
+// given up when the node shuts down.
+func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Draining:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := do(ctx)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own may be past by now
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another answers")
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package web
+
+import (
+	"math"
+	"net/http"
+
+	"getwork/assign"
+)
+
+// listVersions answers with what a task was, newest first.
+func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	before, limit, err := readCursor(r)
+	if err != nil {
+		return err
+	}
+	versions, err := s.Engine.Versions(r.Context(), name, before, limit)
+	if err != nil {
+		return err
+	}
+	return answerPage(w, "versions", versions, limit, func(v assign.Version) int64 { return int64(v.Version) })
+}
+
+// restoreVersion makes a task what it was; that is a new version. With If-Match, only if the task is as the caller
+// read it.
+func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	n, err := number(r, "n")
+	if err != nil {
+		return err
+	}
+	if n > math.MaxInt32 {
+		return assign.Refuse(assign.NotFound, "task %q has no version %d", name, n)
+	}
+	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	only := 0 // whatever it is at
+	if len(r.Header.Values("If-Match")) > 0 {
+		t, err := s.Engine.Task(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		if err := ifMatch(r, t); err != nil {
+			return err
+		}
+		only = t.Version
+	}
+	t, err := s.Engine.Restore(r.Context(), name, int(n), only, CallerOf(r).Holder.User)
+	if err != nil {
+		return err
+	}
+	return answerTask(w, http.StatusOK, t)
+}

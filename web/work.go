@@ -1,0 +1,118 @@
+package web
+
+import (
+	"net/http"
+
+	"getwork/assign"
+)
+
+// dispose lets go of work.
+func (s *server) dispose(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	var d assign.Disposition
+	if err := decode(w, r, &d); err != nil {
+		return err
+	}
+	c := CallerOf(r)
+	work, err := s.Engine.Dispose(r.Context(), id, d, c.Holder, c.Role == Manager)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, work)
+}
+
+// extend renews the lease of work that the caller holds; a manager's, too, is only his own.
+func (s *server) extend(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	work, err := s.Engine.Extend(r.Context(), id, CallerOf(r).Holder)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, work)
+}
+
+func (s *server) reassign(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		User string `json:"user"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if err := assign.CheckUser(body.User); err != nil {
+		return err
+	}
+	work, err := s.Engine.Reassign(r.Context(), id, body.User, CallerOf(r).Holder.User)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, work)
+}
+
+// release takes work from a user, a task, or a user of a task: first counted, then for exactly that set. A filter
+// that is sent empty is refused and not taken as absent: a script whose variable is empty must not release more.
+func (s *server) release(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		User   *string `json:"user"`
+		Task   *string `json:"task"`
+		DryRun bool    `json:"dry_run"`
+		Token  string  `json:"token"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	filter := assign.Release{DryRun: body.DryRun, Token: body.Token}
+	for field, named := range map[string]struct{ from, to *string }{"user": {body.User, &filter.User}, "task": {body.Task, &filter.Task}} {
+		switch {
+		case named.from == nil:
+		case *named.from == "":
+			return refuseField(field, "name a %s, or leave it out", field)
+		default:
+			*named.to = *named.from
+		}
+	}
+	if body.DryRun && body.Token != "" {
+		return refuseField("token", "a dry run gives a token, and takes none")
+	}
+	released, err := s.Engine.Release(r.Context(), filter, CallerOf(r).Holder.User)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, released)
+}
+
+// listWork answers with work of all times, newest first. To an observer other people's notes are not shown.
+func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
+	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: v.Get("state")}
+	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
+		return err
+	}
+	works, err := s.Engine.WorkHistory(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	if c := CallerOf(r); c.Role != Manager {
+		for i := range works {
+			if works[i].User != c.Holder.User {
+				works[i].Note = nil
+			}
+		}
+	}
+	return answerPage(w, "work", works, filter.Limit, func(work assign.Work) int64 { return work.ID })
+}

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"getwork/assign"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// desk answers as a node does, from memory and without a live channel. It is for what a real node can't be made to do:
+// answers that are lost, leases that end at a moment of the test's choice. Tests with real nodes are in cmd/getwork.
+type desk struct {
+	*httptest.Server
+	t *testing.T
+
+	mu       sync.Mutex
+	task     assign.Task
+	lease    time.Duration // 0: none
+	items    []string      // that can be handed out
+	requests []*assign.Request
+	work     []*assign.Work
+	keys     map[string]*assign.Request
+	calls    []string // method and path of each
+	bodies   []string
+	said     map[string]string // disposition by item
+	most     int               // held at the same time
+
+	// fault may answer in the desk's place; before is false when the call was carried out, and its answer would be lost.
+	fault func(w http.ResponseWriter, r *http.Request, before bool) (answered bool)
+}
+
+func newDesk(t *testing.T, items ...string) *desk {
+	d := &desk{t: t, items: items, lease: 30 * time.Second, keys: map[string]*assign.Request{}, said: map[string]string{}}
+	d.task.Settings = assign.DefaultSettings()
+	d.task.Name, d.task.Backoff = "crawl", assign.Duration(7*time.Second)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/tasks/crawl", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, d.task) })
+	mux.HandleFunc("GET /api/v1/pipeline", d.pipeline)
+	mux.HandleFunc("POST /api/v1/tasks/crawl/requests", d.getWork)
+	mux.HandleFunc("GET /api/v1/requests/{id}", d.request)
+	mux.HandleFunc("DELETE /api/v1/requests/{id}", d.cancel)
+	mux.HandleFunc("POST /api/v1/work/{id}/extend", d.extend)
+	mux.HandleFunc("POST /api/v1/work/{id}/disposition", d.dispose)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 404, "not-found") })
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if r.URL.Path != "/api/v1/ws" {
+			d.calls = append(d.calls, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/api/v1"))
+			d.bodies = append(d.bodies, string(body))
+		}
+		if d.fault != nil && d.fault(w, r, true) {
+			return
+		}
+		got := httptest.NewRecorder()
+		mux.ServeHTTP(got, r)
+		if d.fault != nil && d.fault(w, r, false) {
+			return
+		}
+		for name, values := range got.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(got.Code)
+		_, _ = w.Write(got.Body.Bytes())
+	}))
+	t.Cleanup(d.Close)
+	return d
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func refuse(w http.ResponseWriter, status int, kind string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	if status == 503 || status == 429 {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"type":"/problems/%s","title":"x","status":%d,"detail":"%s it is"}`, kind, status, kind)
+}
+
+func (d *desk) answer(w http.ResponseWriter, q *assign.Request) {
+	q.Work = []assign.Work{}
+	for _, each := range d.work {
+		if each.TaskID == q.ID { // which the desk uses for the request
+			q.Work = append(q.Work, *each)
+		}
+	}
+	status := 201
+	if q.State == assign.Pending {
+		status = 202
+		w.Header().Set("Retry-After", "1")
+	}
+	reply(w, status, q)
+}
+
+func (d *desk) getWork(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Count  int             `json:"count"`
+		Linger assign.Duration `json:"linger"`
+		Lease  assign.Duration `json:"lease"`
+	}
+	if json.NewDecoder(r.Body).Decode(&body) != nil || body.Count < 1 || body.Count > d.task.MaxRequest {
+		refuse(w, 400, "invalid")
+		return
+	}
+	key := r.Header.Get("Idempotency-Key")
+	q := d.keys[key]
+	if i := slices.IndexFunc(d.requests, func(q *assign.Request) bool { return q.State == assign.Pending }); q == nil && i >= 0 {
+		q = d.requests[i]
+	}
+	if q == nil {
+		q = &assign.Request{ID: int64(len(d.requests) + 1), Task: "crawl", Wanted: body.Count, State: assign.Pending}
+		d.requests = append(d.requests, q)
+		d.serve(q)
+		if q.State == assign.Pending && body.Linger == 0 {
+			reason := assign.NoMatch
+			q.State, q.Reason = assign.None, &reason
+		}
+	}
+	d.keys[key] = q
+	d.answer(w, q)
+}
+
+// serve hands out what there is.
+func (d *desk) serve(q *assign.Request) {
+	for q.Assigned < q.Wanted && len(d.items) > 0 {
+		work := d.hold(d.items[0], q.ID)
+		d.items = d.items[1:]
+		work.Attempt = 1
+		q.Assigned++
+		q.State = assign.Assigned
+	}
+}
+
+// hold makes work.
+func (d *desk) hold(item string, request int64) *assign.Work {
+	work := &assign.Work{ID: int64(len(d.work) + 1), Task: "crawl", Item: item, Details: json.RawMessage("{}"), State: "held",
+		AssignedAt: time.Now(), TaskID: request}
+	if d.lease > 0 {
+		until := work.AssignedAt.Add(d.lease)
+		work.LeaseExpiresAt = &until
+	}
+	d.work = append(d.work, work)
+	held := 0
+	for _, w := range d.work {
+		if w.State == "held" {
+			held++
+		}
+	}
+	d.most = max(d.most, held)
+	return work
+}
+
+func (d *desk) byID(w http.ResponseWriter, r *http.Request) (id int64, ok bool) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || id < 1 || id > int64(max(len(d.work), len(d.requests))) {
+		refuse(w, 404, "not-found")
+		return 0, false
+	}
+	return id - 1, true
+}
+
+func (d *desk) request(w http.ResponseWriter, r *http.Request) {
+	if i, ok := d.byID(w, r); ok {
+		d.answer(w, d.requests[i])
+	}
+}
+
+func (d *desk) cancel(w http.ResponseWriter, r *http.Request) {
+	i, ok := d.byID(w, r)
+	switch {
+	case !ok:
+	case d.requests[i].State != assign.Pending && d.requests[i].State != assign.Cancelled:
+		refuse(w, 409, "not-pending")
+	default:
+		d.requests[i].State = assign.Cancelled
+		d.answer(w, d.requests[i])
+	}
+}
+
+func (d *desk) extend(w http.ResponseWriter, r *http.Request) {
+	i, ok := d.byID(w, r)
+	if !ok {
+		return
+	}
+	work := d.work[i]
+	if work.State != "held" || d.lease > 0 && time.Now().After(*work.LeaseExpiresAt) {
+		refuse(w, 409, "lease-lost")
+		return
+	}
+	if d.lease > 0 {
+		until := time.Now().Add(d.lease)
+		work.LeaseExpiresAt = &until
+	}
+	reply(w, 200, work)
+}
+
+func (d *desk) dispose(w http.ResponseWriter, r *http.Request) {
+	i, ok := d.byID(w, r)
+	if !ok {
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	work := d.work[i]
+	if work.State != "held" && d.said[work.Item] != string(body) {
+		refuse(w, 409, "already-closed")
+		return
+	}
+	work.State = "closed"
+	d.said[work.Item] = string(body)
+	reply(w, 200, work)
+}
+
+func (d *desk) pipeline(w http.ResponseWriter, _ *http.Request) {
+	p := assign.Pipeline{Work: []assign.Work{}, Requests: []assign.Request{}}
+	for _, each := range d.work {
+		if each.State == "held" {
+			p.Work = append(p.Work, *each)
+		}
+	}
+	for _, q := range d.requests {
+		if q.State == assign.Pending {
+			p.Requests = append(p.Requests, *q)
+		}
+	}
+	reply(w, 200, p)
+}
+
+// do changes the desk while nobody is served.
+func (d *desk) do(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// count is how many calls began so.
+func (d *desk) count(prefix string) (n int) {
+	d.do(func() {
+		for _, c := range d.calls {
+			if strings.HasPrefix(c, prefix) {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// await waits until something is so, by asking.
+func (d *desk) await(what string, so func() bool) {
+	d.t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var is bool
+		d.do(func() { is = so() })
+		if is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			d.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// agent makes one of the desk's task; it logs to the test.
+func (d *desk) agent(h HandlerFunc) *Agent {
+	log := slog.New(slog.NewTextHandler(d.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return &Agent{URL: d.URL, User: "crawler", Task: "crawl", Handler: h, Log: log}
+}
+
+// start runs an agent until stop is called, which returns how it ended.
+func (d *desk) start(a *Agent) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	d.t.Cleanup(func() { _ = stop() })
+	return stop
+}

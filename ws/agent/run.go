@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"getwork/assign"
+)
+
+// session is one Run.
+type session struct {
+	Agent
+	node    *node
+	channel *channel
+
+	cut    context.Context // the parent of all handlers' contexts; cancelled when their time is over
+	cutNow context.CancelCauseFunc
+
+	mu       sync.Mutex
+	task     assign.Task // as it was last read
+	readTask time.Time
+	jobs     map[int64]*job // what is in hand, by the work's id; never more than Concurrency
+	draining bool           // no more is begun
+	ended    chan struct{}  // of one place: a job has ended
+	running  sync.WaitGroup
+}
+
+// Run takes work until ctx ends, and then drains: the request that waits is cancelled, handlers get Drain to finish,
+// and what they did not finish goes back at once. It returns nil then, or when nothing is left (Once). While the server
+// is away it goes on trying. It returns a [Refused] when the node does not let it take work: there is no such task, or
+// the agent may not.
+func (a *Agent) Run(ctx context.Context) error {
+	full, err := a.withDefaults()
+	if err != nil {
+		return err
+	}
+	s := &session{Agent: full, node: newNode(&full), channel: newChannel(), jobs: map[int64]*job{}, ended: make(chan struct{}, 1)}
+	s.cut, s.cutNow = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer s.cutNow(nil)
+	defer s.node.http.CloseIdleConnections()
+
+	listening, hush := context.WithCancel(s.cut)
+	var channel sync.WaitGroup
+	channel.Go(func() { s.listen(listening) })
+	err = s.take(ctx)
+	s.drain()
+	hush()
+	channel.Wait()
+	return err
+}
+
+// take is the loop of the agent: a place is free, ask, wait, begin.
+func (s *session) take(ctx context.Context) error {
+	err := s.resume(ctx)
+	if err == nil {
+		s.Log.Info("waiting for work", "task", s.Task, "instance", s.Instance, "concurrency", s.Concurrency)
+	}
+	pause := time.Duration(0)
+	for err == nil && ctx.Err() == nil {
+		count := s.awaitPlace(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		began := time.Now()
+		var r assign.Request
+		r, err = s.getWork(ctx, count)
+		switch {
+		case err != nil:
+			err = s.reconsider(ctx, err, count)
+		case len(r.Work) > 0:
+			pause = 0
+			for _, w := range r.Work {
+				s.begin(w)
+			}
+		case s.Once && !s.busy():
+			return nothingLeft(&r)
+		case s.Once: // what is in hand may still add some
+			s.awaitIdle(ctx)
+		case !s.Once && time.Since(began) > s.linger()/2:
+			pause = 0 // it waited for as long as was asked for
+		default: // nothing, in spite of lingering, such as at max_open
+			s.explain(&r)
+			pause = min(max(2*pause, time.Second), 20*time.Second)
+			s.rest(ctx, pause)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// reconsider is asked when a request for work was refused. What was changed about the task meanwhile may explain it;
+// then nothing is wrong.
+func (s *session) reconsider(ctx context.Context, err error, count int) error {
+	if !refusedWith(err, http.StatusBadRequest) {
+		return err
+	}
+	if failed := s.readSettings(ctx, 0); failed != nil {
+		return failed
+	}
+	if count > s.settings().MaxRequest {
+		return nil
+	}
+	return err
+}
+
+// nothingLeft is how an agent ends that does not wait for more.
+func nothingLeft(r *assign.Request) error {
+	switch {
+	case r.State == assign.Failed && r.Error != nil:
+		return fmt.Errorf("the query of task %s failed: %s", r.Task, *r.Error)
+	case r.State == assign.None && r.Reason != nil && *r.Reason == assign.Paused:
+		return fmt.Errorf("task %s is paused; a manager resumes it", r.Task)
+	}
+	return nil
+}
+
+// explain logs why a request that should linger has ended with nothing.
+func (s *session) explain(r *assign.Request) {
+	switch {
+	case r.Error != nil:
+		s.Log.Warn("no work: the task's query failed", "task", s.Task, "request", r.ID, "error", *r.Error)
+	case r.Reason != nil:
+		s.Log.Debug("no work", "task", s.Task, "request", r.ID, "reason", *r.Reason)
+	}
+}
+
+// rest waits, but no longer than until something that it has is done, which may be what made the difference.
+func (s *session) rest(ctx context.Context, pause time.Duration) {
+	t := time.NewTimer(jitter(pause))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+}
+
+// awaitPlace waits until fewer items are in hand than there may be, and returns how many to ask for.
+func (s *session) awaitPlace(ctx context.Context) int {
+	for {
+		s.mu.Lock()
+		free := min(s.Concurrency-len(s.jobs), max(s.task.MaxRequest, 1))
+		s.mu.Unlock()
+		if free > 0 || ctx.Err() != nil {
+			return free
+		}
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// awaitIdle waits until nothing is in hand.
+func (s *session) awaitIdle(ctx context.Context) {
+	for s.busy() && ctx.Err() == nil {
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.jobs) > 0
+}
+
+// resume reads the task, and takes up what a former process left under this instance: its work, of which what is too
+// much goes back, and a request that waits, which may be for more than there is room for and is cancelled.
+func (s *session) resume(ctx context.Context) error {
+	if err := s.readSettings(ctx, 0); err != nil {
+		return err
+	}
+	var p assign.Pipeline
+	if _, err := s.node.insist(ctx, call{method: "GET", path: "/pipeline"}, &p); err != nil {
+		return err
+	}
+	for _, w := range p.Work {
+		if w.Task == s.Task {
+			s.begin(w)
+		}
+	}
+	for _, r := range p.Requests {
+		if r.Task != s.Task {
+			continue
+		}
+		if err := s.cancel(ctx, &r); err != nil {
+			return err
+		}
+		for _, w := range r.Work {
+			s.begin(w)
+		}
+	}
+	return nil
+}
+
+// drain begins nothing more, and returns when nothing is in hand.
+func (s *session) drain() {
+	s.mu.Lock()
+	s.draining = true
+	left := len(s.jobs)
+	s.mu.Unlock()
+	if left > 0 {
+		s.Log.Info("draining", "in_hand", left, "at_most", s.Drain)
+	}
+	late := time.AfterFunc(s.Drain, func() {
+		s.Log.Info("the time to drain is over; stopping what is still in hand")
+		s.cutNow(ErrDraining)
+	})
+	defer late.Stop()
+	s.running.Wait()
+}

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"getwork/assign"
+)
+
+// settings are the task's, as they were last read.
+func (s *session) settings() assign.Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.task
+}
+
+// readSettings reads the task, unless that was done within the last while.
+func (s *session) readSettings(ctx context.Context, within time.Duration) error {
+	s.mu.Lock()
+	fresh := within > 0 && time.Since(s.readTask) < within
+	s.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	var t assign.Task
+	if _, err := s.node.insist(ctx, call{method: "GET", path: "/tasks/" + url.PathEscape(s.Task)}, &t); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.task, s.readTask = t, time.Now()
+	s.mu.Unlock()
+	return nil
+}
+
+const (
+	shortLinger = 10 * time.Second
+	longLinger  = 10 * time.Minute
+)
+
+// linger is how long a request waits. One of an agent that was killed goes on to wait, and what it gets is held until the
+// lease is over: so not much longer than that. But where there is a query, each new request may run it, and a longer
+// wait is cheaper.
+func (s *session) linger() time.Duration {
+	t := s.settings()
+	switch {
+	case s.Linger > 0:
+		return s.Linger
+	case !t.Inbox():
+		return longLinger
+	case t.Lease != nil:
+		return min(max(time.Duration(*t.Lease), shortLinger), longLinger)
+	}
+	return min(max(s.Lease, shortLinger), longLinger)
+}
