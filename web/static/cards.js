@@ -1,7 +1,7 @@
 /** The page's cards: one for each task, one for each work. A card is made once and then updated, so that what
  * somebody types or chooses in it is not lost when something is pushed. All text is set as text. */
 
-import { at, decimals, elapsed, label, outcome, value } from './words.js';
+import { at, decimals, elapsed, label, milliseconds, outcome, remaining, value } from './words.js';
 
 const stamp = (template) => document.getElementById(template).content.firstElementChild.cloneNode(true);
 
@@ -79,7 +79,7 @@ export class TaskCard {
     this.find('form').hidden = pending;
     this.find('.pending').hidden = !pending;
     if (had) this.find(pending ? '.pending button' : 'form button').focus();
-    say(this.find('.ended'), outcome(request));
+    say(this.find('.ended'), outcome(request, this.task?.max_open));
     const cause = this.find('.cause');
     say(cause, request.error ?? '');
     cause.hidden = !request.error;
@@ -106,22 +106,23 @@ export class TaskCard {
 }
 
 export class WorkCard {
-  /** dispose(disposition) returns a promise; what it fails with is shown. */
-  constructor(work, title, dispose) {
+  /**
+   * The card of held work. acts: {dispose(work, disposition), extend(work), claim(work), dismiss(work)} return
+   * promises; what they fail with is shown.
+   */
+  constructor(work, acts) {
     this.element = stamp('work-card');
     this.find = (selector) => this.element.querySelector(selector);
-    this.dispose = dispose;
+    this.acts = acts;
+    this.lost = false;
     const key = this.find('h3');
     key.id = `work-${++serial}`;
     this.element.setAttribute('aria-labelledby', key.id);
     say(key, work.item);
-    say(this.find('.of'), title);
-    const time = this.find('time');
-    time.dateTime = work.assigned_at;
-    say(time, at(work.assigned_at));
     this.find('textarea').setAttribute('aria-label', `Note on ${work.item}`);
     this.find('select').setAttribute('aria-label', 'Return after');
     this.find('.exact input').setAttribute('aria-label', 'Hours, from 0 to 72');
+    this.find('.keep').setAttribute('aria-label', `Keep ${work.item}`);
     this.wire();
   }
 
@@ -134,8 +135,8 @@ export class WorkCard {
     });
     this.find('form').addEventListener('submit', (e) => {
       e.preventDefault();
-      // Enter in the field of hours means that, and not the form's first button.
-      if (document.activeElement === exact.querySelector('input')) this.giveBack();
+      // Enter where one says how to return it means that, and not the form's first button.
+      if (this.find('.return').contains(document.activeElement)) this.giveBack();
       else this.close({ outcome: 'complete' });
     });
     this.find('.back').addEventListener('click', () => this.giveBack());
@@ -144,6 +145,9 @@ export class WorkCard {
       if (never.dataset.sure) this.close({ outcome: 'never' });
       else this.askAgain(never);
     });
+    this.find('.keep').addEventListener('click', () => this.try(() => this.acts.extend(this.work)));
+    this.find('.again').addEventListener('click', () => this.claim());
+    this.find('.dismiss').addEventListener('click', () => this.acts.dismiss(this.work));
   }
 
   /** Only a manager can undo it, so it takes two clicks. */
@@ -165,25 +169,52 @@ export class WorkCard {
       input.focus();
       return;
     }
-    this.close({ outcome: 'return', after: `${Math.round(hours * 3600)}s` });
+    const to = this.find('.others').checked ? 'others' : 'all';
+    this.close({ outcome: 'return', after: `${Math.round(hours * 3600)}s`, to });
   }
 
-  async close(disposition) {
-    const note = this.find('textarea').value.trim();
+  /** What was typed as a note. */
+  get note() { return this.find('textarea').value.trim(); }
+
+  close(disposition) {
+    const { note } = this;
+    return this.try(() => this.acts.dispose(this.work, note ? { ...disposition, note } : disposition));
+  }
+
+  async claim() {
+    const again = this.find('.again');
+    again.textContent = 'Claiming …'; // the query may have to run for it
+    await this.try(() => this.acts.claim(this.work), (e) => `It can’t be claimed: ${e.message}.`);
+    again.textContent = 'Claim it again';
+  }
+
+  /** Buttons rest while it is done; a failure is shown, unless meanwhile the card itself says that the work is lost. */
+  async try(action, wording = (e) => e.message) {
     const buttons = this.element.querySelectorAll('button');
+    const { activeElement } = document;
+    const { lost } = this;
     say(this.find('.error'), '');
     for (const b of buttons) b.disabled = true;
     try {
-      await this.dispose(note ? { ...disposition, note } : disposition);
+      await action();
     } catch (e) {
-      say(this.find('.error'), e.message);
+      if (this.lost === lost) say(this.find('.error'), wording(e));
     } finally {
       for (const b of buttons) b.disabled = false;
+      const left = document.activeElement === document.body && this.element.contains(activeElement);
+      if (left) (activeElement.checkVisibility() ? activeElement : this.find('h3')).focus();
     }
   }
 
-  /** Fills in the details. alike: the works whose columns should be written in the same way. */
-  fill(work, alike) {
+  /** left: ms of its lease, or null. task: its task, if it is known. alike: works whose columns are written alike. */
+  fill(work, left, task, alike) {
+    const begins = this.work?.id !== work.id;
+    this.work = work;
+    if (begins) this.begin();
+    this.span = milliseconds(this.work.lease); // of its lease
+    say(this.find('.of'), task?.title || work.task);
+    say(this.find('.which'), which(work, task));
+    this.tick(left);
     const details = work.details ?? {};
     const texts = Object.entries(details).map(([column, v]) => [label(column), value(v, decimals(alike.map((w) => w.details?.[column])))]);
     if (work.note) texts.push(['Note', work.note]);
@@ -200,4 +231,60 @@ export class WorkCard {
       return pair;
     }));
   }
+
+  /** The card is new, or its item is back: what was typed is still there. */
+  begin() {
+    const time = this.find('time');
+    time.dateTime = this.work.assigned_at;
+    say(time, at(this.work.assigned_at));
+    this.tried = -Infinity; // when it was last renewed by itself
+    if (!this.lost) return;
+    const inside = this.find('.lost').contains(document.activeElement) || this.find('.lost button').disabled;
+    this.lost = false;
+    this.find('form').hidden = false;
+    this.find('.lost').hidden = true;
+    say(this.find('.why'), '');
+    say(this.find('.error'), '');
+    if (inside) this.find('h3').focus();
+  }
+
+  /** Shows what is left of the lease (ms; null: it has none), and reports whether it is about to run out. */
+  tick(left) {
+    const soon = left !== null && !this.lost && (this.work.expiring || left <= this.span / 5);
+    const lease = this.find('.lease');
+    lease.hidden = left === null || this.lost;
+    lease.classList.toggle('soon', soon);
+    this.find('.keep').classList.toggle('primary', soon);
+    if (left !== null) say(this.find('.left'), remaining(Math.min(left, this.span)));
+    say(this.find('.warning'), soon ? 'Soon it goes back to the queue: keep it, or let go of it.' : '');
+    return soon;
+  }
+
+  /** Somebody is at it: renews the lease when a quarter of it is used up, and as rarely when that fails. */
+  renew(left, now) {
+    const due = left !== null && (this.work.expiring || left <= this.span * 0.75);
+    if (!due || now - this.tried < this.span / 4) return;
+    this.tried = now;
+    this.acts.extend(this.work).catch(() => {}); // what is lost says so; else it is tried again
+  }
+
+  /** The work is gone, but the card stays, with what was typed in it. again: it makes sense to claim the item. */
+  lose(why, again) {
+    const parts = [this.find('form'), this.find('.lease')];
+    const inside = parts.some((part) => part.contains(document.activeElement));
+    this.lost = true;
+    for (const part of parts) part.hidden = true;
+    this.find('.lost').hidden = false;
+    this.find('.again').hidden = !again;
+    if (this.note) this.find('details').open = true;
+    say(this.find('.why'), this.note ? `${why} Your note is kept.` : why);
+    say(this.find('.error'), '');
+    if (inside) this.find(again ? '.again' : '.dismiss').focus();
+  }
+}
+
+/** Which attempt and which place it is, where there are several. */
+function which({ attempt, slot }, task) {
+  const of = task?.slots > 1 && slot <= task.slots ? ` of ${task.slots}` : '';
+  return (attempt > 1 ? ` · attempt ${attempt}` : '') + (slot > 1 || of ? ` · place ${slot}${of}` : '');
 }

@@ -6,6 +6,8 @@
  *     client.addEventListener('change', () => show(client.work, client.requests));
  *     client.addEventListener('state', (e) => console.log(e.detail.name));
  *     await client.getWork('verify-bank-account', 3);
+ *     await client.extend(id);
+ *     await client.dispose(id, { outcome: 'complete' });
  *
  * It keeps the caller's pipeline: `client.work` and `client.requests` (those pending) are Maps by id, of the shapes
  * that the REST API has. What happens is pushed over a WebSocket. While that can't be had, the pending requests and
@@ -15,6 +17,8 @@
  *   state    {name, …}: see State below
  *   change   the Maps have changed
  *   request  a request that is new or has changed; one that has ended comes exactly once
+ *   gone     work that left the pipeline, and it was not this client that let go of it. Its state says why; where that
+ *            is 'held', nobody said: it only is not in the pipeline any more. It comes before `change`
  *   run      a run's phase, for a task that the caller waits for or subscribed to
  *   task     a subscribed task with its counts
  *   hello    whom the server takes the caller for
@@ -28,6 +32,9 @@
  *   {name: 'stopped', reason}                  'patience': 15 minutes of polling are over; requests stay where they
  *                                              are, and resume() goes on. 'unauthenticated': log in. 'closed'
  */
+
+/** What work becomes when its holder lets go of it. */
+const becomes = { complete: ['completed'], return: ['returned'], never: ['never'], fail: ['failed', 'never'] };
 
 /** Delays in milliseconds; pass others as connect({delays}). */
 const defaults = {
@@ -52,10 +59,13 @@ export class Problem extends Error {
   }
 }
 
-/** The REST calls alone, without anything live. Each returns a promise that fails with a Problem. */
-export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse } = {}) {
-  async function call(method, path, { body, headers } = {}) {
-    const init = { method, headers: { ...headers }, cache: 'no-store', signal: AbortSignal.timeout(30_000) };
+/**
+ * The REST calls alone, without anything live. Each returns a promise that fails with a Problem. dated, if given, is
+ * told the server's time (ms) with each answer, to the second.
+ */
+export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, dated } = {}) {
+  async function call(method, path, { body, headers, within = 30_000 } = {}) {
+    const init = { method, headers: { ...headers }, cache: 'no-store', signal: AbortSignal.timeout(within) };
     if (body !== undefined) {
       init.headers['Content-Type'] = 'application/json';
       init.body = JSON.stringify(body);
@@ -63,6 +73,7 @@ export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args),
     let response, text;
     try {
       response = await fetch(url + path, init);
+      dated?.(Date.parse(response.headers.get('Date')));
       text = await response.text();
     } catch {
       throw new Problem(0, { type: '/problems/unavailable', title: 'No answer', detail: 'the server can’t be reached' });
@@ -86,6 +97,9 @@ export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args),
     getWork: (task, body, headers) => call('POST', `${api}/tasks/${segment(task)}/requests`, { body, headers }),
     cancel: async (id) => (await call('DELETE', `${api}/requests/${segment(id)}`)).body,
     dispose: async (id, body) => (await call('POST', `${api}/work/${segment(id)}/disposition`, { body })).body,
+    extend: async (id) => (await call('POST', `${api}/work/${segment(id)}/extend`)).body,
+    // The task's query may have to look for the item, and takes its time.
+    claim: async (task, item) => (await call('POST', `${api}/tasks/${segment(task)}/items/${segment(item)}/claim`, { within: 180_000 })).body,
   };
 }
 
@@ -104,7 +118,7 @@ class Client extends EventTarget {
   requests = new Map();
   state = { name: 'connecting' };
   user = null; // as the server said hello
-  ahead = 0; // by how many ms the server's clock is ahead of ours
+  ahead = 0; // by how many ms the server's clock is ahead of ours: all times are by the server's
 
   #api; #url; #parse; #WebSocket; #clock; #random; #delays;
   #socket = null;
@@ -122,10 +136,11 @@ class Client extends EventTarget {
   // Ids that have ended: answers and events overtake each other, and an old one must not bring them back.
   #ended = new Set();
   #closed = new Set();
+  #closing = new Map(); // what the work becomes that is let go of just now, by id
 
   constructor({ url = '', fetch, parse = JSON.parse, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
     super();
-    this.#api = rest({ url, fetch, parse });
+    this.#api = rest({ url, fetch, parse, dated: (time) => this.#dated(time) });
     this.#parse = parse;
     this.#url = new URL(`${url}/api/v1/ws`, globalThis.location?.href);
     this.#url.protocol = this.#url.protocol.replace('http', 'ws');
@@ -159,12 +174,47 @@ class Client extends EventTarget {
     return request;
   }
 
-  /** Lets go of work: {outcome: 'complete' | 'return' | 'never', after?: '4h', note?}. */
-  async dispose(id, { outcome, after, note }) {
-    const work = await this.#correcting(this.#api.dispose(id, { outcome, after, note }));
+  /**
+   * Lets go of work: {outcome: 'complete' | 'return' | 'never' | 'fail', after?: '4h', to?: 'all' | 'others', error?,
+   * note?}. A return needs after, from '0s' to '72h'; to 'others': not to me again. 'fail' is for programs: it counts an
+   * attempt. Work whose lease is lost fails with type '/problems/lease-lost', and `gone` comes.
+   */
+  async dispose(id, { outcome, after, to, error, note }) {
+    this.#closing.set(id, becomes[outcome]);
+    const answer = this.#api.dispose(id, { outcome, after, to, error, note }).finally(() => this.#closing.delete(id));
+    const work = await this.#correcting(answer, id);
+    this.#takeWork(work, true);
+    this.#changed();
+    return work;
+  }
+
+  /**
+   * Begins the lease of held work anew, and returns the work with its new lease_expires_at; work without a lease as it
+   * is. Lost, it fails with type '/problems/lease-lost', and `gone` comes: do no more with that item.
+   */
+  async extend(id) {
+    const work = await this.#correcting(this.#api.extend(id), id);
     this.#takeWork(work);
     this.#changed();
     return work;
+  }
+
+  /**
+   * Takes one named item of a task, and returns the work, also when it was the caller's already. It may last as long as
+   * the task's query, and is given up after 3 minutes. Types of failure: '/problems/no-slot', all its places are taken; '/problems/not-available', it is
+   * put off, or a rule keeps it from the caller; '/problems/not-found', it does not match the task.
+   */
+  async claim(task, item) {
+    const work = await this.#api.claim(task, item);
+    this.#takeWork(work);
+    this.#changed();
+    return work;
+  }
+
+  /** How many ms of a lease are left, by the server's clock; 0: it is over; null: the work has none. */
+  left(work) {
+    if (!work.lease_expires_at) return null;
+    return Math.max(0, Date.parse(work.lease_expires_at) - this.#clock.now() - this.ahead);
   }
 
   /** All tasks, with their counts. */
@@ -345,7 +395,8 @@ class Client extends EventTarget {
 
   #takeSnapshot({ work, requests }) {
     const held = new Set(work.map((w) => w.id));
-    for (const id of this.work.keys()) if (!held.has(id)) this.work.delete(id);
+    // Of what is let go of just now the answer tells.
+    for (const id of [...this.work.keys()]) if (!held.has(id) && !this.#closing.has(id)) this.#drop(id);
     for (const w of work) this.#takeWork(w);
     const pending = new Set(requests.map((r) => r.id));
     const missing = [...this.requests.keys()].filter((id) => !pending.has(id));
@@ -390,26 +441,46 @@ class Client extends EventTarget {
     this.#emit('request', request);
   }
 
-  #takeWork(work) {
+  /** ours: it is the answer to a command. */
+  #takeWork(work, ours = this.#closing.get(work.id)?.includes(work.state)) {
     if (work.state !== 'held') {
-      this.work.delete(work.id);
       remember(this.#closed, work.id);
+      if (this.work.delete(work.id) && !ours) this.#emit('gone', work);
     } else if (!this.#closed.has(work.id)) {
       this.work.set(work.id, work);
     }
   }
 
-  /** Passes a command's answer on; where the server says that things are otherwise, they are read again. */
-  async #correcting(answer) {
+  /** Work is not in the pipeline any more, and nobody said why. */
+  #drop(id) {
+    const work = this.work.get(id);
+    if (this.work.delete(id)) this.#emit('gone', work);
+  }
+
+  /**
+   * Passes a command's answer on; where the server says that things are otherwise, they are read again. id: of the work
+   * that it was about.
+   */
+  async #correcting(answer, id) {
     try {
       return await answer;
     } catch (e) {
-      if (e.status === 409 || e.status === 404) await this.refresh().catch(() => {});
+      if (e.type === '/problems/lease-lost') {
+        remember(this.#closed, id); // until it is swept, a moment later, the pipeline still has it
+        this.#drop(id);
+        this.#changed();
+      } else if (e.status === 409 || e.status === 404) await this.refresh().catch(() => {});
       throw e;
     }
   }
 
   // The rest.
+
+  /** A socket's hello is exact to the ms. What is said to the second counts where that was not said, or not lately. */
+  #dated(time) {
+    const ahead = time + 500 - this.#clock.now();
+    if (Math.abs(ahead - this.ahead) > 2000) this.ahead = ahead;
+  }
 
   #changed() {
     this.#changes++;

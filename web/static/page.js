@@ -2,12 +2,13 @@
 
 import { connect, rest } from './getwork.js';
 import { TaskCard, WorkCard, say } from './cards.js';
-import { disposed, parse } from './words.js';
+import { disposed, gone, mayComeBack, parse } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const api = rest();
 const tasks = new Map(); // cards by the task's name
 const works = new Map(); // cards by the work's id
+const lost = new Map(); // cards of work that went back, by task and item
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
 let client;
 let me;
@@ -30,6 +31,7 @@ async function start() {
   client = connect({ parse });
   client.addEventListener('state', showState);
   client.addEventListener('change', showWork);
+  client.addEventListener('gone', (e) => lose(e.detail));
   client.addEventListener('request', (e) => tasks.get(e.detail.task)?.show(e.detail, client.ahead));
   client.addEventListener('run', (e) => tasks.get(e.detail.task)?.ran(e.detail));
   client.addEventListener('task', (e) => tasks.get(e.detail.name)?.update(e.detail));
@@ -126,31 +128,65 @@ function showWork() {
   }
   const held = [...client.work.values()];
   for (const work of held) {
-    if (!works.has(work.id)) {
-      works.set(work.id, newWork(work));
-      $('work').append(works.get(work.id).element);
-    }
-    const card = works.get(work.id);
-    say(card.find('.of'), title(work.task));
-    card.fill(work, held.filter((w) => w.task === work.task));
+    if (!works.has(work.id)) works.set(work.id, cardFor(work));
+    works.get(work.id).fill(work, client.left(work), tasks.get(work.task)?.task, held.filter((w) => w.task === work.task));
   }
   say($('held'), held.length ? String(held.length) : '');
-  $('empty').hidden = held.length > 0 || client.state.name === 'connecting';
+  $('empty').hidden = works.size + lost.size > 0 || client.state.name === 'connecting';
 }
 
-function newWork(work) {
-  return new WorkCard(work, title(work.task), async (disposition) => {
-    try {
-      say($('said'), disposed(await client.dispose(work.id, disposition)));
-    } catch (e) {
-      // Where it is gone, so is its card, and what the card would say.
-      if (!client.work.has(work.id)) say($('said'), `${work.item}: ${e.message}`);
-      throw e;
-    }
-  });
+const named = ({ task, item }) => `${task} ${item}`;
+
+/** The card of an item that went back, and is his again; else a new one. */
+function cardFor(work) {
+  const card = lost.get(named(work)) ?? new WorkCard(work, acts);
+  if (!lost.delete(named(work))) $('work').append(card.element);
+  return card;
 }
 
-const title = (task) => tasks.get(task)?.task?.title || task;
+/** What the cards' buttons do. */
+const acts = {
+  async dispose(work, disposition) {
+    tell(disposed(await client.dispose(work.id, disposition)));
+  },
+  extend: (work) => client.extend(work.id),
+  async claim(work) {
+    await client.claim(work.task, work.item);
+    tell(`${work.item}: yours again.`);
+  },
+  dismiss(work) {
+    const card = lost.get(named(work));
+    lost.delete(named(work));
+    leave(card.element);
+    showWork();
+  },
+};
+
+/** Work is gone. A card that ran out of time, or has something typed in it, stays; else a message is enough. */
+function lose(work) {
+  const card = works.get(work.id);
+  if (!card) return;
+  const left = client.left(work);
+  const over = left !== null && left < 2000; // to the second is as exact as it is known without push
+  const ranOut = work.state === 'expired' || work.exhausted || (work.state === 'held' && over);
+  const why = gone(work, over);
+  if (!ranOut && !card.note) {
+    tell(`${work.item}: ${why}`);
+    return;
+  }
+  works.delete(work.id);
+  lost.set(named(work), card);
+  card.lose(why, mayComeBack(work));
+}
+
+let told = { at: -Infinity, lines: [] };
+
+/** Says something about the pipeline. What is told at the same time stands together. */
+function tell(line) {
+  const now = performance.now();
+  told = { at: now, lines: now - told.at < 1000 ? [...told.lines, line].slice(-5) : [line] };
+  say($('said'), told.lines.join('\n'));
+}
 
 /** Removes a card; who was in it goes on with the next one. */
 function leave(element) {
@@ -158,6 +194,29 @@ function leave(element) {
   const inside = element.contains(document.activeElement) || (document.activeElement === document.body && element.querySelector('button:disabled'));
   element.remove();
   if (inside) (next?.querySelector('h3') ?? $('pipeline-title')).focus();
+}
+
+/** Its time is up. Should nobody tell what became of it, it is looked for, once. */
+function look(card) {
+  const { id, lease_expires_at: until } = card.work;
+  if (card.looked === until) return;
+  card.looked = until;
+  setTimeout(() => client.work.has(id) && client.refresh().catch(() => {}), 2000);
+}
+
+// Who is at the page keeps what he holds. Not `scroll`: that comes of what the page does itself, too; whoever scrolls uses
+// a wheel, a finger, a key or the pointer.
+let active = 0;
+for (const type of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchmove']) {
+  document.addEventListener(type, keep, { capture: true, passive: true });
+}
+
+function keep(e) {
+  const now = performance.now();
+  const still = e.type === 'pointermove' && !e.movementX && !e.movementY; // the page moved, under a hand that did not
+  if (!client || document.hidden || still || now - active < 200) return;
+  active = now;
+  for (const card of works.values()) card.renew(client.left(card.work), now);
 }
 
 const chips = { live: 'Live', lagging: 'Late', connecting: 'Connecting …', polling: 'Asking', stopped: 'Stopped' };
@@ -197,6 +256,11 @@ function bannerText(state) {
 function tick() {
   const now = Date.now();
   for (const card of tasks.values()) card.tick(now);
+  const soon = [...works.values()].filter((card) => card.tick(client.left(card.work)));
+  document.title = `${soon.length ? '⏳ ' : ''}${me.user} · getwork`;
+  for (const card of soon) {
+    if (client.left(card.work) === 0) look(card);
+  }
   const { state } = client;
   const next = state.name === 'polling' ? Math.ceil((state.next - now) / 1000) : 0;
   say($('banner-next'), next > 0 ? `Next in ${next} s.` : '');

@@ -2,6 +2,7 @@
 
 const number = new Map(); // formatters by decimals
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });
+const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
 /** A number that JavaScript would write in another way, such as 1.50, or can't hold, such as 12345678901234567890. */
@@ -63,6 +64,28 @@ export function label(column) {
 /** A time as a clock shows it. */
 export const at = (time) => moment.format(new Date(time));
 
+/** A time of day; with the day, when that is not today. */
+export function clock(time) {
+  const then = new Date(time);
+  return then.toDateString() === new Date().toDateString() ? hour.format(then) : moment.format(then);
+}
+
+const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+
+/** A duration such as "90s" or "24h" in milliseconds; 0: none was given. */
+export const milliseconds = (duration) => [...(duration ?? '').matchAll(/([\d.]+)(h|ms|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+
+/** What is left of a lease, such as 12 min left. It never promises more than there is. */
+export function remaining(ms) {
+  const s = Math.floor(ms / 1000);
+  if (s < 1) return 'Time is up';
+  if (s < 60) return `${s} s left`;
+  const m = Math.floor(s / 60);
+  if (m < 60) return `${m} min left`;
+  const h = Math.floor(m / 60);
+  return h < 10 && m % 60 ? `${h} h ${m % 60} min left` : `${h} h left`;
+}
+
 /** Milliseconds as 0:07, 12:40 or 1:02:03. */
 export function elapsed(ms) {
   const s = Math.max(0, Math.floor(ms / 1000));
@@ -77,16 +100,19 @@ const nothing = {
   no_match: 'Nothing matches this task now.',
   all_held: 'All that matches is with somebody already, or put off. Try again later.',
   paused: 'A manager has paused this task. Nothing is handed out until it goes on.',
-  rules: 'Nothing here is for you: what there is, the task’s rules give to others.',
-  at_limit: 'You hold as many items of this task as you may. Finish some first.',
+  rules: 'There is work, but not for you: you had it before, or the task’s rules want somebody else for it.',
 };
 
-/** How a request ended. */
-export function outcome(request) {
+const atLimit = (limit) => (limit ? `You hold ${items(limit)} of this task, and may hold no more.` : 'You hold as many items of this task as you may.');
+
+/** How a request ended. limit: how many items of the task one may hold, where that is limited. */
+export function outcome(request, limit) {
   switch (request.state) {
     case 'assigned': return `${items(request.assigned)} now in your pipeline.`;
-    case 'partial': return `${items(request.assigned)} now in your pipeline; there were no more of the ${request.wanted} that you asked for.`;
-    case 'none': return nothing[request.reason] ?? 'Nothing was handed out.';
+    case 'partial': return `${items(request.assigned)} now in your pipeline; of the ${request.wanted} that you asked for there were no more for you.`;
+    case 'none':
+      if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
+      return nothing[request.reason] ?? 'Nothing was handed out.';
     case 'failed': return 'The task’s query failed, and nothing was handed out. A manager has to look at it:';
     case 'cancelled': return 'Cancelled; nothing was handed out.';
   }
@@ -96,6 +122,23 @@ export function outcome(request) {
 /** What became of work. */
 export const disposed = (work) => ({
   completed: `${work.item}: completed.`,
-  returned: `${work.item}: returned, to be handed out again from ${at(work.available_at)}.`,
+  returned: `${work.item}: returned, to be handed out again ${work.to_others ? 'to others ' : ''}from ${at(work.available_at)}.`,
   never: `${work.item}: never to be handed out again.`,
 }[work.state] ?? `${work.item}: ${work.state}.`);
+
+/** Why work left the pipeline, though nobody here let go of it. over: its lease was. */
+export function gone(work, over) {
+  const when = clock(work.closed_at ?? work.lease_expires_at ?? Date.now());
+  switch (work.state) {
+    case 'held': return over ? `It went back at ${when}.` : 'It is not yours any more.';
+    case 'expired': return `It went back at ${when}.`;
+    case 'never': return work.exhausted
+      ? `Its time was over at ${when}, and that was the last attempt: it is not handed out any more.`
+      : `It was set to never again at ${when}, in another tab or by a manager.`;
+    case 'reassigned': return `It was given to somebody else at ${when}.`;
+  }
+  return `It was ${work.state} at ${when}, in another tab or by a manager.`;
+}
+
+/** Whether it makes sense to ask for such work again. */
+export const mayComeBack = (work) => ['held', 'expired', 'returned'].includes(work.state);
