@@ -69,6 +69,9 @@ func (w *modelWorld) doClick() {
 	t, who := w.task(), w.who()
 	count := pick(w.T, "count", 1, 1, 2, 3, 5, 6)
 	linger := pick(w.T, "linger", 0, 0, 1.2, 12.2) // over before anything else of that hour
+	if len(w.rivals(t)) > 0 {
+		linger = 0
+	}
 	lease := pick(w.T, "lease", 0, 0, 0.5)
 	c := Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: count, Linger: modelHours(linger)}
 	if lease > 0 {
@@ -172,7 +175,7 @@ func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
 		}
 		x.availableAt = t.now + wait
 	}
-	w.look(t, true)
+	w.freed(t)
 }
 
 func (w *modelWorld) doExtend() {
@@ -211,7 +214,7 @@ func (w *modelWorld) doExpire() {
 	_, err = w.e.sweep(w.Context())
 	w.must(err)
 	w.expire(t, x)
-	w.look(t, true)
+	w.freed(t)
 }
 
 func (w *modelWorld) doClaim() {
@@ -270,17 +273,10 @@ func (w *modelWorld) doRelease() {
 	}
 	ids := w.heldBy(w.released)
 	var stirred []*modelTask
-	waiting := 0
 	for _, t := range w.tasks {
 		if slices.ContainsFunc(t.works, func(x *modelWork) bool { return slices.Contains(ids, x.id) }) {
 			stirred = append(stirred, t)
-			if len(t.pending()) > 0 {
-				waiting++
-			}
 		}
-	}
-	if waiting > 1 {
-		w.Skip("two tasks would be served at the same time")
 	}
 	got, err := w.e.Release(w.Context(), w.released, "boss")
 	if !slices.Equal(ids, w.set) {
@@ -300,7 +296,7 @@ func (w *modelWorld) doRelease() {
 		}
 	}
 	for _, t := range stirred {
-		w.look(t, true)
+		w.freed(t)
 	}
 }
 
@@ -364,7 +360,7 @@ func (w *modelWorld) doChange() {
 	case "conflicts_with":
 		changed.conflicts = nil
 		for _, o := range w.tasks {
-			if o != t && pick(w.T, "conflict", true, false) {
+			if o != t && pick(w.T, "conflict", true, false) && (len(t.pending()) == 0 || len(o.pending()) == 0) {
 				changed.conflicts = append(changed.conflicts, o)
 			}
 		}

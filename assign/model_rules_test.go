@@ -449,6 +449,20 @@ func (m *model) look(t *modelTask, stirred bool) {
 	}
 }
 
+// freed: work of the task was let go of. Who held it may have its item now in the tasks that this one conflicts with.
+func (m *model) freed(t *modelTask) {
+	m.look(t, true)
+	for _, other := range m.eyes(t) {
+		m.look(other, true)
+	}
+}
+
+// rivals are the tasks that conflict with this one and have somebody waiting. Which of two such is served first by what
+// frees in both is nobody's promise, so the test has one of them wait at a time.
+func (m *model) rivals(t *modelTask) []*modelTask {
+	return slices.DeleteFunc(m.eyes(t), func(o *modelTask) bool { return len(o.pending()) == 0 })
+}
+
 // ---- what people do
 
 // click asks for work; nil: the task is not there for him.
@@ -628,6 +642,7 @@ func (m *model) reassign(t *modelTask, w *modelWork, to string) (against Kind) {
 	m.close(t, w, "reassigned")
 	given := t.grant(modelItem{key: w.item, places: w.places, exclusive: w.exclusive}, h, nil)
 	given.slot, given.attempt = w.slot, w.attempt
+	m.freed(t)
 	return ""
 }
 
@@ -650,12 +665,15 @@ func (m *model) redrive(t *modelTask, items []string) int {
 func (m *model) hour(t *modelTask) {
 	ready := t.readyItems()
 	t.now++
-	stirred := t.readyItems() > ready
+	stirred, expired := t.readyItems() > ready, false
 	for _, w := range t.works {
 		if w.state == "held" && w.lease > 0 && w.until <= t.now {
 			m.expire(t, w)
-			stirred = true
+			expired = true
 		}
+	}
+	if expired {
+		m.freed(t)
 	}
 	m.look(t, stirred)
 }
