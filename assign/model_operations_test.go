@@ -31,11 +31,7 @@ func (w *modelWorld) doPush() {
 			at := time.Now().Add(time.Hour)
 			n.NotBefore = &at
 		}
-		places := it.places
-		if places == 0 {
-			places = t.slots
-		}
-		wrong = wrong || places > 1 && it.exclusive != ""
+		wrong = wrong || it.places > 1 && it.exclusive != "" // without places of its own it has one
 		items, pushed = append(items, it), append(pushed, n)
 	}
 	p, err := w.e.Push(w.Context(), t.name, pushed, Who{Anything: true, Holder: Holder{User: "boss"}})

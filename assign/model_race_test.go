@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -296,9 +297,9 @@ func (c *modelRace) awaitEnd(ctx context.Context) {
 }
 
 func (c *modelRace) always(ctx context.Context) {
-	for what, statement := range modelAlways {
+	for _, what := range slices.Sorted(maps.Keys(modelAlways)) {
 		var broken []string
-		if err := c.db.QueryRow(ctx, `select coalesce(array_agg(b::text), '{}') from (`+statement+`) b`, c.ids).Scan(&broken); err != nil {
+		if err := c.db.QueryRow(ctx, `select coalesce(array_agg(b::text), '{}') from (`+modelAlways[what]+`) b`, c.ids).Scan(&broken); err != nil {
 			c.Fatalf("%s: %v", what, err)
 		}
 		c.none(what+" is broken", broken)

@@ -19,7 +19,7 @@ type NewItem struct {
 	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
 	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil: at once
 	Slots     *int            `json:"slots"`      // how many holders at a time; nil: as many as the task says
-	Exclusive *string         `json:"exclusive"`  // of a group only one member is held at a time; nil or empty: none
+	Exclusive *string         `json:"exclusive"`  // of a group only one member is held at a time; it has one place; nil or empty: none
 	Details   json.RawMessage `json:"details"`    // an object, shown with the work
 }
 
@@ -43,23 +43,20 @@ func checkKey(key string) string {
 	return ""
 }
 
-// check names every field that is wrong; slots are the task's.
-func (n *NewItem) check(slots int) (wrong []Field) {
+// check names every field that is wrong.
+func (n *NewItem) check() (wrong []Field) {
 	bad := func(is bool, field, detail string) {
 		if is {
 			wrong = append(wrong, Field{field, detail})
 		}
 	}
-	if n.Slots != nil {
-		slots = *n.Slots
-	}
 	if detail := checkKey(n.Item); detail != "" {
 		bad(true, "item", detail)
 	}
-	bad(slots < 1 || slots > 10_000, "slots", "from 1 to 10000")
+	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
 	if n.Exclusive != nil && *n.Exclusive != "" {
 		bad(checkKey(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
-		bad(slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
+		bad(n.Slots != nil && *n.Slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
 	}
 	details := bytes.TrimSpace(n.Details)
 	bad(len(details) > 0 && !bytes.Equal(details, []byte("null")) && details[0] != '{', "details", "an object")
@@ -104,7 +101,7 @@ func (e *Engine) Push(ctx context.Context, name string, items []NewItem, by Who)
 	if len(items) > MaxPush {
 		return Pushed{}, Refuse(TooLarge, "a batch has at most %d items; this one has %d: send it in parts", MaxPush, len(items))
 	}
-	c, err := newColumns(items, s.Slots)
+	c, err := newColumns(items)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -132,11 +129,11 @@ type itemColumns struct {
 }
 
 // newColumns checks all items and names every field that is wrong.
-func newColumns(items []NewItem, slots int) (c itemColumns, err error) {
+func newColumns(items []NewItem) (c itemColumns, err error) {
 	var fields []Field
 	for i := range items {
 		n := &items[i]
-		for _, f := range n.check(slots) {
+		for _, f := range n.check() {
 			fields = append(fields, Field{fmt.Sprintf("[%d].%s", i, f.Field), f.Detail})
 		}
 		details := string(bytes.TrimSpace(n.Details))
