@@ -45,11 +45,13 @@ where r.id = a.id and r.state = 'pending'
 
 	// They are a reason to run now: the others took all that a cut result had, and the next has more ($2); or a rule keeps
 	// them from what is left on the shelf, which goes on without them. In that case not those whom a round has left
-	// lingering: they alone are no reason before their time, however often something comes back to the shelf.
+	// lingering: they alone are no reason before their time, however often something comes back to the shelf. While a
+	// back-off runs nobody is.
 	leaveForRun = `
-update getwork.work_requested
-set look_after = case when $2 then clock_timestamp() else coalesce(look_after, clock_timestamp()) end
-where id = any($1::bigint[]) and state = 'pending'`
+update getwork.work_requested r
+set look_after = case when $2 then clock_timestamp() else greatest(coalesce(r.look_after, clock_timestamp()), s.failed_until, s.retry_at) end
+from getwork.task_state s
+where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id`
 )
 
 // reasons are what a plan's reasons are called outside.
@@ -128,6 +130,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			}
 		case plan.Linger:
 			lingering.add(a.Request, Pending, 0, reasons[a.Reason])
+			r.stirs = r.stirs || r.waiting[i].unread || from.source() == plan.Run
 		case plan.Assigned:
 			ended.add(a.Request, Assigned, len(a.Grants), "")
 		case plan.Partial:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -155,14 +157,14 @@ func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read how the item stands: %w", err)
 	case later && !gone && !found.held:
-		return nil, Refuse(NotAvailable, "item %q is not due yet, or done", found.item)
+		return nil, Refuse(NotAvailable, "item %q is not due yet, or was done just now", found.item)
 	case !gone:
 		o.ranked = found.ranked
 		return &o, nil
 	case state == "held":
 		return nil, Refuse(NoSlot, "somebody else holds item %q", found.item)
 	case state == "never":
-		return nil, Refuse(NotAvailable, "item %q was set to never come back; a manager can redrive it", found.item)
+		return nil, Refuse(NotAvailable, "item %q is never to be handed out again, until a manager redrives it", found.item)
 	case state != "":
 		return nil, Refuse(NotAvailable, "item %q is put off", found.item)
 	case found.source == plan.Shelf: // it was closed since that run: ask the query
@@ -192,15 +194,29 @@ func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err er
 	}
 	switch a.Reason {
 	case plan.AtLimit:
-		return 0, Refuse(NotAvailable, "%s holds as much of task %q as one may (%d); let go of something first", w.holder.User, r.state.Name, *r.state.MaxOpen)
+		return 0, Refuse(NotAvailable, "%s holds as much of task %q as one may (%d), and would have to let go of something first", w.holder.User, r.state.Name, *r.state.MaxOpen)
 	case plan.Barred:
-		return 0, Refuse(NotAvailable, "a rule of task %q keeps item %q from %s: who holds or completed it under a task that this one conflicts with, gave it to others, or holds it already", r.state.Name, o.item, w.holder.User)
+		return 0, r.barred(w, o)
 	case plan.AllHeld:
 		if o.Busy {
 			return 0, Refuse(NoSlot, "another item of the group %q is held; only one at a time is", o.Exclusive)
 		}
 	}
 	return 0, Refuse(NoSlot, "all %d places of item %q are taken", o.Slots, o.item)
+}
+
+// barred says which rule keeps an item from somebody.
+func (r *round) barred(w waiter, o *offer) error {
+	user := w.holder.User
+	switch {
+	case slices.Contains(o.Holders, plan.Holder(w.holder)):
+		return Refuse(NotAvailable, "%s holds item %q already", user, o.item)
+	case slices.Contains(o.elsewhere, user):
+		return Refuse(NotAvailable, "%s holds or completed item %q under a task that task %q conflicts with (four eyes)", user, o.item, r.state.Name)
+	case slices.Contains(o.Barred, user):
+		return Refuse(NotAvailable, "%s has returned item %q to others, or put it off", user, o.item)
+	}
+	return Refuse(NotAvailable, "task %q is for members of its groups: %s", r.state.Name, strings.Join(r.state.Groups, ", "))
 }
 
 const selectGiven = `select id from getwork.work where task_id = $1 and item = $2 and user_name = $3 and instance = $4 and state = 'held'`
@@ -283,7 +299,7 @@ select item, getwork_rows.slots, getwork_rows.exclusive, ` + details + `, pg_cur
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
 cross join lateral (` + rowsHead
 	namedTail = rowsTail + `) getwork_rows
-where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 or getwork_rows.exclusive is null)
+where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 and octet_length(getwork_rows.exclusive) <= 200 or getwork_rows.exclusive is null)
 limit 1`
 )
 

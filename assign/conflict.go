@@ -90,3 +90,23 @@ func (e *Engine) setConflicts(ctx context.Context, tx pgx.Tx, task int64, others
 	}
 	return nil
 }
+
+const selectPartners = `select distinct other_id from getwork.task_conflict where task_id = any($1::bigint[])`
+
+// partners are the tasks that some tasks conflict with.
+func (e *Engine) partners(ctx context.Context, db rowser, tasks ...int64) ([]int64, error) {
+	rows, err := db.Query(ctx, e.SQL(selectPartners), tasks)
+	if err != nil {
+		return nil, fmt.Errorf("read conflicts: %w", err)
+	}
+	partners, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read conflicts: %w", err)
+	}
+	return partners, nil
+}
+
+// rowser is a pool or a transaction.
+type rowser interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}

@@ -130,6 +130,9 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 	case same:
 		return w, nil
 	}
+	if w.Exhausted {
+		return Work{}, Refuse(AlreadyClosed, "work %d has failed for the last time: its attempts are used up", id)
+	}
 	return Work{}, Refuse(AlreadyClosed, "work %d was closed as %s; it can't be changed any more", id, w.State)
 }
 

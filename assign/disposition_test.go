@@ -71,8 +71,8 @@ func TestAttempts(t *testing.T) {
 // expires sweeps, and so much must run out.
 func (n *node) expires(t testing.TB, want int) {
 	t.Helper()
-	if _, got, err := n.sweepOnce(t.Context(), expireWork); err != nil || got != want {
-		t.Fatalf("%d ran out (%v), want %d", got, err, want)
+	if found, err := n.sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
+		t.Fatalf("%d ran out (%v), want %d", len(found), err, want)
 	}
 }
 
@@ -326,8 +326,8 @@ func TestTwoOnOneRow(t *testing.T) {
 						ctx := t.Context()
 						switch what {
 						case "expire":
-							var swept int
-							if _, swept, err = n.sweepOnce(ctx, expireWork); err == nil && swept == 0 {
+							var found []swept
+							if found, err = n.sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
 								err = errNothing
 							}
 						case "extend":
@@ -378,7 +378,7 @@ func TestTwoOnOneRow(t *testing.T) {
 				if got := query[int](t, db, `select count(*) from getwork.work where item = $1 and state = 'held'`, user); got != test.held {
 					t.Errorf("%d hold it, want %d", got, test.held)
 				}
-				if _, _, err := a.sweepOnce(t.Context(), expireWork); err != nil {
+				if _, err := a.sweepOnce(t.Context(), expireWork); err != nil {
 					t.Error(err)
 				}
 				if got := query[string](t, db, `select state from getwork.work where id = $1`, w.ID); got != test.state {

@@ -39,15 +39,16 @@ with due as materialized (
 update getwork.item i set due_at = null from due where i.id = due.id`
 
 	// Members of a group of which one is held are left out here, by one look at what is held: a group may have very
-	// many.
+	// many. As "coalesce" the condition says nothing to the planner, which would take it to leave next to nothing, and read
+	// all items to sort them.
 	selectInbox = `
 select c.item, c.details::text, st.until, ` + standingColumns + `
 from getwork.item i
 cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.exclusive) c
 ` + nothingSeen + standing + `
 where i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
-  and (i.exclusive is null or i.exclusive <> all (array(
-    select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')))
+  and coalesce(i.exclusive <> all (array(
+    select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')), true)
 order by i.priority desc, i.id
 limit $4`
 
@@ -99,18 +100,17 @@ func (r *round) supply() supply {
 
 // settleItems keeps the inbox as the work says: what was let go of is done, ready again, due later, or never. It
 // belongs behind a statement "closed" that closes work and returns its rows, in the same transaction; for a task with a
-// query it finds nothing.
+// query it finds nothing. Whether the item has one place its own row tells, which is read again where somebody changed it
+// meanwhile: with one, holding it has parked it; with several it was ready all along.
 const settleItems = `settled as (
   update getwork.item i
   set done_at = case when c.state = 'completed' then clock_timestamp() end,
       due_at = case
-        when case when i.exclusive is null then coalesce(i.slots, v.slots) else 1 end > 1 then null
+        when i.due_at is null then null
         when c.state = 'never' then 'infinity'
         when c.available_at > clock_timestamp() then c.available_at
       end
   from closed c
-  join getwork.task_state s on s.task_id = c.task_id
-  join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   where i.task_id = c.task_id and i.item = c.item and i.done_at is null
 )`
 

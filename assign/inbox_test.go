@@ -44,9 +44,7 @@ func TestPushAllOrNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := n.Push(t.Context(), "places", []NewItem{{Item: "x", Exclusive: &group}}, boss)
-	wantKind(t, err, Invalid)
-	_, err = n.Push(t.Context(), "query", []NewItem{good}, boss)
+	_, err := n.Push(t.Context(), "query", []NewItem{good}, boss)
 	wantKind(t, err, Invalid)
 	_, err = n.Push(t.Context(), "nowhere", []NewItem{good}, boss)
 	wantKind(t, err, NotFound)
@@ -373,7 +371,7 @@ func TestAttemptsWithPlaces(t *testing.T) {
 		given += len(r.Work)
 		if i%2 == 1 { // the older of two dies
 			execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = (select min(id) from getwork.work where state = 'held')`)
-			if _, _, err := n.sweepOnce(t.Context(), expireWork); err != nil {
+			if _, err := n.sweepOnce(t.Context(), expireWork); err != nil {
 				t.Fatal(err)
 			}
 		}

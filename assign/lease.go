@@ -14,7 +14,9 @@ import (
 // it relies on, and the database's clock alone decides; a node that is down or frozen expires nothing twice, and what it
 // would have swept another does.
 const (
-	// An expiry counts as an attempt: an item that kills its agents must not go round for ever.
+	// An expiry counts as an attempt: an item that kills its agents must not go round for ever. A program whose lease ran
+	// out is taken for dead, so its pending request is ended, too: it would be given the item again, and hold it for
+	// another lease. If a round is at the request just now, that is left to it.
 	expireWork = `
 with due as materialized (
   select id
@@ -30,9 +32,22 @@ with due as materialized (
       closed_at = clock_timestamp(), closed_xid = pg_current_xact_id()
   from due, getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   where w.id = due.id and s.task_id = w.task_id and w.state = 'held' and w.lease_expires_at <= clock_timestamp()
-  returning w.id, w.task_id, w.item, w.state, w.available_at
-), ` + settleItems + `
-select task_id, id from closed`
+  returning w.id, w.task_id, w.item, w.state, w.available_at, w.user_name, w.instance
+), ` + settleItems + `, silent as materialized (
+  select r.id
+  from getwork.work_requested r
+  join closed c on c.task_id = r.task_id and c.user_name = r.user_name and c.instance = r.instance
+  where r.state = 'pending' and r.instance <> ''
+  for update of r skip locked
+), ended as (
+  update getwork.work_requested r
+  set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
+  where r.id = any (select s.id from silent s) and r.state = 'pending'
+  returning r.task_id, r.id
+)
+select task_id, id, true from closed
+union all
+select task_id, id, false from ended`
 
 	// Its holder is told once that it is about to run out, and again after each extension.
 	warnHolders = `
@@ -48,7 +63,7 @@ update getwork.work w
 set warn_at = null
 from due
 where w.id = due.id and w.state = 'held'
-returning w.task_id, w.id`
+returning w.task_id, w.id, true`
 
 	nextLease = `
 select coalesce(extract(epoch from least(
@@ -98,16 +113,23 @@ func (e *Engine) sweepLeases(ctx context.Context) error {
 func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 	for _, statement := range []string{expireWork, warnHolders} {
 		for n := sweepBatch; n == sweepBatch; {
-			var swept map[int64][]int64
-			swept, n, err = e.sweepOnce(ctx, statement)
-			if err != nil {
+			var found []swept
+			if found, err = e.sweepOnce(ctx, statement); err != nil {
 				return 0, fmt.Errorf("sweep leases: %w", err)
 			}
-			for task, ids := range swept {
-				e.Announce.Work(task, ids...)
-				if statement == expireWork {
-					e.freed(ctx, task)
+			n = 0
+			tasks := map[int64]bool{}
+			for _, f := range found {
+				if !f.work {
+					e.Announce.Request(f.task, f.id)
+					continue
 				}
+				e.Announce.Work(f.task, f.id)
+				tasks[f.task] = true
+				n++
+			}
+			if statement == expireWork && n > 0 {
+				e.freed(ctx, keys(tasks)...)
 			}
 		}
 	}
@@ -118,23 +140,26 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// sweepOnce sweeps one batch, and returns the work that it changed by task.
-func (e *Engine) sweepOnce(ctx context.Context, statement string) (swept map[int64][]int64, n int, err error) {
+// swept is work, or a request, that a sweep changed.
+type swept struct {
+	task, id int64
+	work     bool
+}
+
+// sweepOnce sweeps one batch.
+func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		swept, n = map[int64][]int64{}, 0
 		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
 		if err != nil {
 			return err
 		}
-		var task, id int64
-		_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
-			swept[task] = append(swept[task], id)
-			n++
-			return nil
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s swept, err error) {
+			err = row.Scan(&s.task, &s.id, &s.work)
+			return s, err
 		})
 		return err
 	})
-	return swept, n, err
+	return found, err
 }
 
 // extendWork names what it extends: the work, still held by its holder, its lease not over.
@@ -168,7 +193,9 @@ func (e *Engine) Extend(ctx context.Context, id int64, by Holder) (Work, error) 
 // lost tells a holder that work is no longer his.
 func lost(w Work) error {
 	switch w.State {
-	case "held", "expired", "never":
+	case "never":
+		return Refuse(LeaseLost, "the lease of work %d ran out, and with it the last attempt at %s; a manager can redrive it", w.ID, w.Item)
+	case "held", "expired":
 		return Refuse(LeaseLost, "the lease of work %d ran out, and %s went back; ask for work again", w.ID, w.Item)
 	case "reassigned":
 		return Refuse(LeaseLost, "work %d was given to somebody else; ask for work again", w.ID)

@@ -236,12 +236,14 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 	for i, n := range nodes {
 		all.Go(func() {
 			for {
-				swept, count, err := n.sweepOnce(t.Context(), expireWork)
+				found, err := n.sweepOnce(t.Context(), expireWork)
 				if err != nil {
 					t.Error(err)
 				}
-				expired[i] = append(expired[i], swept[task.ID]...)
-				if count == 0 {
+				for _, f := range found {
+					expired[i] = append(expired[i], f.id)
+				}
+				if len(found) == 0 {
 					return
 				}
 			}
@@ -503,5 +505,40 @@ func TestExpiringIsShown(t *testing.T) {
 	var shown map[string]any
 	if err := json.Unmarshal(b, &shown); err != nil || shown["expiring"] != true {
 		t.Errorf("%s: %v", b, err)
+	}
+}
+
+// A program that is gone is not given its item again: with its lease its pending request ends, too. A person's goes on
+// waiting, and so does that of a program of the same name that is alive.
+func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "inbox", "", leased(time.Hour))
+	if _, err := n.Push(t.Context(), "inbox", []NewItem{{Item: "a"}}, Who{Holder: Holder{User: "boss"}, Anything: true}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(h Holder) Request {
+		r, err := n.GetWork(t.Context(), "inbox", Click{Holder: h, Count: 1, Linger: Duration(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	dead, alive := Holder{"robot", "1"}, Holder{"robot", "2"}
+	if r := ask(dead); r.State != Assigned {
+		t.Fatalf("the first is %s", r.State)
+	}
+	silent, next, person := ask(dead), ask(alive), ask(Holder{User: "robot"})
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp()`)
+	n.leased()
+	if r := n.endedRequest(t, next.ID); r.State != Assigned || r.Work[0].Attempt != 2 {
+		t.Errorf("the living one is %s, with %v", r.State, r.Work)
+	}
+	if r := n.endedRequest(t, silent.ID); r.State != Cancelled {
+		t.Errorf("the dead one's request is %s, want cancelled", r.State)
+	}
+	if r, err := n.Request(t.Context(), person.ID, person.Holder(), false); err != nil || r.State != Pending {
+		t.Errorf("the person's is %s (%v), want pending", r.State, err)
 	}
 }

@@ -24,20 +24,11 @@ func (e *Engine) Look(task int64) { e.lookAt(task, false) }
 // lingers is served by that at once, if an inbox or a fresh shelf can give it; otherwise the next run finds it.
 func (e *Engine) Stir(task int64) { e.lookAt(task, true) }
 
-const selectConflicts = `select distinct other_id from getwork.task_conflict where task_id = any($1::bigint[])`
-
 // freed stirs tasks of which work was let go of, and those that they conflict with: who held it may have its item there
 // now.
 func (e *Engine) freed(ctx context.Context, tasks ...int64) {
-	for _, task := range tasks {
-		e.Stir(task)
-	}
-	rows, err := e.api.Query(ctx, e.SQL(selectConflicts), tasks)
-	if err != nil {
-		return // who lingers there is looked at again in a while
-	}
-	others, _ := pgx.CollectRows(rows, pgx.RowTo[int64])
-	for _, task := range others {
+	partners, _ := e.partners(ctx, e.api, tasks...) // without them, who lingers there is looked at again in a while
+	for _, task := range append(partners, tasks...) {
 		e.Stir(task)
 	}
 }
@@ -66,10 +57,13 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 		p, moved, err := e.attempt(ctx, task, stirred)
 		if err != nil {
 			e.logAttempt(ctx, task, err)
-			if stirred || p.fellDue { // nothing else would say so again
+			if stirred {
 				time.AfterFunc(time.Second, func() { e.Stir(task) })
 			}
-			p, _ = e.prospect(ctx, e.api, task)
+			var away error
+			if p, away = e.prospect(ctx, e.api, task); away != nil || p.fellDue {
+				p.next = time.Second // nothing else would say so again
+			}
 		}
 		e.mu.Lock()
 		if err == nil && moved || l.again && ctx.Err() == nil {

@@ -105,6 +105,7 @@ from (
     from (
       select rank, item, slots, exclusive, r,
         coalesce(octet_length(item) between 1 and 200, false) and slots >= 1 and (slots = 1 or exclusive is null)
+          and coalesce(octet_length(exclusive) <= 200, true)
           and row_number() over (partition by item order by rank) = 1 as usable
       from ranked
     ) keyed
@@ -183,7 +184,11 @@ func (e *Engine) tryQuery(ctx context.Context, query Query) error {
 			err = rows.Err()
 		}
 		if err != nil {
-			return refusedQuery(fmt.Errorf("a ranking query is one SELECT, without insert, update or delete: %w", err), -1)
+			var pg *pgconn.PgError
+			if errors.As(err, &pg) && (pg.Code == "42601" || pg.Code == "0A000") { // syntax; it writes, where that can't stand
+				err = fmt.Errorf("a ranking query is one SELECT, without insert, update or delete: %w", err)
+			}
+			return refusedQuery(err, -1)
 		}
 		return nil
 	})

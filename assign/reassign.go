@@ -32,6 +32,9 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (Work, e
 		return Work{}, err
 	}
 	old, _, err := e.work(ctx, id, Disposition{})
+	if IsRefusal(err, NotFound) {
+		return Work{}, Refuse(NotFound, "there is no work %d; GET /api/v1/work lists all that there is", id)
+	}
 	if err != nil {
 		return Work{}, err
 	}

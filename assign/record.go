@@ -184,9 +184,9 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 	for _, k := range batch {
 		fresh = fresh || k.fresh
 	}
-	var leased bool
+	var served *round // nil: they were only recorded
 	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
-		leased, err = e.recordAndServe(ctx, tx, task, batch, fresh)
+		served, err = e.recordAndServe(ctx, tx, task, batch, fresh)
 		return err
 	})
 	if err != nil {
@@ -196,8 +196,8 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 		return
 	}
 	e.Steps(ctx, StepRecorded)
-	if leased {
-		e.leased()
+	if served != nil {
+		e.after(served)
 	}
 	var ids []int64
 	pending := false
@@ -215,13 +215,11 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 
 // recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh or the task an inbox, take
 // the assign lock first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it
-// only records: the next step is the run lock's, in a transaction of its own. It reports whether work was given for a
-// time.
-func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (leased bool, err error) {
-	var r *round
+// only records: the next step is the run lock's, in a transaction of its own. It returns the round, if there was one.
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (r *round, err error) {
 	if fresh {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
-			return false, err
+			return nil, err
 		}
 		fresh = r.state.serves()
 	}
@@ -229,21 +227,21 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 		k.id, k.lost, k.ended, k.err = 0, false, false, nil
 	}
 	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := e.insertClicks(ctx, tx, task, batch); err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := e.bindKeys(ctx, tx, task, batch); err != nil {
-		return false, err
+		return nil, err
 	}
 	if !fresh {
-		return false, nil
+		return nil, nil
 	}
 	if err := r.serve(ctx, r.supply()); err != nil {
-		return false, err
+		return nil, err
 	}
-	return r.leased, r.announce(ctx, 0)
+	return r, r.announce(ctx, 0)
 }
 
 // Sorted by holder, like every insert of a batch.

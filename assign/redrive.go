@@ -20,7 +20,7 @@ with redriven as (
   update getwork.item i
   set due_at = null
   from (select distinct item from redriven) r
-  where i.task_id = $1 and i.item = r.item and i.done_at is null and i.due_at is not null
+  where i.task_id = $1 and i.item = r.item and i.done_at is null and i.due_at = 'infinity'
 )
 select count(distinct item) from redriven`
 

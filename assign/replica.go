@@ -160,7 +160,7 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[s
 		}
 		read++
 		found.given++
-		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] || r.slots < 1 || r.slots > 1 && r.exclusive != nil {
+		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] || r.slots < 1 || r.exclusive != nil && (r.slots > 1 || len(*r.exclusive) > 200) {
 			found.passedOver++
 			continue
 		}

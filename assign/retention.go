@@ -20,7 +20,7 @@ const (
 with old as materialized (
   select w.id, w.closed_at,
     w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
-    and coalesce(w.available_at <= clock_timestamp(), true) and not w.to_others
+    and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
     and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
     and not exists (
       select from getwork.run u join getwork.task_state s using (task_id)
@@ -32,7 +32,7 @@ with old as materialized (
   limit 1000
 ), gone as (
   delete from getwork.work w using old
-  where w.id = old.id and old.over and coalesce(w.available_at <= clock_timestamp(), true)
+  where w.id = old.id and old.over
 )
 select count(*), max(closed_at), coalesce((select o.id from old o order by o.closed_at desc, o.id desc limit 1), 0) from old`
 

@@ -27,6 +27,7 @@ type round struct {
 	waiting  []waiter
 	answered []int64 // requests that this round ended
 	leased   bool    // work was given for a time
+	stirs    bool    // somebody lingers who could not be seen before: look once more at what became free meanwhile
 }
 
 // lockedState is what the assign lock protects, read after it was taken.
@@ -55,6 +56,7 @@ type waiter struct {
 	holder  Holder
 	wanted  int
 	lingers bool      // and its time is not over
+	unread  bool      // no round has left it lingering before
 	groups  *[]string // nil: needs none
 	lease   *Duration // where the task has none
 }
@@ -89,7 +91,7 @@ where s.task_id = $1`
 	// cancel that comes later finds them answered, one that came before took them off the list.
 	selectWaiting = `
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
-  (extract(epoch from lease) * 1000000)::bigint
+  (extract(epoch from lease) * 1000000)::bigint, look_after is null
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
@@ -149,7 +151,7 @@ func (r *round) readWaiting(ctx context.Context) error {
 	r.waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (waiter, error) {
 		var w waiter
 		var lease *int64
-		err := row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease)
+		err := row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease, &w.unread)
 		w.lease = ofMicrosOrNil(lease)
 		return w, err
 	})
@@ -163,8 +165,9 @@ func (r *round) readWaiting(ctx context.Context) error {
 type offer struct {
 	ranked
 	plan.Item
-	attempt int        // which one it will be
-	until   *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places
+	attempt   int        // which one it will be
+	until     *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places
+	elsewhere []string   // of those who are barred: they hold or completed it under a task that conflicts
 }
 
 // supply is where a round's items come from.

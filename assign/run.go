@@ -170,11 +170,20 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	if err := r.tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit the round: %w", err)
 	}
+	e.after(r)
+	e.Steps(ctx, StepCommitted)
+	return nil
+}
+
+// after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
+// something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
+func (e *Engine) after(r *round) {
 	if r.leased {
 		e.leased()
 	}
-	e.Steps(ctx, StepCommitted)
-	return nil
+	if r.stirs {
+		e.Stir(r.task)
+	}
 }
 
 const (

@@ -89,6 +89,8 @@ func (s *Settings) check() error {
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}
+	slices.Sort(s.Groups)
+	s.Groups = slices.Compact(s.Groups)
 	var fields []Field
 	wrong := func(bad bool, field, detail string) {
 		if bad {
@@ -117,7 +119,7 @@ func (s *Settings) check() error {
 	wrong(len(s.ConflictsWith) > 100, "conflicts_with", "at most 100 tasks")
 	wrong(len(s.Groups) > 100, "groups", "at most 100 groups")
 	for _, g := range s.Groups {
-		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas and control characters")
+		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	wrong(s.RerunAfter < Duration(time.Second) || s.RerunAfter > day, "rerun_after", `from "1s" to "24h"`)
 	if len(fields) > 0 {

@@ -47,7 +47,7 @@ cross join lateral (
     select true from getwork.work w where w.task_id = $1 and w.exclusive = c.exclusive and w.state = 'held' limit 1), false) as busy
 ) eyes`
 
-const standingColumns = `c.slots, c.exclusive, st.attempt, st.taken, st.users, st.instances, st.barred || eyes.elsewhere, eyes.busy`
+const standingColumns = `c.slots, c.exclusive, st.attempt, st.taken, st.users, st.instances, st.barred, eyes.elsewhere, eyes.busy`
 
 // nothingSeen is u of items that no run ranked.
 const nothingSeen = `cross join (select null::pg_snapshot as snapshot, null::timestamptz as seen_until) u`
@@ -55,10 +55,11 @@ const nothingSeen = `cross join (select null::pg_snapshot as snapshot, null::tim
 // scanStanding reads into, and then standingColumns.
 func scanStanding(row pgx.CollectableRow, o *offer, into ...any) error {
 	var users, instances []string
-	err := row.Scan(append(into, &o.slots, &o.exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.Busy)...)
+	err := row.Scan(append(into, &o.slots, &o.exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.elsewhere, &o.Busy)...)
 	for i := range users {
 		o.Holders = append(o.Holders, plan.Holder{User: users[i], Instance: instances[i]})
 	}
+	o.Barred = append(o.Barred, o.elsewhere...)
 	o.Slots = o.slots
 	if o.exclusive != nil {
 		o.Exclusive = *o.exclusive

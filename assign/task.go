@@ -103,7 +103,7 @@ func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, e
 			return Task{}, err
 		}
 	}
-	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+	err := e.transact(ctx, func(tx pgx.Tx) error {
 		var id int64
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
@@ -113,6 +113,9 @@ func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, e
 			return err
 		}
 		if err := e.lockConflicts(ctx, tx, id, others); err != nil {
+			return err
+		}
+		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
 			return err
 		}
 		if err := e.insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
@@ -157,6 +160,13 @@ where task_id = $1`
 
 	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
 	// leaves the index of what is ready; with more, it binds its holder alone, and others can have the item.
+	//
+	// First the work is locked, which waits for closings under way; what is read of it is read after that.
+	lockBlocking = `
+select from getwork.work w
+where w.task_id = $1 and w.state in ('held', 'never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp())
+order by w.id
+for update`
 	settlePlaces = `
 update getwork.item i
 set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due_at, b.until) end
@@ -200,12 +210,19 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 			return Task{}, err
 		}
 	}
-	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+	var partners []int64 // who conflicted until now
+	err = e.transact(ctx, func(tx pgx.Tx) error {
 		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
 		if err := e.lockConflicts(ctx, tx, t.ID, others); err != nil {
+			return err
+		}
+		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+			return err
+		}
+		if partners, err = e.partners(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		var current int
@@ -229,6 +246,9 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 			return err
 		}
 		if (s.Slots > 1) != (t.Slots > 1) {
+			if _, err := tx.Exec(ctx, e.SQL(lockBlocking), t.ID); err != nil {
+				return err
+			}
 			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots); err != nil {
 				return err
 			}
@@ -239,15 +259,19 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	if err != nil {
 		return Task{}, nameTaken(err, s.Name, "update task")
 	}
-	e.settingsChanged(t.ID)
+	e.settingsChanged(t.ID, partners...)
 	return e.Task(ctx, s.Name)
 }
 
-// settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now.
-func (e *Engine) settingsChanged(task int64) {
+// settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now, also those of the
+// tasks that it conflicted with: a rule may have gone that kept somebody from something there.
+func (e *Engine) settingsChanged(task int64, partners ...int64) {
 	e.Announce.Settings(task)
 	e.poke(task)
 	e.Look(task)
+	for _, p := range partners {
+		e.Stir(p)
+	}
 }
 
 const (
@@ -265,32 +289,9 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		var version int
-		var deleted, used bool
-		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
-			return err
-		}
-		if deleted {
-			return Refuse(NotFound, "task %q was deleted", name)
-		}
-		if err := tx.QueryRow(ctx, e.SQL(taskInUse), t.ID).Scan(&used); err != nil {
-			return err
-		}
-		if used {
-			return Refuse(InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", name)
-		}
-		var naming string
-		if err := tx.QueryRow(ctx, e.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
-			return err
-		}
-		if naming != "" {
-			return Refuse(InUse, "task %q names task %q in conflicts_with; take it out there first", naming, name)
-		}
-		if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), t.ID); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, e.SQL(deleteTask), t.ID)
+	var partners []int64
+	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
+		partners, err = e.hide(ctx, tx, t)
 		return err
 	})
 	var refusal *Refusal
@@ -298,7 +299,40 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 		return fmt.Errorf("delete task: %w", err)
 	}
 	if err == nil {
-		e.settingsChanged(t.ID)
+		e.settingsChanged(t.ID, partners...)
 	}
 	return err
+}
+
+// hide deletes a task, unless it is in use, and returns those that it conflicted with.
+func (e *Engine) hide(ctx context.Context, tx pgx.Tx, t Task) (partners []int64, err error) {
+	var version int
+	var deleted, used bool
+	if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
+		return nil, err
+	}
+	if deleted {
+		return nil, Refuse(NotFound, "task %q was deleted", t.Name)
+	}
+	if err := tx.QueryRow(ctx, e.SQL(taskInUse), t.ID).Scan(&used); err != nil {
+		return nil, err
+	}
+	if used {
+		return nil, Refuse(InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", t.Name)
+	}
+	var naming string
+	if err := tx.QueryRow(ctx, e.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
+		return nil, err
+	}
+	if naming != "" {
+		return nil, Refuse(InUse, "task %q names task %q in conflicts_with; take it out there first", naming, t.Name)
+	}
+	if partners, err = e.partners(ctx, tx, t.ID); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), t.ID); err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, e.SQL(deleteTask), t.ID)
+	return partners, err
 }

@@ -100,10 +100,15 @@ from getwork.run u join getwork.task_state s using (task_id)
 where u.id = any($1::bigint[])
 order by u.id`
 
+	// Who waits, and whom one of these rounds has just answered: he waited until then.
 	selectWaitingHolders = `
 select r.task_id, r.user_name, r.instance
 from getwork.work_requested r
-where r.task_id = any($1::bigint[]) and r.state = 'pending' and r.user_name = any($2::text[])`
+where r.task_id = any($1::bigint[]) and r.state = 'pending' and r.user_name = any($2::text[])
+union
+select r.task_id, r.user_name, r.instance
+from getwork.work_requested r
+where r.round_id = any($3::bigint[]) and r.task_id = any($1::bigint[]) and r.user_name = any($2::text[])`
 )
 
 // phases maps a run's state to what its event says.
@@ -130,7 +135,7 @@ func (f *Feed) tellRuns(ctx context.Context, n news) error {
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	waiting, err := f.waitingHere(ctx, slices.Collect(maps.Keys(events)))
+	waiting, err := f.waitingHere(ctx, slices.Collect(maps.Keys(events)), keys(n.rounds))
 	if err != nil {
 		return err
 	}
@@ -163,14 +168,14 @@ type taskHolder struct {
 	holder Holder
 }
 
-// waitingHere are the holders who wait on one of the tasks, and follow on this node.
-func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
+// waitingHere are the holders who wait on one of the tasks, or did until one of the rounds, and follow on this node.
+func (f *Feed) waitingHere(ctx context.Context, tasks, rounds []int64) (map[taskHolder]bool, error) {
 	holders := f.here()
 	users := make([]string, len(holders))
 	for i, h := range holders {
 		users[i] = h.User
 	}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, users)
+	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, users, rounds)
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}

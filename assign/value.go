@@ -59,8 +59,8 @@ func CheckInstance(name string) error {
 
 // CheckGroup says what is wrong with a group's name: 1-128 bytes UTF-8 without commas and control characters.
 func CheckGroup(name string) error {
-	if err := CheckUser(name); err != nil || strings.Contains(name, ",") {
-		return refuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas and control characters")
+	if err := CheckUser(name); err != nil || strings.Contains(name, ",") || strings.TrimSpace(name) != name {
+		return refuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	return nil
 }

@@ -143,6 +143,15 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.Header.Get("If-Match") != "" { // it need not be there, but it is heeded
+		t, err := s.Engine.Task(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		if err := ifMatch(r, t); err != nil {
+			return err
+		}
+	}
 	if err := s.Engine.DeleteTask(r.Context(), name); err != nil {
 		return err
 	}

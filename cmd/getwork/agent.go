@@ -28,11 +28,12 @@ type agentCmd struct {
 	DrainTimeout time.Duration `help:"How long what runs may go on after SIGTERM or Ctrl-C, before it is stopped and its work goes back." default:"30s"`
 	Once         bool          `help:"Exit when nothing is left to take, instead of waiting for more."`
 
-	URL      string `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token    string `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
-	User     string `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role     string `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: agent." placeholder:"ROLE"`
-	Instance string `group:"Which node, and who asks:" help:"Tells agents of one user apart. Without it: one of its own for each process. With it, an agent that is started again takes up what it held." placeholder:"NAME"`
+	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token    string   `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
+	User     string   `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role     string   `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: agent." placeholder:"ROLE"`
+	MemberOf []string `group:"Which node, and who asks:" help:"The groups that it is in, under --auth dev, separated by commas." placeholder:"GROUP"`
+	Instance string   `group:"Which node, and who asks:" help:"Tells agents of one user apart. Without it: one of its own for each process. With it, an agent that is started again takes up what it held." placeholder:"NAME"`
 }
 
 // Help is shown by --help.
@@ -82,7 +83,7 @@ func (c agentCmd) Run(ctx context.Context, s *streams) error {
 		return usage("can't run %q: %v", c.Program[0], errors.Unwrap(err))
 	}
 	// The client knows what is wrong with an address, a name or a token.
-	client, err := holding{remote: remote{URL: c.URL, Token: c.Token, User: c.User, Role: c.Role}, Instance: c.Instance}.connect(web.Agent)
+	client, err := holding{remote: remote{URL: c.URL, Token: c.Token, User: c.User, Role: c.Role, MemberOf: c.MemberOf}, Instance: c.Instance}.connect(web.Agent)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (c agentCmd) Run(ctx context.Context, s *streams) error {
 	}
 	a := &agent.Agent{
 		URL: client.base, Token: c.Token, User: client.header.Get("X-Getwork-User"), Role: client.header.Get("X-Getwork-Role"),
-		Instance: c.instance(), Task: c.Task, Handler: p, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
+		Groups: c.MemberOf, Instance: c.instance(), Task: c.Task, Handler: p, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
 	var r *agent.Refused

@@ -50,7 +50,7 @@ func printExplanation(w io.Writer, e assign.Explanation) error {
 			_, _ = fmt.Fprintf(&b, "%-9s %s\n", name, plain(value))
 		}
 	}
-	_, _ = fmt.Fprintf(&b, "%s of task %s: %s\n\n", plain(e.Item), plain(e.Task), plain(e.Text))
+	_, _ = fmt.Fprintf(&b, "%s, of task %s\n%s\n\n", plain(e.Item), plain(e.Task), plain(e.Text))
 	say("matches", matchText(e))
 	say("places", strconv.Itoa(e.Slots))
 	say("group", textOf(e.Exclusive))

@@ -32,14 +32,14 @@ func TestItemsCommands(t *testing.T) {
 	c.run(1, text("your role is worker"), "items", "push", "photos", "x", "--role", "worker")
 	c.run(1, text("no task \"nope\"; `getwork task list` lists"), "items", "push", "nope", "x")
 
-	c.run(0, text("a/1 of task photos: It can be handed out.", "yes, it is in the inbox, at rank 1"), "items", "show", "photos", "a/1")
-	c.run(0, text("d of task photos: It is not to be handed out before 2100", "details   width: 800"), "items", "show", "photos", "d")
+	c.run(0, text("a/1, of task photos\nIt can be handed out.", "yes, it is in the inbox, at rank 1"), "items", "show", "photos", "a/1")
+	c.run(0, text("d, of task photos\nIt is not to be handed out before 2100", "details   width: 800"), "items", "show", "photos", "d")
 	c.run(0, text("It is not in the inbox", "matches   no"), "items", "show", "photos", "nope")
 	c.run(0, text("1        photos  a/1"), "items", "claim", "photos", "a/1")
 	c.run(0, text("1        photos  a/1", "It was yours already."), "items", "claim", "photos", "a/1")
 	c.run(1, text("somebody else holds item \"a/1\""), "items", "claim", "photos", "a/1", "--user", "tracy")
 	c.run(1, text("item \"nope\" does not match"), "items", "claim", "photos", "nope")
-	c.run(0, text("a/1 of task photos: oliver holds it", "Held now:\nWORK-ID", "History, newest first:\nWORK-ID", "not for   oliver, who holds it"),
+	c.run(0, text("a/1, of task photos\noliver holds it", "Held now:\nWORK-ID", "History, newest first:\nWORK-ID", "not for   oliver, who holds it"),
 		"items", "show", "photos", "a/1")
 
 	c.run(0, text("1        photos  a/1   never"), "done", "1", "--outcome", "fail", "--error", "no photo")

@@ -37,7 +37,7 @@ func (c taskRunsCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	if len(runs) == 0 {
-		_, err = fmt.Fprintf(s.errs, "The query of task %s has not been run yet.\n", c.Name)
+		_, err = fmt.Fprintf(s.errs, "No query of task %s has been run yet.\n", c.Name)
 		return err
 	}
 	rows := make([][]string, len(runs))

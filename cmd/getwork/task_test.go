@@ -198,7 +198,7 @@ func TestTaskSettings(t *testing.T) {
 func TestTaskVersions(t *testing.T) {
 	c := newTerminal(t)
 	c.run(0, nil, "task", "create", "--name", "verify", "--query", "select i as item, i * 10 as amount from generate_series(1, 5) i order by i")
-	c.run(0, text("has not been run yet"), "task", "runs", "verify")
+	c.run(0, text("has been run yet"), "task", "runs", "verify")
 	c.run(0, text("RANK  ITEM  DETAILS\n1     1     amount: 10\n2     2     amount: 20\n\nThe query gave 5 rows in "), "task", "preview", "verify", "--limit", "2")
 	c.run(0, nil, "get", "verify")
 	c.stdin = "select 'x' || i as item, i as slots from generate_series(1, 3) i"

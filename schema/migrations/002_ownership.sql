@@ -129,11 +129,11 @@ drop index getwork.work_user;
 drop index getwork.work_task;
 drop index getwork.work_warn;
 drop index getwork.work_lease;
+alter table getwork.work drop constraint work_available_at;
 update getwork.work set available_at = null where state = 'never';
 alter table getwork.work
   drop constraint work_request_id_fkey,
   add constraint work_request_id_fkey foreign key (request_id) references getwork.work_requested,
-  drop constraint work_available_at,
   drop column redriven_by,
   drop column error,
   drop column exhausted,

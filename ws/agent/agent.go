@@ -52,6 +52,8 @@ type Agent struct {
 	User  string // who asks, under dev identity
 	Role  string // as what, under dev identity; empty: agent
 
+	// Groups that the user is in, under dev identity.
+	Groups []string
 	// Instance tells agents of one user apart. Empty: a random one, so that each Run is a holder of its own. One that
 	// is set is taken up again after a restart, with the work that it still holds; of two agents that run at the same
 	// time under one user and instance, each would work on what the other has.
@@ -112,5 +114,8 @@ func (a *Agent) header() http.Header {
 	}
 	h.Set("X-Getwork-User", a.User)
 	h.Set("X-Getwork-Role", a.Role)
+	if len(a.Groups) > 0 {
+		h.Set("X-Getwork-Groups", strings.Join(a.Groups, ","))
+	}
 	return h
 }
