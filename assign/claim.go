@@ -164,7 +164,7 @@ func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
 	case state == "held":
 		return nil, Refuse(NoSlot, "somebody else holds item %q", found.item)
 	case state == "never":
-		return nil, Refuse(NotAvailable, "item %q is never to be handed out again, until a manager redrives it", found.item)
+		return nil, Refuse(NotAvailable, "item %q is not to be handed out again; a manager can redrive it", found.item)
 	case state != "":
 		return nil, Refuse(NotAvailable, "item %q is put off", found.item)
 	case found.source == plan.Shelf: // it was closed since that run: ask the query

@@ -106,7 +106,7 @@ const settleItems = `settled as (
   update getwork.item i
   set done_at = case when c.state = 'completed' then clock_timestamp() end,
       due_at = case
-        when i.due_at is null then null
+        when i.due_at is distinct from 'infinity' then null
         when c.state = 'never' then 'infinity'
         when c.available_at > clock_timestamp() then c.available_at
       end

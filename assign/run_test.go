@@ -230,7 +230,7 @@ func TestLostConnectionIsRetried(t *testing.T) {
 	execute(t, db, `insert into wait values (600)`)
 	newTask(t, n, "task", `select 1 as item from wait, pg_sleep(seconds)`, nil)
 	r := n.click(t, "task", "ann", 1)
-	const backend = `from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(seconds)%' and pid <> pg_backend_pid()`
+	const backend = `from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep' and query like '%pg_sleep(seconds)%' and pid <> pg_backend_pid()`
 	await(t, "the query runs", func() bool { return query[int](t, db, `select count(*) `+backend) == 1 })
 	execute(t, db, `update wait set seconds = 0`)
 	execute(t, db, `select pg_terminate_backend(pid) `+backend)

@@ -247,3 +247,23 @@ order by 1`)
 		t.Errorf("no comment on %v", bare)
 	}
 }
+
+// The way down from 002 takes off what 001 does not have of work that was redriven, and keeps the work.
+func TestDownWithRedriven(t *testing.T) {
+	ctx := context.Background()
+	conn := connect(t, schematest.URL(t))
+	exec(t, conn, `
+insert into getwork.task default values;
+insert into getwork.task_version (task_id, version, name, query, created_by) values (1, 1, 'a', null, 'boss');
+insert into getwork.task_state (task_id, name, version) values (1, 'a', 1);
+insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, exhausted, available_at, redriven_by)
+values (1, 'x', 'ann', 'never', clock_timestamp(), pg_current_xact_id(), true, clock_timestamp(), 'boss')`)
+	if err := schema.Down(ctx, conn, schema.Default, 1); err != nil {
+		t.Fatal(err)
+	}
+	var left string
+	const work = `select state || ' ' || coalesce(available_at::text, 'null') from getwork.work`
+	if err := conn.QueryRow(ctx, work).Scan(&left); err != nil || left != "never null" {
+		t.Errorf("left: %q (%v), want never null", left, err)
+	}
+}

@@ -46,7 +46,7 @@ func TestItemsCommands(t *testing.T) {
 	c.run(0, nil, "items", "claim", "photos", "b ü")
 	c.run(0, nil, "done", "2", "--outcome", "never")
 	c.run(0, text("no photo"), "items", "show", "photos", "a/1")
-	c.run(1, text("was set to never come back; a manager can put it back with `getwork items redrive`"), "items", "claim", "photos", "a/1")
+	c.run(1, text("is not to be handed out again; a manager can put it back with `getwork items redrive`"), "items", "claim", "photos", "a/1")
 	c.run(0, text("1 item of task photos put back"), "items", "redrive", "photos", "--all")
 	c.run(0, text("1 item of task photos put back"), "items", "redrive", "photos", "a/1", "b ü")
 	c.run(1, text("your role is worker"), "items", "redrive", "photos", "--all", "--role", "worker")
