@@ -33,7 +33,7 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (Work, e
 	}
 	old, _, err := e.work(ctx, id, Disposition{})
 	if IsRefusal(err, NotFound) {
-		return Work{}, Refuse(NotFound, "there is no work %d; GET /api/v1/work lists all that there is", id)
+		return Work{}, noSuchWork(id)
 	}
 	if err != nil {
 		return Work{}, err
@@ -63,6 +63,10 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (Work, e
 	return w, err
 }
 
+func noSuchWork(id int64) error {
+	return Refuse(NotFound, "there is no work %d; GET /api/v1/work lists all that there is", id)
+}
+
 // anyPlaces is more than any item has: the place that is passed on is not counted again.
 const anyPlaces = 1 << 20
 
@@ -73,6 +77,9 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	var slot, attempt int
 	var held bool
 	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.exclusive, &o.item, &run, &o.rank, &o.details, &attempt, &held)
+	if errors.Is(err, pgx.ErrNoRows) { // it was over, and has been removed
+		return 0, noSuchWork(id)
+	}
 	if err != nil {
 		return 0, err
 	}
