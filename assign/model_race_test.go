@@ -210,7 +210,8 @@ func (c *modelRace) pause(ctx context.Context, n *node, name string, paused bool
 	return err
 }
 
-// modelAlways are what always holds; each statement returns what breaks it. $1 are the tasks.
+// modelAlways are what always holds; each statement returns what breaks it. $1 are the tasks. A closing is stamped a
+// little before its commit: until then another program of the same user may be given another place of the item.
 var modelAlways = map[string]string{
 	"an item has a place at a time for each of its holders": `
 select w.item from getwork.work w join model_places p using (item) where w.task_id = any($1) and w.slot > p.places`,
@@ -223,11 +224,11 @@ select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id a
 where w.task_id = any($1) and l.assigned_at < coalesce(w.closed_at, 'infinity')`,
 	"what is put off or never to return is not handed out": `
 select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.id > w.id join model_places p on p.item = w.item
-where w.task_id = any($1) and w.state in ('returned', 'failed', 'never') and (p.places = 1 or l.user_name = w.user_name)
+where w.task_id = any($1) and w.state in ('returned', 'failed', 'never') and (p.places = 1 or (l.user_name, l.instance) = (w.user_name, w.instance))
   and l.assigned_at > w.closed_at and l.assigned_at < coalesce(w.available_at, 'infinity')`,
 	"not to him again": `
-select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.user_name = w.user_name and l.id > w.id
-where w.task_id = any($1) and w.to_others and l.assigned_at > w.closed_at`,
+select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.user_name = w.user_name and l.id > w.id join model_places p on p.item = w.item
+where w.task_id = any($1) and w.to_others and l.assigned_at > w.closed_at and (p.places = 1 or l.instance = w.instance)`,
 	"four eyes": `
 select w.item from getwork.work w join getwork.task_conflict c using (task_id) join getwork.work o on o.task_id = c.other_id and o.item = w.item and o.user_name = w.user_name
 where w.task_id = any($1) and w.state in ('held', 'completed') and o.state in ('held', 'completed')`,
