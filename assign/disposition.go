@@ -72,12 +72,13 @@ func checkNote(field string, text *string) error {
 
 // closeWork names what it closes: the work, still held, its lease not over. No row: it was lost meanwhile. After a
 // failure the item waits for the task's backoff, twice as long after each further one, at most a day, and up to a fifth
-// longer by chance, so that what failed together does not come back together.
+// longer by chance, so that what failed together does not come back together. The time of closing is read a little after
+// the condition on the lease, and must not seem to be after its end.
 const closeWork = `
 with closed as (
   update getwork.work w
   set state = case when l.exhausted then 'never' else $2 end, exhausted = l.exhausted,
-      closed_at = clock_timestamp(), closed_by = $3, closed_xid = pg_current_xact_id(),
+      closed_at = least(clock_timestamp(), w.lease_expires_at), closed_by = $3, closed_xid = pg_current_xact_id(),
       after = $4 * interval '1 microsecond', to_others = $5, note = $6, error = $7,
       available_at = case
         when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'

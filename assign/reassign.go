@@ -20,7 +20,7 @@ for update`
 
 	closeReassigned = `
 update getwork.work
-set state = 'reassigned', closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
+set state = 'reassigned', closed_at = least(clock_timestamp(), lease_expires_at), closed_by = $2, closed_xid = pg_current_xact_id()
 where id = $1 and state = 'held'`
 )
 
