@@ -116,15 +116,17 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Work{}, fmt.Errorf("close work: %w", err)
 	}
+	if closed { // before anything else is asked: whoever closed it may be gone by now
+		e.Announce.Work(w.TaskID, id)
+		if !quiet {
+			e.freed(ctx, w.TaskID)
+		}
+	}
 	w, same, err := e.work(ctx, id, d)
 	switch {
 	case err != nil:
 		return Work{}, err
 	case closed:
-		e.Announce.Work(w.TaskID, id)
-		if !quiet {
-			e.freed(ctx, w.TaskID)
-		}
 		return w, nil
 	case w.State == "held", w.ranOut():
 		return Work{}, lost(w)

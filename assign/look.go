@@ -27,6 +27,8 @@ func (e *Engine) Stir(task int64) { e.lookAt(task, true) }
 // freed stirs tasks of which work was let go of, and those that they conflict with: who held it may have its item there
 // now.
 func (e *Engine) freed(ctx context.Context, tasks ...int64) {
+	ctx, cancel := e.afterQuery(ctx) // it is committed, whether or not the caller still waits
+	defer cancel()
 	partners, _ := e.partners(ctx, e.api, tasks...) // without them, who lingers there is looked at again in a while
 	for _, task := range append(partners, tasks...) {
 		e.Stir(task)
