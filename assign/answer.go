@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
+	"getwork/notify"
 )
 
 // What a round writes: work for those who got something, an answer for each request, what the supply has to remember.
@@ -23,6 +25,10 @@ select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.reques
   clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'
 from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
   $12::integer[]) as g (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt)`
+
+	// Where the round itself answers those who clicked.
+	returningGiven = `
+returning id, item, slot, assigned_at, lease_expires_at`
 
 	// It repeats what it relies on: a cancel that was answered 200 meanwhile stays one.
 	answerRequests = `
@@ -106,23 +112,70 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *Duration) {
 	g.leases = append(g.leases, microsOf(lease))
 }
 
-// insert queues the work rows.
-func (g *grants) insert(x *expecting, r *round, run *int64) {
+// insert queues the work rows; given, if set, gets each as it was written.
+func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w Work)) {
 	if len(g.items) == 0 {
 		return
 	}
-	x.queue(len(g.items), r.e.SQL(insertWork), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
+	statement := insertWork
+	var read func(pgx.CollectableRow) error
+	if given != nil {
+		statement += returningGiven
+		read = g.reader(r, given)
+	}
+	x.read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
 		g.requests, g.ranks, g.details, g.leases, g.attempts)
 	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
+}
+
+// reader makes work of what was written and what was meant to be.
+func (g *grants) reader(r *round, given func(i int, w Work)) func(pgx.CollectableRow) error {
+	type place struct {
+		item string
+		slot int32
+	}
+	at := make(map[place]int, len(g.items))
+	for i := range g.items {
+		at[place{g.items[i], g.slots[i]}] = i
+	}
+	return func(row pgx.CollectableRow) error {
+		var p place
+		w := Work{Task: r.state.Name, TaskID: r.task, State: "held"}
+		if err := row.Scan(&w.ID, &p.item, &p.slot, &w.AssignedAt, &w.LeaseExpiresAt); err != nil {
+			return err
+		}
+		i := at[p]
+		w.Item, w.Slot = p.item, int(p.slot)
+		w.User, w.Instance, w.Attempt, w.Details = g.users[i], g.instances[i], int(g.attempts[i]), json.RawMessage(g.details[i])
+		w.Lease = ofMicrosOrNil(g.leases[i])
+		w.AssignedAt, w.LeaseExpiresAt = w.AssignedAt.UTC(), utc(w.LeaseExpiresAt)
+		given(i, w)
+		return nil
+	}
 }
 
 // write carries out the plan: work, requests, the task's state, and one NOTIFY last.
 func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
 	var ended, lingering answers
+	var served servings // clicks, which are written as what became of them
 	var granted grants
 	var forRun []int64
+	r.answered = nil
+	end := func(i int, a plan.Answer, state State, reason Reason) {
+		r.answered = append(r.answered, a.Request)
+		if k := r.waiting[i].click; k != nil {
+			served.add(k, state, len(a.Grants), reason, r.state.Lease)
+		} else {
+			ended.add(a.Request, state, len(a.Grants), reason)
+		}
+	}
 	gone := make([]bool, len(offers))
+	after := settlement{spent: p.Spent}
 	for i, a := range p.Answers {
+		after.used = after.used || a.Outcome != plan.Linger || r.waiting[i].unread
+		if k := r.waiting[i].click; k != nil && (a.Outcome == plan.Wait || a.Outcome == plan.Linger) {
+			served.add(k, Pending, 0, "", r.state.Lease)
+		}
 		switch a.Outcome {
 		case plan.Wait:
 			if from.source() == plan.Run || !p.Spent {
@@ -132,21 +185,29 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			lingering.add(a.Request, Pending, 0, reasons[a.Reason])
 			r.stirs = r.stirs || r.waiting[i].unread || from.source() == plan.Run
 		case plan.Assigned:
-			ended.add(a.Request, Assigned, len(a.Grants), "")
+			end(i, a, Assigned, "")
 		case plan.Partial:
-			ended.add(a.Request, Partial, len(a.Grants), "")
+			end(i, a, Partial, "")
 		case plan.None:
-			ended.add(a.Request, None, 0, reasons[a.Reason])
+			end(i, a, None, reasons[a.Reason])
 		}
 		for _, g := range a.Grants {
 			granted.add(r.waiting[i], &offers[g.Item], g.Slot, r.state.Lease)
-			gone[g.Item] = offers[g.Item].Slots == 1
+			if offers[g.Item].Slots == 1 {
+				gone[g.Item] = true
+				after.gone++
+			}
 		}
 	}
 	var batch pgx.Batch
 	batch.Queue("savepoint planned")
 	wrote := expecting{batch: &batch}
-	granted.insert(&wrote, r, from.runID())
+	served.insert(&wrote, r, from.runID())
+	var given func(int, Work)
+	if len(served.byID) > 0 {
+		given = func(i int, w Work) { served.given(&granted, i, w) }
+	}
+	granted.insert(&wrote, r, from.runID(), given)
 	if len(ended.ids) > 0 {
 		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
 	}
@@ -156,12 +217,19 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	if len(forRun) > 0 {
 		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Run)
 	}
-	statement, args := from.settle(settlement{next: nextRank(offers, gone, all), spent: p.Spent, handed: granted.items})
-	wrote.queue(anyNumber, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	after.next, after.handed = nextRank(offers, gone, all), granted.items
+	statement, args := from.settle(after)
+	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
+	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	var run int64
+	if from.source() == plan.Run {
+		run = *from.runID()
+	}
+	wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(run))
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered = ended.ids
+	r.told = true
 	return nil
 }
 
@@ -198,12 +266,21 @@ const anyNumber = -1
 // expecting is a batch of writes, each of which must touch so many rows.
 type expecting struct {
 	batch *pgx.Batch
-	rows  []int
+	rows  []expected
+}
+
+type expected struct {
+	rows int
+	read func(pgx.CollectableRow) error // what the statement returns; nil: nothing
 }
 
 func (x *expecting) queue(rows int, statement string, args ...any) {
+	x.read(rows, nil, statement, args...)
+}
+
+func (x *expecting) read(rows int, read func(pgx.CollectableRow) error, statement string, args ...any) {
 	x.batch.Queue(statement, args...)
-	x.rows = append(x.rows, rows)
+	x.rows = append(x.rows, expected{rows, read})
 }
 
 // send executes the batch, whose last len(rows) statements have expectations; errMoved if one is not met.
@@ -216,13 +293,32 @@ func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	for _, want := range x.rows {
-		tag, err := results.Exec()
+		touched, err := want.from(results)
 		if err != nil {
 			return fmt.Errorf("write the round: %w", err)
 		}
-		if want != anyNumber && tag.RowsAffected() != int64(want) {
-			return fmt.Errorf("%w: %d rows instead of %d", errMoved, tag.RowsAffected(), want)
+		if want.rows != anyNumber && touched != int64(want.rows) {
+			return fmt.Errorf("%w: %d rows instead of %d", errMoved, touched, want.rows)
 		}
 	}
 	return nil
+}
+
+// from takes the next result, and counts the rows that the statement touched.
+func (x expected) from(results pgx.BatchResults) (touched int64, err error) {
+	if x.read == nil {
+		tag, err := results.Exec()
+		return tag.RowsAffected(), err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := x.read(rows); err != nil {
+			return 0, err
+		}
+	}
+	return rows.CommandTag().RowsAffected(), rows.Err()
 }

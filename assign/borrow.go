@@ -14,29 +14,18 @@ import (
 const placeWait = 20 * time.Second
 
 // withPlace calls f with a connection on which ranking queries run: of the query database if there is one, else of the
-// runs' pool. It takes one of the node's places for runs meanwhile, so that previews, explanations and claims together
-// with the runs are never more than the database was promised. Who finds none free within 20 s, or before ctx's
-// deadline, is refused with [Busy]; a node that drains refuses with [Unavailable]. The connection is f's until it
-// returns.
-func (e *Engine) withPlace(ctx context.Context, f func(*pgxpool.Conn) error) error {
+// runs' pool. It takes one of the node's places for runs meanwhile, so that previews, explanations, claims and rechecks
+// together with the runs are never more than the database was promised. Who finds none free for as long as he can wait,
+// or before ctx's deadline, is refused with [Busy]; a node that drains refuses with [Unavailable]. The connection is f's
+// until it returns.
+func (e *Engine) withPlace(ctx context.Context, wait time.Duration, f func(*pgxpool.Conn) error) error {
 	base, done := e.join()
 	if base == nil {
 		return errEnding
 	}
 	defer done()
-	late := time.NewTimer(placeWait)
-	defer late.Stop()
-	select {
-	case <-e.slots:
-	case <-base.Done():
-		return errEnding
-	case <-late.C:
-		return errNoPlace()
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return errNoPlace()
-		}
-		return context.Cause(ctx)
+	if err := e.takePlace(ctx, base, wait); err != nil {
+		return err
 	}
 	defer e.freeSlot() // after the connection was given back: whoever takes the place finds one
 	pool := e.runs
@@ -49,6 +38,33 @@ func (e *Engine) withPlace(ctx context.Context, f func(*pgxpool.Conn) error) err
 	}
 	defer conn.Release()
 	return f(conn)
+}
+
+// takePlace takes a place for runs, and waits so long for one; 0: not at all.
+func (e *Engine) takePlace(ctx, base context.Context, wait time.Duration) error {
+	select {
+	case <-e.slots:
+		return nil
+	default:
+	}
+	if wait == 0 {
+		return errNoPlace()
+	}
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case <-e.slots:
+		return nil
+	case <-base.Done():
+		return errEnding
+	case <-late.C:
+		return errNoPlace()
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return errNoPlace()
+		}
+		return context.Cause(ctx)
+	}
 }
 
 func errNoPlace() error {
@@ -68,10 +84,10 @@ func (e *Engine) join() (base context.Context, done func()) {
 }
 
 // asQuery calls f in a transaction in which a ranking query can be looked at without a run: where queries run, read
-// only, with the query role's rights, each statement limited to timeout, and with a place of the node's. It is rolled
-// back in the end. What is the query's own fault, its time-out included, is [QueryRefused].
-func (e *Engine) asQuery(ctx context.Context, timeout Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
-	return e.withPlace(ctx, func(conn *pgxpool.Conn) error {
+// only, with the query role's rights, each statement limited to timeout, and with a place of the node's, for which it
+// waits so long. It is rolled back in the end. What is the query's own fault, its time-out included, is [QueryRefused].
+func (e *Engine) asQuery(ctx context.Context, wait time.Duration, timeout Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
+	return e.withPlace(ctx, wait, func(conn *pgxpool.Conn) error {
 		ctx, cancel := e.untilEnding(ctx)
 		defer cancel()
 		if e.Queries != nil { // rows are fetched in chunks there, and the server's limit counts for each anew
@@ -94,7 +110,7 @@ func (e *Engine) asQuery(ctx context.Context, timeout Duration, f func(ctx conte
 			err = faultOf(err, time.Since(began), timeout)
 		}
 		if errors.As(err, &fault) {
-			return queryRefusal("%s", fault.message)
+			return queryRefusal("query", "%s", fault.message)
 		}
 		return err
 	})

@@ -16,10 +16,10 @@ import (
 // errSinceRun: the item was let go of since the run that put it on the shelf. Whether it still matches, the query knows.
 var errSinceRun = fmt.Errorf("%w: it was let go of since the run", errMoved)
 
-// A claim takes one named item. First it finds the item: in the inbox, on the fresh shelf, or by the ranking query with
-// a condition on the item, which PostgreSQL can push down. Then, in a transaction of its own, the lock is taken first,
-// then counted, then decided, by the same plan as in every round: of two who claim the last place at once, one gets it
-// and the other is refused.
+// A claim takes one named item. First it finds the item: in the inbox, on the fresh shelf, where the task's recheck must
+// return it, too, or by the ranking query with a condition on the item, which PostgreSQL can push down. Then, in a
+// transaction of its own, the lock is taken first, then counted, then decided, by the same plan as in every round: of
+// two who claim the last place at once, one gets it and the other is refused.
 
 // named is the supply of a claim: one item, as it was found.
 type named struct {
@@ -102,7 +102,7 @@ func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named
 			return noTask(s.Name)
 		case r.state.Paused:
 			return Refuse(NotAvailable, "task %q is paused; try again when a manager has resumed it", s.Name)
-		case r.state.Query != s.Query, r.state.Slots != s.Slots:
+		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots:
 			return errMoved
 		}
 		o, err := r.stands(ctx, found)
@@ -226,7 +226,7 @@ func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int
 	var g grants
 	g.add(w, o, slot, r.state.Lease)
 	wrote := expecting{batch: &pgx.Batch{}}
-	g.insert(&wrote, r, run)
+	g.insert(&wrote, r, run, nil)
 	if r.state.Inbox() {
 		wrote.queue(anyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots)
 	}
@@ -259,7 +259,8 @@ join getwork.candidate c on c.run_id = u.id
 where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.item = $2`
 )
 
-// findNamed looks for the item where it can be found, the cheapest place first; nil: it does not match.
+// findNamed looks for the item where it can be found, the cheapest place first; nil: it does not match. What is on the
+// shelf, but is not returned by the recheck, is not looked for by the query: that would be handed out in no round either.
 func (e *Engine) findNamed(ctx context.Context, task int64, s Settings, item string, shelf bool) (*named, error) {
 	if s.Inbox() {
 		n := named{source: plan.Inbox}
@@ -275,10 +276,18 @@ func (e *Engine) findNamed(ctx context.Context, task int64, s Settings, item str
 	n.run = &run
 	err := e.api.QueryRow(ctx, e.SQL(selectOnShelf), task, item).
 		Scan(&n.rank, &n.slots, &n.exclusive, &n.details, &run, &n.snapshot, &n.seenUntil)
-	if shelved, err := foundOr(&n, err); err != nil || shelved != nil {
-		return shelved, err
+	shelved, err := foundOr(&n, err)
+	if err != nil {
+		return nil, err
 	}
-	return e.queryNamed(ctx, s, item)
+	if shelved == nil {
+		return e.queryNamed(ctx, s, item)
+	}
+	still, err := e.recheck(ctx, s, []string{item})
+	if err != nil || still != nil && !still[item] {
+		return nil, err
+	}
+	return shelved, nil
 }
 
 func foundOr(n *named, err error) (*named, error) {
@@ -295,7 +304,7 @@ func foundOr(n *named, err error) (*named, error) {
 // query's own: what was closed by a transaction that it did not see is not given from it.
 const (
 	namedHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + details + `, pg_current_snapshot()::text
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + rowDetails + `, pg_current_snapshot()::text
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
 cross join lateral (` + rowsHead
 	namedTail = rowsTail + `) getwork_rows
@@ -306,7 +315,7 @@ limit 1`
 // queryNamed has the ranking query look for one item, read only, in one of the node's places for runs.
 func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *named, err error) {
 	statement := fmt.Sprintf(namedHead, s.Slots) + trimQuery(s.Query) + namedTail
-	err = e.asQuery(ctx, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found := named{source: plan.Run}
 		if e.Queries != nil {
 			found.seenUntil = new(time.Time)
@@ -317,6 +326,7 @@ func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *na
 		var snapshot string
 		err := tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, item).
 			Scan(&found.item, &found.slots, &found.exclusive, &found.details, &snapshot)
+		found.details = detailsOf(found.details)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

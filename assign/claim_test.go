@@ -12,7 +12,7 @@ import (
 // One named item: from the inbox, from the shelf without a run, or by the query's own condition.
 func TestClaim(t *testing.T) {
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
 	newInbox(t, n, "inbox", nil)
 	n.pushItems(t, "inbox", NewItem{Item: "a", Details: []byte(`{"z": 1, "a": 2}`)}, NewItem{Item: "b"})
@@ -170,7 +170,7 @@ func TestTwoForOnePlace(t *testing.T) {
 				insert into getwork.run (task_id, version, node, state, finished_at, snapshot, given, blocked, passed_over, candidates, cut)
 				select task_id, 1, 'test', 'finished', clock_timestamp(), pg_current_snapshot(), 1, 0, 0, 1, false from getwork.task_state where name = 'shelf'
 				returning id, task_id
-			), s as (update getwork.task_state s set shelf_run = r.id, fresh_until = 'infinity' from r where s.task_id = r.task_id)
+			), s as (update getwork.task_state s set shelf_run = r.id, fresh_until = clock_timestamp() + interval '1 day' from r where s.task_id = r.task_id)
 			insert into getwork.candidate (run_id, rank, item, details, slots) select id, 1, '1', '{}', 2 from r`)
 		l := newLatch(t, db)
 		for _, task := range []string{"inbox", "shelf"} {

@@ -23,7 +23,10 @@
 //  9. Every node looks every two seconds for requests that nobody serves (orphan.go): their node died
 //     between 1 and 2, or its holder did.
 //
-// While a shelf is fresh, leftovers of the last run are handed out in the click's own transaction: steps 1 and 6.
+// While a shelf is fresh, leftovers of the last run are handed out in the click's own transaction: steps 1 and 6 at once
+// (served.go). What was written is the answer; nothing is read again. While such a task is used its next run starts before
+// the shelf ends (refresh.go), and a task that has a recheck is asked, before the assign lock is taken, whether the best of
+// the shelf still match (matching.go).
 //
 // # Two locks, one order
 //

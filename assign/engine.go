@@ -76,8 +76,9 @@ type Engine struct {
 	base       context.Context // ends when Run ends; nil before
 	looks      map[int64]*looking
 	noted      map[int64]bool // tasks that wait for a place to run
-	dispatches map[int64]*dispatcher
+	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
+	refreshes  map[int64]*refresh
 	working    sync.WaitGroup
 }
 
@@ -100,8 +101,9 @@ func New(c Config) *Engine {
 		leases:     make(chan struct{}, 1),
 		looks:      map[int64]*looking{},
 		noted:      map[int64]bool{},
-		dispatches: map[int64]*dispatcher{},
+		dispatches: map[string]*dispatcher{},
 		timers:     map[int64]*time.Timer{},
+		refreshes:  map[int64]*refresh{},
 	}
 	for range c.MaxRuns {
 		e.slots <- struct{}{}
@@ -128,6 +130,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	for _, t := range e.timers {
 		t.Stop()
+	}
+	for _, r := range e.refreshes {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
 	}
 	e.mu.Unlock()
 	e.working.Wait()

@@ -41,9 +41,9 @@ type Barred struct {
 const explainHistory = 10
 
 // Explain tells how an item stands: whether it matches now, its rank, who holds it, and what keeps it back. If the
-// task's shelf is fresh and the item is on it, that is what it says; else the query is executed, as for a preview
-// ([QueryRefused], [Busy]). An item that nobody has heard of does not match, which is no error; a task that there is not
-// is [NotFound].
+// task's shelf is fresh and the item is on it, that is what it says, and the task's recheck; else the query is executed.
+// Both as for a preview ([QueryRefused], [Busy]). An item that nobody has heard of does not match, which is no error; a
+// task that there is not is [NotFound].
 func (e *Engine) Explain(ctx context.Context, task, item string) (Explanation, error) {
 	if detail := checkKey(item); detail != "" {
 		return Explanation{}, refuseField("item", "%s", detail)
@@ -76,7 +76,7 @@ limit 1`
 	// The rank is the item's real one, so the condition stays outside; nothing of our schema is named, since the
 	// query may run elsewhere.
 	rankOfHead = `
-select rank, slots, exclusive, ` + details + `
+select rank, slots, exclusive, ` + rowDetails + `
 from (
   select row_number() over () as rank, getwork_rows.*
   from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
@@ -110,7 +110,7 @@ func (s *standpoint) match(ctx context.Context) error {
 		if errors.Is(err, pgx.ErrNoRows) {
 			s.Source = "query"
 			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + trimQuery(s.task.Query) + rankOfTail
-			err = s.e.asQuery(ctx, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+			err = s.e.asQuery(ctx, placeWait, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(into...)
 			})
 		}
@@ -121,7 +121,17 @@ func (s *standpoint) match(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("explain item: %w", err)
 	}
+	if s.Source == "query" {
+		*details = detailsOf(*details)
+	}
 	s.Matches, s.Details = true, json.RawMessage(*details)
 	s.passedOver = s.Slots < 1 || s.Slots > 1 && s.Exclusive != nil
+	if s.Source == "shelf" {
+		still, err := s.e.recheck(ctx, s.task, []string{s.Item})
+		if err != nil {
+			return err
+		}
+		s.dropped = still != nil && !still[s.Item]
+	}
 	return nil
 }

@@ -136,7 +136,7 @@ type way struct{ where, order string }
 
 var (
 	byID   = way{`w.id < $1`, `w.id desc`}
-	byTask = way{`w.task_id >= $3 and (w.task_id, w.id) < ($3, $1)`, `w.task_id desc, w.id desc`}
+	byTask = way{`w.task_id + 0 >= $3 and (w.task_id + 0, w.id) < ($3, $1)`, `w.task_id + 0 desc, w.id desc`} // see work_task
 	byUser = way{`w.user_name >= $3 and (w.user_name, w.id) < ($3, $1)`, `w.user_name desc, w.id desc`}
 	byItem = way{`w.task_id = s.task_id and w.item >= $3 and (w.item, w.id) < ($3, $1)`, `w.item desc, w.id desc`}
 )
@@ -190,7 +190,7 @@ func history(task int64, f WorkFilter) (statement string, args []any) {
 	case f.User != "":
 		by, args = byUser, append(args, f.User)
 		if task != 0 {
-			also, args = also+" and w.task_id = $4", append(args, task) // whose index may be the better one
+			also, args = also+" and w.task_id + 0 = $4", append(args, task) // whose index may be the better one
 		}
 	case task != 0:
 		by, args = byTask, append(args, task)

@@ -115,22 +115,25 @@ const settleItems = `settled as (
 )`
 
 // serveNow is a round that needs no run, on this node, for everybody who waits.
-func (e *Engine) serveNow(ctx context.Context, task int64) error {
-	tx, err := e.api.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() {
-		after, cancel := e.afterQuery(ctx)
-		defer cancel()
-		_ = tx.Rollback(after) // after a commit it does nothing
-	}()
-	r, err := e.openRound(ctx, tx, task)
-	if err != nil || !r.state.serves() {
-		return err
-	}
-	if err := r.serve(ctx, r.supply()); err != nil {
-		return err
-	}
-	return e.commit(ctx, r, 0)
+func (e *Engine) serveNow(ctx context.Context, task int64, s Settings) error {
+	return e.rechecked(ctx, task, s, 0, func(found matching) error {
+		tx, err := e.api.BeginTx(ctx, readCommitted)
+		if err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		defer func() {
+			after, cancel := e.afterQuery(ctx)
+			defer cancel()
+			_ = tx.Rollback(after) // after a commit it does nothing
+		}()
+		r, err := e.openRound(ctx, tx, task)
+		if err != nil || !r.state.serves() {
+			return err
+		}
+		r.matching = found
+		if err := r.serve(ctx, r.supply()); err != nil {
+			return err
+		}
+		return e.commit(ctx, r, 0)
+	})
 }

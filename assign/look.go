@@ -141,11 +141,16 @@ func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prosp
 	if err != nil {
 		return p, false, err
 	}
-	if p.serves() && (p.waits && p.Inbox() || p.pending && (stirred || p.fellDue)) {
-		err = e.serveNow(ctx, task)
-		return p, err == nil, err
+	rechecks := p.Recheck != "" && p.waits && (!p.due || p.held)
+	if p.serves() && (p.waits && p.Inbox() || rechecks || p.pending && (stirred || p.fellDue)) {
+		moved, err = e.serveAtOnce(ctx, task, p.Settings)
+		return p, moved, err
 	}
 	if p.nothing() {
+		return p, false, nil
+	}
+	if !p.waits && len(e.slots) < 2 { // a refresh leaves a place for those who wait
+		e.refreshAt(task, time.Now().Add(refreshAgain))
 		return p, false, nil
 	}
 	select {
@@ -157,6 +162,32 @@ func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prosp
 	}
 	moved, err = e.tryLock(ctx, task)
 	return p, moved, err
+}
+
+// serveAtOnce serves without a run. A recheck for which there is no place waits as a run does, and one that fails fails
+// the requests as a run's query does.
+func (e *Engine) serveAtOnce(ctx context.Context, task int64, s Settings) (moved bool, err error) {
+	err = e.serveNow(ctx, task, s)
+	var refusal *Refusal
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.As(err, &refusal):
+		return false, err
+	case refusal.Kind == Busy:
+		e.note(task)
+		return false, nil
+	case refusal.Kind != QueryRefused:
+		return false, err
+	}
+	tx, err := e.api.BeginTx(ctx, readCommitted)
+	if err != nil {
+		return false, fmt.Errorf("begin: %w", err)
+	}
+	after, cancel := e.afterQuery(ctx)
+	defer cancel()
+	defer func() { _ = tx.Rollback(after) }() // after a commit it does nothing
+	return true, e.failRequests(ctx, tx, task, 0, refusal.Detail)
 }
 
 func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error) {
@@ -239,7 +270,10 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bo
 		return false, nil
 	case p.deleted:
 		return true, e.endDeleted(ctx, tx, task)
-	case p.fresh && (!p.due || p.held):
+	case p.fresh && p.waits && (!p.due || p.held) && p.Recheck != "":
+		e.Look(task) // it became fresh since we looked; a recheck needs no lock
+		return false, nil
+	case p.fresh && p.waits && (!p.due || p.held):
 		return true, e.serveShelf(ctx, tx, task)
 	case p.Inbox(): // it was deleted when we looked first; there is no query to run
 		return false, nil

@@ -59,14 +59,14 @@ func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 // is over when Wait returns, so that a case is the same each time.
 func stillEngine(t testing.TB, url string) *Engine {
 	t.Helper()
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork still"})
+	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork still"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	send := func(context.Context, string, string) error { return nil }
 	ctx, cancel := context.WithCancel(context.Background())
-	e := New(Config{Node: "still", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	e := New(Config{Node: "still", API: pools.API, Runs: pools.Runs, MaxRuns: 1, Channel: "getwork",
 		Announce: notify.NewAnnouncer(send, "getwork", "still", log), Log: log, Retention: time.Microsecond})
 	e.mu.Lock()
 	e.base = ctx

@@ -54,6 +54,7 @@ func (e *Engine) lookForOrphans(ctx context.Context) error {
 		for _, o := range found {
 			e.rescue(o)
 		}
+		e.refreshAll(ctx)
 	}
 }
 

@@ -55,7 +55,7 @@ func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit i
 	}
 	s.MaxCandidates = limit
 	p := Preview{Rows: []PreviewRow{}}
-	err = e.asQuery(ctx, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		if err := p.explain(ctx, tx, e.previewed(id, s)); err != nil {
 			return err
 		}

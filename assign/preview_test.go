@@ -158,7 +158,7 @@ func TestPlacesAreLent(t *testing.T) {
 	newTask(t, n, "task", `select 1 as item`, nil)
 	has, giveBack, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- n.withPlace(context.Background(), func(*pgxpool.Conn) error {
+		ended <- n.withPlace(context.Background(), placeWait, func(*pgxpool.Conn) error {
 			close(has)
 			<-giveBack
 			return nil
@@ -167,15 +167,15 @@ func TestPlacesAreLent(t *testing.T) {
 	<-has
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantKind(t, n.withPlace(soon, func(*pgxpool.Conn) error { return nil }), Busy)
+	wantKind(t, n.withPlace(soon, placeWait, func(*pgxpool.Conn) error { return nil }), Busy)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := n.withPlace(gone, func(*pgxpool.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := n.withPlace(gone, placeWait, func(*pgxpool.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who went away got %v", err)
 	}
 	r := n.click(t, "task", "ann", 1) // noted: there is no place for a run
 	go func() {
-		ended <- n.withPlace(context.Background(), func(*pgxpool.Conn) error { return nil })
+		ended <- n.withPlace(context.Background(), placeWait, func(*pgxpool.Conn) error { return nil })
 	}()
 	close(giveBack)
 	for range 2 {
@@ -196,7 +196,7 @@ func TestPlacesAreLent(t *testing.T) {
 	})
 	n.stop()
 	wantKind(t, <-ended, Unavailable)
-	wantKind(t, n.withPlace(t.Context(), func(*pgxpool.Conn) error { return nil }), Unavailable)
+	wantKind(t, n.withPlace(t.Context(), placeWait, func(*pgxpool.Conn) error { return nil }), Unavailable)
 	await(t, "its query has ended", func() bool {
 		return query[int](t, db, `select count(*) from pg_stat_activity where query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})

@@ -24,6 +24,7 @@ type prospect struct {
 	fresh         bool // the shelf can be handed out
 	waits         bool // somebody can be served
 	due           bool // somebody who lingers asks for a run, whatever the shelf says
+	refresh       bool // the task is used, and its shelf about to end
 
 	over bool // somebody has lingered for long enough
 
@@ -43,6 +44,8 @@ select s.version, s.deleted_at is not null,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
   v.query is null and exists (
     select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= (select clock_timestamp())),
+  coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for and ` + refreshIn + ` <= 0, false)
+    and not coalesce(s.failed_until > clock_timestamp(), false) and not coalesce(s.retry_at > clock_timestamp(), false),
   s.name,
   coalesce((
     select extract(epoch from min(t.at) - clock_timestamp())
@@ -67,7 +70,7 @@ func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect
 	p := prospect{task: task}
 	settings, done := intoSettings(&p.Settings)
 	var next float64
-	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.pending, &p.fellDue, &p.Name, &next}
+	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.pending, &p.fellDue, &p.refresh, &p.Name, &next}
 	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, settings...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
@@ -81,5 +84,5 @@ func (p prospect) serves() bool { return (p.fresh || p.Inbox()) && !p.Paused && 
 
 // nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too.
 func (p prospect) nothing() bool {
-	return !p.waits || p.Paused && !p.deleted || p.held && !p.fresh && !p.deleted
+	return !p.refresh && (!p.waits || p.Paused && !p.deleted || p.held && !p.fresh && !p.deleted)
 }

@@ -59,7 +59,7 @@ func trimQuery(query Query) string {
 //   - row_number() over () counts the rows as they come; it is the rank.
 //   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
 //     made only of what is kept.
-//   - Details keep the order of the query's columns: json, not jsonb.
+//   - Details keep the order of the query's columns: json, not jsonb. detailsOf makes them.
 //   - Only items with one place can be blocked here. What is full, or whose group is busy, stays, since it may be free
 //     again while the result is on the shelf; but it comes last, so that what is free is not cut off behind it.
 //     "offset 0" has the look at what is blocked made once a row.
@@ -68,11 +68,6 @@ func trimQuery(query Query) string {
 //
 // Numbers are written into the text: a placeholder would be taken for one of the query's own.
 const (
-	details = `coalesce((
-    select json_object_agg(d.key, d.value order by d.nth)
-    from json_each(row_to_json(r)) with ordinality d (key, value, nth)
-    where d.key not in ('item', 'slots', 'exclusive')), '{}')::text`
-
 	// rows is the query with its columns as getwork reads them.
 	rowsHead = `
   select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
@@ -89,7 +84,7 @@ with ranked as (
   cross join lateral (` + rowsHead
 	wrapTail = rowsTail + `) getwork_rows
 )
-select rank, item, slots, exclusive, ` + details + `, free, given, blocked, passed_over, pg_current_snapshot()::text
+select rank, item, slots, exclusive, ` + rowDetails + `, free, given, blocked, passed_over, pg_current_snapshot()::text
 from (
   select rank, item, slots, exclusive, r, usable and not held as free,
     count(*) over () as given,
@@ -136,42 +131,28 @@ func (e *Engine) enterQuery(timeout Duration) string {
 // tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
 func (e *Engine) tryQuery(ctx context.Context, query Query) error {
-	pool := e.api
-	if e.Queries != nil {
-		pool = e.Queries
-	}
 	trimmed := trimQuery(query)
-	return pgx.BeginTxFunc(ctx, pool, readOnly, func(tx pgx.Tx) error {
-		role := e.QueryRole
-		if e.Queries != nil {
-			role = ""
-		}
-		if role != "" {
-			if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
-				return fmt.Errorf("enter the query role %q: %w", role, err)
-			}
-		}
+	return e.trying(ctx, func(tx pgx.Tx) error {
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
 			if strings.Contains(trimmed, ";") {
 				err = fmt.Errorf("a ranking query is one SELECT, without a semicolon but at its end: %w", err)
 			}
-			lead := len([]rune(query[:strings.Index(string(query), trimmed)]))
-			return refusedQuery(err, lead)
+			return refusedQuery("query", err, lead(query, trimmed))
 		}
 		if len(alone.ParamOIDs) > 0 {
-			return queryRefusal("the query has placeholders ($1); write the values into it")
+			return queryRefusal("query", "the query has placeholders ($1); write the values into it")
 		}
 		columns := map[string]int{"item": 0}
 		for _, f := range alone.Fields {
 			columns[f.Name]++
 		}
 		if columns["item"] == 0 {
-			return queryRefusal("the query returns no column named \"item\": name the key of the thing to be worked on so (… as item)")
+			return queryRefusal("query", "the query returns no column named \"item\": name the key of the thing to be worked on so (… as item)")
 		}
 		for name, n := range columns {
 			if n > 1 {
-				return queryRefusal("the query returns %d columns named %q; give each a name of its own", n, name)
+				return queryRefusal("query", "the query returns %d columns named %q; give each a name of its own", n, name)
 			}
 		}
 		statement := e.wrapped(query, 0, 1, 1)
@@ -184,32 +165,61 @@ func (e *Engine) tryQuery(ctx context.Context, query Query) error {
 			err = rows.Err()
 		}
 		if err != nil {
-			var pg *pgconn.PgError
-			if errors.As(err, &pg) && (pg.Code == "42601" || pg.Code == "0A000") { // syntax; it writes, where that can't stand
-				err = fmt.Errorf("a ranking query is one SELECT, without insert, update or delete: %w", err)
-			}
-			return refusedQuery(err, -1)
+			return refusedQuery("query", noSelect("ranking query", err), -1)
 		}
 		return nil
 	})
 }
 
-// refusedQuery tells what PostgreSQL has against the query from what else may be wrong. lead is how many
-// characters stand before what was parsed; below 0: the position is not the query's.
-func refusedQuery(err error, lead int) error {
+// trying calls f in a transaction with the rights that queries will have. It is rolled back in the end.
+func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
+	pool, role := e.api, e.QueryRole
+	if e.Queries != nil {
+		pool, role = e.Queries, ""
+	}
+	tx, err := pool.BeginTx(ctx, readOnly)
+	if err != nil {
+		return fmt.Errorf("try the query: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if role != "" {
+		if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
+			return fmt.Errorf("enter the query role %q: %w", role, err)
+		}
+	}
+	return f(tx)
+}
+
+// noSelect says, before PostgreSQL's words about a wrapped query, that it may be something else than a SELECT.
+func noSelect(what string, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42601" || pg.Code == "0A000") { // syntax; it writes, where that can't stand
+		return fmt.Errorf("a %s is one SELECT, without insert, update or delete: %w", what, err)
+	}
+	return err
+}
+
+// lead is how many characters of a query stand before what trimQuery leaves of it.
+func lead(query Query, trimmed string) int {
+	return len([]rune(query[:strings.Index(string(query), trimmed)]))
+}
+
+// refusedQuery tells what PostgreSQL has against the query, or the recheck, from what else may be wrong; field is which
+// of them it is. lead is how many characters stand before what was parsed; below 0: the position is not the query's.
+func refusedQuery(field string, err error, lead int) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || !queryFault(pg) {
-		return fmt.Errorf("try the query: %w", err)
+		return fmt.Errorf("try the %s: %w", field, err)
 	}
 	hint := strings.TrimSuffix(err.Error(), pg.Error()) // what was said before PostgreSQL's own words
 	if pg.Position > 0 && lead >= 0 {
-		return queryRefusal("%s%s (SQLSTATE %s) at position %d of the query", hint, pg.Message, pg.Code, int(pg.Position)+lead)
+		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pg.Message, pg.Code, int(pg.Position)+lead, field)
 	}
-	return queryRefusal("%s%s (SQLSTATE %s)", hint, pg.Message, pg.Code)
+	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pg.Message, pg.Code)
 }
 
-func queryRefusal(format string, args ...any) *Refusal {
-	r := refuseField("query", format, args...)
+func queryRefusal(field, format string, args ...any) *Refusal {
+	r := refuseField(field, format, args...)
 	r.Kind = QueryRefused
 	return r
 }

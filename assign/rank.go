@@ -26,6 +26,7 @@ type result struct {
 	items                      []ranked // best first, at most max_candidates
 	cut                        bool     // there were more
 	given, blocked, passedOver int64
+	matching                   matching // what the task's recheck said of the best of them
 
 	// What it saw: a snapshot of the same server, or else a time.
 	snapshot  *string
@@ -47,6 +48,9 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s Settings
 	began := time.Now()
 	found, err := readRanked(ctx, tx, e.wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
 	took := time.Since(began)
+	if err == nil {
+		err = e.recheckResult(ctx, tx, task, s, &found)
+	}
 
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -96,7 +100,7 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 		if !free {
 			continue
 		}
-		r.item = *item
+		r.item, r.details = *item, detailsOf(r.details)
 		found.items = append(found.items, r)
 	}
 	if err := rows.Err(); err != nil {

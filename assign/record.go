@@ -78,39 +78,20 @@ func (c Click) groups() *string {
 type click struct {
 	Click
 	holder Holder
-	fresh  bool // the shelf looked fresh when it came in
 	done   chan struct{}
 
-	id    int64 // of the request that answers it
-	lost  bool  // its key belongs to an earlier request
-	err   error
-	ended bool // the request was recorded as ended
+	id     int64 // of the request that answers it
+	lost   bool  // its key belongs to an earlier request
+	answer *Request
+	err    error
 }
-
-const selectForClick = `
-select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused, v.groups
-from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.name = $1 and s.deleted_at is null`
 
 // GetWork records a click and answers with its request: complete already if the shelf is fresh, or if it is ended
 // where it is recorded (paused, in back-off); pending otherwise, and its result comes by push, or by asking again.
 // A holder who has a pending request for the task gets that one.
 func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, error) {
-	var id int64
-	var maxRequest int
-	var open Settings
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
-	err := e.api.QueryRow(ctx, e.SQL(selectForClick), task).Scan(&id, &maxRequest, &k.fresh, &open.Groups)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && !(Who{c.Holder, c.Groups, c.Anything}).May(&open) {
-		return Request{}, noTask(task)
-	}
-	if err != nil {
-		return Request{}, fmt.Errorf("read the task: %w", err)
-	}
-	if err := c.check(maxRequest); err != nil {
-		return Request{}, err
-	}
-	if !e.dispatch(id, k) {
+	if !e.dispatch(task, k) {
 		return Request{}, errEnding
 	}
 	select {
@@ -121,14 +102,7 @@ func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, er
 	if k.err != nil {
 		return Request{}, k.err
 	}
-	found, err := e.requests(ctx, []int64{k.id})
-	if err != nil {
-		return Request{}, err
-	}
-	if len(found) == 0 {
-		return Request{}, fmt.Errorf("read requests: request %d is gone", k.id)
-	}
-	return found[0], nil
+	return *k.answer, nil
 }
 
 // dispatcher gathers the clicks on one task that come while this node's last transaction for it is in flight, and
@@ -139,7 +113,7 @@ type dispatcher struct{ queue []*click }
 const maxBatch = 500
 
 // dispatch queues a click, and has it recorded; false: the node is ending.
-func (e *Engine) dispatch(task int64, k *click) bool {
+func (e *Engine) dispatch(task string, k *click) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d := e.dispatches[task]; d != nil {
@@ -156,7 +130,7 @@ func (e *Engine) dispatch(task int64, k *click) bool {
 
 // recordAll records until nobody is queued. What was accepted into the queue is recorded also while the node
 // drains, so it is not bound to the engine's context.
-func (e *Engine) recordAll(task int64, d *dispatcher) {
+func (e *Engine) recordAll(task string, d *dispatcher) {
 	for {
 		e.mu.Lock()
 		batch := d.queue[:min(len(d.queue), maxBatch)]
@@ -170,25 +144,33 @@ func (e *Engine) recordAll(task int64, d *dispatcher) {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		e.recordBatch(ctx, task, batch)
 		cancel()
-	}
-}
-
-// recordBatch records one batch, and wakes what serves it.
-func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
-	defer func() {
 		for _, k := range batch {
 			close(k.done)
 		}
-	}()
-	fresh := false
-	for _, k := range batch {
-		fresh = fresh || k.fresh
+	}
+}
+
+// recordBatch records one batch, wakes what serves it, and answers it.
+func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
+	task, s, fresh, batch, err := e.admit(ctx, name, batch)
+	if len(batch) == 0 {
+		return
 	}
 	var served *round // nil: they were only recorded
-	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
-		served, err = e.recordAndServe(ctx, tx, task, batch, fresh)
-		return err
-	})
+	record := func(found matching) error {
+		return e.transact(ctx, func(tx pgx.Tx) (err error) {
+			served, err = e.recordAndServe(ctx, tx, task, batch, fresh, found)
+			return err
+		})
+	}
+	if err == nil && fresh {
+		err = e.rechecked(ctx, task, s, wanted(batch), record)
+	}
+	var refusal *Refusal
+	if err == nil && !fresh || errors.Is(err, errUnchecked) || errors.As(err, &refusal) { // no recheck can be had now: the look sees to it
+		fresh = false
+		err = record(nil)
+	}
 	if err != nil {
 		for _, k := range batch {
 			k.err = fmt.Errorf("record request: %w", err)
@@ -199,24 +181,89 @@ func (e *Engine) recordBatch(ctx context.Context, task int64, batch []*click) {
 	if served != nil {
 		e.after(served)
 	}
-	var ids []int64
-	pending := false
+	e.answer(ctx, task, batch)
+}
+
+const selectForClicks = `
+select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused, v.groups,
+  coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = $1 and s.deleted_at is null`
+
+// admit reads the task, and refuses those who may not take it or ask for what can't be; those admitted are left. fresh:
+// they can be served where they are recorded.
+func (e *Engine) admit(ctx context.Context, name string, batch []*click) (task int64, s Settings, fresh bool, admitted []*click, err error) {
+	var query, recheck string
+	var timeout int64
+	err = e.api.QueryRow(ctx, e.SQL(selectForClicks), name).Scan(&task, &s.MaxRequest, &fresh, &s.Groups, &query, &recheck, &timeout)
+	s.Query, s.Recheck, s.QueryTimeout = Query(query), Query(recheck), ofMicros(timeout)
+	missing := errors.Is(err, pgx.ErrNoRows)
+	if err != nil && !missing {
+		return 0, s, false, batch, fmt.Errorf("read the task: %w", err)
+	}
 	for _, k := range batch {
-		if k.err == nil && !k.lost {
-			ids = append(ids, k.id)
-			pending = pending || !k.ended
+		if missing || !(Who{k.Holder, k.Groups, k.Anything}).May(&s) {
+			k.err = noTask(name)
+		} else {
+			k.err = k.check(s.MaxRequest)
+		}
+		if k.err == nil {
+			admitted = append(admitted, k)
 		}
 	}
-	e.Announce.Request(task, ids...)
-	if pending { // or was: who was left to linger needs a timer, which the look arms
+	return task, s, fresh, admitted, nil
+}
+
+// wanted is how many items the clicks ask for.
+func wanted(batch []*click) (n int) {
+	for _, k := range batch {
+		n += k.Count
+	}
+	return n
+}
+
+// answer gives each click its request. Of those that the round recorded everything is known; the others are read, all
+// at once, and what waits is announced and looked at.
+func (e *Engine) answer(ctx context.Context, task int64, batch []*click) {
+	var ids, recorded []int64
+	for _, k := range batch {
+		if k.err == nil && k.answer == nil {
+			ids = append(ids, k.id)
+			if !k.lost {
+				recorded = append(recorded, k.id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	e.Announce.Request(task, recorded...)
+	found, err := e.requests(ctx, ids)
+	byID := make(map[int64]*Request, len(found))
+	waits := err != nil
+	for i := range found {
+		byID[found[i].ID] = &found[i]
+		waits = waits || found[i].State == Pending
+	}
+	for _, k := range batch {
+		if k.err != nil || k.answer != nil {
+			continue
+		}
+		k.answer = byID[k.id]
+		if k.answer == nil {
+			k.err = cmp.Or(err, fmt.Errorf("read requests: request %d is gone", k.id))
+		}
+	}
+	if waits { // who was left to linger needs a timer, too, which the look arms
 		e.Look(task)
 	}
 }
 
-// recordAndServe is the transaction of a batch: record everybody, and, if the shelf is fresh or the task an inbox, take
-// the assign lock first and serve everybody who waits, not only this batch. If the shelf has gone stale meanwhile it
-// only records: the next step is the run lock's, in a transaction of its own. It returns the round, if there was one.
-func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool) (r *round, err error) {
+// recordAndServe is the transaction of a batch. If the shelf is fresh or the task an inbox it is a round: it takes the
+// assign lock, and records the batch as it serves everybody who waits. If the shelf has gone stale meanwhile, or was so
+// before, it only records: the next step is the run lock's, in a transaction of its own. It returns the round, if there
+// was one.
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found matching) (r *round, err error) {
 	if fresh {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
 			return nil, err
@@ -224,24 +271,23 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 		fresh = r.state.serves()
 	}
 	for _, k := range batch { // a transaction may be repeated
-		k.id, k.lost, k.ended, k.err = 0, false, false, nil
+		k.id, k.lost, k.answer, k.err = 0, false, nil, nil
 	}
 	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
 		return nil, err
 	}
-	if err := e.insertClicks(ctx, tx, task, batch); err != nil {
+	if fresh {
+		r.matching = found
+		r.record(batch)
+		err = r.serve(ctx, r.supply())
+		r.share()
+	} else {
+		r, err = nil, e.insertClicks(ctx, tx, task, batch)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := e.bindKeys(ctx, tx, task, batch); err != nil {
-		return nil, err
-	}
-	if !fresh {
-		return nil, nil
-	}
-	if err := r.serve(ctx, r.supply()); err != nil {
-		return nil, err
-	}
-	return r, r.announce(ctx, 0)
+	return r, e.bindKeys(ctx, tx, task, batch)
 }
 
 // Sorted by holder, like every insert of a batch.
@@ -277,7 +323,7 @@ where s.task_id = $1 and s.deleted_at is null
     where p.task_id = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending')
 order by c.user_name, c.instance
 on conflict (task_id, user_name, instance) where state = 'pending' do nothing
-returning id, user_name, instance, state <> 'pending'`
+returning id, user_name, instance`
 
 // insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
 // insert, gets that one.
@@ -317,10 +363,9 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var h Holder
 		var id int64
-		var ended bool
-		err := row.Scan(&id, &h.User, &h.Instance, &ended)
+		err := row.Scan(&id, &h.User, &h.Instance)
 		for _, k := range byHolder[h] {
-			k.id, k.ended = id, ended
+			k.id = id
 		}
 		delete(byHolder, h)
 		return struct{}{}, err
@@ -331,7 +376,7 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 // A statement after the insert's, so that it sees what the insert ran into: the pending request, or, if a round
 // ended it in between, the latest. Each by its own index: a holder's history is long.
 const selectRecorded = `
-select r.id, c.user_name, c.instance, r.state <> 'pending'
+select r.id, c.user_name, c.instance
 from unnest($2::text[], $3::text[]) as c (user_name, instance)
 cross join lateral (
   select * from (

@@ -18,7 +18,7 @@ const (
 
 	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
 	rankingHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + details + `
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + rowDetails + `
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
 cross join lateral (` + rowsHead
 	rankingTail = rowsTail + `) getwork_rows`
@@ -68,7 +68,9 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Setti
 		limited, done := context.WithTimeoutCause(ctx, time.Duration(s.QueryTimeout),
 			&errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", s.QueryTimeout)})
 		defer done()
-		found, err = e.stream(limited, tx, task, s)
+		if found, err = e.stream(limited, tx, task, s); err == nil {
+			err = e.recheckResult(limited, tx, task, s, &found)
+		}
 		var late *errQuery
 		if err != nil && errors.As(context.Cause(limited), &late) {
 			return late
@@ -165,7 +167,7 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[s
 			continue
 		}
 		seen[*item] = true
-		r.rank, r.item = found.given, *item
+		r.rank, r.item, r.details = found.given, *item, detailsOf(r.details)
 		chunk = append(chunk, r)
 	}
 	return chunk, read, rows.Err()

@@ -62,6 +62,8 @@ with old as materialized (
   order by r.id
   limit 1000
   for update skip locked
+), unbound as (
+  update getwork.work w set request_id = null from old where w.request_id = old.id
 )
 delete from getwork.work_requested r using old where r.id = old.id`
 )

@@ -24,10 +24,18 @@ type round struct {
 	task  int64
 	state lockedState
 
+	matching matching            // what the task's recheck said of the shelf's best
+	dropped  bool                // some of it did not match any more
+	clicks   map[Holder][]*click // to be recorded by this round
+	clickers []Holder            // their holders, sorted
+
 	waiting  []waiter
 	answered []int64 // requests that this round ended
-	leased   bool    // work was given for a time
-	stirs    bool    // somebody lingers who could not be seen before: look once more at what became free meanwhile
+	told     bool    // its NOTIFY is written
+
+	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
+	leased    bool     // work was given for a time
+	stirs     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
 }
 
 // lockedState is what the assign lock protects, read after it was taken.
@@ -42,6 +50,7 @@ type lockedState struct {
 	shelfFrom   int64
 	shelfCut    bool
 	shelfUsable int64 // rows of the shelf's run with a usable item
+	shelfTaken  bool  // some of them are held or put off, or were handed out since
 	fresh       bool
 
 	conflicts []int64 // tasks of which nobody may hold or have completed the same item
@@ -59,6 +68,7 @@ type waiter struct {
 	unread  bool      // no round has left it lingering before
 	groups  *[]string // nil: needs none
 	lease   *Duration // where the task has none
+	click   *click    // it is no more than that so far; nil: the request is recorded
 }
 
 const (
@@ -79,6 +89,7 @@ select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
   case when s.retry_at > clock_timestamp() - v.query_timeout - interval '1 minute' then s.retries else 0 end,
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
+  coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
   coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false),
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   ` + settingsColumns + `
@@ -133,7 +144,7 @@ func (r *round) lock(ctx context.Context) (locked []int64, err error) {
 	var retrying float64
 	settings, done := intoSettings(&s.Settings)
 	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.fresh, &s.conflicts}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
 	if err := results.QueryRow().Scan(append(into, settings...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
@@ -142,23 +153,32 @@ func (r *round) lock(ctx context.Context) (locked []int64, err error) {
 	return locked, nil
 }
 
-// readWaiting locks and reads who waits.
+// readWaiting locks and reads who waits, and puts the clicks that this round records behind them.
 func (r *round) readWaiting(ctx context.Context) error {
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectWaiting), r.task)
-	if err != nil {
-		return fmt.Errorf("read who waits: %w", err)
-	}
-	r.waiting, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (waiter, error) {
-		var w waiter
-		var lease *int64
-		err := row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease, &w.unread)
-		w.lease = ofMicrosOrNil(lease)
-		return w, err
+	var batch pgx.Batch
+	var ids []int64
+	batch.Queue(r.e.SQL(selectWaiting), r.task).Query(func(rows pgx.Rows) (err error) {
+		r.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		return err
 	})
-	if err != nil {
+	if len(r.clickers) > 0 {
+		batch.Queue(r.e.SQL(selectIDs), len(r.clickers)).Query(func(rows pgx.Rows) (err error) {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("read who waits: %w", err)
 	}
+	r.waiting = r.unrecorded(r.waiting, ids)
 	return nil
+}
+
+func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
+	var lease *int64
+	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease, &w.unread)
+	w.lease = ofMicrosOrNil(lease)
+	return w, err
 }
 
 // offer is an item of a supply as the plan sees it, and what is written when it is handed out.
@@ -177,14 +197,16 @@ type supply interface {
 	// those were all.
 	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
 	cut() bool
-	usable() bool  // whether there were usable items at all, handed out or not
-	runID() *int64 // the run that ranked them; nil: none did
-	settle(after settlement) (statement string, args []any)
+	usable() bool                                           // whether there were usable items at all, handed out or not
+	runID() *int64                                          // the run that ranked them; nil: none did
+	settle(after settlement) (statement string, args []any) // it may return when the shelf ought to be renewed
 }
 
 // settlement is what a supply has to remember of a round.
 type settlement struct {
 	next   int64    // candidates of a lower rank are gone
+	gone   int      // how many items nobody else can have now
+	used   bool     // somebody was answered, or lingers from now on
 	spent  bool     // the shelf ends
 	handed []string // the items that were handed out
 }
@@ -296,10 +318,15 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 	return requests, nil
 }
 
-// announce adds the round's one NOTIFY, the transaction's last statement: it goes out if and only if it commits.
+// announcement is what the round's one NOTIFY says. It is the transaction's last statement, and goes out if and only if
+// that commits.
+func (r *round) announcement(run int64) string {
+	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}.Encode()
+}
+
+// announce sends it, for a round that was not written by a plan.
 func (r *round) announce(ctx context.Context, run int64) error {
-	m := notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
-	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, m.Encode()); err != nil {
+	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run)); err != nil {
 		return fmt.Errorf("announce the round: %w", err)
 	}
 	return nil

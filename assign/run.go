@@ -91,10 +91,11 @@ func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error
 const stillWanted = `
 select s.paused or s.deleted_at is not null or v.query <> $2 or v.max_candidates <> $3 or v.slots <> $4,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
+    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false)
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
 
-// watch ends the run when nobody waits any more or a manager stopped it: at once when this node hears of it, or
+// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or a manager stopped it: at once when this node hears of it, or
 // within two seconds.
 func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCauseFunc) {
 	pokes := e.pokes(t.task)
@@ -141,7 +142,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if err != nil {
 		return err
 	}
-	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots {
+	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots {
 		return errStopped
 	}
 	if t.FreshFor > 0 {
@@ -161,10 +162,12 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	return e.commit(ctx, r, run)
 }
 
-// commit announces the round and commits it.
+// commit announces the round, if that is not done, and commits it.
 func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
-	if err := r.announce(ctx, run); err != nil {
-		return err
+	if !r.told {
+		if err := r.announce(ctx, run); err != nil {
+			return err
+		}
 	}
 	e.Steps(ctx, StepWritten)
 	if err := r.tx.Commit(ctx); err != nil {
@@ -184,6 +187,7 @@ func (e *Engine) after(r *round) {
 	if r.stirs {
 		e.Stir(r.task)
 	}
+	e.keepFresh(r)
 }
 
 const (
@@ -198,7 +202,7 @@ where task_id = $1`
 
 	failPending = `
 update getwork.work_requested
-set state = 'failed', requested = 0, reason = null, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = $5
+set state = 'failed', requested = 0, reason = null, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = nullif($5, 0)
 where id = any($1::bigint[]) and task_id = $2 and state = 'pending'`
 
 	lingerUntilBackOff = `
@@ -208,8 +212,8 @@ from getwork.task_state s
 where r.id = any($1::bigint[]) and s.task_id = r.task_id and r.state = 'pending'`
 )
 
-// failRequests is the round of a run whose query failed by its own fault: who waits is told so, who lingers
-// waits for the end of the back-off, and so do new clicks that linger.
+// failRequests is the round of a run whose query failed by its own fault, or of a recheck that did (run is 0): who waits is
+// told so, who lingers waits for the end of the back-off, and so do new clicks that linger.
 func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, message string) error {
 	r, err := e.openRound(ctx, tx, task)
 	if err != nil {
@@ -227,7 +231,9 @@ func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, m
 		}
 	}
 	wrote := expecting{batch: &pgx.Batch{}}
-	wrote.queue(1, e.SQL(failRun), run, "failed", message)
+	if run != 0 {
+		wrote.queue(1, e.SQL(failRun), run, "failed", message)
+	}
 	wrote.queue(1, e.SQL(backOff), task, message)
 	wrote.queue(len(failed), e.SQL(failPending), failed, task, message, r.id, run)
 	wrote.queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)

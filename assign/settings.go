@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Query is a task's ranking query; empty, and null in JSON: the task is an inbox, whose items are pushed to it.
+// Query is a task's ranking query, or its recheck; empty, and null in JSON: it has none.
 type Query string
 
-// MarshalJSON writes an inbox's as null.
+// MarshalJSON writes null for none.
 func (q Query) MarshalJSON() ([]byte, error) {
 	if q == "" {
 		return []byte("null"), nil
@@ -24,7 +24,7 @@ func (q Query) MarshalJSON() ([]byte, error) {
 func (q *Query) UnmarshalJSON(b []byte) error {
 	var text *string
 	if err := json.Unmarshal(b, &text); err != nil {
-		return fmt.Errorf("a query is text, or null for an inbox, not %s", b)
+		return fmt.Errorf("a query is text, or null for none, not %s", b)
 	}
 	*q = ""
 	if text != nil {
@@ -36,7 +36,7 @@ func (q *Query) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalYAML writes an inbox's as null.
+// MarshalYAML writes null for none.
 func (q Query) MarshalYAML() (any, error) {
 	if q == "" {
 		return nil, nil
@@ -52,6 +52,7 @@ type Settings struct {
 	Query         Query     `json:"query" yaml:"query"` // one SELECT that returns a column item, best first; null: an inbox
 	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
 	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"` // how long leftovers of a run may be handed out
+	Recheck       Query     `json:"recheck" yaml:"recheck"`     // one SELECT on $1 text[], item keys, that returns those that still match; null: none
 	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
 	MaxRequest    int       `json:"max_request" yaml:"max_request"`
 	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil: no limit
@@ -99,13 +100,16 @@ func (s *Settings) check() error {
 	}
 	const day = Duration(24 * time.Hour)
 	wrong(!slug.MatchString(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
-	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": string(s.Query)} {
+	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": string(s.Query), "recheck": string(s.Recheck)} {
 		wrong(strings.ContainsRune(text, 0), name, "text without NUL")
 	}
 	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
 	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
 	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")
 	wrong(s.Query != "" && trimQuery(s.Query) == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
+	wrong(len(s.Recheck) > 500_000, "recheck", "a recheck has at most 500000 bytes")
+	wrong(s.Recheck != "" && trimQuery(s.Recheck) == "", "recheck", "a recheck is one SELECT on $1 text[] that returns the items that still match, or null for none")
+	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
 	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
 	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
 	wrong(s.MaxCandidates < 1 || s.MaxCandidates > 1_000_000, "max_candidates", "from 1 to 1000000")
@@ -130,7 +134,7 @@ func (s *Settings) check() error {
 
 const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
-  v.max_candidates, v.max_request, v.max_open,
+  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
   (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
   (extract(epoch from v.rerun_after) * 1000000)::bigint,
   array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
@@ -139,11 +143,11 @@ const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
 func intoSettings(s *Settings) (into []any, done func()) {
 	var timeout, fresh, backoff, rerun int64
 	var lease *int64
-	var query string
-	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+	var query, recheck string
+	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
 			&lease, &s.Slots, &s.MaxAttempts, &backoff, &rerun, &s.ConflictsWith, &s.Groups},
 		func() {
-			s.Query = Query(query)
+			s.Query, s.Recheck = Query(query), Query(recheck)
 			s.QueryTimeout, s.FreshFor, s.Backoff, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(backoff), ofMicros(rerun)
 			s.Lease = ofMicrosOrNil(lease)
 		}

@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,7 +15,7 @@ type shelf struct{ *round }
 
 func (s shelf) source() plan.Source { return plan.Shelf }
 func (s shelf) cut() bool           { return s.state.shelfCut }
-func (s shelf) usable() bool        { return s.state.shelfUsable > 0 }
+func (s shelf) usable() bool        { return s.state.shelfUsable > 0 && (!s.dropped || s.state.shelfTaken) }
 func (s shelf) runID() *int64       { return &s.state.shelfRun }
 
 const selectShelf = `
@@ -31,7 +32,28 @@ func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error)
 		return nil, false, err
 	}
 	offers, err := pgx.CollectRows(rows, scanOffer)
+	if err == nil {
+		err = r.recheck(offers)
+	}
 	return offers, len(offers) < n, err
+}
+
+// recheck takes the places off what does not match any more. It stays on the shelf: it may match again.
+func (r *round) recheck(offers []offer) error {
+	if r.state.Recheck == "" {
+		return nil
+	}
+	for i := range offers {
+		matches, known := r.matching[offers[i].item]
+		if !known {
+			return errUnchecked
+		}
+		if !matches {
+			offers[i].Slots = 0
+			r.dropped = true
+		}
+	}
+	return nil
 }
 
 // scanOffer reads a rank, an item, its details, and how it stands.
@@ -41,26 +63,32 @@ func scanOffer(row pgx.CollectableRow) (o offer, err error) {
 }
 
 const settleShelf = `
-update getwork.task_state
-set shelf_from = greatest(shelf_from, $2), fresh_until = case when $3 then clock_timestamp() else fresh_until end
-where task_id = $1`
+update getwork.task_state s
+set shelf_from = greatest(shelf_from, $2), fresh_until = case when $3 then clock_timestamp() else fresh_until end,
+    shelf_left = greatest(shelf_left - $4, 0), used_at = case when $5 then clock_timestamp() else used_at end
+from getwork.task_version v
+where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
+returning ` + refreshIn
 
 // settle moves the shelf on; a spent one ends at once, and the next look runs the query.
 func (s shelf) settle(after settlement) (string, []any) {
-	return settleShelf, []any{after.next, after.spent}
+	return settleShelf, []any{after.next, after.spent, after.gone, after.used}
 }
 
 // outcome hands out a run's own result in the run's own round.
 type outcome struct {
 	result
 	run      int64
+	dropped  bool     // some of it did not match any more when it was rechecked
 	freshFor Duration // how long the leftovers stay as the shelf; 0: they don't
 }
 
 func (o *outcome) source() plan.Source { return plan.Run }
-func (o *outcome) cut() bool           { return o.result.cut }
-func (o *outcome) usable() bool        { return o.given > o.passedOver }
-func (o *outcome) runID() *int64       { return &o.run }
+func (o *outcome) cut() bool {
+	return o.result.cut || o.matching != nil && len(o.matching) < len(o.items)
+}
+func (o *outcome) usable() bool  { return o.given > o.passedOver }
+func (o *outcome) runID() *int64 { return &o.run }
 
 const selectAvailable = `
 select c.rank, ` + standingColumns + `
@@ -91,6 +119,10 @@ func (o *outcome) take(ctx context.Context, r *round, n int) ([]offer, bool, err
 			var rank int64
 			if err = scanStanding(row, &f, &rank); err == nil {
 				f.ranked = part[at[rank]]
+				if o.matching != nil && !o.matching[f.item] { // it does not match any more, or nobody asked
+					f.Slots = 0
+					o.dropped = true
+				}
 			}
 			return f, err
 		})
@@ -124,23 +156,29 @@ func columnsOf(items []ranked) (c columns) {
 
 // A run that succeeded ends every back-off. Its leftovers are fresh from now on, the end of the query, not from
 // its beginning; "now" is the database's clock_timestamp(), since now() stands still since the lock.
-const settleRun = `
-update getwork.task_state
+const (
+	settleRun = `
+update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    shelf_run = $2, shelf_from = $3, shelf_cut = $4, fresh_until = clock_timestamp() + $5::bigint * interval '1 microsecond'
-where task_id = $1`
+    usual = ` + usualRun + `, used_at = case when $2 then clock_timestamp() else used_at end,
+    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock_timestamp() + $7::bigint * interval '1 microsecond'
+from getwork.task_version v
+where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
+returning ` + refreshIn
 
-const settleRunWithoutShelf = `
-update getwork.task_state
+	settleRunWithoutShelf = `
+update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    shelf_run = null, shelf_from = 1, shelf_cut = false, fresh_until = null
+    usual = ` + usualRun + `, used_at = case when $2 then clock_timestamp() else used_at end,
+    shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null
 where task_id = $1`
+)
 
 func (o *outcome) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
-		return settleRunWithoutShelf, nil
+		return settleRunWithoutShelf, []any{after.used}
 	}
-	return settleRun, []any{o.run, after.next, o.result.cut, o.freshFor.micros()}
+	return settleRun, []any{after.used, o.run, after.next, o.result.cut, len(o.items) - after.gone, o.freshFor.micros()}
 }
 
 const insertCandidates = `
@@ -151,12 +189,14 @@ from unnest($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::text[]) as 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
 // click waits for them. They count only when settle names the run.
 func (o *outcome) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
-	const chunk = 10_000
-	for from := 0; from < len(o.items); from += chunk {
-		p := columnsOf(o.items[from:min(from+chunk, len(o.items))])
-		if _, err := tx.Exec(ctx, e.SQL(insertCandidates), o.run, p.ranks, p.items, p.details, p.slots, p.exclusives); err != nil {
-			return fmt.Errorf("put the result on the shelf: %w", err)
-		}
+	schema := strings.Trim(strings.TrimSuffix(e.SQL("getwork.candidate"), ".candidate"), `"`)
+	rows := pgx.CopyFromSlice(len(o.items), func(i int) ([]any, error) {
+		it := &o.items[i]
+		return []any{o.run, it.rank, it.item, it.details, int32(it.slots), it.exclusive}, nil
+	})
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{schema, "candidate"}, []string{"run_id", "rank", "item", "details", "slots", "exclusive"}, rows)
+	if err != nil {
+		return fmt.Errorf("put the result on the shelf: %w", err)
 	}
 	return nil
 }

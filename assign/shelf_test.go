@@ -42,7 +42,7 @@ func TestShelf(t *testing.T) {
 // nobody overtakes him.
 func TestCutShelf(t *testing.T) {
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, nodeOptions{maxRuns: 1}) // so that no run is started ahead of need
 	db := pool(t, url)
 	newTask(t, n, "task", `select i as item from generate_series(1, 20) i order by i`, func(s *Settings) {
 		s.FreshFor, s.MaxCandidates = Duration(time.Hour), 5

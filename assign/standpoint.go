@@ -15,6 +15,7 @@ type standpoint struct {
 	task Settings
 
 	passedOver bool   // the query gives it, but with places and a group that can't be
+	dropped    bool   // it is on the shelf, but the task's recheck does not return it
 	shelfRun   *int64 // the run that ranked it, if that is on the shelf
 	paused     bool
 	freshUntil *time.Time // null: no fresh shelf

@@ -74,16 +74,16 @@ func noTask(name string) error {
 
 const insertVersion = `
 insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
-  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups)
+  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups, recheck)
 values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
   $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
-  $18::bigint * interval '1 microsecond', $19, $20)`
+  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''))`
 
 // insertVersion writes a version; conflicts are the tasks that it names.
 func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s Settings, conflicts []int64, by string) error {
 	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
 		s.QueryTimeout.micros(), s.FreshFor.micros(), s.MaxCandidates, s.MaxRequest, microsOf(s.Lease), s.RerunAfter.micros(), by,
-		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff.micros(), conflicts, s.Groups)
+		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff.micros(), conflicts, s.Groups, string(s.Recheck))
 	return err
 }
 
@@ -92,14 +92,19 @@ const (
 	insertState = `insert into getwork.task_state (task_id, name, version, paused) values ($1, $2, 1, $3)`
 )
 
-// CreateTask adds a task. Its query is tried first, without running it: [QueryRefused] says what PostgreSQL has
-// against it.
+// CreateTask adds a task. Its query and its recheck are tried first, without running them: [QueryRefused] says what
+// PostgreSQL has against one.
 func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, error) {
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
 	if !s.Inbox() {
 		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return Task{}, err
+		}
+	}
+	if s.Recheck != "" {
+		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
 			return Task{}, err
 		}
 	}
@@ -155,7 +160,7 @@ const (
 update getwork.task_state
 set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+    usual = case when $5 then null else usual end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
 
 	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
@@ -189,7 +194,8 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 
 // UpdateTask changes the task of that name as change says, if its version is still the given one ([StaleVersion]
 // otherwise). It takes the assign lock, never the run lock: a manager does not wait for a query. A changed query
-// empties the shelf, and the run under way starts over; every change ends the back-off after a failed run.
+// empties the shelf, and the run under way starts over; a changed recheck concerns the next round, and leaves the shelf
+// alone. Every change ends the back-off after a failed run.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*Settings) error) (Task, error) {
 	t, err := e.Task(ctx, name)
 	if err != nil {
@@ -207,6 +213,11 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	}
 	if s.Query != t.Query {
 		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return Task{}, err
+		}
+	}
+	if s.Recheck != t.Recheck && s.Recheck != "" {
+		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
 			return Task{}, err
 		}
 	}

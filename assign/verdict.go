@@ -14,6 +14,7 @@ type Why string
 const (
 	WhyNoMatch    Why = "no_match"    // the task does not have it
 	WhyPassedOver Why = "passed_over" // the query gives it with places and a group that can't be
+	WhyRecheck    Why = "recheck"     // it is on the shelf, but the task's recheck does not return it any more
 	WhyHeld       Why = "held"        // all its places are taken
 	WhyNever      Why = "never"       // somebody said so, or its attempts are used up; a manager can redrive it
 	WhyPutOff     Why = "put_off"     // returned for a while, or waiting after a failed attempt
@@ -39,6 +40,8 @@ func (s *standpoint) verdict() (Why, *time.Time, string) {
 		return WhyPassedOver, nil, fmt.Sprintf("The query gives it with %d places; an item has at least one.", s.Slots)
 	case s.passedOver:
 		return WhyPassedOver, nil, fmt.Sprintf("The query gives it with %d places and the exclusive group %q; an item has one or the other.", s.Slots, *s.Exclusive)
+	case s.dropped:
+		return WhyRecheck, nil, s.noLonger()
 	case s.taken >= s.Slots:
 		until := s.placeFree()
 		return WhyHeld, until, s.heldBy() + s.comesBack(until)
@@ -73,6 +76,14 @@ func (s *standpoint) noMatch() string {
 	if s.task.Inbox() {
 		text = "It is not in the inbox: it was never pushed, or it is done."
 	}
+	if len(s.Held) > 0 {
+		text += " " + s.heldBy() + "."
+	}
+	return text
+}
+
+func (s *standpoint) noLonger() string {
+	text := "It is on the shelf, but the task's recheck does not return it any more, so it is not handed out from there."
 	if len(s.Held) > 0 {
 		text += " " + s.heldBy() + "."
 	}

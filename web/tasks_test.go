@@ -16,7 +16,7 @@ func TestTask(t *testing.T) {
 	made := n.newTask(t, "verify", five, `,"title":"Verify","query_timeout":"90s","fresh_for":"24h","rerun_after":"120s"`).
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
 	want := map[string]any{"name": "verify", "title": "Verify", "description": "", "query": five, "query_timeout": "90s",
-		"fresh_for": "24h", "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
+		"fresh_for": "24h", "recheck": nil, "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
 		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "paused": false,
 		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0}
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
@@ -69,7 +69,7 @@ func TestTaskRefused(t *testing.T) {
 	for body, field := range map[string]string{`"max_open":0`: "max_open", `"max_open":-1`: "max_open", `"lease":"999ms"`: "lease", `"lease":"169h"`: "lease",
 		`"lease":30`: "lease", `"slots":0`: "slots", `"slots":10001`: "slots", `"max_attempts":0`: "max_attempts", `"backoff":"0s"`: "backoff",
 		`"backoff":"25h"`: "backoff", `"conflicts_with":["nothing"]`: "conflicts_with", `"conflicts_with":["odd"]`: "conflicts_with",
-		`"groups":["a,b"]`: "groups", `"groups":[""]`: "groups", `"slots":"many"`: "slots", `"recheck":"select 1"`: "recheck"} {
+		`"groups":["a,b"]`: "groups", `"groups":[""]`: "groups", `"slots":"many"`: "slots", `"recheck":""`: "recheck", `"recheck":7`: "recheck", `"no_such_field":1`: "no_such_field"} {
 		post(`{"name":"odd","query":"select 1 as item",`+body+`}`).refused(400, "invalid", field)
 	}
 	n.call(t, "GET", "/api/v1/tasks/odd", manager(), "").refused(404, "not-found")
@@ -91,6 +91,44 @@ func TestTaskRefused(t *testing.T) {
 		t.Errorf("PostgreSQL's message and position are missing: %s", detail)
 	}
 	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"query":"select 1 as no_item"}`).refused(422, "query-refused", "query")
+}
+
+// A recheck is null, or a query of its own, which is tried when it is saved.
+func TestTaskRecheck(t *testing.T) {
+	n := start(t, stationOptions{})
+	const recheck = `select x as item from unnest($1) x`
+	made := read[map[string]any](n.newTask(t, "verify", five, `,"fresh_for":"1h","recheck":"`+recheck+`"`))
+	if made["recheck"] != recheck {
+		t.Errorf("made with %v", made["recheck"])
+	}
+	patch := func(task, body string) reply {
+		return n.call(t, "PATCH", "/api/v1/tasks/"+task, manager("If-Match", "*"), body)
+	}
+	if got := read[map[string]any](patch("verify", `{"recheck":null}`).want(200)); got["recheck"] != nil {
+		t.Errorf("set to null it is %v", got["recheck"])
+	}
+	wrong := patch("verify", `{"recheck":"select 1 as item where 'x' = any($1) or nothing"}`)
+	wrong.refused(422, "query-refused", "recheck")
+	if detail := read[assign.Problem](wrong).Detail; !strings.Contains(detail, `column "nothing" does not exist`) || !strings.Contains(detail, "position 41 of the recheck") {
+		t.Errorf("PostgreSQL's message and position are missing: %s", detail)
+	}
+	patch("verify", `{"recheck":"select 1 as item"}`).refused(422, "query-refused", "recheck")
+	n.call(t, "POST", "/api/v1/tasks", manager(), `{"name":"inbox","query":null,"recheck":null}`).want(201)
+	patch("inbox", `{"recheck":"`+recheck+`"}`).refused(400, "invalid", "recheck")
+	n.call(t, "POST", "/api/v1/tasks/verify/versions/1/restore", manager(), "").want(200)
+	versions := read[map[string][]map[string]any](n.call(t, "GET", "/api/v1/tasks/verify/versions", manager(), "").want(200))["versions"]
+	if len(versions) != 3 || versions[0]["recheck"] != recheck || versions[1]["recheck"] != nil {
+		t.Errorf("versions %v", versions)
+	}
+
+	// What it does not return is not claimed from the shelf, and an explanation says so.
+	n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver", "Prefer", "wait=60"), `{"count":1}`).want(201)
+	patch("verify", `{"recheck":"select x as item from unnest($1) x where x <> 'loan/3'"}`).want(200)
+	n.call(t, "POST", "/api/v1/tasks/verify/items/loan%2F3/claim", as("oliver"), "").refused(404, "not-found")
+	n.call(t, "POST", "/api/v1/tasks/verify/items/loan%2F4/claim", as("oliver"), "").want(201)
+	if x := read[map[string]any](n.call(t, "GET", "/api/v1/tasks/verify/items/loan%2F3", manager(), "").want(200)); x["why"] != "recheck" {
+		t.Errorf("explained: %v", x)
+	}
 }
 
 // Runs are paged by key, newest first.

@@ -195,6 +195,29 @@ func TestTaskSettings(t *testing.T) {
 	c.run(1, text("lease: from \"1s\" to \"168h\""), "task", "update", "new", "--lease", "1ms")
 }
 
+// A recheck is given as a flag and in a file, shown, changed, and set back to none.
+func TestTaskRecheck(t *testing.T) {
+	c := newTerminal(t)
+	const recheck = "select x as item\nfrom unnest($1) x -- $1 and a $2\n"
+	c.run(0, nil, "task", "create", "--name", "verify", "--query", "select 1 as item", "--recheck", recheck)
+	var task assign.Task
+	c.decode(0, &task, "task", "show", "verify")
+	if task.Recheck != recheck {
+		t.Errorf("it is %q", task.Recheck)
+	}
+	shown := c.run(0, text("recheck: |\n  select x as item\n  from unnest($1) x -- $1 and a $2\n"), "task", "show", "verify")
+	c.run(0, text("task verify unchanged"), "task", "apply", "-f", write(t, shown))
+	c.run(0, text("task verify unchanged"), "task", "apply", "-f", write(t, "name: verify\ntitle: \"\"\n"))
+	c.run(0, text("task verify updated (version 2): recheck"), "task", "apply", "-f", write(t, "name: verify\nrecheck: null\n"))
+	c.run(0, text("recheck: null\n"), "task", "show", "verify")
+	c.run(0, text("task verify updated (version 3): recheck"), "task", "update", "verify", "--recheck", "select unnest($1) as item")
+	c.run(0, text("task verify updated (version 4): recheck"), "task", "update", "verify", "--recheck=none")
+	c.run(0, text("task verify unchanged"), "task", "update", "verify", "--recheck", "none")
+	c.run(1, text("does not use $1"), "task", "update", "verify", "--recheck", "select 1 as item")
+	c.run(0, text("oliver  recheck\n"), "task", "versions", "verify")
+	c.run(1, text("an inbox has no query"), "task", "create", "--name", "in", "--inbox", "--recheck", recheck)
+}
+
 func TestTaskVersions(t *testing.T) {
 	c := newTerminal(t)
 	c.run(0, nil, "task", "create", "--name", "verify", "--query", "select i as item, i * 10 as amount from generate_series(1, 5) i order by i")

@@ -33,6 +33,7 @@ type taskFields struct {
 	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure, twice as long after each further one; 30s unless said otherwise." placeholder:"30s"`
 	ConflictsWith *[]string                 `json:"conflicts_with,omitempty" yaml:"conflicts_with,omitempty" kong:"-"`
 	Groups        *[]string                 `json:"groups,omitempty" yaml:"groups,omitempty" kong:"-"`
+	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that is asked before items are handed out: on $1, their keys as text[], it returns in a column item those that still match; none, which is the default: what was found is handed out while it is fresh." placeholder:"SQL"`
 	Query         nullable[string]          `json:"query,omitzero" yaml:"query,omitzero" help:"One SELECT that returns a column item, best first." xor:"query" placeholder:"SQL"`
 }
 
@@ -57,6 +58,7 @@ const fileHelp = `A file has the fields of a task as the API has them; all but n
     order by uploaded_at
   query_timeout: 2m
   fresh_for: 0s
+  recheck: null
   rerun_after: 1m
   max_candidates: 1000
   max_request: 5
@@ -193,7 +195,7 @@ func readTask(document string) (t taskFields, err error) {
 	if err := yaml.Unmarshal([]byte(document), &values); err != nil && !errors.Is(err, io.EOF) {
 		return t, err
 	}
-	for field, named := range map[string]*bool{"query": &t.Query.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named} {
+	for field, named := range map[string]*bool{"query": &t.Query.named, "recheck": &t.Recheck.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named} {
 		if v, there := values[field]; there && v == nil {
 			*named = true
 		}

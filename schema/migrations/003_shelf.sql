@@ -1,0 +1,48 @@
+-- A shelf that is kept fresh while it is used, and that says still what matches; and writing that costs no more than it must.
+
+alter table getwork.task_version
+  add column recheck text;
+comment on column getwork.task_version.recheck is 'A cheap query that says of a few items whether they still match: one SELECT on $1 text[], their keys, that returns those in a column "item". Null: none; what a run found is handed out while it is fresh.';
+
+create index candidate_item on getwork.candidate (run_id, item);
+comment on index getwork.candidate_item is 'A claim, or an explanation, finds its item here, however much is on the shelf.';
+
+alter table getwork.task_state
+  add column used_at    timestamptz,
+  add column shelf_size bigint not null default 0,
+  add column shelf_left bigint not null default 0,
+  add column usual      interval;
+comment on column getwork.task_state.used_at is 'When a round last answered somebody, or first read who lingers. A shelf is kept fresh for a task that was used within its last fresh_for.';
+comment on column getwork.task_state.shelf_size is 'How many candidates its run''s own round left on the shelf.';
+comment on column getwork.task_state.shelf_left is 'How many of those are left, as far as rounds have counted. It tells when the shelf runs low; what is held, work says.';
+comment on column getwork.task_state.usual is 'How long a run of the query in force takes: the median of the last five. Null: none has finished.';
+
+-- What is referred to here is never removed (tasks, runs), or takes its references along (requests: see retention.go).
+-- Looking that up for each row was half of what writing work cost.
+alter table getwork.work
+  drop constraint work_task_id_fkey,
+  drop constraint work_run_id_fkey,
+  drop constraint work_request_id_fkey;
+alter table getwork.work_requested drop constraint work_requested_run_id_fkey;
+alter table getwork.candidate drop constraint candidate_run_id_fkey;
+
+-- As long as a table has no statistics, every index that begins with the task looks as good as the one that is meant, and
+-- a plan once made is kept. So this one, which history is read by, begins with something that nothing else asks for.
+drop index getwork.work_task;
+create index work_task on getwork.work ((task_id + 0), id);
+
+---- create above / drop below ----
+
+drop index getwork.work_task;
+create index work_task on getwork.work (task_id, id);
+alter table getwork.candidate add constraint candidate_run_id_fkey foreign key (run_id) references getwork.run on delete cascade;
+alter table getwork.work_requested add constraint work_requested_run_id_fkey foreign key (run_id) references getwork.run;
+alter table getwork.work
+  add constraint work_task_id_fkey foreign key (task_id) references getwork.task,
+  add constraint work_run_id_fkey foreign key (run_id) references getwork.run,
+  add constraint work_request_id_fkey foreign key (request_id) references getwork.work_requested on delete set null;
+alter table getwork.task_state drop column used_at, drop column shelf_size, drop column shelf_left, drop column usual;
+
+drop index getwork.candidate_item;
+alter table getwork.task_version
+  drop column recheck;
