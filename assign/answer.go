@@ -225,7 +225,10 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	if from.source() == plan.Run {
 		run = *from.runID()
 	}
-	wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(run))
+	r.quiet = run == 0 && len(ended.ids) == 0
+	if !r.quiet {
+		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(run))
+	}
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}

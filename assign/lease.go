@@ -109,8 +109,11 @@ func (e *Engine) sweepLeases(ctx context.Context) error {
 	}
 }
 
-// sweep ends what has run out and warns whose lease is about to, and tells how long until the next.
+// sweep ends what has run out and warns whose lease is about to, if any has, and tells how long until the next.
 func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
+	if next, err = e.untilLease(ctx); err != nil || next > 0 {
+		return next, err
+	}
 	for _, statement := range []string{expireWork, warnHolders} {
 		for n := sweepBatch; n == sweepBatch; {
 			var found []swept
@@ -133,6 +136,11 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 			}
 		}
 	}
+	return e.untilLease(ctx)
+}
+
+// untilLease is how long until a lease runs out or its holder is to be warned.
+func (e *Engine) untilLease(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	if err := e.api.QueryRow(ctx, e.SQL(nextLease)).Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("read the next lease: %w", err)

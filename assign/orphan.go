@@ -15,17 +15,33 @@ type Counter struct{ n atomic.Int64 }
 // Load is the count.
 func (c *Counter) Load() int64 { return c.n.Load() }
 
+// glance sees with one cheap statement whether there is anything to look for: on an idle system it is all that is asked.
+const glance = `
+select
+  exists (select from getwork.work_requested r where r.state = 'pending' and r.linger_until <= clock.at),
+  exists (select from getwork.run u where u.state = 'running'),
+  exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after < clock.at - interval '2 seconds')
+    or exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after is null and r.created_at < clock.at - interval '2 seconds'),
+  exists (select from getwork.task_state s where s.shelf_run is not null and s.used_at > clock.at - interval '24 hours')
+from (select clock_timestamp() as at offset 0) clock`
+
+// Of each task as many requests as say whether a look has served anybody.
 const selectOrphans = `
-select r.task_id, array_agg(r.id order by r.id)
-from getwork.work_requested r join getwork.task_state s using (task_id)
-where ` + servable + `
-  and coalesce(r.look_after, r.created_at) < clock_timestamp() - interval '2 seconds'
-  and (s.deleted_at is not null
+select s.task_id, array_agg(r.id order by r.id)
+from getwork.task_state s
+cross join lateral (
+  select r.id
+  from getwork.work_requested r
+  where r.task_id = s.task_id and ` + servable + ` and coalesce(r.look_after, r.created_at) < clock_timestamp() - interval '2 seconds'
+  order by r.id
+  limit 200
+) r
+where (s.deleted_at is not null
     or not s.paused and (s.fresh_until > clock_timestamp()
       or coalesce(s.failed_until <= clock_timestamp(), true) and coalesce(s.retry_at <= clock_timestamp(), true)))
   and coalesce((select u.finished_at from getwork.run u where u.task_id = s.task_id order by u.id desc limit 1)
     < clock_timestamp() - interval '2 seconds', true)
-group by r.task_id
+group by s.task_id
 order by min(r.id)`
 
 // lookForOrphans looks, all along, for requests that nobody serves: their node died before it looked, or its
@@ -38,23 +54,40 @@ func (e *Engine) lookForOrphans(ctx context.Context) error {
 			return nil
 		case <-time.After(wait):
 		}
-		if err := e.endLingering(ctx); err != nil && ctx.Err() == nil {
-			e.Log.Warn("look for requests whose time is over", "error", err)
-			continue
-		}
-		e.endStuck(ctx)
-		rows, err := e.api.Query(ctx, e.SQL(selectOrphans))
-		if err != nil {
+		var over, running, waiting, shelved bool
+		if err := e.api.QueryRow(ctx, e.SQL(glance)).Scan(&over, &running, &waiting, &shelved); err != nil {
 			continue // the database is away; others say so
 		}
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
-		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("look for requests that nobody serves", "error", err)
+		if over {
+			if err := e.endLingering(ctx); err != nil && ctx.Err() == nil {
+				e.Log.Warn("look for requests whose time is over", "error", err)
+				continue
+			}
 		}
-		for _, o := range found {
-			e.rescue(o)
+		if running {
+			e.endStuck(ctx)
 		}
-		e.refreshAll(ctx)
+		if waiting {
+			e.rescueAll(ctx)
+		}
+		if shelved {
+			e.refreshAll(ctx)
+		}
+	}
+}
+
+// rescueAll looks at all tasks that have requests which nobody serves.
+func (e *Engine) rescueAll(ctx context.Context) {
+	rows, err := e.api.Query(ctx, e.SQL(selectOrphans))
+	if err != nil {
+		return // the database is away; others say so
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
+	if err != nil && ctx.Err() == nil {
+		e.Log.Warn("look for requests that nobody serves", "error", err)
+	}
+	for _, o := range found {
+		e.rescue(o)
 	}
 }
 

@@ -75,6 +75,7 @@ func (c PoolsConfig) open(url string, size int, runs bool) (*pgxpool.Pool, error
 		// What getwork itself asks is found by index. A plan made while a table was empty would scan it, and go on
 		// scanning it while it grows, until its statistics are taken.
 		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+		config.ConnConfig.RuntimeParams["jit"] = "off" // and it is over before it would be compiled
 	}
 	if runs {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has

@@ -38,28 +38,32 @@ const selectProspect = `
 select s.version, s.deleted_at is not null,
   s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
   coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false), s.paused,
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + servable + `),
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock_timestamp()),
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock_timestamp()),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at)
+    or exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock.at),
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
   v.query is null and exists (
-    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= (select clock_timestamp())),
+    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
   coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for and ` + refreshIn + ` <= 0, false)
     and not coalesce(s.failed_until > clock_timestamp(), false) and not coalesce(s.retry_at > clock_timestamp(), false),
   s.name,
   coalesce((
-    select extract(epoch from min(t.at) - clock_timestamp())
+    select extract(epoch from min(t.at) - clock.at)
     from (
-      select unnest(array[r.look_after, r.linger_until]) as at from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'
+      select min(r.look_after) as at from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after > clock.at
+      union all
+      select min(r.linger_until) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until > clock.at
       union all
       select unnest(array[s.failed_until, s.retry_at])
       union all
       select min(i.due_at) from getwork.item i where v.query is null and i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity'
     ) t
-    where t.at > clock_timestamp()
+    where t.at > clock.at
       and exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')), 0)::float8,
   ` + settingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+cross join (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1`
 
 type queryer interface {

@@ -245,7 +245,7 @@ func TestRecheckLeavesTheShelf(t *testing.T) {
 	if got := query[string](t, db, `select string_agg(coalesce(recheck, 'null'), '; ' order by version) from getwork.task_version`); got != "null; "+string(okLoans)+"; null" {
 		t.Error(got)
 	}
-	if changed, err = n.change(t, "task", func(s *Settings) { s.Recheck = "select unnest($1) as item" }); err != nil { // its type is not clear by itself
+	if _, err = n.change(t, "task", func(s *Settings) { s.Recheck = "select unnest($1) as item" }); err != nil { // its type is not clear by itself
 		t.Error(err)
 	}
 	if changed, err = n.Restore(t.Context(), "task", 2, 0, "cyd"); err != nil || changed.Recheck != okLoans {

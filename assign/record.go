@@ -290,7 +290,8 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 	return r, e.bindKeys(ctx, tx, task, batch)
 }
 
-// Sorted by holder, like every insert of a batch.
+// Sorted by holder, like every insert of a batch. "+ 0" and "limit" have each holder looked up by the index of holders: there
+// may be few clicks, and thousands who wait.
 const insertRequests = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
   linger_until, completed_at, lease, groups)
@@ -318,9 +319,9 @@ cross join lateral (
     as u (user_name, instance, wanted, linger, lease, groups)
 ) c
 where s.task_id = $1 and s.deleted_at is null
-  and not exists (
-    select from getwork.work_requested p
-    where p.task_id = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending')
+  and (
+    select true from getwork.work_requested p
+    where p.task_id + 0 = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending' limit 1) is null
 order by c.user_name, c.instance
 on conflict (task_id, user_name, instance) where state = 'pending' do nothing
 returning id, user_name, instance`

@@ -13,21 +13,21 @@ import (
 // somebody within its last fresh_for; a refresh that answers nobody does not count.
 
 const (
-	// How long a run of the query in force takes, as it is when one finishes: the median of the last five.
-	usualRun = `(
-      select percentile_cont(0.5) within group (order by l.took)
-      from (
-        select o.finished_at - o.started_at as took
-        from (select * from getwork.run where task_id = $1 order by id desc limit 20) o
-        join getwork.task_version ov on ov.task_id = o.task_id and ov.version = o.version
-        join getwork.task_version v on v.task_id = o.task_id and v.version = s.version and v.query = ov.query
-        where o.state = 'finished'
-        order by o.id desc
-        limit 5
-      ) l)`
+	// How long runs of the query in force take, as it is when one finishes: the last five.
+	lastRuns = `(
+      select o.finished_at - o.started_at as took
+      from (select * from getwork.run where task_id = $1 order by id desc limit 20) o
+      join getwork.task_version ov on ov.task_id = o.task_id and ov.version = o.version
+      join getwork.task_version v on v.task_id = o.task_id and v.version = s.version and v.query = ov.query
+      where o.state = 'finished'
+      order by o.id desc
+      limit 5) l`
+	settleTimes = `usual = (select percentile_cont(0.5) within group (order by l.took) from ` + lastRuns + `),
+    longest = (select max(l.took) from ` + lastRuns + `)`
 
-	// Seconds until the next run ought to start: a run takes as long as usual and a quarter more, and is to be over when the
-	// shelf expires or, if it is a cut one, is used up. It is used at the pace since it was filled, taken over a run's time at
+	// Seconds until the next run ought to start: so early that it is over when the shelf expires or, if it is a cut one, is used
+	// up, should it take twice as long as the longest of the last; it is beside those who click that it runs. But not before
+	// the shelf's half time, unless it takes that long. It is used at the pace since it was filled, taken over a run's time at
 	// least, so that many who ask in its first moment say little; the last tenth is a reserve. Null: the task keeps no shelf,
 	// or has none. A whole shelf has all there is, and lasts until it expires.
 	refreshIn = `case when v.fresh_for > interval '0' and s.shelf_run is not null then (
@@ -37,7 +37,7 @@ const (
           * greatest(extract(epoch from clock_timestamp() - s.fresh_until + v.fresh_for), extract(epoch from s.usual), 0)
           / nullif(s.shelf_size - s.shelf_left, 0)
         end)
-      - 0.1 - coalesce(extract(epoch from s.usual), 0) * 1.25)::float8 end`
+      - 0.1 - coalesce(extract(epoch from least(s.longest * 2, greatest(s.longest * 1.25, v.fresh_for / 2))), 0))::float8 end`
 
 	selectRefreshes = `
 select s.task_id

@@ -59,7 +59,7 @@ func TestRefreshAhead(t *testing.T) {
 
 	n.idle(t)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
-	execute(t, db, `update getwork.task_state set usual = '1 minute' where task_id = $1`, task.ID)
+	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
 	<-begins.reached // with nobody waiting
 	if r := n.click(t, "task", "bob", 2); fmt.Sprint(r.State, items(r)) != "assigned[2 3]" {
 		t.Errorf("beside the run bob got %v %v, want [2 3]", r.State, items(r))
@@ -176,7 +176,7 @@ func TestRefreshThatFails(t *testing.T) {
 	n.idle(t)
 	execute(t, db, `update divisor set d = 0`)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
-	execute(t, db, `update getwork.task_state set usual = '1 minute' where task_id = $1`, task.ID)
+	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
 	n.Look(task.ID)
 	n.idle(t)
 	if state := query[string](t, db, `select state from getwork.run order by id desc limit 1`); state != "failed" {

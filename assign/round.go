@@ -31,7 +31,8 @@ type round struct {
 
 	waiting  []waiter
 	answered []int64 // requests that this round ended
-	told     bool    // its NOTIFY is written
+	told     bool    // its NOTIFY is written, or left to the announcer
+	quiet    bool    // it answered nobody but who clicked: the announcer tells
 
 	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
 	leased    bool     // work was given for a time

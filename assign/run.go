@@ -130,6 +130,10 @@ set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg
     given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
 where id = $1 and state = 'running'`
 
+// ownPlans is how PostgreSQL is to plan what getwork itself asks on a connection that ran somebody's query: as on those of
+// the API pool.
+const ownPlans = `set local enable_seqscan = off; set local jit = off`
+
 // handOut is the run's own round.
 func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found result) error {
 	o := &outcome{result: found, run: run}
@@ -137,6 +141,9 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 		if err := o.store(ctx, e, tx); err != nil {
 			return err
 		}
+	}
+	if _, err := tx.Exec(ctx, ownPlans); err != nil {
+		return fmt.Errorf("begin the round: %w", err)
 	}
 	r, err := e.openRound(ctx, tx, t.task)
 	if err != nil {
@@ -181,6 +188,9 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 // after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
 // something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
 func (e *Engine) after(r *round) {
+	if r.quiet && len(r.answered) > 0 {
+		e.Announce.Round(r.task, r.id)
+	}
 	if r.leased {
 		e.leased()
 	}

@@ -160,7 +160,7 @@ const (
 	settleRun = `
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    usual = ` + usualRun + `, used_at = case when $2 then clock_timestamp() else used_at end,
+    ` + settleTimes + `, used_at = case when $2 then clock_timestamp() else used_at end,
     shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock_timestamp() + $7::bigint * interval '1 microsecond'
 from getwork.task_version v
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
@@ -169,7 +169,7 @@ returning ` + refreshIn
 	settleRunWithoutShelf = `
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    usual = ` + usualRun + `, used_at = case when $2 then clock_timestamp() else used_at end,
+    ` + settleTimes + `, used_at = case when $2 then clock_timestamp() else used_at end,
     shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null
 where task_id = $1`
 )
@@ -180,11 +180,6 @@ func (o *outcome) settle(after settlement) (string, []any) {
 	}
 	return settleRun, []any{after.used, o.run, after.next, o.result.cut, len(o.items) - after.gone, o.freshFor.micros()}
 }
-
-const insertCandidates = `
-insert into getwork.candidate (run_id, rank, item, details, slots, exclusive)
-select $1, c.rank, c.item, c.details::json, c.slots, c.exclusive
-from unnest($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::text[]) as c (rank, item, details, slots, exclusive)`
 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
 // click waits for them. They count only when settle names the run.

@@ -23,10 +23,10 @@ import (
 // first. Other holders of the item, whose attempt is not over, say nothing about it.
 const standing = `
 cross join lateral (
-  select coalesce(array_agg(w.slot) filter (where w.state = 'held'), '{}') as taken,
-    coalesce(array_agg(w.user_name) filter (where w.state = 'held'), '{}') as users,
-    coalesce(array_agg(w.instance) filter (where w.state = 'held'), '{}') as instances,
-    coalesce(array_agg(w.user_name) filter (where w.to_others or c.slots > 1 and w.state <> 'held' and b.blocks), '{}') as barred,
+  select array_agg(w.slot) filter (where w.state = 'held') as taken,
+    array_agg(w.user_name) filter (where w.state = 'held') as users,
+    array_agg(w.instance) filter (where w.state = 'held') as instances,
+    array_agg(w.user_name) filter (where w.to_others or c.slots > 1 and w.state <> 'held' and b.blocks) as barred,
     min(w.available_at) filter (where c.slots > 1 and b.blocks) as until,
     coalesce((array_agg(case when w.state in ('failed', 'expired') then w.attempt + 1 when w.state in ('returned', 'reassigned') then w.attempt end
       order by w.id desc) filter (where w.state <> 'held'))[1], 1) as attempt,
@@ -40,9 +40,9 @@ cross join lateral (
   where w.task_id = $1 and w.item = c.item
 ) st
 cross join lateral (
-  select array(
+  select case when $2::bigint[] <> '{}' then array(
     select w.user_name from getwork.work w
-    where w.task_id = any($2::bigint[]) and w.item = c.item and w.state in ('held', 'completed')) as elsewhere,
+    where w.task_id = any($2::bigint[]) and w.item = c.item and w.state in ('held', 'completed')) end as elsewhere,
   c.exclusive is not null and coalesce((
     select true from getwork.work w where w.task_id = $1 and w.exclusive = c.exclusive and w.state = 'held' limit 1), false) as busy
 ) eyes`

@@ -43,7 +43,7 @@ limit 1`
 
 	// As a round sees it.
 	selectStanding = `
-select cardinality(st.taken), st.gone, eyes.busy
+select coalesce(cardinality(st.taken), 0), st.gone, eyes.busy
 from (values ($3::text collate "C", $4::integer, $5::text)) c (item, slots, exclusive)
 cross join (
   select (select snapshot from getwork.run where id = $6) as snapshot, (select seen_until from getwork.run where id = $6) as seen_until

@@ -160,7 +160,7 @@ const (
 update getwork.task_state
 set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    usual = case when $5 then null else usual end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+    usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
 
 	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return

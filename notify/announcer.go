@@ -23,7 +23,7 @@ const (
 // quiet goes out at once; with nothing to say it does nothing at all. An announcement is lost when its node dies, or when
 // sending fails twice; whoever listens re-reads from time to time anyway.
 //
-// Request, Work, Run, Settings, Items and Waiting may be called by any goroutine, before, during and after Loop. They never
+// Round, Request, Work, Run, Settings, Items and Waiting may be called by any goroutine, before, during and after Loop. They never
 // block. Call them after the commit: before it a reader would be sent to rows that it can't see yet.
 type Announcer struct {
 	// Every is the least time between two announcements. 100 ms; set it before Loop.
@@ -52,6 +52,12 @@ func NewAnnouncer(send func(ctx context.Context, channel, payload string) error,
 		wake:    make(chan struct{}, 1),
 		changes: map[int64]*Change{},
 	}
+}
+
+// Round says that a round has committed which answered nobody but who clicked, and so knows already. Such rounds may be
+// hundreds in a second, and a NOTIFY in each would have every node's connection woken as often.
+func (a *Announcer) Round(task, id int64) {
+	a.note(Change{Task: task, Rounds: []int64{id}})
 }
 
 // Request says that requests of the task were recorded or cancelled.
@@ -144,7 +150,7 @@ func (a *Announcer) flush(ctx context.Context, again map[int64]*Change, trouble 
 
 // note gathers one change. One without anything to say is left out.
 func (a *Announcer) note(c Change) {
-	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 && !c.Settings && !c.Waiting && !c.Items {
+	if c.ids() == 0 && !c.Settings && !c.Waiting && !c.Items {
 		return
 	}
 	a.mu.Lock()
@@ -173,13 +179,14 @@ func merge(into map[int64]*Change, c Change) {
 	to.Items = to.Items || c.Items
 	to.Many = to.Many || c.Many
 	if !to.Many {
+		to.Rounds = add(to.Rounds, c.Rounds)
 		to.Requests = add(to.Requests, c.Requests)
 		to.Work = add(to.Work, c.Work)
 		to.Runs = add(to.Runs, c.Runs)
-		to.Many = len(to.Requests)+len(to.Work)+len(to.Runs) > maxIDs
+		to.Many = to.ids() > maxIDs
 	}
 	if to.Many {
-		to.Requests, to.Work, to.Runs = nil, nil, nil
+		to.Rounds, to.Requests, to.Work, to.Runs = nil, nil, nil, nil
 	}
 }
 

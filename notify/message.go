@@ -33,6 +33,7 @@ type Round struct {
 // Change names what was changed in one task, outside of a round.
 type Change struct {
 	Task     int64   `json:"task"`
+	Rounds   []int64 `json:"rounds,omitempty"`   // that answered nobody but who clicked; read as a Round's
 	Requests []int64 `json:"requests,omitempty"` // recorded or cancelled
 	Work     []int64 `json:"work,omitempty"`     // closed or extended
 	Runs     []int64 `json:"runs,omitempty"`     // started, or ended without a round
@@ -74,9 +75,12 @@ func Decode(payload string) (Message, error) {
 	return m, nil
 }
 
+// ids is how many it names.
+func (c Change) ids() int { return len(c.Rounds) + len(c.Requests) + len(c.Work) + len(c.Runs) }
+
 // coarse says the same without ids.
 func (c Change) coarse() Change {
-	if len(c.Requests)+len(c.Work)+len(c.Runs) == 0 {
+	if c.ids() == 0 {
 		return c
 	}
 	return Change{Task: c.Task, Settings: c.Settings, Waiting: c.Waiting, Items: c.Items, Many: true}

@@ -48,6 +48,12 @@ func answer(w http.ResponseWriter, status int, body any) error {
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
+	answerJSON(w, status, b)
+	return nil
+}
+
+// answerJSON writes what is encoded already.
+func answerJSON(w http.ResponseWriter, status int, b []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	if h.Get("Cache-Control") == "" {
@@ -55,5 +61,4 @@ func answer(w http.ResponseWriter, status int, body any) error {
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n'))
-	return nil
 }

@@ -103,9 +103,11 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 
 // answerRequest writes a request. A pending one says when to ask again: 5, 10, then every 20 s, by its age.
 func answerRequest(w http.ResponseWriter, status int, r *assign.Request) error {
-	w.Header().Set("ETag", requestTag(r))
+	tag, body := requestTag(r)
+	w.Header().Set("ETag", tag)
 	retryAfter(w, r)
-	return answer(w, status, r)
+	answerJSON(w, status, body)
+	return nil
 }
 
 func retryAfter(w http.ResponseWriter, r *assign.Request) {
@@ -122,17 +124,26 @@ func retryAfter(w http.ResponseWriter, r *assign.Request) {
 	w.Header().Set("Retry-After", after)
 }
 
-// requestTag covers everything but eta_seconds and position, and that its work is about to expire.
-func requestTag(r *assign.Request) string {
+// requestTag covers everything but eta_seconds and position, and that its work is about to expire. body is the request as it
+// is: of most requests what was made for the tag.
+func requestTag(r *assign.Request) (tag string, body []byte) {
 	still := *r
 	still.EtaSeconds, still.Position = nil, nil
-	still.Work = slices.Clone(r.Work)
-	for i := range still.Work {
-		still.Work[i].Expiring = false
+	changes := r.EtaSeconds != nil || r.Position != nil
+	if slices.ContainsFunc(r.Work, func(w assign.Work) bool { return w.Expiring }) {
+		changes = true
+		still.Work = slices.Clone(r.Work)
+		for i := range still.Work {
+			still.Work[i].Expiring = false
+		}
 	}
 	b, _ := json.Marshal(still)
 	sum := sha256.Sum256(b)
-	return `"` + hex.EncodeToString(sum[:12]) + `"`
+	tag = `"` + hex.EncodeToString(sum[:12]) + `"`
+	if changes {
+		b, _ = json.Marshal(r)
+	}
+	return tag, b
 }
 
 // matches reports whether the caller has the request as it is.
@@ -160,7 +171,10 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	if wait, asked := prefersWait(r); asked {
 		ready := complete
 		if r.Header.Get("If-None-Match") != "" {
-			ready = func(req *assign.Request) bool { return !matches(r, requestTag(req)) }
+			ready = func(req *assign.Request) bool {
+				tag, _ := requestTag(req)
+				return !matches(r, tag)
+			}
 		}
 		req, err = s.hold(w, r, id, wait, ready)
 	} else {
@@ -169,7 +183,7 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if tag := requestTag(&req); matches(r, tag) {
+	if tag, _ := requestTag(&req); matches(r, tag) {
 		w.Header().Set("ETag", tag)
 		retryAfter(w, &req)
 		w.WriteHeader(http.StatusNotModified)

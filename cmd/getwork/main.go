@@ -37,6 +37,8 @@ type cli struct {
 	Items      itemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
 	Completion completionCmd `cmd:"" help:"Print a script that makes bash, zsh or fish complete getwork's commands."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	BenchRaw   benchRawCmd   `cmd:"" name:"__raw-tcp" hidden:""`
+	Bench      benchCmd      `cmd:"" help:"Measure how fast getwork and the database are."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	PrintVersion kong.VersionFlag `name:"version" short:"v" env:"-" help:"Print the version."`

@@ -11,11 +11,13 @@ alter table getwork.task_state
   add column used_at    timestamptz,
   add column shelf_size bigint not null default 0,
   add column shelf_left bigint not null default 0,
-  add column usual      interval;
+  add column usual      interval,
+  add column longest    interval;
 comment on column getwork.task_state.used_at is 'When a round last answered somebody, or first read who lingers. A shelf is kept fresh for a task that was used within its last fresh_for.';
 comment on column getwork.task_state.shelf_size is 'How many candidates its run''s own round left on the shelf.';
 comment on column getwork.task_state.shelf_left is 'How many of those are left, as far as rounds have counted. It tells when the shelf runs low; what is held, work says.';
 comment on column getwork.task_state.usual is 'How long a run of the query in force takes: the median of the last five. Null: none has finished.';
+comment on column getwork.task_state.longest is 'The longest of those.';
 
 -- What is referred to here is never removed (tasks, runs), or takes its references along (requests: see retention.go).
 -- Looking that up for each row was half of what writing work cost.
@@ -31,8 +33,14 @@ alter table getwork.candidate drop constraint candidate_run_id_fkey;
 drop index getwork.work_task;
 create index work_task on getwork.work ((task_id + 0), id);
 
+-- Of thousands who wait few linger; when the next of those is to be looked at is asked at every click.
+create index work_requested_look on getwork.work_requested (task_id, look_after) where state = 'pending' and look_after is not null;
+create index work_requested_linger on getwork.work_requested (task_id, linger_until) where state = 'pending' and linger_until is not null;
+
 ---- create above / drop below ----
 
+drop index getwork.work_requested_linger;
+drop index getwork.work_requested_look;
 drop index getwork.work_task;
 create index work_task on getwork.work (task_id, id);
 alter table getwork.candidate add constraint candidate_run_id_fkey foreign key (run_id) references getwork.run on delete cascade;
@@ -41,7 +49,7 @@ alter table getwork.work
   add constraint work_task_id_fkey foreign key (task_id) references getwork.task,
   add constraint work_run_id_fkey foreign key (run_id) references getwork.run,
   add constraint work_request_id_fkey foreign key (request_id) references getwork.work_requested on delete set null;
-alter table getwork.task_state drop column used_at, drop column shelf_size, drop column shelf_left, drop column usual;
+alter table getwork.task_state drop column used_at, drop column shelf_size, drop column shelf_left, drop column usual, drop column longest;
 
 drop index getwork.candidate_item;
 alter table getwork.task_version

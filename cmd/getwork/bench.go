@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"getwork/cmd/internal/bench"
+)
+
+// benchCmd measures getwork, and the limits of the machine beside it.
+type benchCmd struct {
+	DatabaseURL string   `help:"PostgreSQL to measure, as postgres://…; without it a private one is started." placeholder:"URL"`
+	Only        []string `help:"Make only these measurements; see above." placeholder:"NAME,…"`
+	Quick       bool     `help:"Small numbers of users and rows: a first answer in some minutes, not to be quoted."`
+	Rounds      int      `help:"How often each figure is taken; the median counts." default:"3"`
+	JSON        bool     `name:"json" help:"Print one JSON document: facts and figures."`
+	Write       string   `help:"Also write the table into this folder's benchmarks.md, and the plots beside it." placeholder:"DIR"`
+}
+
+// Help is shown by --help.
+func (benchCmd) Help() string {
+	text := `It tells how fast getwork is on this machine, and whether your PostgreSQL is fast enough: each figure stands beside a limit, which is what the same writes, queries or sockets cost without getwork, and is measured in the same minutes. Answers are checked, too: if an item was given to two, or a request was never answered, the command fails.
+
+Nodes are processes of this program, and the load is this process, all on this machine. In the database that --database-url names, each measurement makes a schema of its own, getwork_bench_ and eight letters, and drops it in the end, also after Ctrl-C. Nothing else there is touched, but the server is busy meanwhile: do not take one that others work with. The login needs the right to make schemas.
+
+Measurements:
+`
+	for _, m := range bench.All {
+		text += fmt.Sprintf("\n  %-12s %s", m.Name, m.Help)
+	}
+	return text + `
+
+A goal that is missed is shown, and no failure.`
+}
+
+func (c benchCmd) check() error {
+	if c.Rounds < 1 || c.Rounds > 100 {
+		return usage("--rounds is from 1 to 100, not %d", c.Rounds)
+	}
+	var names []string
+	for _, m := range bench.All {
+		names = append(names, m.Name)
+	}
+	for _, name := range c.Only {
+		if !slices.Contains(names, name) {
+			return usage("--only names measurements: %s; not %q", strings.Join(names, ", "), name)
+		}
+	}
+	if c.Write != "" {
+		if err := bench.CheckPage(c.Write); err != nil {
+			return usage("--write: %v", err)
+		}
+	}
+	return nil
+}
+
+// Run measures, prints, and fails if something could not be measured, or a check failed.
+func (c benchCmd) Run(ctx context.Context, s *streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	e := &bench.Env{Binary: program, DatabaseURL: c.DatabaseURL, Rounds: c.Rounds, Quick: c.Quick, Log: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(s.errs, "bench: "+format+"\n", args...)
+	}}
+	if c.DatabaseURL == "" {
+		e.Log("starting a private PostgreSQL")
+		stop, err := e.Private(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	} else if err := e.FindServer(ctx); err != nil {
+		return err
+	}
+	facts, err := e.Facts(ctx, versionLine(), c.command(), c.DatabaseURL == "")
+	if err != nil {
+		return err
+	}
+	report := bench.Report{Facts: facts}
+	var failed error
+	report.Figures, failed = c.measure(ctx, e)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if c.JSON {
+		err = report.JSON(s.out)
+	} else {
+		err = report.Text(s.out)
+	}
+	if c.Write != "" && failed == nil && err == nil {
+		err = report.Write(c.Write)
+	}
+	return errors.Join(failed, err)
+}
+
+// measure makes the measurements. One that fails does not keep the others from being made.
+func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []bench.Figure, failed error) {
+	for _, m := range bench.All {
+		if !c.wants(m) {
+			continue
+		}
+		e.Log("%s: %s", m.Name, m.Help)
+		found, err := m.Run(ctx, e)
+		if ctx.Err() != nil {
+			return figures, ctx.Err()
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", m.Name, err))
+			e.Log("%s failed: %v", m.Name, err)
+		}
+		figures = append(figures, found...)
+	}
+	return figures, failed
+}
+
+// wants tells whether a measurement is to be made.
+func (c benchCmd) wants(m bench.Measurement) bool {
+	if len(c.Only) > 0 {
+		return slices.Contains(c.Only, m.Name)
+	}
+	return !m.ForPlots || c.Write != ""
+}
+
+// command is what was typed, as far as it matters for the figures: without the URL, in which there may be a password.
+func (c benchCmd) command() string {
+	text := "getwork bench"
+	if c.DatabaseURL != "" {
+		text += " --database-url URL"
+	}
+	if len(c.Only) > 0 {
+		text += " --only " + strings.Join(c.Only, ",")
+	}
+	if c.Quick {
+		text += " --quick"
+	}
+	return text + fmt.Sprintf(" --rounds %d", c.Rounds)
+}
+
+// versionLine is the program's version, and what it was built from.
+func versionLine() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "getwork " + version
+	}
+	text := "getwork " + version
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			text += " " + setting.Value[:min(12, len(setting.Value))]
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			text += " and changes"
+		}
+	}
+	return text
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
+)
+
+// benchSchemas are those that a bench has made in a database.
+func benchSchemas(t *testing.T, url string) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `select nspname::text from pg_namespace where nspname like 'getwork\_bench\_%'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestBench(t *testing.T) {
+	url := schematest.Empty(t)
+	measure := func(flags ...string) string {
+		t.Helper()
+		args := append([]string{"bench", "--quick", "--rounds", "1", "--only", "idle-click", "--database-url", url}, flags...)
+		bench := exec.CommandContext(t.Context(), cluster.Binary(t), args...)
+		var errs bytes.Buffer
+		bench.Stderr = &errs
+		out, err := bench.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, errs.String())
+		}
+		if left := benchSchemas(t, url); len(left) > 0 {
+			t.Errorf("it leaves %v behind", left)
+		}
+		return string(out)
+	}
+	text := measure()
+	for _, part := range []string{"PostgreSQL ", "fsync ", "\nfigure ", "\nOne click on an idle system, POST to 201, p50 ", " ≤ 2.5 ms", "its limit is its two commits alone"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in what it prints:\n%s", part, text)
+		}
+	}
+	var report struct {
+		Facts struct {
+			Command, Getwork, PostgreSQL string
+			Cores                        int
+		}
+		Figures []struct {
+			Key    string
+			Values []float64
+			Limit  *struct{ Values []float64 }
+			Met    *bool
+		}
+	}
+	if err := json.Unmarshal([]byte(measure("--json")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if f := report.Facts; f.Cores == 0 || !strings.HasPrefix(f.PostgreSQL, "PostgreSQL ") || !strings.HasPrefix(f.Getwork, "getwork ") || strings.Contains(f.Command, "://") {
+		t.Errorf("the facts are %+v", f)
+	}
+	if len(report.Figures) != 3 {
+		t.Fatalf("there are %d figures", len(report.Figures))
+	}
+	p50 := report.Figures[0]
+	if p50.Key != "idle_click_p50" || len(p50.Values) != 1 || p50.Values[0] <= 0 || p50.Limit == nil || len(p50.Limit.Values) != 1 || p50.Met == nil {
+		t.Errorf("the first figure is %+v", p50)
+	}
+}
+
+// TestBenchInterrupted: whoever gives up finds his database as it was.
+func TestBenchInterrupted(t *testing.T) {
+	url := schematest.Empty(t)
+	bench := exec.CommandContext(t.Context(), cluster.Binary(t), "bench", "--only", "idle-click", "--database-url", url)
+	errs, err := bench.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bench.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "round 1 of 3") {
+			for len(benchSchemas(t, url)) == 0 {
+				<-time.After(20 * time.Millisecond)
+			}
+			if err := bench.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := bench.Wait(); cluster.Exit(err) != exitFailed || !strings.Contains(said.String(), "getwork: interrupted") {
+		t.Errorf("it ends with %v, and says\n%s", err, said.String())
+	}
+	if left := benchSchemas(t, url); len(left) > 0 {
+		t.Errorf("it leaves %v behind", left)
+	}
+}
+
+func TestBenchUsage(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--rounds is from 1": {"--rounds", "0"},
+		"idle-click":         {"--only", "clicks,nonsense"},
+		"benchmarks.md":      {"--write", filepath.Join(t.TempDir(), "nowhere")},
+	} {
+		var out, errs bytes.Buffer
+		if status := run(append([]string{"bench"}, args...), &out, &errs); status != exitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%v: status %d, %s", args, status, errs.String())
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Facts are what figures mean nothing without.
+type Facts struct {
+	Date        string            `json:"date"`
+	Command     string            `json:"command"`
+	Getwork     string            `json:"getwork"`
+	Go          string            `json:"go"`
+	System      string            `json:"system"` // such as linux/amd64
+	Processor   string            `json:"processor,omitempty"`
+	Cores       int               `json:"cores"`
+	MemoryMB    int               `json:"memory_mb,omitempty"`
+	PostgreSQL  string            `json:"postgresql"`
+	Settings    map[string]string `json:"settings"`
+	Private     bool              `json:"private"`      // the database was started for this
+	SameMachine bool              `json:"same_machine"` // as the nodes and the load
+	FdatasyncMs float64           `json:"fdatasync_ms"` // median, of 8 KiB in the temporary folder
+	Rounds      int               `json:"rounds"`
+	Quick       bool              `json:"quick"`
+}
+
+// telling are the server's settings that commits depend on most.
+var telling = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size", "max_connections", "jit"}
+
+// Facts gathers them. getwork is the program's version, command what was typed.
+func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) (Facts, error) {
+	f := Facts{
+		Date: time.Now().Format(time.DateOnly), Command: command, Getwork: getwork, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: processor(), Cores: runtime.NumCPU(), MemoryMB: memoryMB(), Settings: map[string]string{},
+		Private: private, SameMachine: e.ServerPID != 0, Rounds: e.Rounds, Quick: e.Quick,
+	}
+	conn, err := e.Connect(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, `select split_part(version(), ' on ', 1)`).Scan(&f.PostgreSQL)
+	for _, name := range telling {
+		var value string
+		err = errors.Join(err, conn.QueryRow(ctx, `select current_setting($1)`, name).Scan(&value))
+		f.Settings[name] = value
+	}
+	if err != nil {
+		return f, fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	if f.FdatasyncMs, err = fdatasync(os.TempDir()); err != nil {
+		return f, fmt.Errorf("time the disk: %w", err)
+	}
+	return f, nil
+}
+
+// fdatasync is how long a folder's disk takes to keep 8 KiB, as PostgreSQL writes its log: into a file that has its size
+// already. In ms.
+func fdatasync(dir string) (float64, error) {
+	f, err := os.CreateTemp(dir, "getwork-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	const pages, page = 200, 8 << 10
+	if _, err := f.Write(make([]byte, pages*page)); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	var times []float64
+	data := []byte(strings.Repeat("getwork ", page/8))
+	for i := range pages {
+		began := time.Now()
+		if _, err := f.WriteAt(data, int64(i*page)); err != nil {
+			return 0, err
+		}
+		if err := syncData(f); err != nil {
+			return 0, err
+		}
+		times = append(times, millis(time.Since(began)))
+	}
+	return percentile(times, 50), nil
+}
+
+// processor is its name, where the system tells.
+func processor() string { return fromProc("cpuinfo", "model name") }
+
+func memoryMB() int {
+	kb, _ := strconv.Atoi(strings.TrimSuffix(fromProc("meminfo", "MemTotal"), " kB"))
+	return kb >> 10
+}
+
+// fromProc is a value of the first line in a file of /proc that begins with its name; empty if there is none.
+func fromProc(file, name string) string {
+	text, err := os.ReadFile(filepath.Join("/proc", file))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(n) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Lines are the facts for people.
+func (f Facts) Lines() []string {
+	machine := fmt.Sprintf("%d cores", f.Cores)
+	if f.Processor != "" {
+		machine += " of " + f.Processor
+	}
+	if f.MemoryMB > 0 {
+		machine += fmt.Sprintf(", %d GiB of memory", (f.MemoryMB+512)>>10)
+	}
+	where := "the one given, on another machine or one that is not known to be this"
+	switch {
+	case f.Private:
+		where = "private, on this machine"
+	case f.SameMachine:
+		where = "the one given, on this machine"
+	}
+	var settings []string
+	for _, name := range telling {
+		settings = append(settings, name+" "+f.Settings[name])
+	}
+	rounds := fmt.Sprintf("%d rounds", f.Rounds)
+	if f.Quick {
+		rounds += ", with small numbers (--quick): not to be quoted"
+	}
+	return []string{
+		fmt.Sprintf("%s: %s; %s", f.Date, f.Command, rounds),
+		fmt.Sprintf("%s, %s, %s", f.Getwork, f.Go, f.System),
+		fmt.Sprintf("%s; fdatasync of 8 KiB in the temporary folder takes %.2f ms", machine, f.FdatasyncMs),
+		fmt.Sprintf("%s, %s: %s", f.PostgreSQL, where, strings.Join(settings, ", ")),
+	}
+}
+
+// FindServer looks for the server's first process on this machine, so that its CPU time can be read.
+func (e *Env) FindServer(ctx context.Context) error {
+	conn, err := e.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var user string
+	var pid int
+	if err := conn.QueryRow(ctx, `select current_user, pg_backend_pid()`).Scan(&user, &pid); err != nil {
+		return fmt.Errorf("ask for the server's process: %w", err)
+	}
+	e.ServerPID = parentOfBackend(conn, user, pid)
+	return nil
+}
+
+// parentOfBackend is the process that started a server process of ours; 0 if that is not on this machine. Another
+// machine's, or another container's, process may have the same number as one here, but not its title.
+func parentOfBackend(conn *pgx.Conn, user string, pid int) int {
+	host := conn.Config().Host
+	if !strings.HasPrefix(host, "/") && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
+		return 0
+	}
+	title, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil || !strings.HasPrefix(string(title), "postgres: ") || !strings.Contains(string(title), " "+user+" ") {
+		return 0
+	}
+	t, err := timesOf(pid)
+	if err != nil {
+		return 0
+	}
+	return t.parent
+}
