@@ -121,7 +121,7 @@ func (f *Feed) heard(m notify.Message) {
 		for _, c := range m.Changes {
 			n.tasks[c.Task] = true
 			n.resync = n.resync || c.Many
-			for ids, into := range map[*[]int64]map[int64]bool{&c.Requests: n.requests, &c.Work: n.work, &c.Runs: n.runs} {
+			for ids, into := range map[*[]int64]map[int64]bool{&c.Rounds: n.rounds, &c.Requests: n.requests, &c.Work: n.work, &c.Runs: n.runs} {
 				for _, id := range *ids {
 					into[id] = true
 				}

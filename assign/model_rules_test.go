@@ -590,8 +590,14 @@ func (t *modelTask) exhausted(w *modelWork) bool {
 	return t.maxAttempts > 0 && w.attempt >= t.maxAttempts
 }
 
-// expire ends work whose lease ran out; the attempt counts.
+// expire ends work whose lease ran out; the attempt counts. A program that let it run out is taken for dead, and waits no
+// longer.
 func (m *model) expire(t *modelTask, w *modelWork) {
+	for _, r := range t.requests {
+		if r.state == Pending && r.holder == w.holder && w.holder.Instance != "" {
+			r.end(Cancelled, 0, "")
+		}
+	}
 	state := "expired"
 	if w.exhausted = t.exhausted(w); w.exhausted {
 		state = "never"

@@ -72,10 +72,9 @@ func (c PoolsConfig) open(url string, size int, runs bool) (*pgxpool.Pool, error
 	}
 	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
 	if !runs && !c.Pooled {
-		// What getwork itself asks is found by index. A plan made while a table was empty would scan it, and go on
-		// scanning it while it grows, until its statistics are taken.
-		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
-		config.ConnConfig.RuntimeParams["jit"] = "off" // and it is over before it would be compiled
+		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see ownPlans; this is for what is read without a transaction
+			config.ConnConfig.RuntimeParams[plans] = "off"
+		}
 	}
 	if runs {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has

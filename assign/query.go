@@ -15,10 +15,15 @@ import (
 // the assign lock of a node that froze while it held it.
 var (
 	readCommitted = pgx.TxOptions{
-		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local jit = off`,
+		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; ` + ownPlans,
 	}
 	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
+
+// ownPlans is how PostgreSQL is to plan what getwork itself asks: by index, and in its order. A plan made while a table was
+// empty, or before its statistics were taken, would scan it, or read and sort all of a shelf, and go on so while it grows.
+// And it is over before it would be compiled.
+const ownPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off`
 
 // transact runs f in a transaction of the API pool. If PostgreSQL ended it for a deadlock, it begins again: f may run
 // more than once, and must not keep anything of a run before.

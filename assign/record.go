@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -265,7 +266,7 @@ func (e *Engine) answer(ctx context.Context, task int64, batch []*click) {
 // was one.
 func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found matching) (r *round, err error) {
 	if fresh {
-		if r, err = e.openRound(ctx, tx, task); err != nil {
+		if r, err = e.openRoundFor(ctx, tx, task, batch); err != nil {
 			return nil, err
 		}
 		fresh = r.state.serves()
@@ -327,36 +328,54 @@ on conflict (task_id, user_name, instance) where state = 'pending' do nothing
 returning id, user_name, instance`
 
 // insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
-// insert, gets that one.
+// insert, gets that one; if a round has ended it until we look, he is inserted after all.
 func (e *Engine) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	byHolder := map[Holder][]*click{}
+	for _, k := range batch {
+		if !k.lost {
+			byHolder[k.holder] = append(byHolder[k.holder], k)
+		}
+	}
+	for range attempts {
+		if len(byHolder) == 0 {
+			return nil
+		}
+		if err := e.insertHolders(ctx, tx, task, byHolder); err != nil {
+			return err
+		}
+		if err := e.findPending(ctx, tx, task, byHolder); err != nil {
+			return err
+		}
+	}
+	for _, clicks := range byHolder { // neither inserted nor there
+		for _, k := range clicks {
+			k.err = Refuse(NotFound, "the task was deleted")
+		}
+	}
+	return nil
+}
+
+// insertHolders inserts a request for each holder who has none, as the first of his clicks says.
+func (e *Engine) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHolder map[Holder][]*click) error {
 	var users, instances []string
 	var wanted []int32
 	var lingers []int64
 	var leases []*int64
 	var groups []*string
-	byHolder := map[Holder][]*click{}
-	for _, k := range sortedHolders(batch) {
-		if k.lost {
-			continue
-		}
-		if byHolder[k.holder] == nil {
-			users = append(users, k.holder.User)
-			instances = append(instances, k.holder.Instance)
-			wanted = append(wanted, int32(k.Count))
-			lingers = append(lingers, k.Linger.micros())
-			leases = append(leases, microsOf(k.Lease))
-			groups = append(groups, k.groups())
-		}
-		byHolder[k.holder] = append(byHolder[k.holder], k)
+	for _, h := range slices.SortedFunc(maps.Keys(byHolder), Holder.compare) {
+		k := byHolder[h][0]
+		users = append(users, h.User)
+		instances = append(instances, h.Instance)
+		wanted = append(wanted, int32(k.Count))
+		lingers = append(lingers, k.Linger.micros())
+		leases = append(leases, microsOf(k.Lease))
+		groups = append(groups, k.groups())
 	}
 	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)
 	if err != nil {
 		return err
 	}
-	if err := takeIDs(rows, byHolder); err != nil {
-		return err
-	}
-	return e.findPending(ctx, tx, task, byHolder)
+	return takeIDs(rows, byHolder)
 }
 
 // takeIDs gives the clicks the ids of their requests, and takes them off the map.
@@ -374,23 +393,11 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 	return err
 }
 
-// A statement after the insert's, so that it sees what the insert ran into: the pending request, or, if a round
-// ended it in between, the latest. Each by its own index: a holder's history is long.
+// A statement after the insert's, so that it sees what the insert ran into.
 const selectRecorded = `
-select r.id, c.user_name, c.instance
+select p.id, c.user_name, c.instance
 from unnest($2::text[], $3::text[]) as c (user_name, instance)
-cross join lateral (
-  select * from (
-    (select p.id, p.state from getwork.work_requested p
-     where p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending')
-    union all
-    (select l.id, l.state from getwork.work_requested l
-     where l.task_id = $1 and l.user_name = c.user_name and l.instance = c.instance
-     order by l.id desc limit 1)
-  ) either
-  order by (state = 'pending') desc, id desc
-  limit 1
-) r`
+join getwork.work_requested p on p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'`
 
 func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolder map[Holder][]*click) error {
 	if len(byHolder) == 0 {
@@ -404,15 +411,7 @@ func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolde
 	if err != nil {
 		return err
 	}
-	if err := takeIDs(rows, byHolder); err != nil {
-		return err
-	}
-	for _, clicks := range byHolder { // the task was deleted since it was read
-		for _, k := range clicks {
-			k.err = Refuse(NotFound, "the task was deleted")
-		}
-	}
-	return nil
+	return takeIDs(rows, byHolder)
 }
 
 // sortedHolders is the order in which requests are inserted, on every node: two batches with the same holders then

@@ -29,6 +29,7 @@ type round struct {
 	clicks   map[Holder][]*click // to be recorded by this round
 	clickers []Holder            // their holders, sorted
 
+	ahead    *ahead // what was read together with the lock; nil once it is used
 	waiting  []waiter
 	answered []int64 // requests that this round ended
 	told     bool    // its NOTIFY is written, or left to the announcer
@@ -112,9 +113,14 @@ for update`
 
 // openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.
 func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
+	return e.openRoundFor(ctx, tx, task, nil)
+}
+
+// openRoundFor is openRound for a batch of clicks: on the same way it reads what serving them takes.
+func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch []*click) (*round, error) {
 	r := &round{e: e, tx: tx, task: task}
 	for {
-		locked, err := r.lock(ctx)
+		locked, err := r.lock(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -127,10 +133,14 @@ func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, 
 	}
 }
 
-func (r *round) lock(ctx context.Context) (locked []int64, err error) {
+func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err error) {
 	var batch pgx.Batch
 	batch.Queue(r.e.SQL(lockAssign), r.task)
 	batch.Queue(r.e.SQL(selectState), r.task)
+	if len(clicks) > 0 {
+		r.ahead = &ahead{}
+		r.ahead.queue(r, &batch, clicks)
+	}
 	results := r.tx.SendBatch(ctx, &batch)
 	defer results.Close()
 	rows, err := results.Query()
@@ -151,11 +161,19 @@ func (r *round) lock(ctx context.Context) (locked []int64, err error) {
 	}
 	done()
 	s.retrying = time.Duration(retrying * float64(time.Second))
-	return locked, nil
+	if r.ahead != nil {
+		err = r.ahead.read(results)
+	}
+	return locked, err
 }
 
 // readWaiting locks and reads who waits, and puts the clicks that this round records behind them.
 func (r *round) readWaiting(ctx context.Context) error {
+	if r.ahead != nil && r.ahead.waiting != nil {
+		r.waiting = r.unrecorded(r.ahead.waiting, r.ahead.ids)
+		r.ahead.waiting = nil
+		return nil
+	}
 	var batch pgx.Batch
 	var ids []int64
 	batch.Queue(r.e.SQL(selectWaiting), r.task).Query(func(rows pgx.Rows) (err error) {

@@ -130,10 +130,6 @@ set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg
     given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
 where id = $1 and state = 'running'`
 
-// ownPlans is how PostgreSQL is to plan what getwork itself asks on a connection that ran somebody's query: as on those of
-// the API pool.
-const ownPlans = `set local enable_seqscan = off; set local jit = off`
-
 // handOut is the run's own round.
 func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found result) error {
 	o := &outcome{result: found, run: run}
@@ -142,7 +138,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, ownPlans); err != nil {
+	if _, err := tx.Exec(ctx, ownPlans); err != nil { // on the connection that ran somebody's query
 		return fmt.Errorf("begin the round: %w", err)
 	}
 	r, err := e.openRound(ctx, tx, t.task)

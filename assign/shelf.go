@@ -27,15 +27,17 @@ limit $5`
 
 // take reads the shelf from where it was left: candidates of a lower rank were handed out, or can't be any more.
 func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom, n)
-	if err != nil {
-		return nil, false, err
+	offers, known := r.ahead.shelf(r, n)
+	if !known {
+		rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom, n)
+		if err == nil {
+			offers, err = pgx.CollectRows(rows, scanOffer)
+		}
+		if err != nil {
+			return nil, false, err
+		}
 	}
-	offers, err := pgx.CollectRows(rows, scanOffer)
-	if err == nil {
-		err = r.recheck(offers)
-	}
-	return offers, len(offers) < n, err
+	return offers, len(offers) < n, r.recheck(offers)
 }
 
 // recheck takes the places off what does not match any more. It stays on the shelf: it may match again.

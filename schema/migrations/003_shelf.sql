@@ -33,6 +33,9 @@ alter table getwork.candidate drop constraint candidate_run_id_fkey;
 drop index getwork.work_task;
 create index work_task on getwork.work ((task_id + 0), id);
 
+-- Nothing is read by it any more.
+drop index getwork.work_requested_holder;
+
 -- Of thousands who wait few linger; when the next of those is to be looked at is asked at every click.
 create index work_requested_look on getwork.work_requested (task_id, look_after) where state = 'pending' and look_after is not null;
 create index work_requested_linger on getwork.work_requested (task_id, linger_until) where state = 'pending' and linger_until is not null;
@@ -41,6 +44,7 @@ create index work_requested_linger on getwork.work_requested (task_id, linger_un
 
 drop index getwork.work_requested_linger;
 drop index getwork.work_requested_look;
+create index work_requested_holder on getwork.work_requested (task_id, user_name, instance, id);
 drop index getwork.work_task;
 create index work_task on getwork.work (task_id, id);
 alter table getwork.candidate add constraint candidate_run_id_fkey foreign key (run_id) references getwork.run on delete cascade;

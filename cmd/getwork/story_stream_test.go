@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+// People click all the time, on three nodes, and the query takes three seconds: after the first of them nobody waits for
+// it, though the shelf ends several times; there is never more than one run, and when they have gone home there is none.
+func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3, "")
+	const query = `select i as item from generate_series(1, 100000) i, (select pg_sleep(3)) slept order by i`
+	s.create(map[string]any{"name": "stream", "query": query, "fresh_for": "8s", "max_candidates": 500})
+	first, _, err := s.as("first", 0).GetWork(t.Context(), "stream", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err = s.as("first", 0).Await(t.Context(), first.ID); err != nil || first.State != assign.Assigned {
+		t.Fatalf("the first is %s, %v", first.State, err)
+	}
+
+	var mu sync.Mutex
+	given := map[string]string{}
+	var clicking sync.WaitGroup
+	pace := time.NewTicker(60 * time.Millisecond)
+	defer pace.Stop()
+	begun := time.Now()
+	for i := 0; time.Since(begun) < 25*time.Second && !t.Failed(); i++ {
+		<-pace.C
+		user, node := fmt.Sprintf("user-%d", i), i%3
+		clicking.Go(func() {
+			r, a, err := s.as(user, node).GetWork(t.Context(), "stream", 2)
+			if err != nil || a.Status != 201 || r.State != assign.Assigned {
+				t.Errorf("%s got %d %s, %v: he waits", user, a.Status, r.State, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, w := range r.Work {
+				if other := given[w.Item]; other != "" {
+					t.Errorf("%s got %s, which %s has", user, w.Item, other)
+				}
+				given[w.Item] = user
+			}
+		})
+	}
+	clicking.Wait()
+
+	finished := `select count(*) from getwork.run where state = 'finished'`
+	if n := column[int64](s, finished)[0]; n < 4 { // eight seconds each, or five hundred items
+		t.Errorf("%d runs finished: the shelf was not renewed", n)
+	}
+	overlap := `
+select count(*) from getwork.run a join getwork.run b on a.id < b.id
+where b.started_at < coalesce(a.finished_at, 'infinity')`
+	if n := column[int64](s, overlap)[0]; n > 0 {
+		t.Errorf("%d pairs of runs at the same time", n)
+	}
+
+	s.exec(`update getwork.task_state set used_at = used_at - interval '1 day'`) // they have gone home
+	await(t, "no run is under way", 20*time.Second, func() bool {
+		return column[int64](s, `select count(*) from getwork.run where state = 'running'`)[0] == 0
+	})
+	last := column[int64](s, `select max(id) from getwork.run`)[0]
+	s.exec(`update getwork.task_state set fresh_until = clock_timestamp()`)
+	looks := time.NewTimer(4 * time.Second) // every node looks at least once in three
+	<-looks.C
+	if n := column[int64](s, `select max(id) from getwork.run`)[0]; n != last {
+		t.Error("a run was started for nobody")
+	}
+}
