@@ -178,12 +178,12 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		}
 		switch a.Outcome {
 		case plan.Wait:
-			if from.source() == plan.Run || !p.Spent {
+			if from.source() == plan.Run || !p.Spent && r.run == 0 {
 				forRun = append(forRun, a.Request)
 			}
 		case plan.Linger:
 			lingering.add(a.Request, Pending, 0, reasons[a.Reason])
-			r.stirs = r.stirs || r.waiting[i].unread || from.source() == plan.Run
+			r.stirs = r.stirs || r.waiting[i].unread || r.run != 0
 		case plan.Assigned:
 			end(i, a, Assigned, "")
 		case plan.Partial:
@@ -221,13 +221,9 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	statement, args := from.settle(after)
 	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
 	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
-	var run int64
-	if from.source() == plan.Run {
-		run = *from.runID()
-	}
-	r.quiet = run == 0 && len(ended.ids) == 0
+	r.quiet = r.run == 0 && len(ended.ids) == 0
 	if !r.quiet {
-		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(run))
+		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(r.run))
 	}
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err

@@ -13,12 +13,14 @@ func (e *Engine) AwaitRequest(ctx context.Context, id int64, by Holder, any bool
 	if err != nil || ready(&r) {
 		return r, err
 	}
-	changed := make(chan struct{}, 1)
-	sub, cancel := e.Feed.Subscribe(r.Holder(), func(ev Event) {
-		if ev.Request == nil || ev.Request.ID == id {
-			select {
-			case changed <- struct{}{}:
-			default:
+	changed := make(chan *Request, 1) // how it ended; nil: read it
+	sub, cancel := e.Feed.Subscribe(r.Holder(), func(events ...Event) {
+		for _, ev := range events {
+			if ev.Request == nil || ev.Request.ID == id {
+				select {
+				case changed <- ev.Request:
+				default:
+				}
 			}
 		}
 	})
@@ -41,9 +43,13 @@ func (e *Engine) AwaitRequest(ctx context.Context, id int64, by Holder, any bool
 		case <-ctx.Done():
 			again.Stop()
 			return r, nil
-		case <-changed:
+		case told := <-changed:
+			again.Stop()
+			// It ends once, so this was read after what we have read; any other event may have been read before.
+			if told != nil && told.State != Pending && r.State == Pending && ready(told) {
+				return *told, nil
+			}
 		case <-again.C:
 		}
-		again.Stop()
 	}
 }

@@ -75,7 +75,7 @@ type Engine struct {
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
 	looks      map[int64]*looking
-	noted      map[int64]bool // tasks that wait for a place to run
+	noted      map[int64]bool // tasks that wait for a place to run, and whether they were stirred
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
@@ -108,7 +108,7 @@ func New(c Config) *Engine {
 	for range c.MaxRuns {
 		e.slots <- struct{}{}
 	}
-	e.Feed = &Feed{engine: e, wake: make(chan struct{}, 1), holders: map[Holder]map[*Subscription]bool{}}
+	e.Feed = newFeed(e)
 	return e
 }
 

@@ -2,6 +2,8 @@ package assign
 
 import (
 	"encoding/json"
+	"fmt"
+	"sync"
 	"time"
 )
 
@@ -11,11 +13,64 @@ type Event struct {
 	Body any
 
 	Request *Request // of a request event, for those who wait for it in this process
+
+	once *encoded // of one that several get; nil: it is encoded where it is written
+}
+
+// encoded is an event's message.
+type encoded struct {
+	sync.Once
+	message []byte
+	err     error
+}
+
+// shared is the event for several who get it: whoever writes it first encodes it for all.
+func (e Event) shared() Event {
+	if e.once == nil {
+		e.once = &encoded{}
+	}
+	return e
+}
+
+// AppendMessage appends the event as it goes over the wire.
+func (e Event) AppendMessage(b []byte) ([]byte, error) {
+	if e.once == nil {
+		return e.encode(b)
+	}
+	message, err := e.message()
+	return append(b, message...), err
+}
+
+// message is that of a shared event.
+func (e Event) message() ([]byte, error) {
+	e.once.Do(func() { e.once.message, e.once.err = e.encode(nil) })
+	return e.once.message, e.once.err
 }
 
 // MarshalJSON writes the message.
-func (e Event) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{"type": e.Type, e.Type: e.Body})
+func (e Event) MarshalJSON() ([]byte, error) { return e.AppendMessage(nil) }
+
+func (e Event) encode(b []byte) ([]byte, error) {
+	b = append(b, `{"type":"`...)
+	b = append(b, e.Type...)
+	b = append(b, `","`...)
+	b = append(b, e.Type...)
+	b = append(b, `":`...)
+	switch body := e.Body.(type) {
+	case *Request:
+		b = body.appendJSON(b)
+	case *Work:
+		b = body.appendJSON(b)
+	case Pipeline:
+		b = body.appendJSON(b)
+	default:
+		rest, err := json.Marshal(body)
+		if err != nil {
+			return b, fmt.Errorf("encode a %s event: %w", e.Type, err)
+		}
+		b = append(b, rest...)
+	}
+	return append(b, '}'), nil
 }
 
 // Hello is the first message.
@@ -30,8 +85,8 @@ type Hello struct {
 type RunEvent struct {
 	ID         int64    `json:"id,string"`
 	Task       string   `json:"task"`
-	Phase      string   `json:"phase"` // started, finished, failed or cancelled
-	EtaSeconds *float64 `json:"eta_seconds"`
+	Phase      string   `json:"phase"`       // started, finished, failed or cancelled
+	EtaSeconds *float64 `json:"eta_seconds"` // of one that started: about how long it will still take, by the last runs; nil: not known
 	Candidates *int     `json:"candidates"`
 	DurationMS *float64 `json:"duration_ms"`
 }

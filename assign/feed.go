@@ -2,10 +2,13 @@ package assign
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"getwork/notify"
 )
@@ -18,71 +21,142 @@ type Feed struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	holders map[Holder]map[*Subscription]bool
+	holders map[Holder][]*Subscription
+	topics  map[string]*topic // the tasks that somebody follows, by name
 	all     int
 	news    news
 	state   NodeState // Lagging, or Live; empty before the listener first said
 	deaf    bool      // there is no listener: look at everything every few seconds
 	later   *time.Timer
+	due     time.Time // when later wakes the reader
 
-	told time.Time // when tasks were last told; the loop's alone
+	// The loop's alone.
+	readTasks time.Time // when tasks were last read
+	toldTasks time.Time // when all who follow were last told of them
+	manyAfter time.Time // until then everybody is not read again because of many changes
+
+	snapshots gather[Holder, Pipeline]
+	tasks     gather[[]string, map[string]followed]
 }
 
 // Subscription is one follower: a socket, an event stream, or a held answer.
 type Subscription struct {
 	feed    *Feed
 	holder  Holder
-	deliver func(Event)
-	who     Who             // who follows them
-	tasks   map[string]bool // whose task and run events it follows
-	quiet   bool            // it wants request events only
+	deliver func(...Event)
+	who     Who  // who follows tasks
+	quiet   bool // it wants request events only
+}
+
+// topic is a task that somebody follows.
+type topic struct {
+	last      *Event                   // what it was when it was last read
+	followers map[*Subscription]*Event // and what each was last told; nil: nothing
 }
 
 // news is what was heard and not yet read.
 type news struct {
-	rounds, requests, work, runs map[int64]bool
-	tasks                        map[int64]bool
-	resync                       bool
+	rounds               map[int64]int // how many requests each answered, at most
+	requests, work, runs map[int64]bool
+	tasks                map[int64]bool
+	newcomers            map[int64]bool // tasks that somebody began to follow
+	many                 bool           // more was changed than was named
+	gap                  bool           // all that happened in a while may have been missed
 }
 
 func newNews() news {
-	return news{map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false}
+	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false}
 }
 
-// Subscribe delivers to a holder what concerns him, until the returned function is called. deliver must not block.
-// Whoever shows state should subscribe first and read it then, so that nothing falls between.
-func (f *Feed) Subscribe(holder Holder, deliver func(Event)) (*Subscription, func()) {
-	s := &Subscription{feed: f, holder: holder, deliver: deliver, tasks: map[string]bool{}}
+func newFeed(e *Engine) *Feed {
+	f := &Feed{engine: e, wake: make(chan struct{}, 1), holders: map[Holder][]*Subscription{}, topics: map[string]*topic{}}
+	f.snapshots.engine, f.snapshots.read = e, e.snapshots
+	f.tasks.engine, f.tasks.read = e, e.toFollow
+	return f
+}
+
+// Subscribe delivers to a holder what concerns him, until the returned function is called. deliver must not block, and
+// not keep the slice that it is given. Whoever shows state should subscribe first and read it then, so that nothing
+// falls between.
+func (f *Feed) Subscribe(holder Holder, deliver func(...Event)) (*Subscription, func()) {
+	s := &Subscription{feed: f, holder: holder, deliver: deliver}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.holders[holder] == nil {
-		f.holders[holder] = map[*Subscription]bool{}
-	}
-	f.holders[holder][s] = true
+	f.holders[holder] = append(f.holders[holder], s)
 	f.all++
-	return s, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if !f.holders[holder][s] {
-			return
-		}
-		delete(f.holders[holder], s)
-		if len(f.holders[holder]) == 0 {
-			delete(f.holders, holder)
-		}
-		f.all--
+	if f.all == 1 {
+		f.hear(func(*news) {}) // the loop stands still while there is nobody
+	}
+	return s, s.leave
+}
+
+// leave ends it; it may be called again.
+func (s *Subscription) leave() {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	subs := f.holders[s.holder]
+	i := slices.Index(subs, s)
+	if i < 0 {
+		return
+	}
+	f.all--
+	if f.holders[s.holder] = slices.Delete(subs, i, i+1); len(subs) == 1 {
+		delete(f.holders, s.holder)
+	}
+	for name := range f.topics {
+		s.unfollow(name)
 	}
 }
 
-// Follow adds tasks whose task and run events are delivered, too, while they are open to who follows; their present
+// followed is a task as who follows it has to know it.
+type followed struct {
+	id     int64
+	name   string
+	groups []string
+}
+
+const selectToFollow = `
+select s.task_id, s.name, v.groups
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = any($1::text[]) and s.deleted_at is null`
+
+// toFollow reads tasks for several who each name some; all get all of them.
+func (e *Engine) toFollow(ctx context.Context, asked [][]string) ([]map[string]followed, error) {
+	names := slices.Concat(asked...)
+	slices.Sort(names)
+	rows, err := e.api.Query(ctx, e.SQL(selectToFollow), slices.Compact(names))
+	if err != nil {
+		return nil, fmt.Errorf("read tasks to follow: %w", err)
+	}
+	tasks := map[string]followed{}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t followed, err error) {
+		err = row.Scan(&t.id, &t.name, &t.groups)
+		tasks[t.name] = t
+		return t, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks to follow: %w", err)
+	}
+	return slices.Repeat([]map[string]followed{tasks}, len(asked)), nil
+}
+
+// follow adds tasks whose task and run events are delivered, too, while they are open to who follows; their present
 // state comes at once.
-func (s *Subscription) Follow(who Who, tasks ...Task) {
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
+func (s *Subscription) follow(who Who, tasks []followed) {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.holders[s.holder], s) {
+		return // it has left meanwhile
+	}
 	s.who = who
 	for _, t := range tasks {
-		s.tasks[t.Name] = true
-		s.feed.hear(func(n *news) { n.tasks[t.ID] = true })
+		if f.topics[t.name] == nil {
+			f.topics[t.name] = &topic{followers: map[*Subscription]*Event{}}
+		}
+		f.topics[t.name].followers[s] = nil
+		f.hear(func(n *news) { n.newcomers[t.id] = true })
 	}
 }
 
@@ -91,7 +165,17 @@ func (s *Subscription) Unfollow(tasks ...string) {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
 	for _, name := range tasks {
-		delete(s.tasks, name)
+		s.unfollow(name)
+	}
+}
+
+func (s *Subscription) unfollow(name string) {
+	t := s.feed.topics[name]
+	if t == nil {
+		return
+	}
+	if delete(t.followers, s); len(t.followers) == 0 {
+		delete(s.feed.topics, name)
 	}
 }
 
@@ -112,7 +196,9 @@ func (f *Feed) heard(m notify.Message) {
 	}
 	f.hear(func(n *news) {
 		if m.Round != nil {
-			n.rounds[m.Round.ID] = true
+			if m.Round.Requests > 0 {
+				n.rounds[m.Round.ID] = m.Round.Requests
+			}
 			n.tasks[m.Round.Task] = true
 			if m.Round.Run != 0 {
 				n.runs[m.Round.Run] = true
@@ -120,27 +206,60 @@ func (f *Feed) heard(m notify.Message) {
 		}
 		for _, c := range m.Changes {
 			n.tasks[c.Task] = true
-			n.resync = n.resync || c.Many
-			for ids, into := range map[*[]int64]map[int64]bool{&c.Rounds: n.rounds, &c.Requests: n.requests, &c.Work: n.work, &c.Runs: n.runs} {
-				for _, id := range *ids {
-					into[id] = true
-				}
+			n.many = n.many || c.Many
+			for _, id := range c.Rounds {
+				n.rounds[id] = maxBatch // or less
 			}
+			note(n.requests, c.Requests)
+			note(n.work, c.Work)
+			note(n.runs, c.Runs)
 		}
-		n.resync = n.resync || m.All
+		n.many = n.many || m.All
 	})
+}
+
+func note(into map[int64]bool, ids []int64) {
+	for _, id := range ids {
+		into[id] = true
+	}
 }
 
 // hear changes what is to be read, and wakes the reader; f.mu is held.
 func (f *Feed) hear(change func(*news)) {
-	if f.news.rounds == nil {
-		f.news = newNews()
-	}
-	change(&f.news)
+	f.change(change)
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (f *Feed) change(change func(*news)) {
+	if f.news.rounds == nil {
+		f.news = newNews()
+	}
+	change(&f.news)
+}
+
+// putOff changes what is to be read in a while.
+func (f *Feed) putOff(wait time.Duration, change func(*news)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.change(change)
+	due := time.Now().Add(wait)
+	switch {
+	case f.later == nil:
+		f.later = time.AfterFunc(wait, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.later = nil
+			f.hear(func(*news) {})
+		})
+	case due.Before(f.due):
+		f.later.Reset(wait)
+	default:
+		return
+	}
+	f.due = due
 }
 
 // Connected tells the feed that the listener has its connection (back): everybody is read again, and told that
@@ -176,7 +295,7 @@ func (f *Feed) listening(state NodeState) {
 	changed := f.state != state
 	f.state = state
 	if state == Live {
-		f.hear(func(n *news) { n.resync = true })
+		f.hear(func(n *news) { n.gap = true })
 	}
 	f.mu.Unlock()
 	if changed && state == Lagging && !first {
@@ -186,10 +305,11 @@ func (f *Feed) listening(state NodeState) {
 
 // Broadcast delivers to everybody.
 func (f *Feed) Broadcast(e Event) {
+	e = e.shared()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, subs := range f.holders {
-		for s := range subs {
+		for _, s := range subs {
 			if !s.quiet {
 				s.deliver(e)
 			}
@@ -198,37 +318,36 @@ func (f *Feed) Broadcast(e Event) {
 }
 
 const (
-	mergeFor    = 250 * time.Millisecond // the least time between two events of one task
-	rereadEvery = 10 * time.Second       // an announcement may be lost with its node: tasks that are followed are read anyway
+	rereadEvery = 10 * time.Second // an announcement may be lost with its node: tasks that are followed are read anyway
 	deafEvery   = 2 * time.Second
 )
 
-// run reads and delivers until ctx ends.
+// run reads and delivers until ctx ends. While nobody follows, nothing wakes it.
 func (f *Feed) run(ctx context.Context) error {
-	again := time.NewTicker(deafEvery)
+	again := time.NewTimer(deafEvery)
 	defer again.Stop()
-	reread := time.Now()
+	ticks, reread := true, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-f.wake:
 		case <-again.C:
-			f.mu.Lock()
-			if f.all > 0 && (f.deaf || f.state != Live) {
-				f.hear(func(n *news) { n.resync = true })
+			ticks = false
+			f.missed()
+			if time.Since(reread) > rereadEvery {
+				reread = time.Now()
+				f.reread(ctx)
 			}
-			f.mu.Unlock()
-			if time.Since(reread) < rereadEvery {
-				continue
-			}
-			reread = time.Now()
-			f.followed(ctx)
+		}
+		if !ticks && f.anybody() {
+			again.Reset(deafEvery)
+			ticks = true
 		}
 		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
 			f.engine.Log.Warn("tell what happened; it is tried again", "error", err)
 			f.mu.Lock()
-			f.hear(func(n *news) { n.resync = true })
+			f.hear(func(n *news) { n.gap = true })
 			f.mu.Unlock()
 			select {
 			case <-ctx.Done():
@@ -238,30 +357,36 @@ func (f *Feed) run(ctx context.Context) error {
 	}
 }
 
-// followed marks every task that somebody follows as news.
-func (f *Feed) followed(ctx context.Context) {
+// missed has everybody read again while nothing is heard.
+func (f *Feed) missed() {
 	f.mu.Lock()
-	names := map[string]bool{}
-	for _, subs := range f.holders {
-		for s := range subs {
-			maps.Copy(names, s.tasks)
-		}
+	defer f.mu.Unlock()
+	if f.all > 0 && (f.deaf || f.state != Live) {
+		f.change(func(n *news) { n.gap = true })
 	}
+}
+
+const selectTaskIDs = `select task_id from getwork.task_state where name = any($1::text[]) and deleted_at is null`
+
+// reread marks every task that somebody follows as news.
+func (f *Feed) reread(ctx context.Context) {
+	f.mu.Lock()
+	names := slices.Collect(maps.Keys(f.topics))
 	f.mu.Unlock()
 	if len(names) == 0 {
 		return
 	}
-	tasks, err := f.engine.Tasks(ctx)
+	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectTaskIDs), names)
+	if err != nil {
+		return // the database is away; others say so
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, t := range tasks {
-		if names[t.Name] {
-			f.hear(func(n *news) { n.tasks[t.ID] = true })
-		}
-	}
+	f.change(func(n *news) { note(n.tasks, ids) })
 }
 
 // catchUp reads all that was heard, and delivers it.
@@ -275,7 +400,7 @@ func (f *Feed) catchUp(ctx context.Context) error {
 	if nobody || n.rounds == nil {
 		return nil
 	}
-	if n.resync {
+	if n.gap {
 		if err := f.resync(ctx); err != nil {
 			return err
 		}
@@ -283,12 +408,18 @@ func (f *Feed) catchUp(ctx context.Context) error {
 			f.Broadcast(Event{Type: "node", Body: NodeEvent{Live}})
 		}
 	}
-	for _, tell := range []func(context.Context, news) error{f.tellRequests, f.tellWork, f.tellRuns, f.tellTasks} {
+	for _, tell := range []func(context.Context, news) error{f.tellRequests, f.tellWork, f.tellTasks, f.tellMany} {
 		if err := tell(ctx, n); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (f *Feed) anybody() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all > 0
 }
 
 // here are the holders who follow on this node.
@@ -298,13 +429,25 @@ func (f *Feed) here() []Holder {
 	return slices.Collect(maps.Keys(f.holders))
 }
 
-// to delivers to one holder's subscriptions.
-func (f *Feed) to(h Holder, e Event) {
+// to delivers to one holder's subscriptions, of which those that want requests only get those.
+func (f *Feed) to(h Holder, events ...Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for s := range f.holders[h] {
-		if !s.quiet || e.Request != nil {
-			s.deliver(e)
+	subs := f.holders[h]
+	if len(subs) > 1 {
+		for i := range events {
+			events[i] = events[i].shared()
+		}
+	}
+	for _, s := range subs {
+		if !s.quiet {
+			s.deliver(events...)
+			continue
+		}
+		for _, e := range events {
+			if e.Request != nil {
+				s.deliver(e)
+			}
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"getwork/notify"
 	"getwork/schema/schematest"
 )
 
@@ -186,7 +188,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 
 func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
 	b, err := json.Marshal(Event{Type: "node", Body: NodeEvent{Lagging}})
-	if err != nil || string(b) != `{"node":{"state":"lagging"},"type":"node"}` {
+	if err != nil || string(b) != `{"type":"node","node":{"state":"lagging"}}` {
 		t.Errorf("%s, %v", b, err)
 	}
 	for d, want := range map[time.Duration]string{0: "0s", 90 * time.Second: "90s", 2 * time.Minute: "2m", 24 * time.Hour: "24h", 1500 * time.Millisecond: "1500ms"} {
@@ -222,4 +224,224 @@ func TestConnectedWhileLagging(t *testing.T) {
 	}
 	ann.next("the snapshot", ofType("snapshot"))
 	ann.next("lagging", func(e Event) bool { return e.Type == "node" && e.Body.(NodeEvent).State == Lagging })
+}
+
+// startTold starts a node that hears what the test tells it, and nothing else.
+func startTold(t *testing.T) *node {
+	t.Helper()
+	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
+	n.Feed.Connected()
+	await(t, "the feed has caught up", func() bool {
+		n.Feed.mu.Lock()
+		defer n.Feed.mu.Unlock()
+		return n.Feed.news.rounds == nil
+	})
+	return n
+}
+
+// A round that answered thousands is told to each who follows here, all of it and his own alone, and that its run is over
+// with it; whether a round's own NOTIFY names it or an announcement does.
+func TestRoundOfThousands(t *testing.T) {
+	n := startTold(t)
+	task := newTask(t, n, "task", numbers, nil)
+	db := n.pools.API
+	const answeredAll, each = 2*addAtOnce + 100, 3
+	execute(t, db, answeredRun, task.ID, n.Node)
+	execute(t, db, answeredRequests, task.ID, answeredAll, each)
+	execute(t, db, answeredWork, task.ID, each)
+	execute(t, db, `update getwork.work set request_id = null where request_id = 7`)
+	execute(t, db, `update getwork.work_requested set state = 'none', reason = 'no_match', requested = 0, assigned = 0 where id = 7`)
+	for name, m := range map[string]notify.Message{
+		"round":        {Round: &notify.Round{Task: task.ID, ID: 1, Run: 1, Requests: answeredAll}},
+		"announcement": {Changes: []notify.Change{{Task: task.ID, Rounds: []int64{1}, Runs: []int64{1}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*follower
+			for _, i := range []int{1, 2, 7, addAtOnce, addAtOnce + 1, answeredAll, answeredAll} {
+				f := follow(t, n, fmt.Sprintf("user %05d", i))
+				f.live = true
+				all = append(all, f)
+			}
+			stranger := follow(t, n, "somebody else")
+			stranger.live = true
+			n.Feed.heard(m)
+			for _, f := range all {
+				f.next("the run's end", func(e Event) bool {
+					if e.Type == "request" {
+						t.Errorf("%s is answered before the run is over", f.holder.User)
+					}
+					return e.Type == "run" && e.Body.(RunEvent).Phase == "finished"
+				})
+				r := f.next("the answer", ofType("request")).Request
+				want := fmt.Sprintf("[loan %d/1 loan %d/2 loan %d/3]", r.ID, r.ID, r.ID)
+				if r.ID == 7 {
+					want = "[]"
+				}
+				if got := fmt.Sprint(items(*r)); r.User != f.holder.User || got != want {
+					t.Errorf("%s is told of %s's %s, want %s", f.holder.User, r.User, got, want)
+				}
+			}
+			n.Feed.Broadcast(Event{Type: "mark"})
+			stranger.next("only the mark", func(e Event) bool {
+				if e.Type != "mark" {
+					t.Errorf("who asked for nothing is told of a %s", e.Type)
+				}
+				return e.Type == "mark"
+			})
+			for _, f := range all {
+				f.Close()
+			}
+			stranger.Close()
+		})
+	}
+}
+
+// Who follows a task is told how it is, and when it has changed: not when others begin to follow it, nor when it was only
+// read again.
+func TestTaskIsToldWhenItChanges(t *testing.T) {
+	n := startTold(t)
+	db := n.pools.API
+	task := newTask(t, n, "task", numbers, nil)
+	join := func(user string) *follower {
+		f := follow(t, n, user)
+		f.live = true
+		if err := f.Follow(t.Context(), []string{"task"}, Who{Anything: true}); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	title := func(f *follower, want string) {
+		t.Helper()
+		if e := f.next("how the task is", ofType("task")); e.Body.(*Task).Title != want {
+			t.Errorf("%s is told of %q, want %q", f.holder.User, e.Body.(*Task).Title, want)
+		}
+	}
+	nothing := func(f *follower) {
+		t.Helper()
+		n.Feed.Broadcast(Event{Type: "mark"})
+		f.next("only the mark", func(e Event) bool {
+			if e.Type != "mark" {
+				t.Errorf("%s is told of a %s", f.holder.User, e.Type)
+			}
+			return e.Type == "mark"
+		})
+	}
+	ann := join("ann")
+	title(ann, "")
+	bob := join("bob")
+	title(bob, "")
+	nothing(ann)
+
+	execute(t, db, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
+	n.Feed.reread(t.Context()) // as every few seconds
+	n.Feed.mu.Lock()
+	n.Feed.hear(func(*news) {})
+	n.Feed.mu.Unlock()
+	title(ann, "another")
+	title(bob, "another")
+
+	n.Feed.reread(t.Context())
+	cyd := join("cyd") // told after that was read
+	title(cyd, "another")
+	nothing(ann)
+	nothing(bob)
+
+	// Who follows it once more is told once more.
+	if err := ann.Follow(t.Context(), []string{"task"}, Who{Anything: true}); err != nil {
+		t.Fatal(err)
+	}
+	title(ann, "another")
+	nothing(bob)
+	for _, wrong := range []string{"nothing", "no name", "\x00", ""} {
+		if err := bob.Follow(t.Context(), []string{"task", wrong}, Who{Anything: true}); err == nil || !strings.Contains(err.Error(), "no task") {
+			t.Errorf("following %q: %v", wrong, err)
+		}
+	}
+	bob.Unfollow([]string{"task"})
+	execute(t, db, `update getwork.task_version set title = 'a third' where task_id = $1`, task.ID)
+	n.Feed.reread(t.Context())
+	dan := join("dan")
+	title(dan, "a third")
+	title(ann, "a third")
+	nothing(bob)
+}
+
+// Ten thousand who follow a task are told of its changes a little later, so that it does not take a core; who begins to
+// follow is told at once.
+func TestThousandsFollowATask(t *testing.T) {
+	n := startTold(t)
+	task := newTask(t, n, "task", numbers, nil)
+	told := make(chan string, 100_000)
+	followAs := func(user string) {
+		s, end := n.Feed.Subscribe(Holder{User: user}, func(events ...Event) {
+			for _, e := range events {
+				told <- user + " " + e.Body.(*Task).Title
+			}
+		})
+		t.Cleanup(end)
+		s.follow(Who{Anything: true}, []followed{{id: task.ID, name: "task"}})
+	}
+	next := func(count int) (all []string) {
+		t.Helper()
+		late := time.After(30 * time.Second)
+		for range count {
+			select {
+			case who := <-told:
+				all = append(all, who)
+			case <-late:
+				t.Fatalf("%d of %d are told", len(all), count)
+			}
+		}
+		return all
+	}
+	const many = 10_000
+	for i := range many {
+		followAs(fmt.Sprint(i))
+	}
+	next(many)
+	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
+	await(t, "it is their turn again", func() bool { // and nothing had changed
+		n.Feed.mu.Lock()
+		defer n.Feed.mu.Unlock()
+		return n.Feed.news.rounds == nil
+	})
+	execute(t, n.pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
+	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
+	followAs("newcomer")
+	if first := next(1)[0]; first != "newcomer another" {
+		t.Errorf("the first who is told is %s", first)
+	}
+	for _, who := range next(many) {
+		if !strings.HasSuffix(who, " another") || who == "newcomer another" {
+			t.Fatalf("%s is told", who)
+		}
+	}
+}
+
+// When more has changed than can be named, everybody is read again, but not all the time; what is named comes meanwhile.
+func TestMoreChangesThanNamed(t *testing.T) {
+	n := startTold(t)
+	task := newTask(t, n, "task", numbers, nil)
+	id := waits(t, n.pools.API, task, 1)[0]
+	ann := follow(t, n, "user 1")
+	ann.live = true
+	many := func() { n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Many: true}}}) }
+	many()
+	if p := ann.next("a snapshot", ofType("snapshot")).Body.(Pipeline); len(p.Requests) != 1 || p.Requests[0].ID != id {
+		t.Errorf("the snapshot is %+v", p)
+	}
+	n.Feed.putOff(0, func(*news) { n.Feed.manyAfter = time.Now().Add(2 * time.Second) }) // as if that had taken long
+	many()
+	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Requests: []int64{id}}}})
+	before := time.Now()
+	ann.next("the request before the snapshot", func(e Event) bool {
+		if e.Type == "snapshot" {
+			t.Error("everybody was read at once")
+		}
+		return e.Type == "request"
+	})
+	ann.next("the snapshot in the end", ofType("snapshot"))
+	if took := time.Since(before); took < time.Second {
+		t.Errorf("everybody was read again after %v", took)
+	}
 }

@@ -121,9 +121,11 @@ func runOut(t testing.TB, db *pgxpool.Pool) {
 func (n *node) workEvents(t testing.TB, h Holder) <-chan Work {
 	t.Helper()
 	told := make(chan Work, 100)
-	_, end := n.Feed.Subscribe(h, func(ev Event) {
-		if w, ok := ev.Body.(*Work); ok {
-			told <- *w
+	_, end := n.Feed.Subscribe(h, func(events ...Event) {
+		for _, e := range events {
+			if w, ok := e.Body.(*Work); ok {
+				told <- *w
+			}
 		}
 	})
 	t.Cleanup(end)

@@ -141,9 +141,9 @@ func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prosp
 	if err != nil {
 		return p, false, err
 	}
-	rechecks := p.Recheck != "" && p.waits && (!p.due || p.held)
-	if p.serves() && (p.waits && p.Inbox() || rechecks || p.pending && (stirred || p.fellDue)) {
-		moved, err = e.serveAtOnce(ctx, task, p.Settings)
+	rechecks := p.Recheck != "" && !p.held
+	if p.serves() && (p.Recheck == "" || rechecks) && (p.waits && p.Inbox() || p.waits && rechecks && !p.due || p.pending && (stirred || p.fellDue)) {
+		moved, err = e.serveAtOnce(ctx, task, p.Settings, stirred)
 		return p, moved, err
 	}
 	if p.nothing() {
@@ -157,37 +157,45 @@ func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prosp
 	case <-e.slots:
 		defer e.freeSlot()
 	default:
-		e.note(task)
+		e.note(task, stirred)
 		return p, false, nil
 	}
 	moved, err = e.tryLock(ctx, task)
 	return p, moved, err
 }
 
-// serveAtOnce serves without a run. A recheck for which there is no place waits as a run does, and one that fails fails
-// the requests as a run's query does.
-func (e *Engine) serveAtOnce(ctx context.Context, task int64, s Settings) (moved bool, err error) {
+// serveAtOnce serves without a run. A recheck for which there is no place waits as a run does, and one that fails or can't be
+// had does to the requests what a run's query does.
+func (e *Engine) serveAtOnce(ctx context.Context, task int64, s Settings, stirred bool) (moved bool, err error) {
 	err = e.serveNow(ctx, task, s)
-	var refusal *Refusal
+	if !errors.Is(err, errNoRecheck) {
+		return err == nil, err
+	}
+	cause := err
 	switch {
-	case err == nil:
-		return true, nil
-	case !errors.As(err, &refusal):
-		return false, err
-	case refusal.Kind == Busy:
-		e.note(task)
+	case IsRefusal(cause, Busy):
+		e.note(task, stirred)
 		return false, nil
-	case refusal.Kind != QueryRefused:
-		return false, err
+	case ctx.Err() != nil, IsRefusal(cause, Unavailable):
+		return false, cause
 	}
-	tx, err := e.api.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return false, fmt.Errorf("begin: %w", err)
-	}
+	var refusal *Refusal
+	errors.As(cause, &refusal)
 	after, cancel := e.afterQuery(ctx)
 	defer cancel()
-	defer func() { _ = tx.Rollback(after) }() // after a commit it does nothing
-	return true, e.failRequests(ctx, tx, task, 0, refusal.Detail)
+	err = pgx.BeginTxFunc(after, e.api, readCommitted, func(tx pgx.Tx) error {
+		r, err := e.openRound(after, tx, task)
+		switch {
+		case err != nil:
+			return err
+		case r.state.Recheck != s.Recheck || r.state.Query != s.Query:
+			return nil // it was changed meanwhile, and is tried again
+		case IsRefusal(cause, QueryRefused):
+			return r.fail(after, 0, refusal.Detail)
+		}
+		return r.retry(after, s.QueryTimeout, 0, cause)
+	})
+	return true, err
 }
 
 func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error) {

@@ -13,11 +13,19 @@ import (
 // so it is executed before the assign lock is taken, on the best candidates: twice as many as are asked for, and some. If
 // the round then comes to one that was not among them, it is given up, and begun again with more.
 
-// matching says of the candidates that were rechecked whether they match; nil: the task has no recheck.
-type matching map[string]bool
+// matching says of the candidates that were rechecked whether they match.
+type matching struct {
+	by    Query // the recheck that said so; empty: the task has none
+	items map[string]bool
+}
 
-// errUnchecked: more candidates must be rechecked than were.
-var errUnchecked = errors.New("too few candidates were rechecked")
+var (
+	// errUnchecked: more candidates must be rechecked than were, or by another recheck.
+	errUnchecked = errors.New("too few candidates were rechecked")
+
+	// errNoRecheck: the recheck can't be had, for the reason that is wrapped with it.
+	errNoRecheck = errors.New("recheck what is on the shelf")
+)
 
 // recheckAtOnce is how many candidates one execution of a recheck is asked about.
 const recheckAtOnce = 500
@@ -25,12 +33,15 @@ const recheckAtOnce = 500
 const (
 	selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
 
+	// What is gone is left out: it would be asked about for ever behind one that does not match and keeps the shelf from
+	// moving on.
 	selectCandidates = `
-select c.rank, c.item
-from getwork.task_state s join getwork.candidate c on c.run_id = s.shelf_run
-where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.rank >= greatest(s.shelf_from, $2)
+select c.rank, c.item, c.run_id
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + standing + `
+where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1 and s.fresh_until > clock_timestamp())
+  and c.rank >= greatest($3, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
 order by c.rank
-limit $3`
+limit $4`
 )
 
 // askedFor is how many items those want who wait for the task.
@@ -42,64 +53,88 @@ func (e *Engine) askedFor(ctx context.Context, task int64) (n int, err error) {
 }
 
 // rechecked calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
-// them while that is too few. more is how much is asked for besides what waits. There must be no lock that round's
-// transaction takes, and no connection of the API pool in use. A recheck that can't be had leaves its error: [Busy] if no
-// place is free for it.
+// them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
+// takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
 func (e *Engine) rechecked(ctx context.Context, task int64, s Settings, more int, round func(matching) error) error {
 	if s.Inbox() || s.Recheck == "" {
-		return round(nil)
+		return round(matching{})
 	}
 	n, err := e.askedFor(ctx, task)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoRecheck, err)
 	}
-	for enough := 2*(n+more) + 20; ; enough *= 4 {
-		found, all, err := e.recheckShelf(ctx, task, s, enough)
+	look := shelfLook{e: e, task: task, s: s}
+	enough := 2*(n+more) + 20
+	for range attempts {
+		if err := look.on(ctx, enough); err != nil {
+			return fmt.Errorf("%w: %w", errNoRecheck, err)
+		}
+		if err := round(look.found); !errors.Is(err, errUnchecked) {
+			return err
+		}
+		enough *= 4
+		p, err := e.prospect(ctx, e.api, task)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errNoRecheck, err)
 		}
-		if err = round(found); !errors.Is(err, errUnchecked) || all && enough > maxRechecked {
-			return err
+		if look.all || p.Recheck != s.Recheck { // the shelf is another, or the recheck
+			look = shelfLook{e: e, task: task, s: p.Settings}
 		}
 	}
+	return errUnchecked
 }
 
-// maxRechecked ends what can't succeed: a shelf that is another at each try.
-const maxRechecked = 10_000_000
+// shelfLook rechecks a shelf from the best on.
+type shelfLook struct {
+	e     *Engine
+	task  int64
+	s     Settings
+	found matching
+	run   int64 // whose result is on the shelf
+	next  int64 // the rank from which on nothing was asked
+	all   bool  // there is no more
+}
 
-// recheckShelf rechecks candidates from the best on, until so many match, or there are no more.
-func (e *Engine) recheckShelf(ctx context.Context, task int64, s Settings, enough int) (found matching, all bool, err error) {
-	found = matching{}
-	for from, n := int64(0), 0; n < enough; {
+// on goes on until so many more match, or there are no more.
+func (l *shelfLook) on(ctx context.Context, enough int) error {
+	if l.found.items == nil {
+		l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+	}
+	for !l.all && enough > 0 {
 		var items []string
-		rows, err := e.api.Query(ctx, e.SQL(selectCandidates), task, from, recheckAtOnce)
+		run := l.run
+		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, []int64{}, l.next, recheckAtOnce)
 		if err == nil {
 			_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item string, err error) {
-				err = row.Scan(&from, &item)
+				err = row.Scan(&l.next, &item, &run)
 				items = append(items, item)
 				return item, err
 			})
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("read what is to be rechecked: %w", err)
+			return fmt.Errorf("read what is to be rechecked: %w", err)
 		}
+		if l.run != 0 && run != l.run { // swapped meanwhile: from its best on
+			*l = shelfLook{e: l.e, task: l.task, s: l.s, run: run}
+			l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+			continue
+		}
+		l.run = run
+		l.next++
+		l.all = len(items) < recheckAtOnce
 		if len(items) == 0 {
-			return found, true, nil
+			return nil
 		}
-		match, err := e.recheckNow(ctx, s, items)
+		match, err := l.e.recheckNow(ctx, l.s, items)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 		for _, item := range items {
-			found[item] = match[item]
+			l.found.items[item] = match[item]
 		}
-		n += len(match)
-		if len(items) < recheckAtOnce {
-			return found, true, nil
-		}
-		from++
+		enough -= len(match)
 	}
-	return found, false, nil
+	return nil
 }
 
 // recheckResult does the same with a run's result, in the transaction in which its query was executed. What was not
@@ -112,14 +147,14 @@ func (e *Engine) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s Set
 	if err != nil {
 		return err
 	}
-	found.matching = matching{}
-	for from, match := 0, 0; from < len(found.items) && match < 2*n+20; from += recheckAtOnce {
+	found.matching = matching{by: s.Recheck, items: map[string]bool{}}
+	for from, matched := 0, 0; from < len(found.items) && matched < 2*n+20; from += recheckAtOnce {
 		var items []string
 		for _, it := range found.items[from:min(from+recheckAtOnce, len(found.items))] {
 			items = append(items, it.item)
 		}
 		began := time.Now()
-		matching, err := recheckIn(ctx, tx, s.Recheck, items)
+		match, err := recheckIn(ctx, tx, s.Recheck, items)
 		var fault *errQuery
 		if err = faultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {
 			return &errQuery{"the task's recheck: " + fault.message}
@@ -128,9 +163,9 @@ func (e *Engine) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s Set
 			return err
 		}
 		for _, item := range items {
-			found.matching[item] = matching[item]
+			found.matching.items[item] = match[item]
 		}
-		match += len(matching)
+		matched += len(match)
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ const countAnswered = `select count(*) from getwork.work_requested where id = an
 func (e *Engine) rescue(o orphans) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.looks[o.Task] != nil || e.noted[o.Task] {
+	if _, noted := e.noted[o.Task]; noted || e.looks[o.Task] != nil {
 		return
 	}
 	l := &looking{pokes: make(chan struct{}, 1)}

@@ -2,15 +2,17 @@ package assign
 
 import (
 	"context"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// note remembers a task that waits for a place to run, and tells the other nodes, which may have one.
-func (e *Engine) note(task int64) {
+// note remembers a task that waits for a place to run, and whether it was stirred, and tells the other nodes, which may
+// have one.
+func (e *Engine) note(task int64, stirred bool) {
 	e.mu.Lock()
-	known := e.noted[task]
-	e.noted[task] = true
+	was, known := e.noted[task]
+	e.noted[task] = was || stirred
 	free := len(e.slots) > 0
 	e.mu.Unlock()
 	if !known {
@@ -40,11 +42,12 @@ func (e *Engine) lookAtNoted() {
 	for t := range e.noted {
 		tasks = append(tasks, t)
 	}
+	stirred := maps.Clone(e.noted)
 	clear(e.noted)
 	if len(tasks) < 2 {
 		e.mu.Unlock()
 		for _, t := range tasks {
-			e.Look(t)
+			e.lookAt(t, stirred[t])
 		}
 		return
 	}
@@ -58,7 +61,7 @@ func (e *Engine) lookAtNoted() {
 			e.Log.Warn("order of waiting tasks", "error", err) // then in any order
 		}
 		for _, t := range tasks {
-			e.Look(t)
+			e.lookAt(t, stirred[t])
 		}
 	})
 }

@@ -86,7 +86,7 @@ func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect
 // serves reports whether something can be handed out without a run.
 func (p prospect) serves() bool { return (p.fresh || p.Inbox()) && !p.Paused && !p.deleted }
 
-// nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too.
+// nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too, unless it must be rechecked.
 func (p prospect) nothing() bool {
-	return !p.refresh && (!p.waits || p.Paused && !p.deleted || p.held && !p.fresh && !p.deleted)
+	return !p.refresh && (!p.waits || p.Paused && !p.deleted || p.held && (!p.fresh || p.Recheck != "") && !p.deleted)
 }

@@ -46,7 +46,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: Click{Holder: Holder{User: "oliver"}, Count: 1}, holder: Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, readCommitted, func(tx pgx.Tx) error {
-		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, nil)
+		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, matching{})
 		return err
 	})
 	if err != nil {
@@ -267,7 +267,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, readCommitted, func(tx pgx.Tx) error {
-					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, nil)
+					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, matching{})
 					return err
 				})
 				if err != nil {

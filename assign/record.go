@@ -151,6 +151,9 @@ func (e *Engine) recordAll(task string, d *dispatcher) {
 	}
 }
 
+// recheckPatience is how long clicks wait for their task's recheck before they are recorded as those that wait.
+const recheckPatience = 2 * time.Second
+
 // recordBatch records one batch, wakes what serves it, and answers it.
 func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 	task, s, fresh, batch, err := e.admit(ctx, name, batch)
@@ -164,13 +167,19 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 			return err
 		})
 	}
-	if err == nil && fresh {
-		err = e.rechecked(ctx, task, s, wanted(batch), record)
-	}
-	var refusal *Refusal
-	if err == nil && !fresh || errors.Is(err, errUnchecked) || errors.As(err, &refusal) { // no recheck can be had now: the look sees to it
+	switch {
+	case err != nil:
+	case fresh:
+		limited, done := context.WithTimeout(ctx, recheckPatience)
+		err = e.rechecked(limited, task, s, wanted(batch), record)
+		done()
+		if !errors.Is(err, errNoRecheck) && !errors.Is(err, errUnchecked) {
+			break
+		}
+		fallthrough // the look, which can wait, sees to the recheck
+	default:
 		fresh = false
-		err = record(nil)
+		err = record(matching{})
 	}
 	if err != nil {
 		for _, k := range batch {
@@ -186,7 +195,8 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 }
 
 const selectForClicks = `
-select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused, v.groups,
+select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused
+    and (v.recheck is null or coalesce(greatest(s.failed_until, s.retry_at) <= clock_timestamp(), true)), v.groups,
   coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
@@ -314,7 +324,7 @@ cross join lateral (
       when v.max_open is not null and v.max_open <= (
         select count(*) from getwork.work w where w.task_id = s.task_id and w.user_name = u.user_name and w.state = 'held') then 'at_limit'
       when u.linger > 0 then null
-      when s.failed_until > clock_timestamp() and not coalesce(s.fresh_until > clock_timestamp(), false) then 'failed'
+      when s.failed_until > clock_timestamp() and (v.recheck is not null or not coalesce(s.fresh_until > clock_timestamp(), false)) then 'failed'
     end as ends
   from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[])
     as u (user_name, instance, wanted, linger, lease, groups)

@@ -29,8 +29,10 @@ const (
 	// up, should it take twice as long as the longest of the last; it is beside those who click that it runs. But not before
 	// the shelf's half time, unless it takes that long. It is used at the pace since it was filled, taken over a run's time at
 	// least, so that many who ask in its first moment say little; the last tenth is a reserve. Null: the task keeps no shelf,
-	// or has none. A whole shelf has all there is, and lasts until it expires.
-	refreshIn = `case when v.fresh_for > interval '0' and s.shelf_run is not null then (
+	// or has none; or runs take longer than it lasts, and nobody has used it since the last: else each would be followed by
+	// another. A whole shelf has all there is, and lasts until it expires.
+	refreshIn = `case when v.fresh_for > interval '0' and s.shelf_run is not null
+      and (s.longest < v.fresh_for or s.used_at > s.fresh_until - v.fresh_for) then (
       least(extract(epoch from s.fresh_until - clock_timestamp()),
         case when s.shelf_cut then
           (s.shelf_left - s.shelf_size / 10)

@@ -3,6 +3,8 @@ package assign
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,105 +51,164 @@ type Request struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	LingerUntil *time.Time `json:"linger_until"`
 	CompletedAt *time.Time `json:"completed_at"`
-	EtaSeconds  *float64   `json:"eta_seconds"`
-	Position    *int64     `json:"position"`
+	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil: not known, or it has ended
+	Position    *int64     `json:"position"`    // its place among those who wait on the task, from 1; nil: it has ended, or a thousand are before it
 	Work        []Work     `json:"work"`
 
 	Age    time.Duration `json:"-"` // by the database's clock, when it was read
+	Left   bool          `json:"-"` // a round has read it, and left it lingering
 	TaskID int64         `json:"-"`
 }
 
 // Holder is who asked.
 func (r *Request) Holder() Holder { return Holder{r.User, r.Instance} }
 
-// requestColumns are read by scanRequest; s is task_state, r work_requested.
+// requestColumns are read by requestScan; s is task_state, r work_requested.
 const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
-  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8`
+  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null`
 
-// scanRequest reads requestColumns, and what follows them into also.
-func scanRequest(row pgx.CollectableRow, also ...any) (Request, error) {
-	var r Request
-	var age float64
-	var lease *int64
-	into := []any{&r.ID, &r.Task, &r.User, &r.Instance, &r.Wanted, &r.Requested, &r.Assigned, &r.State, &r.Reason, &r.Error,
-		&lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &age}
-	err := row.Scan(append(into, also...)...)
-	r.Lease = ofMicrosOrNil(lease)
+// requestScan reads rows of requestColumns, one after another.
+type requestScan struct {
+	r                     Request
+	task, instance, state repeated
+	age                   float64
+	lease                 *int64
+	into                  []any
+}
+
+func newRequestScan() *requestScan {
+	s := &requestScan{}
+	r := &s.r
+	s.into = []any{&r.ID, &s.task, &r.User, &s.instance, &r.Wanted, &r.Requested, &r.Assigned, &s.state, &r.Reason, &r.Error,
+		&s.lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left}
+	return s
+}
+
+func (s *requestScan) scan(row pgx.CollectableRow) (Request, error) {
+	err := row.Scan(s.into...)
+	r := s.r
+	r.Task, r.Instance, r.State = string(s.task), string(s.instance), State(s.state)
+	r.Lease = ofMicrosOrNil(s.lease)
 	r.CreatedAt = r.CreatedAt.UTC()
 	r.LingerUntil, r.CompletedAt = utc(r.LingerUntil), utc(r.CompletedAt)
-	r.Age = time.Duration(age * float64(time.Second))
+	r.Age = time.Duration(s.age * float64(time.Second))
 	r.Work = []Work{}
 	return r, err
 }
 
-// readRequest is scanRequest for those who read no more.
-func readRequest(row pgx.CollectableRow) (Request, error) { return scanRequest(row) }
-
-// The position counts those of the task that wait before it. Only here, where one or a few are asked for: for ten
-// thousand at once it would be counted ten thousand times.
 const selectRequests = `
-select ` + requestColumns + `,
-  case when r.state = 'pending' then (
-    select count(*) + 1 from getwork.work_requested p
-    where p.task_id = r.task_id and p.state = 'pending' and p.id < r.id
-  ) end
+select ` + requestColumns + `
 from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
 
-// requests reads requests by id, each with its work, in the order of their ids. By index alone: it never starts
-// the heavy query nor waits for it.
+// requests reads requests by id, each with its work or how long it will wait, in the order of their ids. By index alone:
+// it never starts the heavy query nor waits for it.
 func (e *Engine) requests(ctx context.Context, ids []int64) ([]Request, error) {
 	rows, err := e.api.Query(ctx, e.SQL(selectRequests), ids)
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	requests, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Request, error) {
-		var position *int64
-		r, err := scanRequest(row, &position)
-		r.Position = position
-		return r, err
-	})
+	requests, err := pgx.CollectRows(rows, newRequestScan().scan)
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	return requests, e.addWork(ctx, requests)
+	return requests, e.fill(ctx, requests, func(*Request) {})
 }
 
-const selectWorkOfRequests = `
+const (
+	selectWorkOfRequests = `
 select ` + workColumns + `, w.request_id
 from getwork.work w join getwork.task_state s using (task_id)
 where w.request_id = any($1::bigint[])
 order by w.request_id, w.rank, w.id`
 
-// addWork gives each request the work that it was answered with.
-func (e *Engine) addWork(ctx context.Context, requests []Request) error {
-	byID := make(map[int64]*Request, len(requests))
-	ids := make([]int64, 0, len(requests))
+	// addAtOnce is for how many requests or holders one statement reads: few enough to be sorted in memory.
+	addAtOnce = 1000
+)
+
+// fill gives each request the work that it was answered with, or tells how long it will wait, and hands each on in turn
+// as soon as it is complete; they are in the order of their ids. It is one exchange with the database, however many they
+// are, and none if nobody got anything nor waits.
+func (e *Engine) fill(ctx context.Context, requests []Request, complete func(*Request)) error {
+	var batch pgx.Batch
+	waits := outlooksOf(requests)
+	waits.queue(e, &batch)
+	for part := range slices.Chunk(requests, addAtOnce) {
+		if ids := answered(part); len(ids) > 0 {
+			batch.Queue(e.SQL(selectWorkOfRequests), ids)
+		}
+	}
+	if batch.Len() == 0 {
+		for i := range requests {
+			complete(&requests[i])
+		}
+		return nil
+	}
+	results := e.api.SendBatch(ctx, &batch)
+	defer results.Close()
+	if err := waits.tell(results, requests); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(requests, addAtOnce) {
+		if err := addWork(results, part, complete); err != nil {
+			return fmt.Errorf("read the requests' work: %w", err)
+		}
+	}
+	return nil
+}
+
+// answered are the ids of those who got something.
+func answered(requests []Request) (ids []int64) {
 	for i := range requests {
 		if requests[i].Assigned > 0 {
-			byID[requests[i].ID] = &requests[i]
 			ids = append(ids, requests[i].ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	return ids
+}
+
+// addWork reads the work of one part of the requests, whose order the rows have.
+func addWork(results pgx.BatchResults, requests []Request, complete func(*Request)) error {
+	n := 0
+	for i := range requests {
+		n += requests[i].Assigned
 	}
-	rows, err := e.api.Query(ctx, e.SQL(selectWorkOfRequests), ids)
-	if err != nil {
-		return fmt.Errorf("read the requests' work: %w", err)
-	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		var id int64
-		w, err := scanWork(row, &id)
-		if r := byID[id]; err == nil && r != nil {
-			r.Work = append(r.Work, w)
+	works := make([]Work, 0, n)
+	next := 0
+	upTo := func(id int64) { // hands on those before it
+		for ; next < len(requests) && requests[next].ID < id; next++ {
+			complete(&requests[next])
 		}
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("read the requests' work: %w", err)
 	}
+	if n > 0 {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		first := 0
+		var id int64
+		row := newWorkScan(&id)
+		for rows.Next() {
+			w, err := row.scan(rows)
+			if err != nil {
+				return err
+			}
+			if upTo(id); next == len(requests) || requests[next].ID != id {
+				continue
+			}
+			if len(requests[next].Work) == 0 {
+				first = len(works)
+			}
+			works = append(works, w)
+			requests[next].Work = works[first:len(works):len(works)]
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	upTo(math.MaxInt64)
 	return nil
 }
 

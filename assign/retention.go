@@ -64,6 +64,8 @@ with old as materialized (
   for update skip locked
 ), unbound as (
   update getwork.work w set request_id = null from old where w.request_id = old.id
+), unkeyed as (
+  delete from getwork.idempotency_key k using old where k.request_id = old.id
 )
 delete from getwork.work_requested r using old where r.id = old.id`
 )

@@ -29,6 +29,7 @@ type round struct {
 	clicks   map[Holder][]*click // to be recorded by this round
 	clickers []Holder            // their holders, sorted
 
+	run      int64  // that it ends; 0: none
 	ahead    *ahead // what was read together with the lock; nil once it is used
 	waiting  []waiter
 	answered []int64 // requests that this round ended

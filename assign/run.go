@@ -151,6 +151,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if t.FreshFor > 0 {
 		o.freshFor = r.state.FreshFor
 	}
+	r.run = run
 	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.snapshot, found.seenUntil,
 		found.given, found.blocked, found.passedOver, len(found.items), found.cut)
 	if err != nil {
@@ -218,13 +219,21 @@ from getwork.task_state s
 where r.id = any($1::bigint[]) and s.task_id = r.task_id and r.state = 'pending'`
 )
 
-// failRequests is the round of a run whose query failed by its own fault, or of a recheck that did (run is 0): who waits is
-// told so, who lingers waits for the end of the back-off, and so do new clicks that linger.
+// failRequests is the round of a run whose query failed by its own fault.
 func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, message string) error {
 	r, err := e.openRound(ctx, tx, task)
 	if err != nil {
 		return err
 	}
+	if err := r.fail(ctx, run, message); err != nil {
+		return err
+	}
+	return e.commit(ctx, r, run)
+}
+
+// fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault: who waits is told so, who
+// lingers waits for the end of the back-off, and so do new clicks that linger.
+func (r *round) fail(ctx context.Context, run int64, message string) error {
 	if err := r.readWaiting(ctx); err != nil {
 		return err
 	}
@@ -236,19 +245,20 @@ func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, m
 			failed = append(failed, w.id)
 		}
 	}
+	e := r.e
 	wrote := expecting{batch: &pgx.Batch{}}
 	if run != 0 {
 		wrote.queue(1, e.SQL(failRun), run, "failed", message)
 	}
-	wrote.queue(1, e.SQL(backOff), task, message)
-	wrote.queue(len(failed), e.SQL(failPending), failed, task, message, r.id, run)
+	wrote.queue(1, e.SQL(backOff), r.task, message)
+	wrote.queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
 	wrote.queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
-	if err := wrote.send(ctx, tx); err != nil {
+	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered = failed
-	e.Log.Warn("ranking query failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
-	return e.commit(ctx, r, run)
+	r.answered, r.told = failed, true
+	e.Log.Warn("ranking query or recheck failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
+	return r.announce(ctx, run)
 }
 
 const retryLater = `
@@ -283,14 +293,23 @@ func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64,
 		if tag.RowsAffected() == 0 {
 			return nil // it was taken for dead, and others see to the task
 		}
-		if r.state.retries > 0 && r.state.retrying > time.Duration(t.QueryTimeout)+time.Minute {
-			return e.failRetried(ctx, r, run, cause)
-		}
-		if _, err := tx.Exec(ctx, e.SQL(retryLater), t.task, r.state.retries+1); err != nil {
-			return fmt.Errorf("give up the run: %w", err)
+		if err := r.retry(ctx, t.QueryTimeout, run, cause); err != nil {
+			return err
 		}
 		return e.tellRun(t.task, run)
 	})
+}
+
+// retry puts off the next try after the world's fault, or fails the requests if that goes on for too long. run is 0 where
+// none was to be made.
+func (r *round) retry(ctx context.Context, timeout Duration, run int64, cause error) error {
+	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {
+		return r.e.failRetried(ctx, r, run, cause)
+	}
+	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
+		return fmt.Errorf("put off the next try: %w", err)
+	}
+	return nil
 }
 
 func (e *Engine) tellRun(task, run int64) error {

@@ -45,8 +45,11 @@ func (r *round) recheck(offers []offer) error {
 	if r.state.Recheck == "" {
 		return nil
 	}
+	if r.matching.by != r.state.Recheck {
+		return errUnchecked
+	}
 	for i := range offers {
-		matches, known := r.matching[offers[i].item]
+		matches, known := r.matching.items[offers[i].item]
 		if !known {
 			return errUnchecked
 		}
@@ -85,11 +88,24 @@ type outcome struct {
 	freshFor Duration // how long the leftovers stay as the shelf; 0: they don't
 }
 
-func (o *outcome) source() plan.Source { return plan.Run }
-func (o *outcome) cut() bool {
-	return o.result.cut || o.matching != nil && len(o.matching) < len(o.items)
+func (o *outcome) cut() bool { return o.result.cut || o.unchecked() }
+
+// usable: what does not match any more, and nothing of which is held, is as if it had never been there.
+func (o *outcome) usable() bool { return o.given > o.passedOver && (!o.dropped || o.blocked > 0) }
+
+// unchecked reports whether not all of the result was rechecked.
+func (o *outcome) unchecked() bool {
+	return o.matching.by != "" && len(o.matching.items) < len(o.items)
 }
-func (o *outcome) usable() bool  { return o.given > o.passedOver }
+
+// source: who finds too little of what was rechecked waits for the shelf that this result becomes, not for another run.
+func (o *outcome) source() plan.Source {
+	if o.unchecked() && o.freshFor > 0 {
+		return plan.Shelf
+	}
+	return plan.Run
+}
+
 func (o *outcome) runID() *int64 { return &o.run }
 
 const selectAvailable = `
@@ -121,7 +137,7 @@ func (o *outcome) take(ctx context.Context, r *round, n int) ([]offer, bool, err
 			var rank int64
 			if err = scanStanding(row, &f, &rank); err == nil {
 				f.ranked = part[at[rank]]
-				if o.matching != nil && !o.matching[f.item] { // it does not match any more, or nobody asked
+				if o.matching.by != "" && !o.matching.items[f.item] { // it does not match any more, or nobody asked
 					f.Slots = 0
 					o.dropped = true
 				}
@@ -162,9 +178,9 @@ const (
 	settleRun = `
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    ` + settleTimes + `, used_at = case when $2 then clock_timestamp() else used_at end,
-    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock_timestamp() + $7::bigint * interval '1 microsecond'
-from getwork.task_version v
+    ` + settleTimes + `, used_at = case when $2 then clock.at else used_at end,
+    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock.at + $7::bigint * interval '1 microsecond'
+from getwork.task_version v, (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
 returning ` + refreshIn
 

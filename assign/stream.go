@@ -2,7 +2,6 @@ package assign
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
@@ -14,7 +13,6 @@ type Stream struct {
 	holder Holder
 	ready  func()
 	sub    *Subscription
-	leave  func()
 
 	lagging bool // the node was when the stream was opened
 
@@ -31,14 +29,14 @@ const streamLimit = 256
 // it must not block nor call the stream.
 func (e *Engine) OpenStream(holder Holder, ready func()) *Stream {
 	s := &Stream{engine: e, holder: holder, ready: ready}
-	s.sub, s.leave = e.Feed.Subscribe(holder, s.Put)
+	s.sub, _ = e.Feed.Subscribe(holder, s.Put)
 	s.lagging = e.Feed.lagging() // asked after subscribing: if that ends, it is heard
 	return s
 }
 
 // Start puts hello and a snapshot before what has come since the stream was opened, and goes live.
 func (s *Stream) Start(ctx context.Context, role string) error {
-	p, err := s.engine.Pipeline(ctx, s.holder)
+	p, err := s.engine.Feed.snapshots.ask(ctx, s.holder)
 	if err != nil {
 		return err
 	}
@@ -57,14 +55,14 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 	return nil
 }
 
-// Put queues an event; one too many cuts the stream off.
-func (s *Stream) Put(e Event) {
+// Put queues events; one too many cuts the stream off.
+func (s *Stream) Put(events ...Event) {
 	s.mu.Lock()
-	if len(s.queue) >= streamLimit {
+	if len(s.queue)+len(events) > streamLimit {
 		s.slow, s.queue = true, nil
 	}
 	if !s.slow {
-		s.queue = append(s.queue, e)
+		s.queue = append(s.queue, events...)
 	}
 	live := s.live
 	s.mu.Unlock()
@@ -86,24 +84,31 @@ func (s *Stream) Take() (events []Event, slow bool) {
 // Follow adds tasks by name; [NotFound] names the first that there isn't, or that who may not see, and then none is
 // added.
 func (s *Stream) Follow(ctx context.Context, names []string, who Who) error {
-	tasks, err := s.engine.Tasks(ctx)
+	for _, name := range names {
+		if !slug.MatchString(name) {
+			return noTopic(name)
+		}
+	}
+	tasks, err := s.engine.Feed.tasks.ask(ctx, names)
 	if err != nil {
 		return err
 	}
-	var follow []Task
-	for _, name := range names {
-		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name && who.May(&t.Settings) })
-		if i < 0 {
-			return Refuse(NotFound, "no task %q to subscribe to", name)
+	follow := make([]followed, len(names))
+	for i, name := range names {
+		t, found := tasks[name]
+		if !found || !who.May(&Settings{Groups: t.groups}) {
+			return noTopic(name)
 		}
-		follow = append(follow, tasks[i])
+		follow[i] = t
 	}
-	s.sub.Follow(who, follow...)
+	s.sub.follow(who, follow)
 	return nil
 }
+
+func noTopic(name string) error { return Refuse(NotFound, "no task %q to subscribe to", name) }
 
 // Unfollow ends that.
 func (s *Stream) Unfollow(names []string) { s.sub.Unfollow(names...) }
 
 // Close ends the stream; it may be called again.
-func (s *Stream) Close() { s.leave() }
+func (s *Stream) Close() { s.sub.leave() }

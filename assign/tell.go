@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -12,8 +13,8 @@ import (
 
 // resync reads everybody's pipeline again and delivers it as a snapshot; held answers get their requests.
 func (f *Feed) resync(ctx context.Context) error {
-	holders := f.here()
-	for part := range slices.Chunk(holders, 1000) {
+	began := time.Now()
+	for part := range slices.Chunk(f.here(), addAtOnce) {
 		pipelines, _, err := f.engine.pipelines(ctx, part)
 		if err != nil {
 			return err
@@ -25,48 +26,115 @@ func (f *Feed) resync(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, subs := range f.holders {
-		for s := range subs {
+		for _, s := range subs {
 			if s.quiet {
 				s.deliver(Event{Type: "snapshot"}) // read again
 			}
 		}
 	}
+	f.manyAfter = time.Now().Add(manyEvery * time.Since(began))
 	return nil
 }
 
-// selectNews reads the requests of some rounds, and some by id, of the users who follow here: all that were
-// answered would be too many where ten nodes share ten thousand people.
-const selectNews = `
-select ` + requestColumns + `
-from getwork.work_requested r join getwork.task_state s using (task_id)
-where (r.round_id = any($1::bigint[]) or r.id = any($2::bigint[])) and r.user_name = any($3::text[])
-order by r.id`
+// manyEvery is how many times longer than reading everybody again the feed then does other things, however much is
+// changed that nobody can name.
+const manyEvery = 10
 
-func (f *Feed) tellRequests(ctx context.Context, n news) error {
-	if len(n.rounds) == 0 && len(n.requests) == 0 {
+// tellMany has everybody read again who may be concerned by what was too much to be named.
+func (f *Feed) tellMany(ctx context.Context, n news) error {
+	if !n.many || n.gap { // that was more
 		return nil
 	}
-	holders := f.here()
-	users := make([]string, len(holders))
-	for i, h := range holders {
-		users[i] = h.User
+	if wait := time.Until(f.manyAfter); wait > 0 {
+		f.putOff(wait, func(n *news) { n.many = true })
+		return nil
 	}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectNews), keys(n.rounds), keys(n.requests), users)
+	return f.resync(ctx)
+}
+
+// selectNews reads the requests of some rounds, and some by id. All that were answered would be too many where ten
+// nodes share ten thousand people: then $3 are the users who follow here.
+const selectNews = `
+select ` + requestColumns + `
+from (
+  select r.* from getwork.work_requested r
+  where r.round_id = any($1::bigint[])
+  union all
+  select r.* from getwork.work_requested r
+  where r.id = any($2::bigint[]) and (r.round_id is null or r.round_id <> all($1::bigint[]))
+) r join getwork.task_state s using (task_id)
+where $3::text[] is null or r.user_name in (select unnest($3::text[]))
+order by r.id`
+
+// tellRequests tells of requests, each its owner, and of runs, whoever waits on the task and whoever follows it. Who was
+// answered by a run hears that it is over together with his answer.
+func (f *Feed) tellRequests(ctx context.Context, n news) error {
+	runs, requests, err := f.readNews(ctx, n)
 	if err != nil {
 		return fmt.Errorf("read what rounds answered: %w", err)
 	}
-	requests, err := pgx.CollectRows(rows, readRequest)
+	told := map[taskHolder]bool{}
+	var events []Event
+	err = f.engine.fill(ctx, requests, func(r *Request) {
+		events = append(events[:0], runs[r.TaskID]...)
+		if len(events) > 0 {
+			told[taskHolder{r.TaskID, r.Holder()}] = true
+		}
+		at := len(events)
+		if r.State == Pending { // he asked, then it ran; but it was over, then he had his answer
+			at = 0
+		}
+		events = slices.Insert(events, at, Event{Type: "request", Body: r, Request: r})
+		f.to(r.Holder(), events...)
+	})
 	if err != nil {
-		return fmt.Errorf("read what rounds answered: %w", err)
-	}
-	if err := f.engine.addWork(ctx, requests); err != nil {
 		return err
 	}
-	for i := range requests {
-		r := &requests[i]
-		f.to(r.Holder(), Event{Type: "request", Body: r, Request: r})
+	return f.tellRuns(ctx, runs, told)
+}
+
+// readNews reads events of runs, by their tasks, and the requests of who follows here, in one exchange.
+func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]Event, requests []Request, err error) {
+	var batch pgx.Batch
+	if len(n.runs) > 0 {
+		batch.Queue(f.engine.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
+			runs, err = runEvents(rows)
+			return err
+		})
 	}
-	return nil
+	if len(n.rounds)+len(n.requests) > 0 {
+		most := len(n.requests)
+		for _, answered := range n.rounds {
+			most += answered
+		}
+		batch.Queue(f.engine.SQL(selectNews), keys(n.rounds), keys(n.requests), f.users(most)).Query(func(rows pgx.Rows) (err error) {
+			requests, err = pgx.CollectRows(rows, newRequestScan().scan)
+			return err
+		})
+	}
+	if batch.Len() == 0 {
+		return nil, nil, nil
+	}
+	if err := f.engine.api.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return runs, slices.DeleteFunc(requests, func(r Request) bool { return len(f.holders[r.Holder()]) == 0 }), nil
+}
+
+// users are those who follow on this node, or nil if they are as many as that, or more.
+func (f *Feed) users(most int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.holders) >= most {
+		return nil
+	}
+	users := make([]string, 0, len(f.holders))
+	for h := range f.holders {
+		users = append(users, h.User)
+	}
+	return users
 }
 
 const selectWorkNews = `
@@ -83,7 +151,7 @@ func (f *Feed) tellWork(ctx context.Context, n news) error {
 	if err != nil {
 		return fmt.Errorf("read what became of work: %w", err)
 	}
-	works, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) })
+	works, err := pgx.CollectRows(rows, newWorkScan().scan)
 	if err != nil {
 		return fmt.Errorf("read what became of work: %w", err)
 	}
@@ -95,161 +163,164 @@ func (f *Feed) tellWork(ctx context.Context, n news) error {
 
 const (
 	selectRunNews = `
-select ` + runColumns + `, s.name
-from getwork.run u join getwork.task_state s using (task_id)
+select u.id, u.task_id, s.name, u.state, u.candidates, extract(epoch from u.finished_at - u.started_at)::float8 * 1000,
+  case when u.state = 'running' then ` + timeLeft + ` end
+from getwork.run u join getwork.task_state s on s.task_id = u.task_id
 where u.id = any($1::bigint[])
 order by u.id`
 
-	// Who waits, and whom one of these rounds has just answered: he waited until then.
 	selectWaitingHolders = `
 select r.task_id, r.user_name, r.instance
 from getwork.work_requested r
-where r.task_id = any($1::bigint[]) and r.state = 'pending' and r.user_name = any($2::text[])
-union
-select r.task_id, r.user_name, r.instance
-from getwork.work_requested r
-where r.round_id = any($3::bigint[]) and r.task_id = any($1::bigint[]) and r.user_name = any($2::text[])`
+where r.task_id = any($1::bigint[]) and r.state = 'pending'
+  and ($2::text[] is null or r.user_name in (select unnest($2::text[])))`
 )
 
 // phases maps a run's state to what its event says.
 var phases = map[string]string{"running": "started", "finished": "finished", "failed": "failed", "cancelled": "cancelled", "lost": "failed"}
 
-// tellRuns tells of runs whoever waits on the task and whoever follows it.
-func (f *Feed) tellRuns(ctx context.Context, n news) error {
-	if len(n.runs) == 0 {
+// runEvents are events of runs, by their tasks.
+func runEvents(rows pgx.Rows) (map[int64][]Event, error) {
+	events := map[int64][]Event{}
+	var e RunEvent
+	var task int64
+	var state string
+	_, err := pgx.ForEachRow(rows, []any{&e.ID, &task, &e.Task, &state, &e.Candidates, &e.DurationMS, &e.EtaSeconds}, func() error {
+		e.Phase = phases[state]
+		events[task] = append(events[task], Event{Type: "run", Body: e}.shared())
+		return nil
+	})
+	return events, err
+}
+
+// tellRuns tells of runs all but those who were told.
+func (f *Feed) tellRuns(ctx context.Context, runs map[int64][]Event, told map[taskHolder]bool) error {
+	if len(runs) == 0 {
 		return nil
 	}
-	events := map[int64][]RunEvent{}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectRunNews), keys(n.runs))
+	waiting, err := f.waitingHere(ctx, slices.Collect(maps.Keys(runs)))
 	if err != nil {
-		return fmt.Errorf("read runs: %w", err)
+		return err
 	}
-	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Run, err error) {
-		var name string
-		if r, err = scanRun(runAndName{row, &name}); err != nil {
-			return r, err
+	for w := range waiting {
+		if !told[w] {
+			told[w] = true
+			f.to(w.holder, runs[w.task]...)
 		}
-		events[r.TaskID] = append(events[r.TaskID], RunEvent{ID: r.ID, Task: name, Phase: phases[r.State], Candidates: r.Candidates, DurationMS: r.DurationMS})
-		return r, nil
-	})
-	if err != nil || len(runs) == 0 {
-		return err
-	}
-	waiting, err := f.waitingHere(ctx, slices.Collect(maps.Keys(events)), keys(n.rounds))
-	if err != nil {
-		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for task, told := range events {
-		for h, subs := range f.holders {
-			for s := range subs {
-				for _, e := range told {
-					if !s.quiet && (s.tasks[e.Task] || waiting[taskHolder{task, h}]) {
-						s.deliver(Event{Type: "run", Body: e})
-					}
-				}
+	for task, events := range runs {
+		t := f.topics[events[0].Body.(RunEvent).Task]
+		if t == nil {
+			continue
+		}
+		for s := range t.followers {
+			if !s.quiet && !told[taskHolder{task, s.holder}] {
+				s.deliver(events...)
 			}
 		}
 	}
 	return nil
 }
-
-// runAndName lets scanRun read a row that has a name behind the run's columns.
-type runAndName struct {
-	pgx.CollectableRow
-	name *string
-}
-
-func (r runAndName) Scan(into ...any) error { return r.CollectableRow.Scan(append(into, r.name)...) }
 
 type taskHolder struct {
 	task   int64
 	holder Holder
 }
 
-// waitingHere are the holders who wait on one of the tasks, or did until one of the rounds, and follow on this node.
-func (f *Feed) waitingHere(ctx context.Context, tasks, rounds []int64) (map[taskHolder]bool, error) {
-	holders := f.here()
-	users := make([]string, len(holders))
-	for i, h := range holders {
-		users[i] = h.User
-	}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, users, rounds)
+// waitingHere are the holders who wait on one of the tasks and follow on this node.
+func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
+	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, f.users(addAtOnce))
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
 	waiting := map[taskHolder]bool{}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		var w taskHolder
-		err := row.Scan(&w.task, &w.holder.User, &w.holder.Instance)
+	var w taskHolder
+	if _, err := pgx.ForEachRow(rows, []any{&w.task, &w.holder.User, &w.holder.Instance}, func() error {
 		waiting[w] = true
-		return struct{}{}, err
-	})
-	if err != nil {
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
 	return waiting, nil
 }
 
-// tellTasks delivers the present state of tasks to who follows them. However many changes came, each task has at
-// most one event in mergeFor, and the last state always comes.
+const (
+	mergeFor   = 250 * time.Millisecond // the least time between two events of one task
+	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
+)
+
+// tellTasks delivers the present state of tasks to who follows them, if it has changed. However many changes came, each
+// task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
+// not wait for the others' turn.
 func (f *Feed) tellTasks(ctx context.Context, n news) error {
-	if len(n.tasks) == 0 || !f.anybodyFollows() {
+	f.mu.Lock()
+	followers := 0
+	for _, t := range f.topics {
+		followers += len(t.followers)
+	}
+	f.mu.Unlock()
+	if followers == 0 || len(n.tasks)+len(n.newcomers) == 0 {
 		return nil
 	}
-	if wait := mergeFor - time.Since(f.told); wait > 0 {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.news.rounds == nil {
-			f.news = newNews()
-		}
-		maps.Copy(f.news.tasks, n.tasks)
-		if f.later == nil {
-			f.later = time.AfterFunc(wait, func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				f.later = nil
-				f.hear(func(*news) {})
-			})
-		}
+	if wait := mergeFor - time.Since(f.readTasks); wait > 0 {
+		f.putOff(wait, func(later *news) {
+			maps.Copy(later.tasks, n.tasks)
+			maps.Copy(later.newcomers, n.newcomers)
+		})
 		return nil
 	}
-	f.told = time.Now()
-	tasks, err := f.engine.tasks(ctx, nil, keys(n.tasks))
+	ids := n.newcomers
+	wait := mergeFor + time.Duration(followers)*tellTaskIn - time.Since(f.toldTasks)
+	switch {
+	case wait <= 0:
+		maps.Copy(ids, n.tasks)
+		f.toldTasks = time.Now()
+	case len(n.tasks) > 0:
+		f.putOff(wait, func(later *news) { maps.Copy(later.tasks, n.tasks) })
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	f.readTasks = time.Now()
+	tasks, err := f.engine.tasks(ctx, nil, keys(ids))
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range tasks {
-		e := Event{Type: "task", Body: &tasks[i]}
-		for _, subs := range f.holders {
-			for s := range subs {
-				switch {
-				case s.quiet || !s.tasks[tasks[i].Name]:
-				case s.who.May(&tasks[i].Settings):
-					s.deliver(e)
-				default: // it got groups since
-					delete(s.tasks, tasks[i].Name)
-				}
-			}
+		if t := f.topics[tasks[i].Name]; t != nil {
+			t.tell(&tasks[i], wait > 0)
 		}
 	}
 	return nil
 }
 
-func (f *Feed) anybodyFollows() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, subs := range f.holders {
-		for s := range subs {
-			if len(s.tasks) > 0 {
-				return true
-			}
+// tell delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
+func (t *topic) tell(task *Task, newcomers bool) {
+	now := Event{Type: "task", Body: task}.shared()
+	if t.last == nil || !t.last.same(now) {
+		t.last = &now
+	}
+	for s, told := range t.followers {
+		switch {
+		case s.quiet || told == t.last || newcomers && told != nil:
+		case s.who.May(&task.Settings):
+			t.followers[s] = t.last
+			s.deliver(*t.last)
+		default: // it got groups since
+			delete(t.followers, s)
 		}
 	}
-	return false
 }
 
-func keys(set map[int64]bool) []int64 { return slices.Sorted(maps.Keys(set)) }
+// same reports whether a shared event says what another does.
+func (e Event) same(other Event) bool {
+	a, _ := e.message()
+	b, err := other.message()
+	return err == nil && bytes.Equal(a, b)
+}
+
+func keys[V any](set map[int64]V) []int64 { return slices.Sorted(maps.Keys(set)) }

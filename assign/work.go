@@ -48,20 +48,50 @@ const workColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.de
   coalesce(w.state = 'held' and w.lease_expires_at - w.lease * 0.2 <= clock_timestamp(), false),
   (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.task_id`
 
-// scanWork reads workColumns, and what follows them into also.
-func scanWork(row pgx.CollectableRow, also ...any) (Work, error) {
-	var w Work
-	var details []byte
-	var lease *int64
-	into := []any{&w.ID, &w.Task, &w.Item, &w.User, &w.Instance, &w.Slot, &details, &w.AssignedAt, &w.LeaseExpiresAt,
-		&w.Attempt, &w.State, &w.ClosedAt, &w.AvailableAt, &w.Note,
-		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &lease, &w.ClosedBy, &w.TaskID}
-	err := row.Scan(append(into, also...)...)
-	w.Details = details
-	w.Lease = ofMicrosOrNil(lease)
+// workScan reads rows of workColumns, one after another.
+type workScan struct {
+	w                           Work
+	task, user, instance, state repeated
+	details                     []byte
+	lease                       *int64
+	into                        []any
+}
+
+// newWorkScan reads workColumns, and what follows them into also.
+func newWorkScan(also ...any) *workScan {
+	s := &workScan{}
+	w := &s.w
+	s.into = append([]any{&w.ID, &s.task, &w.Item, &s.user, &s.instance, &w.Slot, &s.details, &w.AssignedAt, &w.LeaseExpiresAt,
+		&w.Attempt, &s.state, &w.ClosedAt, &w.AvailableAt, &w.Note,
+		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &s.lease, &w.ClosedBy, &w.TaskID}, also...)
+	return s
+}
+
+func (s *workScan) scan(row pgx.CollectableRow) (Work, error) {
+	err := row.Scan(s.into...)
+	w := s.w
+	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), string(s.state)
+	w.Details = s.details
+	w.Lease = ofMicrosOrNil(s.lease)
 	w.AssignedAt = w.AssignedAt.UTC()
 	w.LeaseExpiresAt, w.ClosedAt, w.AvailableAt = utc(w.LeaseExpiresAt), utc(w.ClosedAt), utc(w.AvailableAt)
 	return w, err
+}
+
+// scanWork reads one row.
+func scanWork(row pgx.CollectableRow, also ...any) (Work, error) {
+	return newWorkScan(also...).scan(row)
+}
+
+// repeated is text that is mostly the same in row after row, and then is not copied again.
+type repeated string
+
+// ScanBytes implements [pgtype.BytesScanner].
+func (r *repeated) ScanBytes(text []byte) error {
+	if string(*r) != string(text) {
+		*r = repeated(text)
+	}
+	return nil
 }
 
 // Pipeline is all that a holder holds, and what it waits for.
@@ -90,6 +120,20 @@ func (e *Engine) Pipeline(ctx context.Context, holder Holder) (Pipeline, error) 
 	p := all[holder]
 	p.at = at
 	return p, err
+}
+
+// snapshots reads those of several at once, one for each.
+func (e *Engine) snapshots(ctx context.Context, holders []Holder) ([]Pipeline, error) {
+	all, at, err := e.pipelines(ctx, holders)
+	if err != nil {
+		return nil, err
+	}
+	snapshots := make([]Pipeline, len(holders))
+	for i, h := range holders {
+		snapshots[i] = all[h]
+		snapshots[i].at = at
+	}
+	return snapshots, nil
 }
 
 // UserPipeline reads what a user holds and waits for, he himself and all instances of his.
@@ -130,26 +174,20 @@ const selectClock = `select clock_timestamp()`
 // held reads what users hold and wait for, whatever their instances.
 func (e *Engine) held(ctx context.Context, users []string) (works []Work, requests []Request, at time.Time, err error) {
 	var batch pgx.Batch
-	batch.Queue(selectClock)
-	batch.Queue(e.SQL(selectPipelineWork), users)
-	batch.Queue(e.SQL(selectPipelineRequests), users)
-	results := e.api.SendBatch(ctx, &batch)
-	defer results.Close()
-	if err := results.QueryRow().Scan(&at); err != nil {
-		return nil, nil, at, fmt.Errorf("read pipeline: %w", err)
+	batch.Queue(selectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
+	batch.Queue(e.SQL(selectPipelineWork), users).Query(func(rows pgx.Rows) (err error) {
+		works, err = pgx.CollectRows(rows, newWorkScan().scan)
+		return err
+	})
+	batch.Queue(e.SQL(selectPipelineRequests), users).Query(func(rows pgx.Rows) (err error) {
+		requests, err = pgx.CollectRows(rows, newRequestScan().scan)
+		return err
+	})
+	if err = e.api.SendBatch(ctx, &batch).Close(); err == nil {
+		err = e.fill(ctx, requests, func(*Request) {})
 	}
-	rows, err := results.Query()
 	if err != nil {
-		return nil, nil, at, fmt.Errorf("read pipeline: %w", err)
+		err = fmt.Errorf("read pipeline: %w", err)
 	}
-	if works, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Work, error) { return scanWork(row) }); err != nil {
-		return nil, nil, at, fmt.Errorf("read pipeline: %w", err)
-	}
-	if rows, err = results.Query(); err != nil {
-		return nil, nil, at, fmt.Errorf("read pipeline: %w", err)
-	}
-	if requests, err = pgx.CollectRows(rows, readRequest); err != nil {
-		return nil, nil, at, fmt.Errorf("read pipeline: %w", err)
-	}
-	return works, requests, at, nil
+	return works, requests, at, err
 }

@@ -1,8 +1,10 @@
 package ws
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -26,13 +28,18 @@ const subprotocol = "getwork.v1"
 // maxMessage is the longest message that a client may send, in bytes.
 const maxMessage = 16 << 10
 
-// conn is one WebSocket, as much of it as the hub needs.
-type conn struct{ c *websocket.Conn }
+// conn is one WebSocket, as much of it as the hub needs: the library does the handshake, reads, and writes control
+// frames; messages go past it.
+type conn struct {
+	*wire
+	c *websocket.Conn
+}
 
 // accept upgrades a request. Compression is off: it would cost each idle connection more memory than everything
 // else together. The Origin must be the host that was asked for.
 func accept(w http.ResponseWriter, r *http.Request) (conn, error) {
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	lean := &leanWriter{ResponseWriter: w}
+	c, err := websocket.Accept(lean, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
 	})
@@ -40,17 +47,38 @@ func accept(w http.ResponseWriter, r *http.Request) (conn, error) {
 		return conn{}, err
 	}
 	c.SetReadLimit(maxMessage)
-	return conn{c}, nil
+	return conn{lean.wire, c}, nil
+}
+
+// leanWriter lends the library small buffers, where those of net/http would stay with each connection: 4 KiB each way.
+type leanWriter struct {
+	http.ResponseWriter
+	wire *wire
+}
+
+const (
+	readBuffer    = 256 // clients say little; what is longer is read past it
+	controlBuffer = 128 // holds every control frame: 125 bytes, 2 of a head
+)
+
+// Hijack implements [http.Hijacker].
+func (w *leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.wire = &wire{Conn: c}
+	in := buffers.Reader
+	if in.Buffered() == 0 { // else the client was too quick, and what it said is in there
+		in = bufio.NewReaderSize(w.wire, readBuffer)
+	}
+	return w.wire, bufio.NewReadWriter(in, bufio.NewWriterSize(w.wire, controlBuffer)), nil
 }
 
 // read returns the client's next message; a binary one is reported as not being text.
-func (c conn) read(ctx context.Context) (message []byte, text bool, err error) {
-	kind, b, err := c.c.Read(ctx)
+func (c conn) read() (message []byte, text bool, err error) {
+	kind, b, err := c.c.Read(context.Background()) // without a context to be watched; drop ends it
 	return b, kind == websocket.MessageText, err
-}
-
-func (c conn) write(ctx context.Context, message []byte) error {
-	return c.c.Write(ctx, websocket.MessageText, message)
 }
 
 // ping waits for the client's pong, and so needs somebody to read meanwhile. One that fails leaves the connection

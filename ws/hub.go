@@ -2,7 +2,6 @@ package ws
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -30,7 +29,9 @@ type Hub struct {
 	mu      sync.Mutex
 	sockets map[*socket]bool
 	closing bool
-	working sync.WaitGroup // one for each socket
+
+	writers writers
+	working sync.WaitGroup // sockets, and goroutines that write for them
 }
 
 // NewHub makes a hub.
@@ -51,7 +52,7 @@ func (h *Hub) Count() int {
 	return len(h.sockets)
 }
 
-// ServeHTTP upgrades the request and returns; the socket lives on.
+// ServeHTTP upgrades the request and returns; the socket lives on, without the memory that the request took.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, role := h.Caller(r)
 	c, err := accept(w, r)
@@ -59,14 +60,13 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Log.Info("socket refused", "user", who.Holder.User, "error", err)
 		return // the library has answered
 	}
-	s := newSocket(h, c, who, role)
+	s := newSocket(h, c, who)
 	if !h.add(s) {
 		s.stream.Close()
 		c.close(GoingAway, "this node is shutting down")
 		return
 	}
-	// Not under the request's context: it ends when this function returns.
-	go s.live(context.WithoutCancel(r.Context()))
+	go s.live(role)
 }
 
 func (h *Hub) add(s *socket) bool {
@@ -119,6 +119,3 @@ func (h *Hub) Close(ctx context.Context, over time.Duration) {
 	h.mu.Unlock()
 	<-closed
 }
-
-// encode is what goes over the wire.
-func encode(e assign.Event) ([]byte, error) { return json.Marshal(e) }

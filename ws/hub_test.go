@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -142,4 +143,55 @@ func TestCloseWithDeadClients(t *testing.T) {
 		t.Errorf("closing took %v, %d sockets are left", took, n.hub.Count())
 	}
 	stuck.Close()
+}
+
+// More clients than there are writers read nothing for a while: everybody else gets everything at once meanwhile, and they
+// get all of it when they read again, whole and in order, with the pings between.
+func TestPausingClients(t *testing.T) {
+	n := start(t, Config{WriteFor: time.Minute, PingEvery: 50 * time.Millisecond, PongAfter: time.Minute}, nil)
+	const marks = 200
+	long := strings.Repeat("x", 40<<10)
+	fast := n.open(t, "oliver")
+	var pausing []*raw
+	for range 4*runtime.GOMAXPROCS(0) + 1 {
+		pausing = append(pausing, n.openRaw(t, "tracy"))
+	}
+	n.awaitCount(t, len(pausing)+1)
+	began := time.Now()
+	for i := range marks { // more than the system's buffers can hold
+		text := fmt.Sprint(i, long)
+		n.mark(text)
+		if got := fast.next("mark")["text"]; got != text {
+			t.Fatalf("mark %d is another", i)
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the others held him up: %v", took)
+	}
+	for _, p := range pausing {
+		next, pings := 0, 0
+		for next < marks {
+			kind, payload, err := p.frame()
+			if err != nil {
+				t.Fatalf("after %d marks: %v", next, err)
+			}
+			switch {
+			case kind == pingFrame:
+				pings++
+			case kind == textFrame && strings.HasPrefix(string(payload), `{"type":"mark"`):
+				if want := fmt.Sprintf(`{"type":"mark","mark":{"text":"%d%s"}}`, next, long); string(payload) != want {
+					t.Fatalf("mark %d is another", next)
+				}
+				next++
+			case kind != textFrame:
+				t.Fatalf("a frame of kind %d", kind)
+			}
+		}
+		if pings == 0 {
+			t.Error("no ping came between")
+		}
+	}
+	if got := n.hub.Count(); got != len(pausing)+1 {
+		t.Errorf("%d sockets are left of %d", got, len(pausing)+1)
+	}
 }

@@ -10,14 +10,14 @@ import (
 	"getwork/assign"
 )
 
-// socket is one connection: one goroutine reads, one writes while there is something to write, and a timer pings.
+// socket is one connection: one goroutine reads, the hub's writers write, and a timer pings.
 type socket struct {
 	hub    *Hub
 	conn   conn
 	who    assign.Who
-	role   string
 	stream *assign.Stream
 	ping   *time.Timer
+	next   *socket // whose turn to be written is after this one's
 
 	mu      sync.Mutex
 	writing bool
@@ -25,34 +25,21 @@ type socket struct {
 	ended   bool
 	status  Status // to close with, after what is queued was written
 	reason  string
-	writers sync.WaitGroup
 }
 
-func newSocket(h *Hub, c conn, who assign.Who, role string) *socket {
-	s := &socket{hub: h, conn: c, who: who, role: role}
+func newSocket(h *Hub, c conn, who assign.Who) *socket {
+	s := &socket{hub: h, conn: c, who: who}
 	s.stream = h.Engine.OpenStream(who.Holder, s.wake)
 	return s
 }
 
-// live serves the socket until it ends.
-func (s *socket) live(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer func() {
-		cancel()
-		s.mu.Lock()
-		s.ended = true
-		if s.ping != nil {
-			s.ping.Stop()
-		}
-		s.mu.Unlock()
-		s.conn.drop()
-		s.stream.Close()
-		s.writers.Wait()
-		s.hub.remove(s)
-	}()
-	start, started := context.WithTimeout(ctx, 10*time.Second)
-	err := s.stream.Start(start, s.role)
-	started()
+// live serves the socket until it ends. This goroutine's stack is what each of ten thousand sockets keeps, so what
+// would make it grow is done by others.
+func (s *socket) live(role string) {
+	defer s.gone()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	err := s.stream.Start(ctx, role)
+	cancel()
 	if err != nil {
 		s.hub.Log.Warn("read a snapshot", "user", s.who.Holder.User, "error", err)
 		s.conn.close(TryAgain, "the snapshot can't be read now; come back in a moment")
@@ -60,43 +47,77 @@ func (s *socket) live(ctx context.Context) {
 	}
 	s.schedulePing()
 	for {
-		message, text, err := s.conn.read(ctx)
-		switch {
-		case err != nil: // gone, or the library has told the client why
-			return
-		case !text || !json.Valid(message):
-			s.conn.close(Unsupported, "a message is JSON text")
+		message, text, err := s.conn.read()
+		if err != nil { // gone, or the library has told the client why
 			return
 		}
-		if err := s.obey(ctx, message); err != nil {
-			problem, logged := assign.ProblemOf(err)
-			if logged {
-				s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
-			}
-			s.stream.Put(assign.Event{Type: "error", Body: problem})
+		m := make(chan *command)
+		go func() { m <- decode(message, text) }()
+		if !s.obey(<-m) {
+			return
 		}
 	}
 }
 
-// obey carries out a client's message.
-func (s *socket) obey(ctx context.Context, message []byte) error {
-	var m struct {
-		Type  string   `json:"type"`
-		Tasks []string `json:"tasks"`
+// gone ends the socket.
+func (s *socket) gone() {
+	s.mu.Lock()
+	s.ended = true
+	if s.ping != nil {
+		s.ping.Stop()
 	}
+	s.mu.Unlock()
+	s.conn.drop()
+	s.stream.Close()
+	s.hub.remove(s)
+}
+
+// command is a client's message.
+type command struct {
+	Type  string   `json:"type"`
+	Tasks []string `json:"tasks"`
+
+	unfit bool // it is no JSON
+	err   error
+}
+
+func decode(message []byte, text bool) *command {
+	m := &command{unfit: !text || !json.Valid(message)}
 	d := json.NewDecoder(bytes.NewReader(message))
 	d.DisallowUnknownFields()
-	if d.Decode(&m) != nil {
-		return assign.Refuse(assign.Invalid, `a message is {"type":"subscribe","tasks":["…"]}, or the same with "unsubscribe"`)
+	if d.Decode(m) != nil {
+		m.err = assign.Refuse(assign.Invalid, `a message is {"type":"subscribe","tasks":["…"]}, or the same with "unsubscribe"`)
 	}
-	switch m.Type {
-	case "subscribe":
-		return s.stream.Follow(ctx, m.Tasks, s.who)
-	case "unsubscribe":
+	return m
+}
+
+// obey carries out a client's message, or tells him what is wrong; false: it ends the socket.
+func (s *socket) obey(m *command) bool {
+	if m.unfit {
+		s.conn.close(Unsupported, "a message is JSON text")
+		return false
+	}
+	err := m.err
+	switch {
+	case err != nil:
+	case m.Type == "subscribe":
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err = s.stream.Follow(ctx, m.Tasks, s.who)
+		cancel()
+	case m.Type == "unsubscribe":
 		s.stream.Unfollow(m.Tasks)
-		return nil
+	default:
+		err = assign.Refuse(assign.Invalid, `there is no message %q; send "subscribe" or "unsubscribe", and commands over REST`, m.Type)
 	}
-	return assign.Refuse(assign.Invalid, `there is no message %q; send "subscribe" or "unsubscribe", and commands over REST`, m.Type)
+	if err == nil {
+		return true
+	}
+	problem, logged := assign.ProblemOf(err)
+	if logged {
+		s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
+	}
+	s.stream.Put(assign.Event{Type: "error", Body: problem})
+	return true
 }
 
 // wake has what is queued written; called by the stream.
@@ -108,47 +129,68 @@ func (s *socket) wake() {
 		return
 	}
 	s.writing = true
-	s.writers.Go(s.write)
+	s.hub.queue(s)
 }
 
-// write writes until nothing is queued, and then ends, so that an idle connection costs no goroutine for it.
-func (s *socket) write() {
+// write writes events, and then what is queued until nothing is. Unless it may take its time (WriteFor), a goroutine
+// of its own goes on with what the client does not take at once.
+func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Duration) {
 	for {
-		s.mu.Lock()
-		if !s.more || s.ended {
-			status, reason, ended := s.status, s.reason, s.ended
-			s.writing = false
-			s.mu.Unlock()
-			if status != 0 && !ended {
-				s.conn.close(status, reason)
-			}
+		left, all, err := s.send(buffer, events, within)
+		switch {
+		case err != nil || !all && within == s.hub.WriteFor:
+			s.conn.drop()
+			return // and writing stays set: nothing more is written
+		case !all:
+			s.hub.working.Go(func() { s.write(new([]byte), left, s.hub.WriteFor) })
 			return
 		}
-		s.more = false
-		s.mu.Unlock()
-		events, slow := s.stream.Take()
-		if slow {
-			s.conn.close(TryAgain, "too slow to follow; come back for a new snapshot")
-			return // and writing stays set: nothing more is written
+		if !s.turn() {
+			return
 		}
-		for _, e := range events {
-			if !s.send(e) {
-				s.conn.drop()
-				return
-			}
+		var slow bool
+		if events, slow = s.stream.Take(); slow {
+			s.hub.working.Go(func() { s.conn.close(TryAgain, "too slow to follow; come back for a new snapshot") })
+			return
 		}
 	}
 }
 
-func (s *socket) send(e assign.Event) bool {
-	message, err := encode(e)
-	if err != nil {
-		s.hub.Log.Error("encode event", "type", e.Type, "error", err)
-		return false
+// turn reports whether there is something to write. If not, the socket's turn is over, and it is closed if it is to be.
+func (s *socket) turn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.more && !s.ended {
+		s.more = false
+		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.hub.WriteFor)
-	defer cancel()
-	return s.conn.write(ctx, message) == nil
+	s.writing = false
+	if status, reason := s.status, s.reason; status != 0 && !s.ended {
+		s.hub.working.Go(func() { s.conn.close(status, reason) }) // it waits for the client's answer
+	}
+	return false
+}
+
+// portion is about how much is written at once, in bytes.
+const portion = 32 << 10
+
+// send writes what is left of former events, and these; left are those that were not begun.
+func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duration) (left []assign.Event, all bool, err error) {
+	for {
+		b := (*buffer)[:0]
+		for len(events) > 0 && len(b) < portion {
+			if b, err = appendFrame(b, events[0]); err != nil {
+				s.hub.Log.Error("encode event", "type", events[0].Type, "error", err)
+				return nil, false, err
+			}
+			events = events[1:]
+		}
+		*buffer = b
+		all, err = s.conn.send(b, within)
+		if err != nil || !all || len(events) == 0 {
+			return events, all, err
+		}
+	}
 }
 
 // end closes the socket after what is queued was written.
@@ -163,16 +205,19 @@ func (s *socket) end(status Status, reason string) {
 func (s *socket) schedulePing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return
+	switch {
+	case s.ended:
+	case s.ping == nil:
+		s.ping = time.AfterFunc(s.hub.PingEvery, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), s.hub.PongAfter)
+			defer cancel()
+			if err := s.conn.ping(ctx); err != nil {
+				s.conn.drop()
+				return
+			}
+			s.schedulePing()
+		})
+	default:
+		s.ping.Reset(s.hub.PingEvery)
 	}
-	s.ping = time.AfterFunc(s.hub.PingEvery, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.hub.PongAfter)
-		defer cancel()
-		if err := s.conn.ping(ctx); err != nil {
-			s.conn.drop()
-			return
-		}
-		s.schedulePing()
-	})
 }

@@ -49,7 +49,7 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	heapFloor = make([]byte, heapFloorSize)
+
 	id := nodeID()
 	n := &node{config: c, log: log.With("node", id)}
 	if err := n.migrate(ctx, name); err != nil {

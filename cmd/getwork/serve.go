@@ -103,7 +103,7 @@ func (c *serveCmd) Run(ctx context.Context, s *streams) error {
 	}
 	n, err := newNode(ctx, *c, c.logger(s.errs))
 	if err == nil {
-		err = n.run(ctx, s.errs)
+		err = withHeapFloor(func() error { return n.run(ctx, s.errs) })
 	}
 	if errors.Is(context.Cause(ctx), errPostgresEnded) {
 		return errPostgresEnded // nobody else would start it again

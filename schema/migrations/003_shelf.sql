@@ -28,6 +28,9 @@ alter table getwork.work
 alter table getwork.work_requested drop constraint work_requested_run_id_fkey;
 alter table getwork.candidate drop constraint candidate_run_id_fkey;
 
+-- It locked the request after the key; a round on a fresh shelf locks them the other way round.
+alter table getwork.idempotency_key drop constraint idempotency_key_request_id_fkey;
+
 -- As long as a table has no statistics, every index that begins with the task looks as good as the one that is meant, and
 -- a plan once made is kept. So this one, which history is read by, begins with something that nothing else asks for.
 drop index getwork.work_task;
@@ -47,6 +50,7 @@ drop index getwork.work_requested_look;
 create index work_requested_holder on getwork.work_requested (task_id, user_name, instance, id);
 drop index getwork.work_task;
 create index work_task on getwork.work (task_id, id);
+alter table getwork.idempotency_key add constraint idempotency_key_request_id_fkey foreign key (request_id) references getwork.work_requested on delete cascade;
 alter table getwork.candidate add constraint candidate_run_id_fkey foreign key (run_id) references getwork.run on delete cascade;
 alter table getwork.work_requested add constraint work_requested_run_id_fkey foreign key (run_id) references getwork.run;
 alter table getwork.work

@@ -1,0 +1,124 @@
+package assign
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func orNil[T any](g *rapid.Generator[T]) *rapid.Generator[*T] { return rapid.Ptr(g, true) }
+
+var (
+	anyText     = rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`), rapid.String(), rapid.Just("<b>\"q\" \\ & \u2028\x00\xff</b>"))
+	anyTime     = rapid.Map(rapid.Int64Range(0, 1<<52), func(us int64) time.Time { return time.UnixMicro(us).UTC() })
+	anyDuration = rapid.Map(rapid.Int64Range(0, 1<<40), ofMicros)
+	anyDetails  = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{}`), json.RawMessage(`{"amount":12.50,"name":"Zoë","tags":["a",null]}`)})
+
+	anyWork = rapid.Custom(func(t *rapid.T) Work {
+		text, count := anyText.Draw, rapid.IntRange(0, 1000).Draw
+		return Work{ID: rapid.Int64().Draw(t, "id"), Task: text(t, "task"), Item: text(t, "item"), User: text(t, "user"), Instance: text(t, "instance"),
+			Slot: count(t, "slot"), Details: anyDetails.Draw(t, "details"), AssignedAt: anyTime.Draw(t, "assigned"),
+			LeaseExpiresAt: orNil(anyTime).Draw(t, "expires"), Attempt: count(t, "attempt"), State: text(t, "state"),
+			ClosedAt: orNil(anyTime).Draw(t, "closed"), AvailableAt: orNil(anyTime).Draw(t, "available"), Note: orNil(anyText).Draw(t, "note"),
+			Lease: orNil(anyDuration).Draw(t, "lease"), ClosedBy: orNil(anyText).Draw(t, "by"), Error: orNil(anyText).Draw(t, "error"),
+			ToOthers: rapid.Bool().Draw(t, "to others"), Exhausted: rapid.Bool().Draw(t, "exhausted"), Expiring: rapid.Bool().Draw(t, "expiring")}
+	})
+	anyRequest = rapid.Custom(func(t *rapid.T) Request {
+		text, count := anyText.Draw, rapid.IntRange(0, 1000).Draw
+		return Request{ID: rapid.Int64().Draw(t, "id"), Task: text(t, "task"), User: text(t, "user"), Instance: text(t, "instance"),
+			Wanted: count(t, "wanted"), Requested: count(t, "requested"), Assigned: count(t, "assigned"), State: State(text(t, "state")),
+			Reason: orNil(rapid.Map(anyText, func(s string) Reason { return Reason(s) })).Draw(t, "reason"), Error: orNil(anyText).Draw(t, "error"),
+			Lease: orNil(anyDuration).Draw(t, "lease"), CreatedAt: anyTime.Draw(t, "created"), LingerUntil: orNil(anyTime).Draw(t, "linger"),
+			CompletedAt: orNil(anyTime).Draw(t, "completed"), EtaSeconds: orNil(rapid.Float64Range(0.001, 1e6)).Draw(t, "eta"),
+			Position: orNil(rapid.Int64()).Draw(t, "position"), Work: rapid.SliceOfN(anyWork, 0, 3).Draw(t, "work")}
+	})
+)
+
+// What is encoded by hand is what encoding/json makes of it.
+func TestEncodedByHand(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, w := anyRequest.Draw(t, "request"), anyWork.Draw(t, "work")
+		p := Pipeline{Work: r.Work, Requests: []Request{r}}
+		for _, e := range []Event{{Type: "request", Body: &r}, {Type: "work", Body: &w}, {Type: "snapshot", Body: p}, {Type: "snapshot", Body: Pipeline{}}} {
+			body, err := json.Marshal(e.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := `{"type":"` + e.Type + `","` + e.Type + `":` + string(body) + `}`
+			if got, err := e.AppendMessage([]byte("before ")); err != nil || string(got) != "before "+want {
+				t.Fatalf("got  %s (%v)\nwant %s", got, err, want)
+			}
+		}
+	})
+}
+
+// A field that is added is not forgotten there.
+func TestEveryFieldIsEncodedByHand(t *testing.T) {
+	for what, v := range map[string]struct {
+		body   any
+		append func([]byte) []byte
+	}{
+		"request": {&Request{}, (&Request{}).appendJSON},
+		"work":    {&Work{}, (&Work{}).appendJSON},
+	} {
+		typ := reflect.TypeOf(v.body).Elem()
+		written := string(v.append(nil))
+		for i := range typ.NumField() {
+			name, options, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if name != "-" && !strings.Contains(options, "omitempty") && !strings.Contains(written, `"`+name+`":`) {
+				t.Errorf("a %s is written without %s: %s", what, name, written)
+			}
+		}
+	}
+}
+
+// Line breaks in what somebody pushed would end a line of an event stream.
+func TestDetailsWithLineBreaks(t *testing.T) {
+	w := Work{Details: json.RawMessage("{\n  \"a\": [1,\r\n 2]\n}")}
+	b, err := Event{Type: "work", Body: &w}.AppendMessage(nil)
+	if err != nil || strings.ContainsAny(string(b), "\r\n") || !strings.Contains(string(b), `"details":{"a":[1,2]},`) {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// countsEncoding counts how often it is encoded.
+type countsEncoding struct{ times *atomic.Int32 }
+
+func (c countsEncoding) MarshalJSON() ([]byte, error) {
+	c.times.Add(1)
+	return []byte(`"text"`), nil
+}
+
+// Whoever has several sockets gets one message, encoded once.
+func TestEncodedOnce(t *testing.T) {
+	f := newFeed(&Engine{})
+	var got [][]byte
+	for range 3 {
+		_, end := f.Subscribe(Holder{User: "ann"}, func(events ...Event) {
+			for _, e := range events {
+				b, err := e.AppendMessage(nil)
+				if err != nil {
+					t.Error(err)
+				}
+				got = append(got, b)
+			}
+		})
+		defer end()
+	}
+	var times atomic.Int32
+	f.to(Holder{User: "ann"}, Event{Type: "mark", Body: countsEncoding{&times}})
+	f.Broadcast(Event{Type: "mark", Body: countsEncoding{&times}})
+	if len(got) != 6 || times.Load() != 2 {
+		t.Errorf("%d messages of two events, encoded %d times", len(got), times.Load())
+	}
+	for _, b := range got {
+		if string(b) != `{"type":"mark","mark":"text"}` {
+			t.Errorf("got %s", b)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package ws
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"getwork/assign"
+)
+
+// wire is the TCP connection below a WebSocket. Messages are framed here and not by the library: that would keep 4 KiB
+// for each connection to send one in one piece, and could not go on with one that the client was too slow to take. It is
+// TCP itself: behind a write that timed out, TLS could not go on either.
+type wire struct {
+	net.Conn
+
+	mu     sync.Mutex
+	rest   []byte // of messages that were sent: the client did not take it yet
+	closed bool   // a close frame went out; there is no message behind it
+}
+
+const (
+	finalText  = 0x81 // head of a text message's only frame
+	closeKind  = 0x8
+	controlFor = 5 * time.Second // how long a control frame may take; the library's own limit
+)
+
+// Write is for the library, which writes control frames through it, each in one piece.
+func (w *wire) Write(frame []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if all, err := w.write(nil, controlFor); err != nil || !all {
+		return 0, errors.Join(err, os.ErrDeadlineExceeded)
+	}
+	w.closed = w.closed || frame[0]&0xf == closeKind
+	_ = w.SetWriteDeadline(time.Now().Add(controlFor))
+	return w.Conn.Write(frame)
+}
+
+// send writes frames of messages behind what is left of those before. all: the client took everything within that
+// time; otherwise the rest is kept, and the next who writes, be it nothing, sends it first.
+func (w *wire) send(frames []byte, within time.Duration) (all bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false, net.ErrClosed
+	}
+	return w.write(frames, within)
+}
+
+func (w *wire) write(frames []byte, within time.Duration) (all bool, err error) {
+	if len(w.rest) > 0 {
+		frames = append(w.rest, frames...)
+		w.rest = nil
+	}
+	if len(frames) == 0 {
+		return true, nil
+	}
+	_ = w.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, as the write does then
+	n, err := w.Conn.Write(frames)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.rest = slices.Clone(frames[n:])
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// appendFrame appends an event as a frame.
+func appendFrame(b []byte, e assign.Event) ([]byte, error) {
+	const longest = 10 // head
+	at := len(b)
+	b, err := e.AppendMessage(append(b, make([]byte, longest)...))
+	message := b[at+longest:]
+	head := append(b[:at], finalText)
+	switch n := len(message); {
+	case n < 126:
+		head = append(head, byte(n))
+	case n < 1<<16:
+		head = binary.BigEndian.AppendUint16(append(head, 126), uint16(n))
+	default:
+		head = binary.BigEndian.AppendUint64(append(head, 127), uint64(n))
+	}
+	return append(head, message...), err
+}
