@@ -221,7 +221,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	statement, args := from.settle(after)
 	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
 	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
-	r.quiet = r.run == 0 && len(ended.ids) == 0
+	r.quiet = r.run == 0 && len(ended.ids) == 0 && !r.e.tellsAtOnce(r.task)
 	if !r.quiet {
 		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(r.run))
 	}

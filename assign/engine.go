@@ -79,6 +79,7 @@ type Engine struct {
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
+	told       map[int64]time.Time // when a round of a task last told of itself, though only who clicked had to know
 	working    sync.WaitGroup
 }
 
@@ -104,6 +105,7 @@ func New(c Config) *Engine {
 		dispatches: map[string]*dispatcher{},
 		timers:     map[int64]*time.Timer{},
 		refreshes:  map[int64]*refresh{},
+		told:       map[int64]time.Time{},
 	}
 	for range c.MaxRuns {
 		e.slots <- struct{}{}

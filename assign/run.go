@@ -182,6 +182,23 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	return nil
 }
 
+// tellEvery is the least time between two rounds of a task that tell at once what only those need to hear who have other
+// sockets: the announcer tells of the others. Under load there are hundreds of rounds in a second, and each NOTIFY wakes
+// every node.
+const tellEvery = 10 * time.Millisecond
+
+// tellsAtOnce reports whether a round that answers nobody but who clicked is to tell of it itself.
+func (e *Engine) tellsAtOnce(task int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if now.Sub(e.told[task]) < tellEvery {
+		return false
+	}
+	e.told[task] = now
+	return true
+}
+
 // after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
 // something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
 func (e *Engine) after(r *round) {

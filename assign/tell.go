@@ -22,6 +22,9 @@ func (f *Feed) resync(ctx context.Context) error {
 		for h, p := range pipelines {
 			f.to(h, Event{Type: "snapshot", Body: p})
 		}
+		if err := f.tellRounds(ctx); err != nil {
+			return err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,6 +42,21 @@ func (f *Feed) resync(ctx context.Context) error {
 // manyEvery is how many times longer than reading everybody again the feed then does other things, however much is
 // changed that nobody can name.
 const manyEvery = 10
+
+// tellRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
+func (f *Feed) tellRounds(ctx context.Context) error {
+	heard := newNews()
+	f.mu.Lock()
+	if len(f.news.rounds) > 0 {
+		heard.rounds, f.news.rounds = f.news.rounds, heard.rounds
+		heard.runs, f.news.runs = f.news.runs, heard.runs
+	}
+	f.mu.Unlock()
+	if len(heard.rounds) == 0 {
+		return nil
+	}
+	return f.tellRequests(ctx, heard)
+}
 
 // tellMany has everybody read again who may be concerned by what was too much to be named.
 func (f *Feed) tellMany(ctx context.Context, n news) error {

@@ -178,15 +178,15 @@ func merge(into map[int64]*Change, c Change) {
 	to.Waiting = to.Waiting || c.Waiting
 	to.Items = to.Items || c.Items
 	to.Many = to.Many || c.Many
+	to.Runs = add(to.Runs, c.Runs) // few; a run is told of as it begins and ends, which reading the task later would not tell
 	if !to.Many {
 		to.Rounds = add(to.Rounds, c.Rounds)
 		to.Requests = add(to.Requests, c.Requests)
 		to.Work = add(to.Work, c.Work)
-		to.Runs = add(to.Runs, c.Runs)
 		to.Many = to.ids() > maxIDs
 	}
 	if to.Many {
-		to.Rounds, to.Requests, to.Work, to.Runs = nil, nil, nil, nil
+		to.Rounds, to.Requests, to.Work = nil, nil, nil
 	}
 }
 

@@ -40,7 +40,7 @@ type Change struct {
 	Settings bool    `json:"settings,omitempty"` // the task itself changed
 	Waiting  bool    `json:"waiting,omitempty"`  // the node wants to run it and has no free slot
 	Items    bool    `json:"items,omitempty"`    // the inbox was filled
-	Many     bool    `json:"many,omitempty"`     // more ids than fit: read the task; no ids are given then
+	Many     bool    `json:"many,omitempty"`     // more ids than fit: read the task; no ids but those of runs are given then
 }
 
 // Encode returns the payload for one NOTIFY, never more than [MaxPayload] bytes. What does not fit is said more
@@ -83,7 +83,7 @@ func (c Change) coarse() Change {
 	if c.ids() == 0 {
 		return c
 	}
-	return Change{Task: c.Task, Settings: c.Settings, Waiting: c.Waiting, Items: c.Items, Many: true}
+	return Change{Task: c.Task, Runs: c.Runs, Settings: c.Settings, Waiting: c.Waiting, Items: c.Items, Many: true}
 }
 
 func marshal(m Message) string {
