@@ -16,10 +16,10 @@ import (
 func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
-	b := startNode(t, url, nodeOptions{queries: "postgres://nobody@127.0.0.1:1/none?connect_timeout=1"})
 	db := pool(t, url)
 	recheckedTask(t, a, db, 6, nil)
 	a.endedRequest(t, a.click(t, "task", "ann", 1).ID)
+	b := startNode(t, url, nodeOptions{queries: "postgres://nobody@127.0.0.1:1/none?connect_timeout=1"})
 	r, err := b.GetWork(t.Context(), "task", Click{Holder: Holder{User: "bob"}, Count: 1})
 	if err != nil {
 		t.Fatalf("the primary is up, but the click fails: %v (requests recorded of bob: %d)", err,
