@@ -66,7 +66,7 @@ func (s *Server) boot(ctx context.Context) error {
 // this server's: neither a file left behind nor another server on the same port is taken for it.
 func (s *Server) bootOnce(ctx context.Context) error {
 	name := "getwork-" + rand.Text()[:12]
-	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.binaries.postgres(), s.arguments(name)...)
+	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.cfg.Environment, s.binaries.postgres(), s.arguments(name)...)
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,11 @@ func (s *Server) arguments(name string) []string {
 	set("unix_socket_directories", s.state.SocketDir)
 	set("unix_socket_permissions", "0700")
 	set("port", strconv.Itoa(s.state.Port))
-	if s.cfg.TCP {
-		set("listen_addresses", "127.0.0.1")
-	} else {
+	switch {
+	case !s.cfg.TCP:
 		set("listen_addresses", "")
+	case s.cfg.Parameters["listen_addresses"] == "":
+		set("listen_addresses", "127.0.0.1")
 	}
 	return args
 }

@@ -52,9 +52,9 @@ type process struct {
 	err  error         // how it ended; to be read after done
 }
 
-// launch starts a program under the given account. What it prints goes to log and, the end of it, to the
-// process's tail. The folders in remove, at most two, are deleted if this process dies before the program.
-func launch(as *account, dir string, remove []string, log io.Writer, program string, args ...string) (*process, error) {
+// launch starts a program under the given account, with more in its environment. What it prints goes to log and, the end of
+// it, to the process's tail. The folders in remove, at most two, are deleted if this process dies before the program.
+func launch(as *account, dir string, remove []string, log io.Writer, more []string, program string, args ...string) (*process, error) {
 	folders := make([]string, 2)
 	copy(folders, remove)
 	hold, pipe, err := watchPipe()
@@ -72,7 +72,7 @@ func launch(as *account, dir string, remove []string, log io.Writer, program str
 	}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Dir = dir
-	p.cmd.Env = environment()
+	p.cmd.Env = append(environment(), more...)
 	// A session of its own: a Ctrl-C in the terminal must not end the server before those who use it.
 	p.cmd.SysProcAttr = sysProcAttr(as)
 	// A backend that outlives its postmaster for a moment keeps the output open.

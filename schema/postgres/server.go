@@ -47,11 +47,15 @@ type Config struct {
 	// would have kept; tests that count on those set it in Parameters.
 	Fast bool
 
-	// TCP listens on 127.0.0.1 too, on a free port and with a random password. URL gives that address then.
+	// TCP listens on 127.0.0.1 too, on a free port and with a random password. URL gives that address then. A
+	// listen_addresses in Parameters stands instead, and needs 127.0.0.1 in it.
 	TCP bool
 
 	// Remove makes the folder a throw-away: it is deleted by Stop, and after the death of this process.
 	Remove bool
+
+	// Environment is added to what the server finds in its environment, such as "LD_PRELOAD=…".
+	Environment []string
 
 	// Log gets what the server prints; nil drops it. It is written to from one goroutine.
 	Log io.Writer

@@ -68,7 +68,7 @@ func start(t *testing.T, cfg postgres.Config) *postgres.Server {
 
 func stop(t *testing.T, server *postgres.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := server.Stop(ctx); err != nil {
 		t.Error(err)
@@ -380,11 +380,11 @@ func TestNoServerOutlivesItsParent(t *testing.T) {
 	}()
 	parent.Process.Kill()
 	parent.Wait()
-	eventually(t, "the server ends", 10*time.Second, func() bool { return !runs(postmaster) })
+	eventually(t, "the server ends", 30*time.Second, func() bool { return !runs(postmaster) })
 	if err := <-busy; err == nil {
 		t.Error("the query ended as if nothing had happened")
 	}
-	eventually(t, "the throw-away folder goes", 10*time.Second, func() bool { return missing(dir) })
+	eventually(t, "the throw-away folder goes", 30*time.Second, func() bool { return missing(dir) })
 }
 
 // The next owner waits for the former's server to end, and takes over its data.
@@ -411,7 +411,7 @@ func TestWatcherGoesWithTheServer(t *testing.T) {
 		t.Fatalf("%d processes: no watcher", got)
 	}
 	server.Crash()
-	eventually(t, "the watcher ends", 10*time.Second, func() bool { return inSession(t, session) == 0 })
+	eventually(t, "the watcher ends", 30*time.Second, func() bool { return inSession(t, session) == 0 })
 }
 
 // inSession counts the processes of the postmaster's session that belong to the same user and are not its

@@ -2,6 +2,7 @@ package schematest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"getwork/schema"
 	"getwork/schema/postgres"
+	"getwork/schema/schematest/clock"
 )
 
 const (
@@ -42,7 +44,7 @@ func (l *lazy) start() (*postgres.Server, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.server == nil && l.err == nil {
-		l.server, l.err = launch(nil, false)
+		l.server, l.err = launch(postgres.Config{})
 	}
 	return l.server, l.err
 }
@@ -58,16 +60,17 @@ func (l *lazy) stop(ctx context.Context) error {
 
 // launch starts a throw-away server with the given settings over those of tests. Without TCP its passwords are
 // not asked for, which saves some milliseconds for each connection.
-func launch(parameters map[string]string, tcp bool) (*postgres.Server, error) {
+func launch(cfg postgres.Config) (*postgres.Server, error) {
 	dir, err := os.MkdirTemp(parent(), "getwork-test-")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{"max_connections": "200"}
-	maps.Copy(all, parameters)
+	all := map[string]string{"max_connections": "400"} // a node opens up to 17
+	maps.Copy(all, cfg.Parameters)
+	cfg.Dir, cfg.Parameters, cfg.Fast, cfg.Remove = dir, all, true, true
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	return postgres.Start(ctx, postgres.Config{Dir: dir, Parameters: all, Fast: true, TCP: tcp, Remove: true})
+	return postgres.Start(ctx, cfg)
 }
 
 // parent is the folder for the servers' data.
@@ -100,7 +103,35 @@ func Server(t testing.TB) *postgres.Server {
 // OwnServer(t, nil).URL("getwork"). It ends with the test. Starting one takes a second or two.
 func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	t.Helper()
-	server, err := launch(parameters, true)
+	return own(t, postgres.Config{Parameters: parameters})
+}
+
+// ClockServer is [OwnServer] with a clock that the test can set. The test is skipped where there is none.
+func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
+	t.Helper()
+	c, err := clock.New(t.Context())
+	if errors.Is(err, clock.ErrUnavailable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the server's end
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	server := own(t, postgres.Config{Environment: c.Environment()})
+	if err := c.Check(t.Context(), server.URL("getwork")); err != nil {
+		t.Fatal(err)
+	}
+	return server, c
+}
+
+func own(t testing.TB, cfg postgres.Config) *postgres.Server {
+	t.Helper()
+	cfg.TCP = true
+	server, err := launch(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
