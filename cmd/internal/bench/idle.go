@@ -64,6 +64,9 @@ func (e *Env) databaseRanFor() (time.Duration, error) {
 				continue
 			}
 			ran, err := ranFor(pid)
+			if errors.Is(err, os.ErrNotExist) {
+				continue // it has just ended
+			}
 			if err != nil {
 				return 0, err
 			}

@@ -113,8 +113,13 @@ func (e *Env) memoryOnce(ctx context.Context, users int) (m resident, err error)
 	return m, r.check(ctx)
 }
 
-// rawMemory is the limit: what a connection costs that nothing is known of.
+// fewestRaw is how many raw connections stand out of what a process's memory changes by of itself: 3 MiB of them,
+// where its collector and the system give and take up to 1.
+const fewestRaw = 1_000
+
+// rawMemory is the limit: what a connection costs that nothing is known of, of at least n of them.
 func (e *Env) rawMemory(ctx context.Context, n int) (float64, error) {
+	n = max(n, fewestRaw)
 	peer, err := e.startRaw(ctx)
 	if err != nil {
 		return 0, err

@@ -34,13 +34,14 @@ func TestNodes(t *testing.T) {
 	if before.database == 0 || before.nodes == 0 || before.self == 0 {
 		t.Errorf("the CPU times are %+v", before)
 	}
-	// A second of computing is seen in the server's time, also after the connection's process has ended.
+	// A second of computing is seen in the server's time, also after the connection's process has ended; and no less is computed
+	// where the machine stands still meanwhile.
 	conn, err := e.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	for time.Since(began) < time.Second {
+	for n := 0; n < 10 || time.Since(began) < time.Second; n++ {
 		if _, err := conn.Exec(t.Context(), `select count(*) from generate_series(1, 200000)`); err != nil {
 			t.Fatal(err)
 		}

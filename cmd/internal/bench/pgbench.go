@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/cmd/internal/node"
 	"getwork/schema/postgres"
 )
 
@@ -63,7 +64,7 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 	if password != "" {
 		cmd.Env = append(cmd.Env, "PGPASSWORD="+password)
 	}
-	cmd.SysProcAttr = nodeAttributes()
+	cmd.SysProcAttr = node.Attributes()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("pgbench: %w: %s", err, strings.TrimSpace(string(out)))

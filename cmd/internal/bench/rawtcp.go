@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/node"
 )
 
 // rawWriters is how many goroutines write at the same time.
@@ -50,6 +53,7 @@ func RawTCP(ctx context.Context, in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
+	debug.FreeOSMemory() // its memory is compared with what it is now: what the program left behind is not to go later
 	answer := l.Addr().String()
 	for {
 		if _, err := fmt.Fprintln(out, answer); err != nil {
@@ -171,7 +175,7 @@ type rawPeer struct {
 // startRaw starts one. It ends with this process: then its standard input ends.
 func (e *Env) startRaw(ctx context.Context) (*rawPeer, error) {
 	p := &rawPeer{cmd: exec.CommandContext(ctx, e.Binary, "__raw-tcp")}
-	p.cmd.Env = nodeEnvironment()
+	p.cmd.Env = node.Environment()
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, err

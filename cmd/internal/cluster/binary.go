@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"errors"
+	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
+
+	"getwork/cmd/internal/node"
 )
 
 // built is the binary of this test process. It can't be handed through: tests have no common caller.
@@ -28,30 +28,24 @@ func Binary(t testing.TB) string {
 		built.err = build()
 	}
 	if built.err != nil {
-		t.Fatal("build getwork: ", built.err)
+		t.Fatal(built.err)
 	}
 	return built.path
 }
 
 func build() error {
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return errors.New("the module's folder is not known")
-	}
 	dir, err := os.MkdirTemp("", "getwork-binary-")
 	if err != nil {
 		return err
 	}
 	built.dir = dir
 	path := filepath.Join(dir, "getwork")
-	args := []string{"build", "-o", path}
+	var flags []string
 	if raceEnabled {
-		args = append(args, "-race")
+		flags = append(flags, "-race")
 	}
-	compile := exec.Command("go", append(args, "./cmd/getwork")...)
-	compile.Dir = filepath.Join(filepath.Dir(here), "..", "..", "..")
-	if out, err := compile.CombinedOutput(); err != nil {
-		return errors.New(err.Error() + "\n" + string(out))
+	if err := node.Build(context.Background(), path, flags...); err != nil {
+		return err
 	}
 	built.path = path
 	return nil

@@ -39,11 +39,11 @@ func TestNodeLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	r, a, err := oliver.GetWork(t.Context(), "verify", 2, "Prefer", "wait=10")
+	r, a, err := oliver.GetWork(t.Context(), "verify", 2, "Prefer", "wait=60")
 	if err != nil || a.Status != 201 || len(r.Work) != 2 {
 		t.Fatalf("%d, %+v, %v", a.Status, r, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := socket.Until(ctx, func(e cluster.Event) bool { return e.Request != nil && len(e.Request.Work) == 2 }); err != nil {
 		t.Error(err)
@@ -90,7 +90,7 @@ func TestNoNodeOutlivesItsParent(t *testing.T) {
 		t.Fatal("the other process started no node")
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(binary)) })
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package node
+
+import "syscall"
+
+// Attributes are none: a node ends when its standard input is closed.
+func Attributes() *syscall.SysProcAttr { return nil }

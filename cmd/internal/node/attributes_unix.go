@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package node
+
+import "syscall"
+
+// Attributes keep a Ctrl-C in the terminal from a process: whoever started it ends it.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

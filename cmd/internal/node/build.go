@@ -1,0 +1,25 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// Build compiles getwork into the file named path; flags are more of those of `go build`, such as -race. It needs the
+// module's source, where this program was compiled from.
+func Build(ctx context.Context, path string, flags ...string) error {
+	_, here, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(here) {
+		return fmt.Errorf("build getwork: its source is not known; give the path of a binary")
+	}
+	args := append([]string{"build", "-o", path}, flags...)
+	compile := exec.CommandContext(ctx, "go", append(args, "./cmd/getwork")...)
+	compile.Dir = filepath.Join(filepath.Dir(here), "..", "..", "..")
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("build getwork: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package patroni
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// memory is a folder that is kept in memory on Linux.
+const memory = "/dev/shm"
+
+// folder is where a cluster's processes work. That is how they are known: Patroni puts its server into a session of its own,
+// and the server its backends, but all of them stay below the folder.
+type folder struct {
+	path    string
+	account *syscall.Credential
+	watch   *exec.Cmd
+	hold    io.Closer // while it is open, the folder lives
+}
+
+// watched is a shell's script: when standard input ends, it kills whatever works below a folder until nothing does, and
+// deletes the folder. What a process works in is read from /proc; of one that has ended there is nothing to read.
+const watched = `
+trap '' INT TERM HUP QUIT
+cd /
+read -r word
+found=yes
+while [ -n "$found" ]; do
+	found=
+	for process in /proc/[0-9]*; do
+		case $(readlink "$process/cwd") in
+		"$1"|"$1"/*|"$1 (deleted)") found=yes; kill -KILL "${process#/proc/}" ;;
+		esac
+	done
+	[ -z "$found" ] || sleep 0.02
+done
+rm -rf "$1"
+`
+
+// newFolder makes one, and sets the watch over it.
+func newFolder(p programs) (*folder, error) {
+	parent := os.TempDir()
+	if info, err := os.Stat(memory); err == nil && info.IsDir() {
+		parent = memory
+	}
+	path, err := os.MkdirTemp(parent, "getwork-patroni-")
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{path: path, account: p.account}
+	if err := p.give(path); err != nil {
+		return nil, err
+	}
+	f.watch = exec.Command("/bin/sh", "-c", watched, "getwork-patroni", path)
+	f.watch.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: f.account}
+	if f.hold, err = f.watch.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return f, f.watch.Start()
+}
+
+// remove ends all processes and deletes the folder.
+func (f *folder) remove() error {
+	_ = f.hold.Close()
+	return f.watch.Wait()
+}
+
+// make makes a folder below it, which belongs to the processes.
+func (f *folder) make(p programs, name string) (string, error) {
+	dir := filepath.Join(f.path, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, p.give(dir)
+}
+
+// start starts a program that works in a folder. What it prints goes to the file log in there.
+func (f *folder) start(dir, program string, args ...string) error {
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c := exec.Command(program, args...)
+	c.Dir, c.Stdout, c.Stderr, c.Env = dir, log, log, environment(dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: f.account}
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	go func() { _ = c.Wait() }() // ends with the process: its output is a file
+	return nil
+}
+
+// environment is this process's without what would configure PostgreSQL or Patroni, or change their language.
+func environment(home string) []string {
+	var env []string
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		for _, not := range []string{"PG", "PATRONI_", "ETCD_", "LC_", "LANG", "HOME"} {
+			if strings.HasPrefix(name, not) {
+				name = ""
+			}
+		}
+		if name != "" {
+			env = append(env, e)
+		}
+	}
+	return append(env, "LC_ALL=C.UTF-8", "HOME="+home)
+}
+
+// processes are the ids of all that works in a folder or below.
+func processes(dir string) []int {
+	var ids []int
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range entries {
+		at, err := os.Readlink(process + "/cwd")
+		if err != nil || at != dir && !strings.HasPrefix(at, dir+"/") {
+			continue
+		}
+		if id, err := strconv.Atoi(filepath.Base(process)); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// signal sends a signal to all that works in a folder, over and over until nobody is left whom it has not had: one may
+// start another meanwhile. A kill is over when nobody is left.
+func signal(dir string, s syscall.Signal) {
+	had := map[int]bool{}
+	for missed := true; missed; {
+		missed = false
+		for _, id := range processes(dir) {
+			if !had[id] || s == syscall.SIGKILL {
+				_ = syscall.Kill(id, s)
+				had[id], missed = true, true
+			}
+		}
+		if missed && s == syscall.SIGKILL {
+			time.Sleep(time.Millisecond) // the kernel takes a moment
+		}
+	}
+}
