@@ -3,9 +3,10 @@
 //
 // An [Agent] has at most one request waiting, for as many items as it has free places. The request lingers, so that an
 // idle agent costs nothing: the node pushes the answer over the WebSocket, and while that is away the agent asks as
-// often as the node says. Nothing is worked on without a lease that is still its own: the lease is renewed before the
-// work starts, and again after each third of it. When it is lost, or may be, since no node answered until its end, the
-// handler's context is cancelled, and nothing is said of the work any more: somebody else has it.
+// often as the node says, or twice in a lease if that is shorter. Nothing is worked on without a lease that is still
+// its own: the lease is renewed before the work starts, and again after each third of it. When it is lost, or may be,
+// since no node answered until its end, the handler's context is cancelled, and nothing is said of the work any more:
+// somebody else has it.
 //
 // How a handler ends decides what becomes of the item:
 //

@@ -193,7 +193,8 @@ func TestLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t, "a")
-			d.lease = 600 * time.Millisecond
+			d.lease = 9 * time.Second // a machine that stands still for a while does not end it
+			works := 24 * time.Second // several times that
 			losing := false
 			d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
 				if !before || !losing || !strings.HasPrefix(r.URL.Path, "/api/v1/work/") {
@@ -202,22 +203,24 @@ func TestLease(t *testing.T) {
 				lose(w)
 				return true
 			}
-			began := make(chan time.Time, 1)
+			began, worked := make(chan struct{}), make(chan struct{})
 			var cause error
-			var took time.Duration
+			var took, stood time.Duration
 			a := d.agent(func(ctx context.Context, _ assign.Work) error {
-				start := time.Now()
-				began <- start
+				start, still := time.Now(), standstill()
+				close(began)
 				select {
 				case <-ctx.Done():
-				case <-time.After(2 * time.Second):
+				case <-time.After(works):
 				}
-				d.do(func() { cause, took = context.Cause(ctx), time.Since(start) })
+				d.do(func() { cause, took, stood = context.Cause(ctx), time.Since(start), still() })
+				close(worked)
 				return nil
 			})
 			stop := d.start(a)
 			<-began
 			d.do(func() { losing = lose != nil })
+			<-worked
 			d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -228,8 +231,8 @@ func TestLease(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(cause, ErrLeaseLost) || took > time.Second || d.said["a"] != "" {
-				t.Errorf("cancelled after %v: %v; said %q", took, cause, d.said["a"])
+			if !errors.Is(cause, ErrLeaseLost) || took > d.lease+time.Second+stood || d.said["a"] != "" {
+				t.Errorf("cancelled after %v, of which the machine stood still for %v: %v; said %q", took, stood, cause, d.said["a"])
 			}
 		})
 	}
@@ -249,9 +252,8 @@ func TestNoLease(t *testing.T) {
 // Without a live channel a request that waits is asked for as often as the node says.
 func TestPolling(t *testing.T) {
 	d := newDesk(t)
-	d.start(d.agent(nothing))
-	d.await("it asks", func() bool { return slices.Contains(d.calls, "POST /tasks/crawl/requests") })
 	began := time.Now()
+	d.start(d.agent(nothing))
 	d.await("it has looked three times", func() bool {
 		n := 0
 		for _, c := range d.calls {
@@ -272,6 +274,20 @@ func TestPolling(t *testing.T) {
 	if n := d.count("POST /tasks/crawl/requests"); n > 2 {
 		t.Errorf("asked for work %d times", n)
 	}
+}
+
+// Work whose lease is shorter than what the node says is asked for sooner: nobody renews it before it is known.
+func TestPollingShortLease(t *testing.T) {
+	d := newDesk(t)
+	lease := assign.Duration(3 * time.Second)
+	d.task.Lease, d.again = &lease, 3600
+	d.start(d.agent(nothing))
+	d.await("it asks", func() bool { return slices.Contains(d.calls, "POST /tasks/crawl/requests") })
+	d.do(func() {
+		d.items = []string{"a"}
+		d.serve(d.requests[0])
+	})
+	d.await("the item is done", func() bool { return d.said["a"] != "" })
 }
 
 // Never is more in hand than there may be, and never more asked for than the task allows, also when that changes.

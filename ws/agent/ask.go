@@ -42,7 +42,8 @@ func (s *session) getWork(ctx context.Context, count int) (assign.Request, error
 	return r, err
 }
 
-// await waits until a request has ended: it is told so by the live channel, or asks when the node said.
+// await waits until a request has ended: it is told so by the live channel, or asks when the node said, or sooner where
+// a lease could end unseen until then.
 func (s *session) await(ctx context.Context, r *assign.Request, after time.Duration) error {
 	answered := time.Now()
 	for r.State == assign.Pending {
@@ -51,7 +52,7 @@ func (s *session) await(ctx context.Context, r *assign.Request, after time.Durat
 			*r = told
 			return nil
 		}
-		due := answered.Add(max(after, time.Second))
+		due := answered.Add(max(min(after, s.usualLease()/2), time.Second)) // a lease runs from when work is handed out
 		switch {
 		case look:
 			due = time.Time{}

@@ -40,13 +40,14 @@ type desk struct {
 	bodies   []string
 	said     map[string]string // disposition by item
 	most     int               // held at the same time
+	again    int               // when to ask again for a request that waits, in seconds
 
 	// fault may answer in the desk's place; before is false when the call was carried out, and its answer would be lost.
 	fault func(w http.ResponseWriter, r *http.Request, before bool) (answered bool)
 }
 
 func newDesk(t *testing.T, items ...string) *desk {
-	d := &desk{t: t, items: items, lease: 30 * time.Second, keys: map[string]*assign.Request{}, said: map[string]string{}}
+	d := &desk{t: t, items: items, lease: 30 * time.Second, again: 1, keys: map[string]*assign.Request{}, said: map[string]string{}}
 	d.task.Settings = assign.DefaultSettings()
 	d.task.Name, d.task.Backoff = "crawl", assign.Duration(7*time.Second)
 	mux := http.NewServeMux()
@@ -110,7 +111,7 @@ func (d *desk) answer(w http.ResponseWriter, q *assign.Request) {
 	status := 201
 	if q.State == assign.Pending {
 		status = 202
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", strconv.Itoa(d.again))
 	}
 	reply(w, status, q)
 }
@@ -267,10 +268,34 @@ func (d *desk) count(prefix string) (n int) {
 	return n
 }
 
+// standstill measures for how long, from now on, this process stands still.
+func standstill() (until func() time.Duration) {
+	const normal = 50 * time.Millisecond
+	over, sum := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		tick := time.NewTicker(normal / 5)
+		defer tick.Stop()
+		var stood time.Duration
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-tick.C:
+				stood += max(0, time.Since(last)-normal)
+			case <-over:
+				sum <- stood + max(0, time.Since(last)-normal)
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(over)
+		return <-sum
+	}
+}
+
 // await waits until something is so, by asking.
 func (d *desk) await(what string, so func() bool) {
 	d.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -29,17 +29,21 @@ func newLease(w assign.Work, length time.Duration) *lease {
 }
 
 // leaseOf is how much time the server gives for work. What was assigned a moment ago shows it; what was held before
-// this process began has been renewed since, so it is at most what the task gives, or what this agent asks for.
+// this process began has been renewed since, so it is at most the usual.
 func (s *session) leaseOf(w assign.Work) time.Duration {
 	if w.LeaseExpiresAt == nil {
 		return 0
 	}
 	given := w.LeaseExpiresAt.Sub(w.AssignedAt)
-	usual := s.Lease
+	return max(min(given, s.usualLease()), time.Second/2)
+}
+
+// usualLease is how much time the server gives: what the task has, or what this agent asks for.
+func (s *session) usualLease() time.Duration {
 	if own := s.settings().Lease; own != nil {
-		usual = time.Duration(*own)
+		return time.Duration(*own)
 	}
-	return max(min(given, usual), time.Second/2)
+	return s.Lease
 }
 
 // deadline is when it is over unless it is renewed; zero: never.
