@@ -75,7 +75,7 @@ func (a *Announcer) Run(task, id int64) {
 	a.note(Change{Task: task, Runs: []int64{id}})
 }
 
-// Settings says that the task itself was changed.
+// Settings says that the task itself is new, was changed, or was deleted.
 func (a *Announcer) Settings(task int64) {
 	a.note(Change{Task: task, Settings: true})
 }

@@ -37,7 +37,7 @@ type Change struct {
 	Requests []int64 `json:"requests,omitempty"` // recorded or cancelled
 	Work     []int64 `json:"work,omitempty"`     // closed or extended
 	Runs     []int64 `json:"runs,omitempty"`     // started, or ended without a round
-	Settings bool    `json:"settings,omitempty"` // the task itself changed
+	Settings bool    `json:"settings,omitempty"` // the task itself is new, changed, or deleted
 	Waiting  bool    `json:"waiting,omitempty"`  // the node wants to run it and has no free slot
 	Items    bool    `json:"items,omitempty"`    // the inbox was filled
 	Many     bool    `json:"many,omitempty"`     // more ids than fit: read the task; no ids but those of runs are given then

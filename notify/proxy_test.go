@@ -32,11 +32,7 @@ func newProxy(t *testing.T, dial func(context.Context) (net.Conn, error)) *proxy
 	p.work.Go(p.accept)
 	t.Cleanup(func() {
 		in.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			c.Close()
-		}
-		p.mu.Unlock()
+		p.cut()
 		p.work.Wait()
 	})
 	return p
@@ -48,6 +44,16 @@ func (p *proxy) freeze(t *testing.T) (thaw func()) {
 	thaw = sync.OnceFunc(p.gate.Unlock)
 	t.Cleanup(thaw)
 	return thaw
+}
+
+// cut ends the connections that there are; new ones can be made.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
 }
 
 func (p *proxy) accept() {

@@ -31,7 +31,8 @@ type station struct {
 	stop     func() // ends Run and waits until it has returned
 }
 
-// tune starts a listener on the database, quick enough for a test. change, which may be nil, alters it before it runs.
+// tune starts a listener on the database, quick enough for a test, yet a machine that stands still for seconds does not
+// make it give its connection up. change, which may be nil, alters it before it runs.
 func tune(t *testing.T, url string, change func(*station, *pgx.ConnConfig)) *station {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -64,8 +65,8 @@ func tune(t *testing.T, url string, change func(*station, *pgx.ConnConfig)) *sta
 		Handle:      func(m Message) { s.messages <- m },
 		Up:          func() { s.up <- struct{}{} },
 		Down:        func(err error) { s.down <- err },
-		EchoEvery:   100 * time.Millisecond,
-		SilentAfter: time.Second,
+		EchoEvery:   time.Second,
+		SilentAfter: 15 * time.Second,
 		MinBackoff:  time.Millisecond,
 		MaxBackoff:  50 * time.Millisecond,
 		Log:         slog.New(slog.NewTextHandler(s.logged, nil)),
