@@ -1,0 +1,200 @@
+package protocol
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var long = flag.Bool("long", false, "check the larger models, too: some minutes more, and 2.1 GB of memory")
+
+// What Spin says when a promise is broken.
+const (
+	kept       = ""
+	lost       = "invalid end state"                // nothing goes on any more, and somebody waits
+	neverEnds  = "acceptance cycle"                 // it goes on for ever, and somebody waits
+	heldTwice  = "(held&(1<<n))"                    // an item is given to a second holder
+	outOfDate  = "(done&(1<<n))"                    // an item is given that was completed after the query had seen it
+	endedTwice = "assertion violated (state[i]==4)" // (pending) a request ends that has ended: a cancel, say
+	twoRuns    = "assertion violated (querying==0)" // a query begins beside another
+	overtaken  = "assertion violated (state[k]!=4)" // somebody waits on while who came later is served
+	lastFirst  = "(state[i]==3))&&(state[k]==2)"    // who came later gets the item, and who came first in the same round none
+)
+
+// check is a model and what is expected of it.
+type check struct {
+	switches string
+	want     string
+}
+
+func (c check) run(t *testing.T, live bool) {
+	t.Run(strings.ReplaceAll(c.switches, " ", ","), func(t *testing.T) {
+		t.Parallel()
+		f := search{model: "getwork.pml", switches: c.switches, live: live}.run(t)
+		t.Logf("%d states %s", f.states, f.violation)
+		if (f.violation == "") != (c.want == kept) || !strings.Contains(f.violation, c.want) {
+			t.Errorf("found %q, want %q", f.violation, c.want)
+		}
+		// Where connections are cut, nothing in the model is there in vain.
+		if strings.Contains(c.switches, "CUTS") && len(f.unreached) > 0 {
+			t.Errorf("these steps are never taken, so that nothing is said about them:\n%s", strings.Join(f.unreached, "\n"))
+		}
+	})
+}
+
+// Nothing forbidden happens, in whatever order the steps interleave, and nobody is left where nothing goes on.
+func TestNothingForbidden(t *testing.T) {
+	checks := []check{
+		{"CLICKERS=3", kept},
+		{"CLICKERS=3 NODES=3 WITHOUT_SWEEP", kept},
+		{"CLICKERS=3 CANCELS WITHOUT_SWEEP", kept},
+		{"CLICKERS=3 SHELF WITHOUT_SWEEP", kept},
+		{"CLICKERS=2 SHELF REFRESHES=1 CLOSINGS=1 WITHOUT_SWEEP", kept},
+		{"CLICKERS=2 CANCELS CRASHES=1", kept},
+		{"CLICKERS=2 CANCELS CUTS=1", kept},
+		{"CLICKERS=2 SHELF CUTS=1", kept},
+	}
+	if *long {
+		checks = append(checks, check{"CLICKERS=3 CANCELS", kept}, check{"CLICKERS=2 CRASHES=1 CUTS=1", kept},
+			check{"CLICKERS=2 CRASHES=2", kept}, check{"CLICKERS=2 SHELF REFRESHES=1 CLOSINGS=1", kept})
+	}
+	for _, c := range checks {
+		c.run(t, false)
+	}
+}
+
+// allLooks takes away all that has a node look in time. The periodic look is left.
+const allLooks = "WITHOUT_LOOK_AGAIN WITHOUT_LOOK_ONCE_MORE WITHOUT_LOOK_AFTER_NOTHING WITHOUT_LOOK_AFTER_GIVING_UP WITHOUT_COMMIT_FIRST"
+
+// Every recorded request ends, if every process that can go on does so some day: with the look again or the periodic look
+// alone where nobody dies, with the periodic look where somebody does.
+func TestEverybodyIsServed(t *testing.T) {
+	checks := []check{
+		{"CLICKERS=2 CRASHES=1", kept},
+		{"CLICKERS=2 CANCELS WITHOUT_SWEEP", kept},
+		{"CLICKERS=2 SHELF WITHOUT_SWEEP", kept},
+		{"CLICKERS=2 CANCELS " + allLooks, kept},
+		{"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", neverEnds},
+		{"CLICKERS=2 WITHOUT_SWEEP CRASHES=1", neverEnds},
+		{"CLICKERS=2 WITHOUT_SWEEP CUTS=1", neverEnds},
+	}
+	if *long {
+		checks = append(checks, check{"CLICKERS=2 CUTS=1", kept}, check{"CLICKERS=3", kept}, check{"CLICKERS=3 WITHOUT_SWEEP", kept})
+	}
+	for _, c := range checks {
+		c.run(t, true)
+	}
+}
+
+// Each line of defence is taken away, and what stands behind it if anything does. Where nothing is left Spin must find the
+// promise broken: a model that can't fail has proved nothing.
+func TestDefences(t *testing.T) {
+	for _, c := range []check{
+		{"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", lost},
+		{"CLICKERS=2 WITHOUT_LOOK_ONCE_MORE WITHOUT_SWEEP", lost},
+		{"CLICKERS=2 CANCELS WITHOUT_LOOK_AFTER_NOTHING WITHOUT_SWEEP", lost},
+		{"CLICKERS=2 CANCELS WITHOUT_LOOK_AFTER_GIVING_UP WITHOUT_SWEEP", lost},
+		{"CLICKERS=2 WITHOUT_COMMIT_FIRST WITHOUT_SWEEP", lost},
+
+		{"CLICKERS=2 CANCELS WITHOUT_ROW_LOCKS", kept},
+		{"CLICKERS=2 CANCELS WITHOUT_STILL_PENDING", kept},
+		{"CLICKERS=2 CANCELS WITHOUT_ROW_LOCKS WITHOUT_STILL_PENDING", endedTwice},
+
+		{"CLICKERS=2 SHELF WITHOUT_ASSIGN_LOCK", kept},
+		{"CLICKERS=2 SHELF WITHOUT_UNIQUE_INDEX", kept},
+		{"CLICKERS=2 SHELF WITHOUT_ASSIGN_LOCK WITHOUT_UNIQUE_INDEX", heldTwice},
+
+		{"CLICKERS=2 WITHOUT_RUN_LOCK", twoRuns},
+		{"CLICKERS=2 WITHOUT_RUN_LOCK RUNS_MAY_MEET", kept}, // it costs a query, and nobody his item
+		{"CLICKERS=2 WITHOUT_RUN_LOCK RUNS_MAY_MEET WITHOUT_ASSIGN_LOCK WITHOUT_UNIQUE_INDEX", kept},
+
+		{"CLICKERS=2 SHELF CLOSINGS=1 WITHOUT_SNAPSHOT", outOfDate},
+		{"CLICKERS=2 SHELF WITHOUT_EVERYBODY", overtaken},
+		{"CLICKERS=2 ITEMS=1 WITHOUT_ORDER", lastFirst},
+	} {
+		c.run(t, false)
+	}
+}
+
+const tableHead = `| | who | what | run lock | Oliver | Tracy |
+| --- | --- | --- | --- | --- | --- |
+`
+
+// The story as it was told first has a hole: Spin finds the shortest way into it, which is told in docs/protocol.md. With
+// the look again it has none.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	f := search{model: "story.pml", shortest: true}.run(t)
+	if !strings.Contains(f.violation, lost) {
+		t.Fatalf("found %q, want %q", f.violation, lost)
+	}
+	table, n := tableHead, 0
+	for line := range strings.Lines(command(t, f.folder, "spin", "-t", "-T", "-B", "story.pml")) {
+		if strings.HasPrefix(line, "| ") {
+			n++
+			table += fmt.Sprintf("| %d %s", n, line)
+		}
+	}
+	for _, file := range []string{"story.trail.txt", "../../docs/protocol.md"} {
+		if !strings.Contains(read(t, file), table) {
+			t.Errorf("%s does not have what Spin found:\n%s", file, table)
+		}
+	}
+	if f := (search{model: "story.pml", switches: "LOOK_AGAIN", shortest: true}).run(t); f.violation != "" {
+		t.Errorf("with the look again: %s", f.violation)
+	}
+}
+
+var (
+	named  = regexp.MustCompile(`\s\[([A-Za-z., ]*[a-z][A-Za-z., ]*)\]`)    // in the model: [functions and statements]
+	mapped = regexp.MustCompile("(?m)^\\| [^|]* \\| ([^|]*\\.go[^|]*) \\|") // in the page: the middle column of the table of steps
+	quoted = regexp.MustCompile("`([A-Za-z.]+)`")
+)
+
+// The model and its page name functions of package assign. They are still called so.
+func TestNamesAreTheCodes(t *testing.T) {
+	var code strings.Builder
+	for _, pattern := range []string{"../*.go", "../plan/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				code.WriteString(read(t, f))
+			}
+		}
+	}
+	var names []string
+	for _, n := range named.FindAllStringSubmatch(read(t, "getwork.pml"), -1) {
+		names = append(names, strings.Split(n[1], ", ")...)
+	}
+	steps := len(names)
+	for _, row := range mapped.FindAllStringSubmatch(read(t, "../../docs/protocol.md"), -1) {
+		for _, n := range quoted.FindAllStringSubmatch(row[1], -1) {
+			names = append(names, n[1])
+		}
+	}
+	if steps < 30 || len(names) < steps+30 {
+		t.Fatalf("only %d names were found, which can't be all", len(names))
+	}
+	for _, n := range names {
+		n = n[strings.LastIndex(n, ".")+1:]
+		if !regexp.MustCompile(`\b` + n + `( *=|\()`).MatchString(code.String()) {
+			t.Errorf("package assign has no %s any more; does the model still say what the code does?", n)
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
