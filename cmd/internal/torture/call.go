@@ -1,0 +1,166 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// caller asks the nodes as somebody, and records what comes of it.
+type caller struct {
+	stage *stage
+	who   history.Who
+	role  string
+	rng   *rand.Rand // of the goroutine that calls
+}
+
+// transport connects anew for each call: nothing is sent twice behind our back, and a node that died is noticed at once.
+var transport = &http.Transport{DisableKeepAlives: true}
+
+// patience is how long a caller waits for an answer that is not to be held.
+const patience = 6 * time.Second
+
+// node picks whom to ask: as a balancer does, mostly somebody who serves.
+func (c *caller) node() *member {
+	m := c.stage.members[c.rng.IntN(len(c.stage.members))]
+	for i := 0; i < 3 && m.away.Load() > 0 && c.rng.IntN(10) > 0; i++ {
+		m = c.stage.members[c.rng.IntN(len(c.stage.members))]
+	}
+	return m
+}
+
+// request is what is sent.
+type request struct {
+	method, path string
+	body         any
+	header       []string      // names and values in turn
+	held         time.Duration // the answer may take so much longer
+}
+
+// do makes one call and records it. call says what it is about; the rest is filled in.
+func (c *caller) do(ctx context.Context, call history.Call, r request) history.Call {
+	m := c.node()
+	call.Who, call.Node = c.who, m.number
+	ctx, cancel := context.WithTimeout(ctx, patience+r.held)
+	defer cancel()
+	call.Began = c.stage.rec.Now()
+	err := c.exchange(ctx, m.node.URL+r.path, r, &call)
+	call.Ended = c.stage.rec.Now()
+	if err != nil { // also when half an answer came
+		call.Status, call.Type, call.Tag, call.Body, call.Error = 0, "", "", nil, err.Error()
+	}
+	c.stage.rec.Add(history.Entry{Call: &call})
+	if call.Status == http.StatusInternalServerError {
+		c.stage.findings.add("answers", fmt.Sprintf("node %d answered 500 to %s %s at %v: an error that nobody expected; its log says which", m.number, r.method, r.path, call.Ended))
+	}
+	return call
+}
+
+func (c *caller) exchange(ctx context.Context, url string, r request, call *history.Call) error {
+	var payload io.Reader
+	if r.body != nil {
+		b, err := json.Marshal(r.body)
+		if err != nil {
+			return err
+		}
+		payload = bytes.NewReader(b)
+	}
+	sent, err := http.NewRequestWithContext(ctx, r.method, url, payload)
+	if err != nil {
+		return err
+	}
+	sent.Header = c.identity()
+	if r.body != nil {
+		sent.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(r.header); i += 2 {
+		sent.Header.Set(r.header[i], r.header[i+1])
+	}
+	response, err := transport.RoundTrip(sent)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%d, and then: %w", response.StatusCode, err)
+	}
+	call.Status, call.Retry, call.Tag = response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("ETag")
+	if call.Status < 300 && len(body) > 0 {
+		if !json.Valid(body) {
+			return fmt.Errorf("%d, with a body that is no JSON: %q", call.Status, body)
+		}
+		call.Body = body
+	}
+	if call.Status >= 400 {
+		var problem struct{ Type string }
+		_ = json.Unmarshal(body, &problem)
+		call.Type = problem.Type
+	}
+	return nil
+}
+
+func (c *caller) identity() http.Header {
+	h := http.Header{}
+	h.Set("X-Getwork-User", c.who.User)
+	h.Set("X-Getwork-Role", c.role)
+	if c.who.Instance != "" {
+		h.Set("X-Getwork-Instance", c.who.Instance)
+	}
+	return h
+}
+
+// hold has the answer held for some seconds.
+func (r *request) hold(seconds int) {
+	if seconds > 0 {
+		r.header = append(r.header, "Prefer", "wait="+strconv.Itoa(seconds))
+		r.held = time.Duration(seconds) * time.Second
+	}
+}
+
+// unless has the call answered only if the request has changed since an answer with that ETag; empty: in any case.
+func (r *request) unless(tag string) {
+	if tag != "" {
+		r.header = append(r.header, "If-None-Match", tag)
+	}
+}
+
+// answered is a request, as an answer or a message has it; what users need of it.
+type answered struct {
+	ID    int64  `json:"id,string"`
+	Task  string `json:"task"`
+	State string `json:"state"`
+	Work  []held `json:"work"`
+}
+
+// held is work, in the same way.
+type held struct {
+	ID     int64      `json:"id,string"`
+	Task   string     `json:"task"`
+	Item   string     `json:"item"`
+	State  string     `json:"state"`
+	Lease  *time.Time `json:"lease_expires_at"`
+	Closed *time.Time `json:"closed_at"`
+}
+
+// pipeline is what somebody holds and waits for, in the same way.
+type pipeline struct {
+	Work     []held     `json:"work"`
+	Requests []answered `json:"requests"`
+}
+
+// seconds is a Retry-After.
+func seconds(retry string, otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(retry + "s"); err == nil && d > 0 {
+		return d
+	}
+	return otherwise
+}

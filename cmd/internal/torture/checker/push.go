@@ -1,0 +1,173 @@
+package checker
+
+import (
+	"slices"
+	"time"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// news is something of which its owner's sockets must tell.
+type news struct {
+	what       string        // of which kind, for the report
+	text       string        // what happened, for a violation
+	before, by history.Clock // it surely had not happened yet, and it surely had
+	announced  bool          // by the transaction that wrote it; else a little later by its node, and lost with that
+	tells      func(i int) bool
+	entries    []int
+}
+
+// judgeTold: a socket that was there before something happened to its holder, and stayed for long enough after, has told of it.
+// Faults may delay that, of the socket's own node and of the database; they do not excuse it.
+func (t *trial) judgeTold() {
+	of := map[history.Who][]*socket{}
+	for _, s := range t.sockets {
+		if s.Socket != nil && !s.Slow && s.Live < s.Ended {
+			of[s.Who] = append(of[s.Who], s)
+		}
+	}
+	for _, r := range t.requests {
+		if r.row == nil || r.row.CompletedAt == nil || len(of[r.holder()]) == 0 {
+			continue
+		}
+		if n, known := t.ended(r); known {
+			t.judgeNews(n, of[r.holder()])
+		}
+	}
+	for _, w := range t.works {
+		if w.row == nil || len(of[w.holder()]) == 0 {
+			continue
+		}
+		for _, what := range []func(*work) (news, bool){t.given, t.taken} {
+			if n, known := what(w); known {
+				t.judgeNews(n, of[w.holder()])
+			}
+		}
+	}
+}
+
+func (t *trial) judgeNews(n news, sockets []*socket) {
+	for _, s := range sockets {
+		if s.Live < n.before && s.Ended >= n.by+t.PushWithin {
+			t.judgeSocket(n, s)
+		}
+	}
+}
+
+// ending is when a request surely waited still, and when it surely had ended: as somebody saw it, or by its time in the tables,
+// since who sees it may be but the socket that tells it too late.
+func (t *trial) ending(r *request) (before, by history.Clock, known bool) {
+	if before, known = t.sent(r.id); !known {
+		return 0, 0, false
+	}
+	by = forever
+	for _, s := range r.seen {
+		switch {
+		case s.pending() && s.called:
+			before = max(before, s.began)
+		case !s.pending():
+			by = min(by, s.ended)
+		}
+	}
+	by = min(by, t.written(*r.row.CompletedAt))
+	return before, by, by < forever
+}
+
+// written is when what has that time in the tables surely was committed; forever: nobody knows.
+func (t *trial) written(stamp time.Time) history.Clock {
+	by, known := t.clock.by(stamp)
+	if !known {
+		return forever
+	}
+	return t.undisturbed(by+time.Second, lingers, by-lingers, anyNode)
+}
+
+func (t *trial) judgeSocket(n news, s *socket) {
+	node := anyNode
+	if n.announced {
+		node = s.Node
+	}
+	late := t.undisturbed(n.by+t.PushWithin, t.Recovery, n.by-t.Recovery, node)
+	if s.Ended < late || !n.announced && late != n.by+t.PushWithin {
+		return
+	}
+	t.judged(n.what)
+	for _, i := range s.told {
+		if t.entries[i].Told.At <= late && n.tells(i) {
+			return
+		}
+	}
+	t.broken(ToldTheSame, slices.Concat([]int{s.entry}, n.entries),
+		"socket %d of %s%s was there from %s to %s, and did not tell by %s that %s, which it had by %s",
+		s.ID, s.Who.User, instance(s.Who.Instance), seconds(s.Live), seconds(s.Ended), seconds(late), n.text, seconds(n.by))
+}
+
+// ended is that a request has. It was announced if it waited, and a round answered it.
+func (t *trial) ended(r *request) (news, bool) {
+	before, by, known := t.ending(r)
+	return news{
+		what: "ends that a socket was to tell", text: "request " + itoa(r.id) + " had ended", before: before, by: by, entries: r.entriesOf(),
+		announced: r.row.Round != nil && slices.ContainsFunc(r.seen, func(s requestSight) bool { return s.pending() }),
+		tells: func(i int) bool { // itself, or as a new snapshot in which it waits no more
+			switch body := t.bodies[i].(type) {
+			case *requestBody:
+				return body.ID == r.id && !body.pending()
+			case *pipelineBody:
+				return t.entries[i].Told.At > before && !slices.ContainsFunc(body.Requests, func(b requestBody) bool { return b.ID == r.id })
+			}
+			return false
+		},
+	}, known
+}
+
+// given is that somebody has got work without a request: he claimed it, or it was reassigned to him.
+func (t *trial) given(w *work) (n news, known bool) {
+	n = news{what: "work given that a socket was to tell", text: "work " + itoa(w.id) + " was given", before: forever, by: t.written(w.row.AssignedAt)}
+	for _, s := range w.seen {
+		n.by = min(n.by, s.ended)
+		if c := t.entries[s.entry].Call; c != nil && (c.Kind == history.Claim || c.Kind == history.Reassign) && c.Began < n.before {
+			n.before, n.entries = c.Began, []int{s.entry}
+		}
+	}
+	n.tells = func(i int) bool { return t.mentions(i, w) != nil }
+	return n, w.row.Request == nil && n.before < forever && n.by < forever
+}
+
+// taken is that work is over, by whomsoever.
+func (t *trial) taken(w *work) (n news, known bool) {
+	held, entries := t.certainly(w)
+	if w.row.ClosedAt == nil || held.from >= held.until || held.until == forever {
+		return n, false
+	}
+	n = news{what: "ends of work that a socket was to tell", text: "work " + itoa(w.id) + " was over", before: held.until, by: t.written(*w.row.ClosedAt),
+		entries: entries}
+	for _, s := range w.seen {
+		if !s.held() {
+			n.by = min(n.by, s.ended)
+		}
+	}
+	n.tells = func(i int) bool {
+		if body := t.mentions(i, w); body != nil {
+			return !body.held()
+		}
+		return t.entries[i].Told.Type == "snapshot" && t.entries[i].Told.At > n.before
+	}
+	return n, n.by < forever
+}
+
+// mentions is what a message says of work; nil: nothing.
+func (t *trial) mentions(i int, w *work) *workBody {
+	var all []workBody
+	switch body := t.bodies[i].(type) {
+	case *workBody:
+		all = []workBody{*body}
+	case *requestBody:
+		all = body.Work
+	case *pipelineBody:
+		all = body.Work
+	}
+	if at := slices.IndexFunc(all, func(b workBody) bool { return b.ID == w.id }); at >= 0 {
+		return &all[at]
+	}
+	return nil
+}

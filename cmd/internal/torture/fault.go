@@ -1,0 +1,171 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"getwork/cmd/internal/proxy"
+)
+
+// Kinds are the ways to break something.
+var Kinds = []Kind{
+	{Name: "kill", Help: "kill -9 of a node", often: 3, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).kill},
+	{Name: "kill-run", Help: "kill -9 of the node whose query runs, or just ended", often: 3, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killRun},
+	{Name: "freeze", Help: "SIGSTOP of a node, and SIGCONT up to 25 s later", often: 2, least: 100 * time.Millisecond, most: 25 * time.Second, strike: (*storm).freeze},
+	{Name: "freeze-run", Help: "the same with the node whose query runs, or just ended", often: 2, least: 100 * time.Millisecond, most: 25 * time.Second, strike: (*storm).freezeRun},
+	{Name: "restart", Help: "SIGTERM of a node, and start", often: 2, strike: (*storm).drain},
+	{Name: "drain", Help: "the same, but it stays away for a while", often: 1, least: 500 * time.Millisecond, most: 5 * time.Second, strike: (*storm).drain},
+	{Name: "crash", Help: "PostgreSQL ends without saving anything (immediate), and starts", often: 1, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).crash},
+	{Name: "stop", Help: "PostgreSQL stops (fast), and starts", often: 1, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).halt},
+	{Name: "cut", Help: "all connections of a node end", often: 2, strike: (*storm).cut},
+	{Name: "cut-listener", Help: "the listener's only", often: 2, strike: (*storm).cutListener},
+	{Name: "refuse", Help: "all end, and new ones are refused", often: 1, least: 200 * time.Millisecond, most: 5 * time.Second, strike: (*storm).refuse},
+	{Name: "proxy-freeze", Help: "nothing arrives between a node and the database, in one direction or both", often: 2, least: 200 * time.Millisecond, most: 20 * time.Second, strike: (*storm).freezePath},
+	{Name: "proxy-freeze-listener", Help: "the same for the listener only", often: 2, least: 500 * time.Millisecond, most: 40 * time.Second, strike: (*storm).freezeListener},
+	{Name: "proxy-delay", Help: "every packet between a node and the database takes 1 to 100 ms longer", often: 2, least: time.Second, most: 8 * time.Second, strike: (*storm).delay},
+	{Name: "terminate", Help: "up to four backends of getwork are terminated", often: 3, strike: (*storm).terminate},
+	{Name: jumps, Help: "PostgreSQL's clock is set forward or back, by a second to two hours, and mostly right again", often: 3, least: time.Second, most: 15 * time.Second, strike: (*storm).jump},
+}
+
+// onProcess does something to the process of a node that can be spared.
+func (s *storm) onProcess(f planned, do func(m *member)) {
+	m, back := s.spare(f.node, func(m *member) bool { return m.process.TryLock() })
+	if m == nil {
+		s.skip()
+		return
+	}
+	defer back()
+	defer m.process.Unlock()
+	do(m)
+}
+
+// restarted starts a node again; that it can't is a finding, and the end of the run is not held up by it.
+func (s *storm) restarted(m *member) {
+	if err := m.start(s.stage.ctx); err != nil && s.stage.ctx.Err() == nil {
+		s.findings.add("process", err.Error())
+	}
+}
+
+func (s *storm) kill(f planned) {
+	s.onProcess(f, func(m *member) {
+		s.strike(f, m.number, "", m.kill, func() { s.restarted(m) })
+	})
+}
+
+func (s *storm) freeze(f planned) {
+	s.onProcess(f, func(m *member) {
+		s.strike(f, m.number, "", func() { _ = m.node.Signal(syscall.SIGSTOP) }, func() { _ = m.node.Signal(syscall.SIGCONT) })
+	})
+}
+
+func (s *storm) drain(f planned) {
+	s.onProcess(f, func(m *member) {
+		s.strike(f, m.number, "", m.drain, func() { s.restarted(m) })
+	})
+}
+
+// inRun waits until a query runs, and then some time longer, so that it hits the query, its round, or what comes after.
+func (s *storm) inRun(f planned) planned {
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	if node, ok := s.seen.awaitRun(ctx); ok {
+		f.node = node
+		s.pause(time.Duration(f.chance % uint64(700*time.Millisecond)))
+	}
+	return f
+}
+
+func (s *storm) killRun(f planned)   { s.kill(s.inRun(f)) }
+func (s *storm) freezeRun(f planned) { s.freeze(s.inRun(f)) }
+
+// onDatabase does something to the server; one thing at a time.
+func (s *storm) onDatabase(f planned, end func()) {
+	if !s.database.TryLock() {
+		s.skip()
+		return
+	}
+	defer s.database.Unlock()
+	s.epoch.Add(1)
+	defer s.epoch.Add(1)
+	s.strike(f, -1, "", end, func() {
+		if err := s.server.Restart(s.stage.ctx); err != nil && s.stage.ctx.Err() == nil {
+			s.findings.add("database", fmt.Sprintf("PostgreSQL does not start again: %v", err))
+		}
+	})
+}
+
+func (s *storm) crash(f planned) { s.onDatabase(f, s.server.Crash) }
+func (s *storm) halt(f planned)  { s.onDatabase(f, func() { s.server.Halt(s.stage.ctx) }) }
+
+func (s *storm) cut(f planned) {
+	m := s.members[f.node]
+	s.strike(f, m.number, "", func() { m.touched.Add(1); m.main.Cut(); m.listen.Cut() }, func() {})
+}
+
+func (s *storm) cutListener(f planned) {
+	m := s.members[f.node]
+	s.strike(f, m.number, "", func() { m.touched.Add(1); m.listen.Cut() }, func() {})
+}
+
+// onPath does something to the way between a database and a node that can be spared.
+func (s *storm) onPath(f planned, note string, do, undo func(m *member)) {
+	m, back := s.spare(f.node, func(m *member) bool { return m.path.TryLock() })
+	if m == nil {
+		s.skip()
+		return
+	}
+	defer back()
+	defer m.path.Unlock()
+	m.touched.Add(1)
+	defer m.touched.Add(1)
+	s.strike(f, m.number, note, func() { do(m) }, func() { undo(m) })
+}
+
+func (s *storm) refuse(f planned) {
+	s.onPath(f, "", func(m *member) { m.main.Refuse(true); m.main.Cut() }, func(m *member) { m.main.Refuse(false) })
+}
+
+func (s *storm) freezePath(f planned) {
+	d, note := direction(f)
+	s.onPath(f, note, func(m *member) { m.main.Freeze(d) }, func(m *member) { m.main.Thaw() })
+}
+
+// direction is in which one a proxy freezes: mostly both.
+func direction(f planned) (proxy.Direction, string) {
+	switch f.chance % 4 {
+	case 0:
+		return proxy.ToServer, "to the server"
+	case 1:
+		return proxy.ToClient, "to the node"
+	}
+	return proxy.Both, ""
+}
+
+func (s *storm) freezeListener(f planned) {
+	m := s.members[f.node]
+	if !m.ear.TryLock() {
+		s.skip()
+		return
+	}
+	defer m.ear.Unlock()
+	m.touched.Add(1)
+	defer m.touched.Add(1)
+	d, note := direction(f)
+	if deaf := s.scenario.deaf; deaf > 0 {
+		f.lasts = deaf
+	}
+	s.strike(f, m.number, note, func() { m.listen.Freeze(d) }, m.listen.Thaw)
+}
+
+func (s *storm) delay(f planned) {
+	m := s.members[f.node]
+	if !m.path.TryLock() {
+		s.skip()
+		return
+	}
+	defer m.path.Unlock()
+	by := time.Millisecond * time.Duration(1+f.chance%100)
+	s.strike(f, m.number, by.String(), func() { m.main.Delay(by); m.listen.Delay(by) }, func() { m.main.Delay(0); m.listen.Delay(0) })
+}

@@ -1,0 +1,186 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Tables are what the database had in the end, of one snapshot. The names are those of the columns, whose comments say
+// what they mean.
+type Tables struct {
+	Now      time.Time // by the database's clock, when they were read
+	Tasks    []TaskRow
+	Versions []VersionRow
+	Requests []RequestRow
+	Runs     []RunRow
+	Work     []WorkRow
+	Items    []ItemRow
+}
+
+// TaskRow is a row of task_state.
+type TaskRow struct {
+	ID      int64  `db:"task_id"`
+	Name    string `db:"name"`
+	Deleted bool   `db:"deleted"`
+	Version int    `db:"version"`
+	Paused  bool   `db:"paused"`
+}
+
+// VersionRow is a row of task_version.
+type VersionRow struct {
+	Task        int64   `db:"task_id"`
+	Version     int     `db:"version"`
+	Name        string  `db:"name"`
+	Paused      bool    `db:"paused"`
+	Query       *string `db:"query"` // nil: an inbox
+	Slots       int     `db:"slots"`
+	MaxOpen     *int    `db:"max_open"`
+	MaxAttempts *int    `db:"max_attempts"`
+	Conflicts   []int64 `db:"conflicts_with"`
+}
+
+// RequestRow is a row of work_requested.
+type RequestRow struct {
+	ID          int64      `db:"id"`
+	Task        int64      `db:"task_id"`
+	User        string     `db:"user_name"`
+	Instance    string     `db:"instance"`
+	Wanted      int        `db:"wanted"`
+	Requested   int        `db:"requested"`
+	Assigned    int        `db:"assigned"`
+	State       string     `db:"state"`
+	Reason      *string    `db:"reason"`
+	Error       *string    `db:"error"`
+	CreatedAt   time.Time  `db:"created_at"`
+	LingerUntil *time.Time `db:"linger_until"`
+	CompletedAt *time.Time `db:"completed_at"`
+	Round       *int64     `db:"round_id"`
+	Run         *int64     `db:"run_id"`
+}
+
+// RunRow is a row of run.
+type RunRow struct {
+	ID         int64      `db:"id"`
+	Task       int64      `db:"task_id"`
+	Node       string     `db:"node"`
+	State      string     `db:"state"`
+	StartedAt  time.Time  `db:"started_at"`
+	FinishedAt *time.Time `db:"finished_at"`
+}
+
+// WorkRow is a row of work.
+type WorkRow struct {
+	ID             int64          `db:"id"`
+	Task           int64          `db:"task_id"`
+	Item           string         `db:"item"`
+	Slot           int            `db:"slot"`
+	Exclusive      *string        `db:"exclusive"`
+	User           string         `db:"user_name"`
+	Instance       string         `db:"instance"`
+	Request        *int64         `db:"request_id"`
+	Run            *int64         `db:"run_id"`
+	Rank           *int64         `db:"rank"`
+	Attempt        int            `db:"attempt"`
+	AssignedAt     time.Time      `db:"assigned_at"`
+	LeaseExpiresAt *time.Time     `db:"lease_expires_at"`
+	State          string         `db:"state"`
+	Exhausted      bool           `db:"exhausted"`
+	ClosedAt       *time.Time     `db:"closed_at"`
+	ClosedBy       *string        `db:"closed_by"`
+	After          *time.Duration `db:"after"`
+	ToOthers       bool           `db:"to_others"`
+	AvailableAt    *time.Time     `db:"available_at"`
+	RedrivenBy     *string        `db:"redriven_by"`
+	Note           *string        `db:"note"`
+}
+
+// ItemRow is a row of item.
+type ItemRow struct {
+	ID        int64      `db:"id"`
+	Task      int64      `db:"task_id"`
+	Item      string     `db:"item"`
+	Priority  int        `db:"priority"`
+	Slots     *int       `db:"slots"`
+	Exclusive *string    `db:"exclusive"`
+	PushedAt  time.Time  `db:"pushed_at"`
+	PushedBy  string     `db:"pushed_by"`
+	DueAt     *time.Time `db:"due_at"`
+	Parked    bool       `db:"parked"` // due_at is infinity: held, or never to come back
+	DoneAt    *time.Time `db:"done_at"`
+}
+
+const (
+	selectNow   = `select clock_timestamp()`
+	selectTasks = `select task_id, name, deleted_at is not null as deleted, version, paused from getwork.task_state order by task_id`
+
+	selectVersions = `
+select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with
+from getwork.task_version
+order by task_id, version`
+
+	selectRequests = `
+select id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until, completed_at,
+  round_id, run_id
+from getwork.work_requested
+order by id`
+
+	selectRuns = `select id, task_id, node, state, started_at, finished_at from getwork.run order by id`
+
+	selectWork = `
+select id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease_expires_at,
+  state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note
+from getwork.work
+order by id`
+
+	selectItems = `
+select id, task_id, item, priority, slots, exclusive, pushed_at, pushed_by, nullif(due_at, 'infinity') as due_at,
+  coalesce(due_at = 'infinity', false) as parked, done_at
+from getwork.item
+order by id`
+)
+
+// Read reads the tables of a schema, all as they were at one moment. Nothing should be under way any more: what is written
+// later is not in them.
+func Read(ctx context.Context, conn *pgx.Conn, schema string) (t Tables, err error) {
+	own := pgx.Identifier{schema}.Sanitize() + "."
+	sql := func(statement string) string { return strings.ReplaceAll(statement, "getwork.", own) }
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) (err error) {
+		if err = tx.QueryRow(ctx, selectNow).Scan(&t.Now); err != nil {
+			return err
+		}
+		if t.Tasks, err = rows[TaskRow](ctx, tx, sql(selectTasks)); err != nil {
+			return err
+		}
+		if t.Versions, err = rows[VersionRow](ctx, tx, sql(selectVersions)); err != nil {
+			return err
+		}
+		if t.Requests, err = rows[RequestRow](ctx, tx, sql(selectRequests)); err != nil {
+			return err
+		}
+		if t.Runs, err = rows[RunRow](ctx, tx, sql(selectRuns)); err != nil {
+			return err
+		}
+		if t.Work, err = rows[WorkRow](ctx, tx, sql(selectWork)); err != nil {
+			return err
+		}
+		t.Items, err = rows[ItemRow](ctx, tx, sql(selectItems))
+		return err
+	})
+	if err != nil {
+		return Tables{}, fmt.Errorf("read the tables: %w", err)
+	}
+	return t, nil
+}
+
+func rows[R any](ctx context.Context, tx pgx.Tx, statement string) ([]R, error) {
+	found, err := tx.Query(ctx, statement)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(found, pgx.RowToStructByName[R])
+}

@@ -1,0 +1,164 @@
+package torture_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/cmd/internal/node"
+	"getwork/cmd/internal/torture"
+	"getwork/cmd/internal/torture/checker"
+)
+
+// hole is a promise with all that keeps it.
+type hole struct {
+	defences []string // as the build tags name them, without hole_
+	options  torture.Options
+	breaks   []checker.Rule            // one of these, with all of the defences off
+	alone    map[string][]checker.Rule // and what may break with just this one off: what the other does not cover
+	few      int                       // if not 0: so many people, and no programs, where just one is off
+}
+
+// seeds is how many runs may look for what is a matter of chance, with all of the defences off.
+const seeds = 4
+
+// With all that keeps a promise switched off, the harness finds it broken; with one of the two it does not. assign/holes.go
+// says what the defences are, and TestHole… there which of them covers what.
+var holes = map[string]hole{
+	// Places for more runs than there are: whoever gives one back looks at what waited for it.
+	"lost wake-up": {[]string{"lookagain", "sweep"},
+		torture.Options{Scenario: "clicks", For: 20 * time.Second, Users: 150, Think: 300 * time.Millisecond, Settle: 10 * time.Second,
+			Flags: []string{"--max-runs", "20"}},
+		[]checker.Rule{checker.EndsOnce}, nil, 0},
+	// The indexes know what is held, not what is put off, and how much one may hold. That is the lock's alone. And who waits for an
+	// index has stamped his time before.
+	"held by two": {[]string{"unique", "assignlock"},
+		torture.Options{Scenario: "owners", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
+		[]checker.Rule{checker.HeldOnce}, map[string][]checker.Rule{"assignlock": {checker.HeldInTurn, checker.NotBefore, checker.Limits}}, 0},
+	// The second defence is one only where the lock is free, and runs have none: so few claim, and nobody clicks.
+	"an old snapshot": {[]string{"lockfirst", "isolation"},
+		torture.Options{Scenario: "claims", For: 20 * time.Second, Users: 20, Isolation: "repeatable read"},
+		[]checker.Rule{checker.NotBefore}, nil, 6},
+	"a cancel undone": {[]string{"pendingcheck", "forupdate"},
+		torture.Options{Scenario: "cancels", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
+		[]checker.Rule{checker.EndsOnce, checker.Kept}, nil, 0},
+	"too late": {[]string{"leasecheck"},
+		torture.Options{Scenario: "leases", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
+		[]checker.Rule{checker.NotBefore}, nil, 0},
+	// The checker gives a node the contract's 30 s to notice that its listener is frozen.
+	"a listener frozen": {[]string{"watchdog"},
+		torture.Options{Scenario: "live", For: 40 * time.Second, Users: 40, Recovery: 4 * time.Second,
+			Faults: []string{"proxy-freeze-listener"}, Every: 300 * time.Millisecond},
+		[]checker.Rule{checker.ToldTheSame}, nil, 0},
+}
+
+// TestHoles proves the harness and its checker: they can say no.
+func TestHoles(t *testing.T) {
+	if os.Getenv("GETWORK_TEST_HOLES") == "" {
+		t.Skip("takes some minutes, and all of the machine: set GETWORK_TEST_HOLES=1")
+	}
+	dir := t.TempDir()
+	for name, h := range holes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range seeds {
+				found := h.torture(t, dir, h.defences...)
+				if slices.ContainsFunc(h.breaks, func(r checker.Rule) bool { return found[string(r)] > 0 }) {
+					return
+				}
+			}
+			t.Errorf("without %v nothing is broken of %q, in %d runs", h.defences, h.breaks, seeds)
+		})
+		for _, without := range h.defences {
+			if len(h.defences) > 1 {
+				t.Run("no "+without, func(t *testing.T) {
+					t.Parallel()
+					for _, rule := range h.uncovered(h.torture(t, dir, without), without) {
+						t.Errorf("without %s alone: %q is broken", without, rule)
+					}
+				})
+			}
+		}
+	}
+}
+
+// uncovered are the promises that were broken with just one defence off, though the other covers them.
+func (h hole) uncovered(found map[string]int, without string) (broken []string) {
+	for rule := range found {
+		if r := checker.Rule(rule); slices.Contains(checker.Rules, r) && !slices.Contains(h.alone[without], r) {
+			broken = append(broken, rule)
+		}
+	}
+	return broken
+}
+
+// torture runs a build without the defences, and counts what was found. Of what is no promise there may be some: calls that
+// fail, or requests that only the sweep has found, tell of the hole, and nothing is lost by it.
+func (h hole) torture(t *testing.T, dir string, without ...string) map[string]int {
+	t.Helper()
+	o := h.options
+	if len(without) < len(h.defences) {
+		o.For = 4 * time.Second
+		if h.few > 0 {
+			o.For, o.Users, o.Agents = 10*time.Second, h.few, 0
+		}
+	}
+	o.Binary = filepath.Join(dir, strings.Join(without, "-"))
+	if err := node.Build(t.Context(), o.Binary, "-tags", "hole_"+strings.Join(without, ",hole_")); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(o.Binary)
+	if o.Faults == nil {
+		o.Faults = []string{torture.None}
+	}
+	o.Out, o.Log = t.TempDir(), t.Logf
+	report, err := torture.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, v := range report.Violations {
+		if found[v.Rule]++; found[v.Rule] < 3 {
+			t.Log(v.Rule, ": ", v.Text)
+		}
+	}
+	t.Logf("%d requests, %d pieces of work; found: %v", total(report.States), total(report.Work), found)
+	if total(report.Work) < 10 {
+		t.Error("too little happened for this to prove anything")
+	}
+	return found
+}
+
+func total(counts map[string]int) (n int) {
+	for _, one := range counts {
+		n += one
+	}
+	return n
+}
+
+// A build says what it was made without: a tag that is misspelt switches nothing off.
+func TestHolesAreTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the binary")
+	}
+	all := []string{"assignlock", "forupdate", "isolation", "leasecheck", "lockfirst", "lookagain", "pendingcheck", "sweep", "unique", "watchdog"}
+	binary := filepath.Join(t.TempDir(), "getwork")
+	if err := node.Build(t.Context(), binary, "-tags", "hole_"+strings.Join(all, ",hole_")); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "version").Output()
+	if want := "holes: " + strings.Join(all, ", "); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%s%v, want %q", out, err, want)
+	}
+	for _, h := range holes {
+		for _, name := range h.defences {
+			if !slices.Contains(all, name) {
+				t.Errorf("there is no hole_%s", name)
+			}
+		}
+	}
+}

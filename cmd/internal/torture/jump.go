@@ -1,0 +1,73 @@
+package torture
+
+import (
+	"context"
+	"time"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// jumps is the kind of fault that is the setting of the database's clock. The checker knows it by this name. What the nodes'
+// clocks show does not matter: getwork goes by the database's alone, and Go's timers by one that nobody sets.
+const jumps = "clock"
+
+// jump has the database's clock be up to two hours ahead or behind, and in three cases of four sets it right later.
+func (s *storm) jump(f planned) {
+	if !s.setting.TryLock() {
+		s.skip()
+		return
+	}
+	defer s.setting.Unlock()
+	by := between(float64(f.chance>>12)/(1<<52), time.Second, 2*time.Hour)
+	if f.chance&1 == 0 {
+		by = -by
+	}
+	if !s.setClock(s.ctx, by) {
+		s.skip() // the database is away
+		return
+	}
+	s.count(f.kind.Name)
+	if f.chance&6 == 0 {
+		return
+	}
+	s.pause(f.lasts)
+	ctx, cancel := context.WithTimeout(s.stage.ctx, 30*time.Second)
+	defer cancel()
+	s.setClock(ctx, 0)
+}
+
+// setClock sets the clock, once it has been read since it was set last: or nobody could tell later what it showed meanwhile.
+// false: it could not be read.
+func (s *storm) setClock(ctx context.Context, ahead time.Duration) bool {
+	if !s.seen.awaitTick(ctx, s.set) {
+		return false
+	}
+	began := s.rec.Now()
+	s.clock.Set(ahead)
+	note := "right"
+	if ahead != 0 {
+		note = ahead.Round(time.Millisecond).String()
+	}
+	s.record(jumps, -1, began, note)
+	s.set = s.rec.Now() // a tick before the record's end may show either time
+	return true
+}
+
+// awaitTick waits until the clock has been read since then; false: ctx ended before.
+func (s *sampler) awaitTick(ctx context.Context, since history.Clock) bool {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		ticked := s.ticked
+		s.mu.Unlock()
+		if ticked > since {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// nap is how long a query takes, between least and most seconds. What it waits is not computed: the machine is needed for the
+// rest.
+type nap struct {
+	least, most float64
+	locked      bool // it does not go by the database's clock
+}
+
+// sql is an expression that takes so long. Where the clock is set pg_sleep would not do: set back by an hour, it sleeps for an
+// hour more, and no time-out of PostgreSQL's ends it before. There a query waits for a lock, which somebody lets go of now and
+// then, and so up to that long.
+func (n nap) sql() string {
+	if n.locked {
+		return fmt.Sprintf("pg_advisory_xact_lock_shared(%d)", n.lock())
+	}
+	return fmt.Sprintf("pg_sleep(%g + %g * random())", n.least, n.most-n.least)
+}
+
+// lock is a number that only naps as long as this have.
+func (n nap) lock() int64 { return 1<<40 | int64(n.least*1000)<<20 | int64(n.most*1000) }
+
+// wake lets go of the locks that queries of these jobs wait for, again and again until ctx ends.
+func (s *stage) wake(ctx context.Context, jobs []job) {
+	var all sync.WaitGroup
+	known := map[nap]bool{}
+	for _, j := range jobs {
+		if n := j.nap; n.locked && !known[n] {
+			known[n] = true
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = s.wakeFrom(ctx, n) // the database is away
+					doze(ctx, rand.New(rand.NewPCG(s.o.Seed, drawsNap)), 100*time.Millisecond)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// wakeFrom does so until its connection breaks. It never waits for the lock: whoever holds it for long, as a transaction does whose
+// node is frozen, would have all who come later sleep behind it. Meanwhile nobody sleeps.
+func (s *stage) wakeFrom(ctx context.Context, n nap) error {
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	rng := rand.New(rand.NewPCG(s.o.Seed, drawsNap))
+	for {
+		var locked bool
+		if err := conn.QueryRow(ctx, `select pg_try_advisory_lock($1)`, n.lock()).Scan(&locked); err != nil {
+			return err
+		}
+		pause := 5 * time.Millisecond
+		if locked {
+			pause = time.Duration((n.least + (n.most-n.least)*rng.Float64()) * float64(time.Second))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !locked {
+			continue
+		}
+		if _, err := conn.Exec(ctx, `select pg_advisory_unlock($1)`, n.lock()); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/torture/checker"
+	"getwork/cmd/internal/torture/history"
+)
+
+var errInterrupted = errors.New("interrupted: nothing was judged")
+
+// Run tortures a cluster of its own for a while, and judges what happened. A violation is no error: the report tells it.
+// An error means that nothing could be judged; ctx's end is one. Nothing is left running.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	if o, err = o.Complete(); err != nil {
+		return r, err
+	}
+	for o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	r.Options, r.Began = o, time.Now()
+	o.Log("seed %d", o.Seed)
+	dir, err := logDir(o)
+	if err != nil {
+		return r, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	s := &stage{ctx: ctx, o: o, dir: dir, findings: &findings{}}
+	defer func() {
+		end()
+		err = errors.Join(err, s.tearDown())
+		if o.Out == "" && (err != nil || len(r.Violations) == 0) {
+			err = errors.Join(err, os.RemoveAll(dir))
+			return
+		}
+		r.Out = dir
+		if o.Binary == "" {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, "getwork")))
+		}
+	}()
+	if err := s.setUp(ctx); err != nil {
+		return r, err
+	}
+	h, err := s.play(ctx, &r)
+	if err != nil {
+		return r, err
+	}
+	if err := history.WriteFile(filepath.Join(dir, "history.jsonl"), h); err != nil {
+		return r, err
+	}
+	o.Log("checking %d entries", len(h.Entries))
+	r.judge(h, checker.Judge(h, checker.Config{Recovery: o.Recovery}), s.findings.list())
+	r.Took = time.Since(r.Began)
+	return r, r.write(filepath.Join(dir, "report.txt"))
+}
+
+// Judge judges a history that was kept.
+func Judge(h history.History) Report {
+	r := Report{}
+	r.judge(h, checker.Judge(h, checker.Config{}), nil)
+	return r
+}
+
+// logDir is the folder for history and logs.
+func logDir(o Options) (string, error) {
+	if o.Out == "" {
+		return os.MkdirTemp("", "getwork-torture-")
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return "", fmt.Errorf("--out: %w", err)
+	}
+	return filepath.Abs(o.Out)
+}
+
+// play lets everybody work and everything break, heals, waits, and reads what is left.
+func (s *stage) play(ctx context.Context, r *Report) (h history.History, err error) {
+	s.rec = history.NewRecorder()
+	calm, healed := context.WithCancel(context.Background())
+	defer healed()
+	c := newCrowd(s, calm)
+	if err := c.createTasks(ctx); err != nil {
+		return h, err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	seen := newSampler(s.url, s.rec)
+	all.Go(func() { seen.run(ctx) })
+	all.Go(func() { s.wake(ctx, c.jobs) })
+	crowd, dismiss := context.WithCancel(ctx)
+	defer dismiss()
+	over := make(chan struct{})
+	var working sync.WaitGroup
+	working.Go(func() { c.run(crowd, over) })
+
+	s.o.Log("%d nodes, %d users, %d programs for %v", s.o.Nodes, s.o.Users, s.o.Agents, s.o.For)
+	storm := s.rage(ctx, c.scenario, seen)
+	healed()
+	r.Faults, r.Skipped = storm.struck, storm.skipped
+	if s.o.faults() {
+		quiet := cmp.Or(s.o.Recovery, checker.Recovery) + quietFor
+		s.o.Log("%d faults; all is healed, and everybody works on for %v", total(r.Faults), quiet)
+		wait(ctx, quiet)
+	}
+	close(over)
+	if ctx.Err() != nil {
+		return h, errInterrupted
+	}
+	s.o.Log("waiting for those who wait")
+	if err := s.settle(ctx); err != nil {
+		return h, err
+	}
+	dismiss()
+	working.Wait()
+	r.Rescued, r.RescuedKnown = s.rescued(ctx)
+	s.drainAll()
+	end()
+	all.Wait()
+	return s.read(s.ctx)
+}
+
+// quietFor is how long everybody works on when faults are no excuse any more: of all that happens then everybody has to be told.
+const quietFor = 10 * time.Second
+
+// wait lets some time pass, or less if ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// rage breaks things for as long as users are to work, or lets them alone.
+func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *storm {
+	ctx, cancel := context.WithTimeout(ctx, s.o.For)
+	defer cancel()
+	storm := &storm{stage: s, ctx: ctx, scenario: scenario, seen: seen, struck: map[string]int{}}
+	if s.o.faults() {
+		storm.run()
+	} else {
+		<-ctx.Done()
+	}
+	return storm
+}
+
+// createTasks makes the tasks, before anything breaks.
+func (c *crowd) createTasks(ctx context.Context) error {
+	m := c.manager(1)
+	for _, j := range c.jobs {
+		err := m.exchange(ctx, c.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, &history.Call{})
+		if err != nil {
+			return fmt.Errorf("create the task %s: %w", j.name, err)
+		}
+	}
+	conn, err := pgx.Connect(ctx, c.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var n int
+	if err := conn.QueryRow(ctx, `select count(*) from getwork.task_state`).Scan(&n); err != nil || n != len(c.jobs) {
+		return errors.Join(err, fmt.Errorf("%d of %d tasks could be created", n, len(c.jobs)))
+	}
+	return nil
+}

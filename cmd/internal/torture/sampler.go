@@ -1,0 +1,160 @@
+package torture
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// sampler looks, by a connection of its own past all proxies, at what the server executes, and at its clock.
+type sampler struct {
+	url string
+	rec *history.Recorder
+
+	mu      sync.Mutex
+	running int           // the node whose query was seen last; -1: none runs
+	seen    chan struct{} // closed when one is seen, and then another
+	before  map[execution]string
+	last    map[string]int // executions of each task, as they were recorded last
+	ticked  history.Clock  // when the last tick that was recorded began
+}
+
+// execution is one of a statement.
+type execution struct {
+	pid   int
+	began time.Time
+}
+
+const sampleEvery = 25 * time.Millisecond
+
+func newSampler(url string, rec *history.Recorder) *sampler {
+	return &sampler{url: url, rec: rec, running: -1, seen: make(chan struct{}), last: map[string]int{}}
+}
+
+// run looks until the context ends. While the database is away it tries again.
+func (s *sampler) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.follow(ctx)
+		s.look(nil, -1)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Runs alone are looked for: a claim, a recheck or an explanation has no row_number before the query.
+const selectExecutions = `
+select pid, query_start, application_name, substring(query from '-- torture: (\S+)'), clock_timestamp()
+from (select) one
+left join pg_stat_activity on state = 'active' and query like '%row_number() over () as rank%-- torture: %' and pid <> pg_backend_pid()`
+
+// follow looks until the connection breaks.
+func (s *sampler) follow(ctx context.Context) {
+	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(dial, s.url)
+	if err != nil {
+		return
+	}
+	defer conn.Close(context.Background())
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		if err := s.sample(ctx, conn, n); err != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
+	t := history.Tick{Began: s.rec.Now()}
+	rows, err := conn.Query(ctx, selectExecutions)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	found, node := map[execution]string{}, -1
+	for rows.Next() {
+		var pid *int
+		var began *time.Time
+		var name, task *string
+		if err := rows.Scan(&pid, &began, &name, &task, &t.Now); err != nil {
+			return err
+		}
+		if pid != nil && began != nil && task != nil && name != nil {
+			found[execution{*pid, *began}] = *task
+			if number, ok := strings.CutPrefix(*name, "torture-"); ok {
+				node, _ = strconv.Atoi(number)
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	t.Ended = s.rec.Now()
+	const ticks = 8 // five in a second
+	if n%ticks == 0 {
+		s.rec.Add(history.Entry{Tick: &t})
+		s.mu.Lock()
+		s.ticked = t.Began
+		s.mu.Unlock()
+	}
+	s.look(found, node)
+	return nil
+}
+
+// look records how many executions of each task's query there were in the readings before and now, if that has changed.
+func (s *sampler) look(found map[execution]string, node int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{}
+	for e, task := range found {
+		if _, still := s.before[e]; still {
+			counts[task]++
+		}
+	}
+	for task := range s.last {
+		counts[task] += 0
+	}
+	for task, n := range counts {
+		if was, known := s.last[task]; !known || was != n || n > 1 {
+			s.rec.Add(history.Entry{Sample: &history.Sample{At: s.rec.Now(), Task: task, Executions: n}})
+			s.last[task] = n
+		}
+	}
+	s.before = found
+	s.running = node
+	if node >= 0 {
+		close(s.seen)
+		s.seen = make(chan struct{})
+	}
+}
+
+// awaitRun waits until a node's query runs; false: none did before the context ended.
+func (s *sampler) awaitRun(ctx context.Context) (node int, ok bool) {
+	for {
+		s.mu.Lock()
+		node, seen := s.running, s.seen
+		s.mu.Unlock()
+		if node >= 0 {
+			return node, true
+		}
+		select {
+		case <-seen:
+		case <-ctx.Done():
+			return -1, false
+		}
+	}
+}

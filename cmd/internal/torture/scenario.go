@@ -1,0 +1,100 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Scenario is what users do how often.
+type Scenario struct {
+	Name string
+	Help string
+
+	tasks  []string      // which tasks are worked on, each as often as it is named
+	turn   time.Duration // if not 0: instead, a task of its own for each turn, which is then left alone
+	deaf   time.Duration // if not 0: how long a listener is frozen
+	habits habits
+}
+
+// habits are parts of a hundred, unless it is said otherwise.
+type habits struct {
+	claim   int     // of what a user does: claim an item
+	read    int     // read the pipeline
+	double  int     // of clicks: from two tabs at once
+	linger  int     // of clicks: linger
+	patient int     // of programs' clicks: linger
+	lease   int     // of programs' clicks: with a lease
+	hold    int     // of clicks: have the answer held
+	key     int     // of clicks: with an Idempotency-Key
+	cancel  int     // of those who wait: cancel
+	late    int     // of work with a lease: let go of just after it ran out
+	forget  int     // of work: never let go of
+	extend  int     // of work with a lease: extend it first
+	never   int     // of dispositions
+	fail    int     // of dispositions
+	back    int     // of dispositions: return
+	holdFor float64 // mean seconds for which work is held
+	narrow  int     // claims go to so many items; 0: all
+	calm    bool    // no manager does anything
+}
+
+var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, cancel: 12, late: 15, forget: 2, extend: 25,
+	never: 2, fail: 10, back: 25, holdFor: 1.2}
+
+func (h habits) with(change func(*habits)) habits {
+	change(&h)
+	return h
+}
+
+// Scenarios are the workloads to choose from. All but the first lean on one defence each.
+var Scenarios = []Scenario{
+	{Name: "mixed", Help: "everything, all tasks",
+		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "places", "leased", "inbox", "inbox"},
+		habits: mixed},
+	{Name: "clicks", Help: "many click at once on a short query, and then nobody: who clicked last",
+		turn: 100 * time.Millisecond,
+		// Whatever frees something or comes back to it later would have somebody look again.
+		habits: habits{key: 30, hold: 10, forget: 100, calm: true}},
+	{Name: "owners", Help: "rounds and claims on few items: two for one item",
+		tasks: []string{"inbox", "inbox", "quick", "shelf"},
+		habits: mixed.with(func(h *habits) {
+			h.claim, h.narrow, h.double, h.holdFor, h.back, h.never = 40, 8, 30, 0.3, 60, 0
+		})},
+	{Name: "cancels", Help: "who waits cancels while the round serves him",
+		tasks:  []string{"quick", "leased", "plain", "inbox"},
+		habits: mixed.with(func(h *habits) { h.cancel, h.linger, h.hold, h.claim, h.holdFor = 80, 50, 0, 0, 0.2 })},
+	{Name: "leases", Help: "work is let go of just when its lease runs out",
+		tasks:  []string{"leased", "leased", "inbox"},
+		habits: mixed.with(func(h *habits) { h.late, h.extend, h.claim = 90, 40, 0 })},
+	{Name: "places", Help: "items with several places, and a limit for each user: counting beside others",
+		tasks:  []string{"places"},
+		habits: mixed.with(func(h *habits) { h.claim, h.narrow, h.double, h.holdFor, h.back = 50, 6, 40, 0.4, 60 })},
+	{Name: "claims", Help: "nothing but claims, of items that are put off again soon: who sees that",
+		turn:   600 * time.Millisecond,
+		habits: habits{claim: 100, narrow: 3, back: 100, holdFor: 0.4, calm: true}},
+	{Name: "live", Help: "what is pushed, and when; a listener that freezes stays so to the end, for two minutes at most",
+		tasks:  []string{"quick", "inbox", "plain"},
+		deaf:   2 * time.Minute,
+		habits: mixed.with(func(h *habits) { h.linger, h.cancel, h.claim, h.hold = 40, 5, 4, 0 })},
+}
+
+// worked are the tasks that a scenario works on.
+func (s Scenario) worked(o Options) (all []job) {
+	if s.turn == 0 {
+		return jobs(o)
+	}
+	for n := range int(o.For/s.turn) + 2 {
+		name := fmt.Sprintf("turn-%03d", n)
+		all = append(all, ranked(name, name, 2000, nap{0.005, 0.03, o.jumps()}, nil))
+	}
+	return all
+}
+
+func scenarioOf(name string) (Scenario, bool) {
+	at := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
+	if at < 0 {
+		return Scenario{}, false
+	}
+	return Scenarios[at], true
+}

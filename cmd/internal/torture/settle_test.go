@@ -1,0 +1,25 @@
+package torture
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"getwork/cmd/internal/node"
+)
+
+// A node that does not answer does not keep the run from its end.
+func TestRescuedOfWhoIsSilent(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := &stage{members: []*member{{node: &node.Node{URL: "http://" + silent.Addr().String()}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, known := s.rescued(ctx); known || ctx.Err() != nil {
+		t.Errorf("known: %t; the run: %v", known, ctx.Err())
+	}
+}

@@ -1,0 +1,165 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/node"
+	"getwork/cmd/internal/torture/history"
+	"getwork/schema/postgres"
+	"getwork/schema/schematest/clock"
+)
+
+// stage is what a run takes place on: the server, and the nodes before it.
+type stage struct {
+	ctx      context.Context // ends with the run
+	o        Options
+	rec      *history.Recorder
+	dir      string // logs, and the binary if it was built here
+	server   *postgres.Server
+	clock    *clock.Clock // of the server; nil: it is this machine's
+	url      string       // of the database, past all proxies
+	members  []*member
+	sockets  atomic.Int64 // how many there were
+	findings *findings
+
+	database sync.Mutex   // held by a fault of the database
+	epoch    atomic.Int64 // counts what may make a node's start fail: it is another after each fault of the database
+	sparing  sync.Mutex   // held while it is decided whether a node can be spared
+}
+
+const (
+	memory = "/dev/shm"
+	enough = 2 << 30 // bytes that must be free there
+)
+
+// setUp starts everything. If it fails, tearDown still has to be called.
+func (s *stage) setUp(ctx context.Context) error {
+	binary := s.o.Binary
+	if binary == "" {
+		binary = filepath.Join(s.dir, "getwork")
+		s.o.Log("building getwork")
+		if err := Build(ctx, binary, s.o); err != nil {
+			return err
+		}
+	}
+	if err := s.startServer(ctx); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	for i := range s.o.Nodes {
+		m, err := newMember(s, i, binary)
+		if err != nil {
+			return err
+		}
+		s.members = append(s.members, m)
+		g.Go(func() error { return m.start(ctx) })
+	}
+	return g.Wait()
+}
+
+// Build compiles the getwork that options ask for.
+func Build(ctx context.Context, path string, o Options) error {
+	var flags []string
+	if o.Tags != "" {
+		flags = append(flags, "-tags", o.Tags)
+	}
+	if o.Race {
+		flags = append(flags, "-race")
+	}
+	return node.Build(ctx, path, flags...)
+}
+
+// startServer starts a PostgreSQL that keeps what it has acknowledged, however it ends.
+func (s *stage) startServer(ctx context.Context) error {
+	below := s.o.DataDir
+	if below == "" {
+		below = os.TempDir()
+		if available(memory) >= enough {
+			below = memory
+		}
+	}
+	dir, err := os.MkdirTemp(below, "getwork-torture-")
+	if err != nil {
+		return fmt.Errorf("a folder for PostgreSQL's data: %w; see --data-dir", err)
+	}
+	parameters := map[string]string{"max_connections": "300", "fsync": "on", "synchronous_commit": "on",
+		"track_activity_query_size": "4096", "log_min_messages": "fatal"}
+	if s.o.Isolation != "" {
+		parameters["default_transaction_isolation"] = s.o.Isolation
+	}
+	log, err := os.Create(filepath.Join(s.dir, "postgres.log"))
+	if err != nil {
+		return err
+	}
+	cfg := postgres.Config{Dir: dir, Parameters: parameters, TCP: true, Remove: true, Log: log}
+	if s.o.jumps() {
+		if s.clock, err = clock.New(ctx); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+		cfg.Environment = s.clock.Environment()
+	}
+	s.server, err = postgres.Start(ctx, cfg)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	s.url = s.server.URL("postgres")
+	if s.clock != nil {
+		return s.clock.Check(ctx, s.url)
+	}
+	return nil
+}
+
+// now is what the database's clock shows.
+func (s *stage) now() time.Time {
+	if s.clock == nil {
+		return time.Now()
+	}
+	return time.Now().Add(s.clock.Ahead())
+}
+
+// tearDown ends all processes. It may be called at any state of setUp.
+func (s *stage) tearDown() error {
+	for _, m := range s.members {
+		m.end()
+	}
+	var err error
+	if s.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err = s.server.Stop(ctx)
+	}
+	if s.clock != nil {
+		err = errors.Join(err, s.clock.Remove())
+	}
+	return err
+}
+
+// spare takes a node out of service if another is left to serve, the given one or else the next; nil: none can be spared.
+// take must not wait. The node is back in service when back is called.
+func (s *stage) spare(node int, take func(*member) bool) (m *member, back func()) {
+	s.sparing.Lock()
+	defer s.sparing.Unlock()
+	for i := range s.members {
+		m = s.members[(node+i)%len(s.members)]
+		others := 0
+		for _, other := range s.members {
+			if other != m && other.away.Load() == 0 {
+				others++
+			}
+		}
+		if others > 0 && take(m) {
+			m.away.Add(1)
+			return m, func() { m.away.Add(-1) }
+		}
+	}
+	return nil, nil
+}

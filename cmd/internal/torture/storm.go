@@ -1,0 +1,108 @@
+package torture
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// storm carries out the plan.
+type storm struct {
+	*stage
+	ctx      context.Context // ends when everything is to be healed
+	scenario Scenario
+	seen     *sampler
+	work     sync.WaitGroup
+
+	setting sync.Mutex    // held by a fault of the clock
+	set     history.Clock // when it was set last
+
+	mu      sync.Mutex
+	struck  map[string]int
+	skipped int // no node could be spared, or the same thing was broken already
+}
+
+// run breaks things until the context ends, and returns when all is healed again.
+func (s *storm) run() {
+	p := newPlan(s.o)
+	for {
+		next := p.next()
+		if !s.pause(next.after) {
+			break
+		}
+		s.work.Go(func() { next.kind.strike(s, next) })
+	}
+	s.work.Wait()
+}
+
+// pause waits; false: the storm is over.
+func (s *storm) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// strike does something to be undone after some time, and records it.
+func (s *storm) strike(f planned, node int, note string, do, undo func()) {
+	began := s.rec.Now()
+	do()
+	s.count(f.kind.Name)
+	s.pause(f.lasts)
+	undo()
+	s.record(f.kind.Name, node, began, note)
+}
+
+func (s *storm) record(kind string, node int, began history.Clock, note string) {
+	s.rec.Add(history.Entry{Fault: &history.Fault{Kind: kind, Node: node, Began: began, Ended: s.rec.Now(), Note: note}})
+}
+
+func (s *storm) count(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.struck[kind]++
+}
+
+func (s *storm) skip() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skipped++
+}
+
+// terminate ends some of getwork's backends, as an administrator does: which ones, chance decides.
+func (s *storm) terminate(f planned) {
+	began := s.rec.Now()
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		s.skip() // the database is away
+		return
+	}
+	defer conn.Close(ctx)
+	const someBackends = `
+select count(pg_terminate_backend(pid))
+from (
+  select pid from pg_stat_activity
+  where application_name like 'torture-%'
+  order by md5(pid::text || $1::text)
+  limit $2) b`
+	var n int
+	for _, m := range s.members {
+		m.touched.Add(1)
+	}
+	if err := conn.QueryRow(ctx, someBackends, int64(f.chance>>1), 1+f.chance%4).Scan(&n); err != nil || n == 0 {
+		s.skip()
+		return
+	}
+	s.count(f.kind.Name)
+	s.record(f.kind.Name, -1, began, "")
+}
