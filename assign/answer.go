@@ -36,7 +36,7 @@ update getwork.work_requested r
 set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.reason,
     completed_at = clock_timestamp(), round_id = $1, run_id = $2
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
-where r.id = a.id and r.state = 'pending'`
+where r.id = a.id` + stillPending
 
 	// They were read and stay: from now on they alone are a reason to run at that time only. Who was left so a moment
 	// ago is not written again: a round for each pushed item leaves hundreds of agents lingering.
@@ -160,13 +160,14 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	var served servings // clicks, which are written as what became of them
 	var granted grants
 	var forRun []int64
-	r.answered = nil
+	r.answered, r.ends = nil, map[State]int{}
 	end := func(i int, a plan.Answer, state State, reason Reason) {
 		r.answered = append(r.answered, a.Request)
 		if k := r.waiting[i].click; k != nil {
 			served.add(k, state, len(a.Grants), reason, r.state.Lease)
 		} else {
 			ended.add(a.Request, state, len(a.Grants), reason)
+			r.ends[state]++
 		}
 	}
 	gone := make([]bool, len(offers))
@@ -208,6 +209,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		given = func(i int, w Work) { served.given(&granted, i, w) }
 	}
 	granted.insert(&wrote, r, from.runID(), given)
+	r.given = len(granted.items)
 	if len(ended.ids) > 0 {
 		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
 	}

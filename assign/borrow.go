@@ -148,8 +148,16 @@ func (e *Engine) enter(ctx context.Context, conn *pgxpool.Conn, timeout Duration
 		defer cancel()
 		_ = tx.Rollback(after)
 	}()
-	if _, err := tx.Exec(ctx, settings); err != nil {
+	if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
 		return fmt.Errorf("enter the query: %w", err)
 	}
-	return f(ctx, tx)
+	began := time.Now()
+	err = f(ctx, tx)
+	if !cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
+		return err
+	}
+	if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {
+		return Refuse(Unavailable, "%v; try again", errLeapt)
+	}
+	return err
 }

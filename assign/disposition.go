@@ -70,6 +70,9 @@ func checkNote(field string, text *string) error {
 	return nil
 }
 
+// backOffOf is how long the item of work w waits after it failed, at least.
+const backOffOf = `least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours')`
+
 // closeWork names what it closes: the work, still held, its lease not over. No row: it was lost meanwhile. After a
 // failure the item waits for the task's backoff, twice as long after each further one, at most a day, and up to a fifth
 // longer by chance, so that what failed together does not come back together. The time of closing is read a little after
@@ -83,13 +86,13 @@ with closed as (
       available_at = case
         when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'
         when $2 = 'failed' and not l.exhausted then
-          clock_timestamp() + least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours') * (1 + random() / 5)
+          clock_timestamp() + ` + backOffOf + ` * (1 + random() / 5)
       end
   from getwork.work o
   join getwork.task_state s on s.task_id = o.task_id
   join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select coalesce($2 = 'failed' and o.attempt >= v.max_attempts, false) as exhausted) l
-  where w.id = $1 and o.id = w.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  where w.id = $1 and o.id = w.id and w.state = 'held'` + leaseRunsIfAny + `
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
 ), ` + settleItems + `

@@ -352,7 +352,7 @@ func TestTwoOnOneRow(t *testing.T) {
 				case test.first == "expire":
 					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, w.ID)
 				case test.second == "expire":
-					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '1 second' where id = $1`, w.ID)
+					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '3 seconds' where id = $1`, w.ID) // the first comes before that
 					between = over
 				}
 				one, two := l.race(t, act(a, test.first, user+" one"), act(b, test.second, user+" two"), between)

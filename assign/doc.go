@@ -21,7 +21,7 @@
 //  8. Look again (look.go, look). After every commit: who was recorded after step 6 had read, and found the lock taken
 //     before it was free, is in nobody's list.
 //  9. Every node looks every two seconds for requests that nobody serves (orphan.go): their node died
-//     between 1 and 2, or its holder did.
+//     between 1 and 2, or its holder did. While a run is under way it looks more often, whether the run is alive.
 //
 // While a shelf is fresh, leftovers of the last run are handed out in the click's own transaction: steps 1 and 6 at once
 // (served.go). What was written is the answer; nothing is read again. While such a task is used its next run starts before

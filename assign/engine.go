@@ -20,9 +20,11 @@ type Config struct {
 	Node string // names this process, unique for each start
 
 	API     *pgxpool.Pool // records, rounds of a fresh shelf, reads: short transactions
+	Own     *pgxpool.Pool // looks, rounds that nobody's call is, sweeps, what is told; nil: the same
 	Runs    *pgxpool.Pool // one connection for each run under way, so MaxRuns connections
 	Queries *pgxpool.Pool // where ranking queries run, if not under the lock's own connection; nil: there
 	MaxRuns int
+	Pooled  bool // all of them lead through a transaction pooler, and share its connections
 
 	QueryRole string              // entered with "set local role" for ranking queries; empty: none
 	SQL       func(string) string // puts the schema's name into a statement; nil: it is getwork
@@ -31,7 +33,7 @@ type Config struct {
 	Announce *notify.Announcer
 	Log      *slog.Logger
 
-	LookEvery time.Duration // how often to look for what nobody serves, ± 50 %; default 2 s
+	LookEvery time.Duration // how often to look for what nobody serves, ± 40 %, and ten times as often while a run is under way; default 2 s
 	Retention time.Duration // how long what is over is kept; default 90 days
 
 	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.
@@ -58,19 +60,27 @@ const (
 // has one. It keeps nothing that another node needs to know: the database is the only memory.
 type Engine struct {
 	Config
-	api, runs *pgxpool.Pool
+	Counts
+	api  lanes
+	runs *pgxpool.Pool
 
 	slots chan struct{} // a free place for a run each
+
+	starts sync.Mutex // see starting
 
 	watches sync.Mutex // guards begin
 	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
 
 	leases chan struct{} // work was given for a time: the sweep may be due earlier
+	began  chan struct{} // a run has begun somewhere: look closely, its node may die
 
 	Feed *Feed // tells this node's sockets and held answers what happened
 
-	// Rescued counts requests that only the periodic look found and a round then answered. Without faults: 0.
-	Rescued Counter
+	complaints Complaints
+
+	lists     gather[struct{}, []Task]
+	histories *turns[spanKey, History]
+	returning *turns[spanKey, Returns]
 
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
@@ -96,10 +106,11 @@ func New(c Config) *Engine {
 	}
 	e := &Engine{
 		Config:     c,
-		api:        c.API,
+		api:        lanes{c.API, c.Own},
 		runs:       c.Runs,
 		slots:      make(chan struct{}, c.MaxRuns),
 		leases:     make(chan struct{}, 1),
+		began:      make(chan struct{}, 1),
 		looks:      map[int64]*looking{},
 		noted:      map[int64]bool{},
 		dispatches: map[string]*dispatcher{},
@@ -110,6 +121,9 @@ func New(c Config) *Engine {
 	for range c.MaxRuns {
 		e.slots <- struct{}{}
 	}
+	e.Counts.begin()
+	e.lists.engine, e.lists.read = e, e.list
+	e.histories, e.returning = newTurns(e.history), newTurns(e.readReturns)
 	e.Feed = newFeed(e)
 	return e
 }
@@ -120,7 +134,7 @@ var errEnding = Refuse(Unavailable, "this node is shutting down; ask again, anot
 // Run serves until ctx ends, and then until what it began is over: rounds commit or are given up, queries are
 // cancelled, and another node takes over what waits. It returns nil.
 func (e *Engine) Run(ctx context.Context) error {
-	g, base := errgroup.WithContext(ctx)
+	g, base := errgroup.WithContext(asOwn(ctx))
 	e.mu.Lock()
 	e.base = base
 	e.mu.Unlock()
@@ -181,6 +195,9 @@ func (e *Engine) Heard(m notify.Message) {
 	for _, c := range m.Changes {
 		if c.Settings || len(c.Requests) > 0 || c.Many {
 			e.poke(c.Task)
+		}
+		if len(c.Runs) > 0 {
+			e.runBegan()
 		}
 		if (c.Settings || c.Waiting) && m.Node != e.Node {
 			e.Look(c.Task)

@@ -9,7 +9,8 @@ import (
 
 const (
 	// timeLeft is about how long the task's run (u) that is under way will still take; null if none has finished before.
-	timeLeft = `case when s.usual is not null then greatest(0, round(extract(epoch from s.usual - (clock_timestamp() - u.started_at)), 3)) end::float8`
+	timeLeft = `case when s.usual is not null then
+    round(extract(epoch from s.usual - greatest(interval '0', least(s.usual, clock_timestamp() - u.started_at))), 3) end::float8`
 
 	// Who waits on a task: the first thousand of them, in their order, up to $2. And how long that takes whom no round has
 	// read yet: until the run under way is over, or one begins and is over. Nobody knows when a manager resumes, or when

@@ -9,7 +9,7 @@ import (
 
 // Event is one server message of the live channel, as the contract's section 5 has it: {"type":T, T:{…}}.
 type Event struct {
-	Type string // hello, snapshot, request, work, run, task, node or error
+	Type string // hello, snapshot, request, work, run, task, tasks, node or error
 	Body any
 
 	Request *Request // of a request event, for those who wait for it in this process

@@ -27,12 +27,14 @@ type Feed struct {
 	news    news
 	state   NodeState // Lagging, or Live; empty before the listener first said
 	deaf    bool      // there is no listener: look at everything every few seconds
+	list    string    // of tasks, as it was when it was last read; empty before
 	later   *time.Timer
 	due     time.Time // when later wakes the reader
 
 	// The loop's alone.
 	readTasks time.Time // when tasks were last read
 	toldTasks time.Time // when all who follow were last told of them
+	toldList  time.Time // when everybody was last told that there is another list of tasks
 	manyAfter time.Time // until then everybody is not read again because of many changes
 
 	snapshots gather[Holder, Pipeline]
@@ -60,12 +62,13 @@ type news struct {
 	requests, work, runs map[int64]bool
 	tasks                map[int64]bool
 	newcomers            map[int64]bool // tasks that somebody began to follow
+	list                 bool           // a task is new, changed or deleted
 	many                 bool           // more was changed than was named
 	gap                  bool           // all that happened in a while may have been missed
 }
 
 func newNews() news {
-	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false}
+	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false, false}
 }
 
 func newFeed(e *Engine) *Feed {
@@ -206,6 +209,7 @@ func (f *Feed) heard(m notify.Message) {
 		}
 		for _, c := range m.Changes {
 			n.tasks[c.Task] = true
+			n.list = n.list || c.Settings
 			n.many = n.many || c.Many
 			for _, id := range c.Rounds {
 				n.rounds[id] = maxBatch // or less
@@ -214,7 +218,7 @@ func (f *Feed) heard(m notify.Message) {
 			note(n.work, c.Work)
 			note(n.runs, c.Runs)
 		}
-		n.many = n.many || m.All
+		n.list, n.many = n.list || m.All, n.many || m.All
 	})
 }
 
@@ -293,9 +297,12 @@ func (f *Feed) listening(state NodeState) {
 	f.mu.Lock()
 	first := f.state == ""
 	changed := f.state != state
+	if changed && !first && state == Live {
+		f.engine.Reconnects.n.Add(1)
+	}
 	f.state = state
 	if state == Live {
-		f.hear(func(n *news) { n.gap = true })
+		f.hear(func(n *news) { n.gap, n.list = true, true })
 	}
 	f.mu.Unlock()
 	if changed && state == Lagging && !first {
@@ -318,7 +325,7 @@ func (f *Feed) Broadcast(e Event) {
 }
 
 const (
-	rereadEvery = 10 * time.Second // an announcement may be lost with its node: tasks that are followed are read anyway
+	rereadEvery = 10 * time.Second // an announcement may be lost: tasks that are followed, and the list of all, are read anyway
 	deafEvery   = 2 * time.Second
 )
 
@@ -327,6 +334,7 @@ func (f *Feed) run(ctx context.Context) error {
 	again := time.NewTimer(deafEvery)
 	defer again.Stop()
 	ticks, reread := true, time.Now()
+	_, _, _ = f.listChanged(ctx) // nobody follows yet; if it can't be read now, whoever does then is told
 	for {
 		select {
 		case <-ctx.Done():
@@ -345,7 +353,9 @@ func (f *Feed) run(ctx context.Context) error {
 			ticks = true
 		}
 		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
-			f.engine.Log.Warn("tell what happened; it is tried again", "error", err)
+			if facts := f.engine.complaints.About(err); facts != nil {
+				f.engine.Log.Warn("tell what happened; it is tried again", facts...)
+			}
 			f.mu.Lock()
 			f.hear(func(n *news) { n.gap = true })
 			f.mu.Unlock()
@@ -366,27 +376,42 @@ func (f *Feed) missed() {
 	}
 }
 
-const selectTaskIDs = `select task_id from getwork.task_state where name = any($1::text[]) and deleted_at is null`
+// selectList reads the ids of some tasks, and what stands for the list of all: each change is a version.
+const selectList = `
+select coalesce(array_agg(task_id) filter (where name = any($1::text[])), '{}'),
+  md5(coalesce(string_agg(task_id || ' ' || version, ',' order by task_id), ''))
+from getwork.task_state
+where deleted_at is null`
 
-// reread marks every task that somebody follows as news.
+// reread marks every task that somebody follows as news, and their list if it is not as it was.
 func (f *Feed) reread(ctx context.Context) {
-	f.mu.Lock()
-	names := slices.Collect(maps.Keys(f.topics))
-	f.mu.Unlock()
-	if len(names) == 0 {
-		return
-	}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectTaskIDs), names)
-	if err != nil {
-		return // the database is away; others say so
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return
+	changed, ids, err := f.listChanged(ctx)
+	if err != nil || !changed && len(ids) == 0 {
+		return // the database is away, and others say so; or there is nothing
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.change(func(n *news) { note(n.tasks, ids) })
+	f.change(func(n *news) {
+		n.list = n.list || changed
+		note(n.tasks, ids)
+	})
+}
+
+// listChanged reads the list of tasks, and reports whether it is not as it was when it was last read; ids are those of the
+// tasks that somebody follows.
+func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err error) {
+	f.mu.Lock()
+	names := slices.Collect(maps.Keys(f.topics))
+	f.mu.Unlock()
+	var list string
+	if err := f.engine.api.QueryRow(ctx, f.engine.SQL(selectList), names).Scan(&ids, &list); err != nil {
+		return false, nil, fmt.Errorf("read the list of tasks: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = f.list != list
+	f.list = list
+	return changed, ids, nil
 }
 
 // catchUp reads all that was heard, and delivers it.
@@ -399,6 +424,9 @@ func (f *Feed) catchUp(ctx context.Context) error {
 	f.mu.Unlock()
 	if nobody || n.rounds == nil {
 		return nil
+	}
+	if n.list {
+		f.tellList(ctx)
 	}
 	if n.gap {
 		if err := f.resync(ctx); err != nil {

@@ -31,7 +31,10 @@ type Run struct {
 }
 
 const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_at, u.error, u.given, u.blocked, u.passed_over,
-  u.candidates, u.cut, extract(epoch from u.finished_at - u.started_at)::float8 * 1000, u.task_id`
+  u.candidates, u.cut, ` + runMS + `, u.task_id`
+
+// runMS is how long a run u took; null: it is under way. The clock may have been set back meanwhile.
+const runMS = `case when u.finished_at is not null then greatest(extract(epoch from u.finished_at - u.started_at), 0)::float8 * 1000 end`
 
 func scanRun(row pgx.CollectableRow) (Run, error) {
 	var r Run

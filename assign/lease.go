@@ -72,8 +72,8 @@ select coalesce(extract(epoch from least(
 )
 
 const (
-	sweepBatch = 500                   // bounds one transaction of the sweep
-	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
+	sweepBatch = 500                                 // bounds one transaction of the sweep
+	sweepPause = 50 * time.Millisecond * sweepSlowly // the least time between two sweeps, however many leases are given or are due
 )
 
 // leased has the sweep see whether it is due earlier now.
@@ -124,6 +124,7 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 			tasks := map[int64]bool{}
 			for _, f := range found {
 				if !f.work {
+					e.countEnd(Cancelled, 1)
 					e.Announce.Request(f.task, f.id)
 					continue
 				}
@@ -132,6 +133,7 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 				n++
 			}
 			if statement == expireWork && n > 0 {
+				e.Expired.n.Add(int64(n))
 				e.freed(ctx, keys(tasks)...)
 			}
 		}
@@ -172,9 +174,9 @@ func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept
 
 // extendWork names what it extends: the work, still held by its holder, its lease not over.
 const extendWork = `
-update getwork.work
+update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
-where id = $1 and user_name = $2 and instance = $3 and state = 'held' and lease_expires_at > clock_timestamp()`
+where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held'` + leaseRuns
 
 // Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the
 // holder's, and whatever he did with it since may be somebody else's by now.

@@ -28,27 +28,33 @@ set state = case when o.failing and not o.paused then 'failed' else 'none' end,
     error = case when o.failing and not o.paused then o.last_error end
 from over o
 where r.id = o.id and r.state = 'pending'
-returning r.task_id, r.id`
+returning r.task_id, r.id, r.state`
 
 // endLingering ends, on whichever node comes first, requests that lingered for long enough.
 func (e *Engine) endLingering(ctx context.Context) error {
-	ended := map[int64][]int64{}
+	ended, ends := map[int64][]int64{}, map[State]int{}
 	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
 		clear(ended)
+		clear(ends)
 		rows, err := tx.Query(ctx, e.SQL(endOver))
 		if err != nil {
 			return err
 		}
 		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 			var task, id int64
-			err := row.Scan(&task, &id)
+			var as State
+			err := row.Scan(&task, &id, &as)
 			ended[task] = append(ended[task], id)
+			ends[as]++
 			return struct{}{}, err
 		})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("end lingering requests: %w", err)
+	}
+	for as, n := range ends {
+		e.countEnd(as, n)
 	}
 	for task, ids := range ended {
 		e.Announce.Request(task, ids...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,7 +70,7 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 			}
 		}
 		e.mu.Lock()
-		if err == nil && moved || l.again && ctx.Err() == nil {
+		if looksAgain && (err == nil && moved || l.again && ctx.Err() == nil) {
 			l.again = false
 			e.mu.Unlock()
 			continue // the look again: without it, who was recorded behind the round's back waits for ever
@@ -93,6 +95,17 @@ func (e *Engine) wakeIn(task int64, d time.Duration) {
 	}
 }
 
+// lookAtTimed looks at all tasks that have a timer: the database's clock was set forward, or this machine slept, and what
+// they wait for may be due.
+func (e *Engine) lookAtTimed() {
+	e.mu.Lock()
+	tasks := slices.Collect(maps.Keys(e.timers))
+	e.mu.Unlock()
+	for _, task := range tasks {
+		e.Look(task)
+	}
+}
+
 func (e *Engine) logAttempt(ctx context.Context, task int64, err error) {
 	switch {
 	case errors.Is(err, errNobodyWaits), errors.Is(err, errStopped):
@@ -102,7 +115,9 @@ func (e *Engine) logAttempt(ctx context.Context, task int64, err error) {
 		e.Log.Info("run given up", "task_id", task, "cause", "the node is shutting down")
 		e.Announce.Waiting(task) // so that another takes over at once
 	default:
-		e.Log.Error("round failed; it will be tried again", "task_id", task, "error", err)
+		if facts := e.complaints.About(err); facts != nil {
+			e.Log.Error("round failed; it will be tried again", append(facts, "task_id", task)...)
+		}
 	}
 }
 
@@ -183,8 +198,9 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s Settings, stirre
 	errors.As(cause, &refusal)
 	after, cancel := e.afterQuery(ctx)
 	defer cancel()
-	err = pgx.BeginTxFunc(after, e.api, readCommitted, func(tx pgx.Tx) error {
-		r, err := e.openRound(after, tx, task)
+	var r *round
+	err = pgx.BeginTxFunc(after, e.api, readCommitted, func(tx pgx.Tx) (err error) {
+		r, err = e.openRound(after, tx, task)
 		switch {
 		case err != nil:
 			return err
@@ -195,10 +211,15 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s Settings, stirre
 		}
 		return r.retry(after, s.QueryTimeout, 0, cause)
 	})
+	if err == nil {
+		e.countEnded(r)
+	}
 	return true, err
 }
 
 func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error) {
+	begun := e.starting()
+	defer begun()
 	conn, err := e.runs.Acquire(ctx)
 	if err != nil {
 		return false, fmt.Errorf("get a connection to run: %w", err)
@@ -213,7 +234,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 		defer cancel()
 		_ = tx.Rollback(after) // after a commit it does nothing
 	}()
-	return e.underLock(ctx, tx, task)
+	return e.underLock(ctx, tx, task, begun)
 }
 
 // The settings hold for this transaction alone, so they work through a transaction pooler, too. They take no
@@ -222,7 +243,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 // loses the lock, and its round, to others; the last, so that a query ends, and its lock is free, soon after its
 // node died.
 const (
-	beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
+	beginLocking = `begin ` + isolationLevel + `read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
 	watchClient  = `; set local client_connection_check_interval = '500ms'`
 )
 
@@ -252,13 +273,14 @@ func (e *Engine) beginRunLock(ctx context.Context) string {
 // "update": inserting a request takes a key share lock on the row it refers to, which "update" would have wait for
 // the whole query, and one uncommitted click would make a free row look busy. Nothing but the key stands in the
 // condition: one on a column that changes can hide a free row.
-const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
+const runLock = `select pg_backend_pid() from getwork.task` + readFirst + ` where id = $1 for no key update skip locked`
 
-func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bool, err error) {
+func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
 	var backend int32
 	err = tx.QueryRow(ctx, e.SQL(runLock), task).Scan(&backend)
 	if errors.Is(err, pgx.ErrNoRows) {
 		e.Steps(ctx, StepBusy)
+		e.runBegan() // without a listener nobody else says so
 		return false, nil
 	}
 	if err != nil {
@@ -286,7 +308,7 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64) (moved bo
 	case p.Inbox(): // it was deleted when we looked first; there is no query to run
 		return false, nil
 	}
-	return true, e.run(ctx, tx, p)
+	return true, e.run(ctx, tx, p, begun)
 }
 
 // serveShelf is a round that hands out what the last run left.
@@ -295,8 +317,8 @@ func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 	if err != nil {
 		return err
 	}
-	if !r.state.serves() {
-		return tx.Rollback(ctx) // it went stale since we looked
+	if !r.state.serves() || r.state.Recheck != "" {
+		return tx.Rollback(ctx) // it went stale since we looked, or is to be rechecked
 	}
 	if err := r.serve(ctx, r.supply()); err != nil {
 		return err
@@ -322,6 +344,7 @@ func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
 	rows, err := tx.Query(ctx, e.SQL(cancelPending), task, r.id)
 	if err == nil {
 		r.answered, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		r.ends = map[State]int{Cancelled: len(r.answered)}
 	}
 	if err != nil {
 		return fmt.Errorf("end requests of a deleted task: %w", err)

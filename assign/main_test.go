@@ -17,9 +17,15 @@ import (
 
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/pgbouncer"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
+
+// pooledMode has every node go through a PgBouncer in transaction mode, but for its listener:
+//
+//	GETWORK_TEST_MODE=pooled go test -race ./assign
+var pooledMode = os.Getenv("GETWORK_TEST_MODE") == "pooled"
 
 // node is one engine as a node has it: pools of its own, an announcer and a listener.
 type node struct {
@@ -62,7 +68,11 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		o.log = t.Output()
 	}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
+	through := url
+	if pooledMode {
+		o.pooled, through = true, pgbouncer.Start(t, url, pgbouncer.Options{}).URL
+	}
+	pools, err := OpenPools(PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +81,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		return err
 	}
 	announcer := notify.NewAnnouncer(send, "getwork", name, log)
-	e := New(Config{Node: name, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, QueryRole: o.role,
+	e := New(Config{Node: name, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role,
 		Channel: "getwork", Announce: announcer, Log: log, LookEvery: o.look, Steps: o.steps})
 	working, endEngine := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -126,6 +136,44 @@ func await(t testing.TB, what string, so func() bool) {
 		case <-deadline.C:
 			t.Fatalf("waited in vain until %s", what)
 		}
+	}
+}
+
+// standstill measures for how long, from now on, the machine stood still, or the database: in what it tells nothing could go on,
+// so a bound in seconds is longer by that.
+func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
+	t.Helper()
+	const step, normal = 10 * time.Millisecond, 60 * time.Millisecond
+	ctx, end := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var sum time.Duration
+	last := time.Now()
+	count := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		sum += max(0, time.Since(last)-normal)
+		last = time.Now()
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if _, err := db.Exec(ctx, `select 1`); err == nil {
+				count()
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	stop := func() { end(); watching.Wait() }
+	t.Cleanup(stop)
+	return func() time.Duration {
+		stop()
+		count()
+		return sum
 	}
 }
 

@@ -47,7 +47,7 @@ limit $4`
 // askedFor is how many items those want who wait for the task.
 func (e *Engine) askedFor(ctx context.Context, task int64) (n int, err error) {
 	if err = e.api.QueryRow(ctx, e.SQL(selectAskedFor), task).Scan(&n); err != nil {
-		err = fmt.Errorf("count what is asked for: %w", err)
+		err = fmt.Errorf("%w: count what is asked for: %w", errOurs, err)
 	}
 	return n, err
 }
@@ -56,28 +56,27 @@ func (e *Engine) askedFor(ctx context.Context, task int64) (n int, err error) {
 // them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
 // takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
 func (e *Engine) rechecked(ctx context.Context, task int64, s Settings, more int, round func(matching) error) error {
-	if s.Inbox() || s.Recheck == "" {
-		return round(matching{})
-	}
-	n, err := e.askedFor(ctx, task)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNoRecheck, err)
-	}
 	look := shelfLook{e: e, task: task, s: s}
-	enough := 2*(n+more) + 20
+	asked := 0
 	for range attempts {
-		if err := look.on(ctx, enough); err != nil {
-			return fmt.Errorf("%w: %w", errNoRecheck, err)
+		if look.s.Recheck != "" {
+			n, err := e.askedFor(ctx, task)
+			if err == nil {
+				asked = max(2*(n+more)+20, 4*asked)
+				err = look.on(ctx, asked)
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", errNoRecheck, err)
+			}
 		}
 		if err := round(look.found); !errors.Is(err, errUnchecked) {
 			return err
 		}
-		enough *= 4
 		p, err := e.prospect(ctx, e.api, task)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errNoRecheck, err)
 		}
-		if look.all || p.Recheck != s.Recheck { // the shelf is another, or the recheck
+		if look.all || p.Recheck != look.s.Recheck { // the shelf is another, or the recheck
 			look = shelfLook{e: e, task: task, s: p.Settings}
 		}
 	}

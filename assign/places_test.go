@@ -159,7 +159,7 @@ func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 	newTask(t, n, "jobs", `select 'a' as item`, func(s *Settings) { s.RerunAfter = Duration(time.Second) })
 	ann := n.take(t, "jobs", "ann")
 	bob := n.linger(t, "jobs", "bob", 1)
-	await(t, "a run found nothing for bob", func() bool { return runs(t, db) == 2 })
+	await(t, "a run found nothing for bob", func() bool { return runs(t, db) >= 2 })
 	n.let(t, ann, giveBack(0))
 	r := n.endedRequest(t, bob.ID)
 	if r.State != Assigned {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -16,6 +14,8 @@ import (
 // another of the same.
 type Pools struct {
 	API     *pgxpool.Pool
+	Own     *pgxpool.Pool // the engine's own work, which must not wait behind calls
+	Signals *pgxpool.Pool // NOTIFY, and whether the server answers: no table is touched here, so no lock is waited for
 	Runs    *pgxpool.Pool
 	Queries *pgxpool.Pool // nil: queries run on the lock's own connection
 }
@@ -29,24 +29,48 @@ type PoolsConfig struct {
 	Name        string // shown as application_name
 }
 
-// apiConnections is enough: on two cores, more than about eight only lose.
-const apiConnections = 8
+// The most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two cores,
+// more only lose. The advice for max_connections tells their sum.
+const (
+	apiConnections    = 8
+	ownConnections    = 4
+	signalConnections = 2
+)
+
+// lockPatience is how long a statement waits for a lock. Whoever holds one of ours longer is stuck, or is somebody who
+// locked a table by hand: who waits is told so, and its connection is there for others. It is longer than a node that
+// froze under an assign lock keeps it.
+const lockPatience = "8s"
+
+// The pools of a node.
+type purpose int
+
+const (
+	forCalls purpose = iota
+	forOwn
+	forSignals
+	forRuns
+	forQueries // of the query database, which may be a standby
+)
 
 // OpenPools opens them; it connects when they are first used.
 func OpenPools(c PoolsConfig) (*Pools, error) {
-	api, err := c.open(c.DatabaseURL, apiConnections, false)
-	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
-	}
-	p := &Pools{API: api}
-	if p.Runs, err = c.open(c.DatabaseURL, c.MaxRuns, true); err != nil {
-		p.Close()
-		return nil, fmt.Errorf("database url: %w", err)
+	p := &Pools{}
+	var err error
+	for _, one := range []struct {
+		pool **pgxpool.Pool
+		size int
+		use  purpose
+	}{{&p.API, apiConnections, forCalls}, {&p.Own, ownConnections, forOwn}, {&p.Signals, signalConnections, forSignals}, {&p.Runs, c.MaxRuns, forRuns}} {
+		if *one.pool, err = c.open(c.DatabaseURL, one.size, one.use); err != nil {
+			p.Close()
+			return nil, fmt.Errorf("database url: %w", err)
+		}
 	}
 	if c.QueryURL == "" {
 		return p, nil
 	}
-	if p.Queries, err = c.open(c.QueryURL, c.MaxRuns+1, true); err != nil { // one more, to try a query
+	if p.Queries, err = c.open(c.QueryURL, c.MaxRuns+1, forQueries); err != nil { // one more, to try a query
 		p.Close()
 		return nil, fmt.Errorf("query database url: %w", err)
 	}
@@ -55,41 +79,47 @@ func OpenPools(c PoolsConfig) (*Pools, error) {
 
 // Close closes all of them.
 func (p *Pools) Close() {
-	for _, pool := range []*pgxpool.Pool{p.API, p.Runs, p.Queries} {
+	for _, pool := range []*pgxpool.Pool{p.API, p.Own, p.Signals, p.Runs, p.Queries} {
 		if pool != nil {
 			pool.Close()
 		}
 	}
 }
 
-func (c PoolsConfig) open(url string, size int, runs bool) (*pgxpool.Pool, error) {
+func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	if runs || !strings.Contains(url, "pool_max_conns") {
+	if use != forCalls || !strings.Contains(url, "pool_max_conns") {
 		config.MaxConns = int32(max(size, 1))
 	}
 	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
-	if !runs && !c.Pooled {
+	if use != forQueries {
+		ToPrimary(config.ConnConfig)
+	}
+	if use < forRuns && !c.Pooled {
+		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {
+			config.ConnConfig.RuntimeParams["lock_timeout"] = lockPatience
+		}
 		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see ownPlans; this is for what is read without a transaction
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
 	}
-	if runs {
+	if use >= forRuns {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has
 		// rolled back; only a server that does not answer loses it.
-		config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: 5 * time.Second}
-		}
+		config.ConnConfig.BuildContextWatcherHandler = newCanceller
 	}
+	config.BeforeConnect = guardCommits
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// ConfigureConn sets what every connection of a node has: a name, a bounded time to connect and, where no pooler
-// stands between, keepalives on the server's side, so that a host that vanished silently frees its locks in
+// ConfigureConn sets what every connection of a node has: a name, a bounded time to connect, keepalives and, where no pooler
+// stands between, keepalives on the server's side, too, so that a host that vanished silently frees its locks in
 // seconds, not hours. Behind a pooler nothing is prepared, since the next statement may meet another session.
 func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
+	config.DialFunc = dialer.DialContext
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}

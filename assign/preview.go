@@ -34,9 +34,6 @@ type PreviewRow struct {
 // to run was free. Where queries run on another database, they are read until limit items are found, and the counts
 // cover what was read.
 func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit int) (Preview, error) {
-	if limit < 1 || limit > 100 {
-		return Preview{}, refuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
-	}
 	id, s, err := e.find(ctx, task, Who{Anything: true})
 	if err != nil {
 		return Preview{}, err
@@ -47,6 +44,24 @@ func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit i
 	if s.Inbox() {
 		return Preview{}, refuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
 	}
+	return e.preview(ctx, id, s, limit)
+}
+
+// PreviewNew is [Engine.Preview] for a task that there is not yet. Of its settings Query, QueryTimeout and Slots count.
+// Nothing is blocked: nobody holds, put off or refused anything of it.
+func (e *Engine) PreviewNew(ctx context.Context, s Settings, limit int) (Preview, error) {
+	if s.Inbox() {
+		return Preview{}, refuseField("query", "an inbox has no query; send the query to be previewed")
+	}
+	s.Name = "new" // it need not have one yet, but check wants one
+	const none = 0 // ids begin at 1
+	return e.preview(ctx, none, s, limit)
+}
+
+func (e *Engine) preview(ctx context.Context, task int64, s Settings, limit int) (Preview, error) {
+	if limit < 1 || limit > 100 {
+		return Preview{}, refuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
+	}
 	if err := s.check(); err != nil {
 		return Preview{}, err
 	}
@@ -55,11 +70,11 @@ func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit i
 	}
 	s.MaxCandidates = limit
 	p := Preview{Rows: []PreviewRow{}}
-	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		if err := p.explain(ctx, tx, e.previewed(id, s)); err != nil {
+	err := e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		if err := p.explain(ctx, tx, e.previewed(task, s)); err != nil {
 			return err
 		}
-		return p.execute(ctx, tx, e, id, s)
+		return p.execute(ctx, tx, e, task, s)
 	})
 	if err != nil {
 		return Preview{}, err

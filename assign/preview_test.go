@@ -62,8 +62,67 @@ func TestPreview(t *testing.T) {
 	if err != nil || p.Rows == nil || p.Given != 0 {
 		t.Errorf("of a query that gives nothing: %+v, %v", p, err)
 	}
-	if got := query[string](t, db, `select format('%s runs, %s candidates, %s versions', (select count(*) from getwork.run), (select count(*) from getwork.candidate), (select count(*) from getwork.task_version))`); got != "0 runs, 0 candidates, 1 versions" {
+	if got := query[string](t, db, leftBehind); got != "0 runs, 0 candidates, 1 versions" {
 		t.Error(got)
+	}
+}
+
+const leftBehind = `
+	select format('%s runs, %s candidates, %s versions', (select count(*) from getwork.run), (select count(*) from getwork.candidate),
+	  (select count(*) from getwork.task_version))`
+
+// A query that no task has yet is previewed as a task's is, and takes one of the places for runs; nobody's work counts.
+func TestPreviewNew(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	db := pool(t, url)
+	const ranked = `select i as item, nullif(i, 2) as slots, i * 10 as amount from generate_series(1, 8) i order by i desc`
+	task := newTask(t, n, "new", ranked, func(s *Settings) { s.Slots = 3 })
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'ann')`, task.ID)
+	s := DefaultSettings()
+	s.Query, s.Slots = ranked, 3
+	p, err := n.PreviewNew(t.Context(), s, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := previewed(p), `1:8/8/{"amount":80} 2:7/7/{"amount":70} 3:6/6/{"amount":60} 4:5/5/{"amount":50} `+
+		`5:4/4/{"amount":40} 6:3/3/{"amount":30} 7:2/3/{"amount":20} 8:1/1/{"amount":10} | 8 given, 0 blocked, 0 passed over`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if p.Cost <= 0 || p.DurationMS <= 0 || !strings.Contains(string(p.Plan), "generate_series") {
+		t.Errorf("cost %v, %v ms, plan %s", p.Cost, p.DurationMS, p.Plan)
+	}
+	if got := query[string](t, db, leftBehind); got != "0 runs, 0 candidates, 1 versions" {
+		t.Error(got)
+	}
+	for says, change := range map[string]func(*Settings){
+		"send the query": func(s *Settings) { s.Query = "" },
+		"one SELECT":     func(s *Settings) { s.Query = ";" },
+		"position 18":    func(s *Settings) { s.Query = "select 1 as item fron t" },
+		"read-only":      func(s *Settings) { s.Query = "select nextval('seq') as item" },
+		"query_timeout of 300ms": func(s *Settings) {
+			s.Query, s.QueryTimeout = "select pg_sleep(20) as item", Duration(300*time.Millisecond)
+		},
+		`from "1ms" to "24h"`:    func(s *Settings) { s.QueryTimeout = 0 },
+		"slots: from 1 to 10000": func(s *Settings) { s.Slots = 0 },
+	} {
+		execute(t, db, `create sequence if not exists seq`)
+		s := s
+		change(&s)
+		_, err := n.PreviewNew(t.Context(), s, 1)
+		var r *Refusal
+		if !errors.As(err, &r) || !strings.Contains(r.Detail, says) || len(r.Fields) != 1 {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := n.withPlace(t.Context(), placeWait, func(*pgxpool.Conn) error {
+		_, err := n.PreviewNew(soon, s, 1)
+		wantKind(t, err, Busy)
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -74,7 +133,8 @@ func TestPreviewIsRefused(t *testing.T) {
 	db := pool(t, url)
 	execute(t, db, `create table victim (i int);
 		create function write() returns int language sql volatile as 'insert into victim values (1) returning i'`)
-	newTask(t, n, "task", `select 1 as item`, func(s *Settings) { s.QueryTimeout = Duration(300 * time.Millisecond) })
+	newTask(t, n, "task", `select 1 as item`, nil)
+	newTask(t, n, "brief", `select 1 as item`, func(s *Settings) { s.QueryTimeout = Duration(300 * time.Millisecond) })
 	newTask(t, n, "inbox", "", nil)
 	for _, c := range []struct {
 		task  string
@@ -93,7 +153,7 @@ func TestPreviewIsRefused(t *testing.T) {
 		{"task", asked("select 1 as item; select 2 as item"), 1, QueryRefused, "one SELECT"},
 		{"task", asked("select $1::text as item"), 1, QueryRefused, "placeholders"},
 		{"task", asked("select 1/(i - 3) as item from generate_series(1, 5) i"), 1, QueryRefused, "division by zero"},
-		{"task", asked("select 1 as item, pg_sleep(20)"), 1, QueryRefused, "query_timeout of 300ms"},
+		{"brief", asked("select 1 as item, pg_sleep(20)"), 1, QueryRefused, "query_timeout of 300ms"},
 		{"task", asked("select write() as item"), 1, QueryRefused, "read-only"},
 		{"task", asked("select set_config('transaction_read_only', 'off', true) as item, write()"), 1, QueryRefused, "read-"},
 	} {
@@ -139,6 +199,14 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 			t.Errorf("%s: %s, cost %v", name, got, p.Cost)
 		}
 		_, err = n.Preview(t.Context(), "task", asked(`select i as item from secret`), 1)
+		wantKind(t, err, QueryRefused)
+		s := DefaultSettings()
+		s.Query = `select id as item from loan order by id`
+		if p, err := n.PreviewNew(t.Context(), s, 2); err != nil || !strings.HasPrefix(previewed(p), "1:1/1/{} 2:2/1/{} |") || p.Blocked != 0 {
+			t.Errorf("%s, of no task: %s, %v", name, previewed(p), err)
+		}
+		s.Query = `select i as item from secret`
+		_, err = n.PreviewNew(t.Context(), s, 2)
 		wantKind(t, err, QueryRefused)
 		if x, err := n.Explain(t.Context(), "task", "1700"); err != nil || x.Rank == nil || *x.Rank != 1700 {
 			t.Errorf("%s: %+v, %v", name, x, err)

@@ -15,7 +15,7 @@ import (
 // the assign lock of a node that froze while it held it.
 var (
 	readCommitted = pgx.TxOptions{
-		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; ` + ownPlans,
+		BeginQuery: `begin ` + isolationLevel + `read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + ownPlans,
 	}
 	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
@@ -178,11 +178,11 @@ func (e *Engine) tryQuery(ctx context.Context, query Query) error {
 
 // trying calls f in a transaction with the rights that queries will have. It is rolled back in the end.
 func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
-	pool, role := e.api, e.QueryRole
+	begin, role := e.api.BeginTx, e.QueryRole
 	if e.Queries != nil {
-		pool, role = e.Queries, ""
+		begin, role = e.Queries.BeginTx, ""
 	}
-	tx, err := pool.BeginTx(ctx, readOnly)
+	tx, err := begin(ctx, readOnly)
 	if err != nil {
 		return fmt.Errorf("try the query: %w", err)
 	}
@@ -213,7 +213,7 @@ func lead(query Query, trimmed string) int {
 // of them it is. lead is how many characters stand before what was parsed; below 0: the position is not the query's.
 func refusedQuery(field string, err error, lead int) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || !queryFault(pg) {
+	if !errors.As(err, &pg) || !queryFault(pg) || pg.Code == "55P03" { // only planned here: a table of its is locked just now
 		return fmt.Errorf("try the %s: %w", field, err)
 	}
 	hint := strings.TrimSuffix(err.Error(), pg.Error()) // what was said before PostgreSQL's own words
@@ -231,9 +231,14 @@ func queryRefusal(field, format string, args ...any) *Refusal {
 
 // queryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
 // Lost connections (08), exhausted resources (53), a server that stops (57P) and conflicts with others or with
-// recovery (40) are the world's.
+// recovery (40) are the world's, and so is whatever ends the session: a server that stood still ends those that were
+// idle in a transaction meanwhile, and says so to the statement that comes next.
 func queryFault(pg *pgconn.PgError) bool {
 	switch {
+	case pg.SeverityUnlocalized == "FATAL", pg.SeverityUnlocalized == "PANIC":
+		return false
+	case pg.Code == "53400": // temp_file_limit: it needs more than it may have, and will again
+		return true
 	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "40"):
 		return false
 	}

@@ -31,10 +31,15 @@ type result struct {
 	// What it saw: a snapshot of the same server, or else a time.
 	snapshot  *string
 	seenUntil *time.Time
+
+	clock, began time.Time // with seenUntil: the primary's clock when the query began, and this node's
 }
 
 // errQuery is an error of the query itself: its requests fail with it.
 type errQuery struct{ message string }
+
+// errOurs: a statement of getwork's own failed while a query ran, which is not the query's fault.
+var errOurs = errors.New("read what getwork itself knows")
 
 func (e *errQuery) Error() string { return e.message }
 
@@ -60,6 +65,9 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s Settings
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return result{}, cause
 	}
+	if cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
+		return result{}, errLeapt
+	}
 	return found, faultOf(err, took, s.QueryTimeout)
 }
 
@@ -70,9 +78,9 @@ func faultOf(err error, took time.Duration, timeout Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &connect), !errors.As(err, &pg) || !queryFault(pg):
+	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pg) || !queryFault(pg):
 		return fmt.Errorf("run the query: %w", err)
-	case pg.Code == "57014" && took >= time.Duration(timeout)-time.Millisecond:
+	case pg.Code == "57014" && timedOut(took, timeout):
 		return &errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}
 	case pg.Hint != "":
 		return &errQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pg.Message, pg.Hint, pg.Code)}

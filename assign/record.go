@@ -80,24 +80,26 @@ type click struct {
 	Click
 	holder Holder
 	done   chan struct{}
+	gone   <-chan struct{} // closed when nobody waits for the answer any more
 
-	id     int64 // of the request that answers it
-	lost   bool  // its key belongs to an earlier request
-	answer *Request
-	err    error
+	id       int64 // of the request that answers it
+	lost     bool  // its key belongs to an earlier request
+	inserted State // of the request as it was recorded for this click; empty: another's, or one of before, answers it
+	answer   *Request
+	err      error
 }
 
 // GetWork records a click and answers with its request: complete already if the shelf is fresh, or if it is ended
 // where it is recorded (paused, in back-off); pending otherwise, and its result comes by push, or by asking again.
 // A holder who has a pending request for the task gets that one.
 func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, error) {
-	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
-	if !e.dispatch(task, k) {
-		return Request{}, errEnding
+	k := &click{Click: c, holder: c.Holder, done: make(chan struct{}), gone: ctx.Done()}
+	if err := e.dispatch(task, k); err != nil {
+		return Request{}, err
 	}
 	select {
 	case <-k.done:
-	case <-ctx.Done(): // it is recorded all the same, and found again by asking again
+	case <-ctx.Done(): // if it is being recorded, it is found again by asking again
 		return Request{}, ctx.Err()
 	}
 	if k.err != nil {
@@ -110,39 +112,76 @@ func (e *Engine) GetWork(ctx context.Context, task string, c Click) (Request, er
 // records them together. No timer: on an idle system a click is alone in its batch, and waits for nobody.
 type dispatcher struct{ queue []*click }
 
+// recordWithin is how long a batch may take.
+const recordWithin = 15 * time.Second
+
 // maxBatch bounds one transaction, and so how long it may hold the assign lock.
 const maxBatch = 500
 
-// dispatch queues a click, and has it recorded; false: the node is ending.
-func (e *Engine) dispatch(task string, k *click) bool {
+// maxQueued bounds a dispatcher's queue, and so how long the last in it waits.
+const maxQueued = 4000
+
+// dispatch queues a click, and has it recorded.
+func (e *Engine) dispatch(task string, k *click) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d := e.dispatches[task]; d != nil {
+		if len(d.queue) >= maxQueued {
+			d.queue = slices.DeleteFunc(d.queue, func(k *click) bool { // nobody waits behind those who have gone
+				select {
+				case <-k.gone:
+					return true
+				default:
+					return false
+				}
+			})
+		}
+		if len(d.queue) >= maxQueued {
+			return Refuse(Busy, "more clicks on this task come than can be recorded; ask again in a moment")
+		}
 		d.queue = append(d.queue, k)
-		return true
+		return nil
 	}
 	d := &dispatcher{queue: []*click{k}}
 	if !e.spawn(func(context.Context) { e.recordAll(task, d) }) {
-		return false
+		return errEnding
 	}
 	e.dispatches[task] = d
-	return true
+	return nil
+}
+
+// next takes a batch off the queue, without those for whose answer nobody waits any more: they were told to ask again,
+// or have gone. Behind a database that stands still for an hour there would be an hour's of them, and each would be given
+// work that he knows nothing of.
+func (d *dispatcher) next() (batch []*click) {
+	for i, k := range d.queue {
+		select {
+		case <-k.gone:
+			continue
+		default:
+		}
+		if batch = append(batch, k); len(batch) == maxBatch {
+			d.queue = d.queue[i+1:]
+			return batch
+		}
+	}
+	d.queue = nil
+	return batch
 }
 
 // recordAll records until nobody is queued. What was accepted into the queue is recorded also while the node
-// drains, so it is not bound to the engine's context.
+// drains, so it is not bound to the engine's context; a batch is ended after recordWithin.
 func (e *Engine) recordAll(task string, d *dispatcher) {
 	for {
 		e.mu.Lock()
-		batch := d.queue[:min(len(d.queue), maxBatch)]
-		d.queue = d.queue[len(batch):]
+		batch := d.next()
 		if len(batch) == 0 {
 			delete(e.dispatches, task)
 			e.mu.Unlock()
 			return
 		}
 		e.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), recordWithin)
 		e.recordBatch(ctx, task, batch)
 		cancel()
 		for _, k := range batch {
@@ -187,6 +226,7 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 		}
 		return
 	}
+	e.countClicks(batch)
 	e.Steps(ctx, StepRecorded)
 	if served != nil {
 		e.after(served)
@@ -282,7 +322,7 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 		fresh = r.state.serves()
 	}
 	for _, k := range batch { // a transaction may be repeated
-		k.id, k.lost, k.answer, k.err = 0, false, nil, nil
+		k.id, k.lost, k.inserted, k.answer, k.err = 0, false, "", nil, nil
 	}
 	if err := e.claimKeys(ctx, tx, task, batch); err != nil {
 		return nil, err
@@ -335,7 +375,7 @@ where s.task_id = $1 and s.deleted_at is null
     where p.task_id + 0 = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending' limit 1) is null
 order by c.user_name, c.instance
 on conflict (task_id, user_name, instance) where state = 'pending' do nothing
-returning id, user_name, instance`
+returning id, user_name, instance, state`
 
 // insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
 // insert, gets that one; if a round has ended it until we look, he is inserted after all.
@@ -393,9 +433,13 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var h Holder
 		var id int64
-		err := row.Scan(&id, &h.User, &h.Instance)
-		for _, k := range byHolder[h] {
+		var inserted State
+		err := row.Scan(&id, &h.User, &h.Instance, &inserted)
+		for i, k := range byHolder[h] {
 			k.id = id
+			if i == 0 {
+				k.inserted = inserted
+			}
 		}
 		delete(byHolder, h)
 		return struct{}{}, err
@@ -405,7 +449,7 @@ func takeIDs(rows pgx.Rows, byHolder map[Holder][]*click) error {
 
 // A statement after the insert's, so that it sees what the insert ran into.
 const selectRecorded = `
-select p.id, c.user_name, c.instance
+select p.id, c.user_name, c.instance, ''
 from unnest($2::text[], $3::text[]) as c (user_name, instance)
 join getwork.work_requested p on p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'`
 

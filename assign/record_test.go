@@ -163,8 +163,9 @@ func TestLingering(t *testing.T) {
 		}
 		return r
 	}
+	stood := standstill(t, db)
 	ann, bob := linger("ann", time.Hour), linger("bob", 300*time.Millisecond)
-	if r := n.endedRequest(t, bob.ID); r.State != None || *r.Reason != NoMatch || r.CompletedAt.Before(*r.LingerUntil) || r.CompletedAt.Sub(*r.LingerUntil) > 2*time.Second {
+	if r := n.endedRequest(t, bob.ID); r.State != None || *r.Reason != NoMatch || r.CompletedAt.Before(*r.LingerUntil) || r.CompletedAt.Sub(*r.LingerUntil) > 2*time.Second+stood() {
 		t.Errorf("bob is %s at %s, lingering until %s", r.State, r.CompletedAt, r.LingerUntil)
 	}
 	if r, _ := n.Request(t.Context(), ann.ID, ann.Holder(), false); r.State != Pending {

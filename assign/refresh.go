@@ -8,18 +8,19 @@ import (
 )
 
 // Refresh ahead: while a task is used, its next run is started before its shelf ends, so that nobody waits for the query.
-// A round that writes down what it took from a shelf reads back when that would be, and its node sets a timer; and every node looks, now and then, at
-// what others may have left. One run at a time, as ever: it takes the run lock. A task is used if a round has answered
-// somebody within its last fresh_for; a refresh that answers nobody does not count.
+// A round that writes down what it took from a shelf reads back when that would be, and its node sets a timer; and every
+// node looks, now and then, at what others may have left. One run at a time, as ever: it takes the run lock. A task is used
+// if a round has answered somebody within its last fresh_for; a refresh that answers nobody does not count.
 
 const (
-	// How long runs of the query in force take, as it is when one finishes: the last five.
+	// How long runs of the query in force take, as it is when one finishes: the last five. Not those that seem to have taken
+	// less than no time, or longer than they may: the clock was set meanwhile.
 	lastRuns = `(
       select o.finished_at - o.started_at as took
       from (select * from getwork.run where task_id = $1 order by id desc limit 20) o
       join getwork.task_version ov on ov.task_id = o.task_id and ov.version = o.version
       join getwork.task_version v on v.task_id = o.task_id and v.version = s.version and v.query = ov.query
-      where o.state = 'finished'
+      where o.state = 'finished' and o.finished_at - o.started_at between interval '0' and ov.query_timeout + interval '1 minute'
       order by o.id desc
       limit 5) l`
 	settleTimes = `usual = (select percentile_cont(0.5) within group (order by l.took) from ` + lastRuns + `),

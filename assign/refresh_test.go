@@ -185,6 +185,10 @@ func TestRefreshThatFails(t *testing.T) {
 	if r := n.click(t, "task", "bob", 1); fmt.Sprint(r.State, items(r)) != "assigned[2]" {
 		t.Errorf("bob got %s %v", r.State, items(r))
 	}
+	if !query[bool](t, db, `select failed_until is not null from getwork.task_state`) {
+		t.Fatal("there is no back-off")
+	}
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // else it may be over just then
 	n.Look(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 2 {

@@ -123,6 +123,9 @@ func ProblemOf(err error) (p Problem, logged bool) {
 	case away(err):
 		p = problems[Unavailable]
 		p.Detail = "the database does not answer; nothing is lost, try again in a moment"
+		if t, found := troubleOf(err); found {
+			p.Detail = t.told
+		}
 	default:
 		p = problems[Internal]
 		p.Detail = "the cause is in the server's log; trying again may help"
@@ -134,7 +137,8 @@ func ProblemOf(err error) (p Problem, logged bool) {
 func away(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return !queryFault(pg)
+		_, passing := troubleOf(err)
+		return passing || !queryFault(pg)
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error

@@ -28,6 +28,9 @@ cross join lateral (` + rowsHead
 select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), 'epoch') else clock_timestamp() end
   - interval '5 seconds'`
 
+	// What was closed since the query began must not be stamped with a time before that, more than the five seconds.
+	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
+
 	// And what was closed after the query's time: it could not be handed out from this run.
 	blockedItems = `
 select item from getwork.blocked where task_id = $1 and item = any($2::text[])
@@ -35,7 +38,21 @@ union
 select item from getwork.work where task_id = $1 and item = any($2::text[]) and closed_at > $3`
 )
 
+// wasSetBack reports whether the primary's clock was, since the query began.
+func (r *result) wasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {
+	if r.seenUntil == nil {
+		return false, nil
+	}
+	if err := tx.QueryRow(ctx, setBackSince, r.clock, time.Since(r.began).Microseconds()).Scan(&back); err != nil {
+		return false, fmt.Errorf("read the clock: %w", err)
+	}
+	return back, nil
+}
+
 const fetchRows = 1000
+
+// errSetBack: of what was closed since the query began nobody can tell whether it has seen that.
+var errSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
 
 // ranking is the statement for a query that runs elsewhere: all of its rows, as they come.
 func ranking(query Query, slots int) string {
@@ -117,8 +134,15 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 // one more than max_candidates or no more rows. The counts cover the rows that were read.
 func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) (result, error) {
 	found := result{seenUntil: new(time.Time)}
+	if err := e.api.QueryRow(ctx, selectClock).Scan(&found.clock); err != nil {
+		return result{}, fmt.Errorf("%w: %w", errOurs, err)
+	}
+	found.began = time.Now()
 	if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
 		return result{}, err
+	}
+	if bound := found.clock.Add(-5 * time.Second); found.seenUntil.After(bound) { // by a clock that is ahead, or was
+		*found.seenUntil = bound
 	}
 	settings := "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; set local statement_timeout = %d"
 	if _, err := tx.Exec(ctx, fmt.Sprintf(settings, max(1, s.QueryTimeout.micros()/1000))); err != nil {
@@ -185,11 +209,11 @@ func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, fo
 	}
 	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items, found.seenUntil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
 	blocked := make(map[string]bool, len(names))
 	for _, n := range names {

@@ -113,7 +113,10 @@ func (e *Engine) requests(ctx context.Context, ids []int64) ([]Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	return requests, e.fill(ctx, requests, func(*Request) {})
+	if err := e.fill(ctx, requests, func(*Request) {}); err != nil {
+		return nil, err // a request without the work that it says it has would be taken for an answer
+	}
+	return requests, nil
 }
 
 const (
@@ -224,6 +227,46 @@ func (e *Engine) Request(ctx context.Context, id int64, by Holder, any bool) (Re
 	return found[0], nil
 }
 
+// Of each task the oldest by its index, and the oldest of all those.
+const selectPending = `
+select ` + requestColumns + `
+from getwork.task_state s
+cross join lateral (
+  select q.*
+  from getwork.work_requested q
+  where q.state = 'pending' and q.task_id between s.task_id and s.task_id and q.id > $2
+  order by q.task_id, q.id
+  limit $3
+) r
+where s.deleted_at is null and ($1::text is null or s.name = $1)
+order by r.id
+limit $3`
+
+// Waiting reads the requests that wait on a task, or on any if name is empty, oldest first, those after the given id. A
+// name that no task has is refused with [NotFound].
+func (e *Engine) Waiting(ctx context.Context, name string, after int64, limit int) ([]Request, error) {
+	var only *string
+	if name != "" {
+		if !slug.MatchString(name) {
+			return nil, noTask(name)
+		}
+		only = &name
+	}
+	rows, err := e.api.Query(ctx, e.SQL(selectPending), only, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read who waits: %w", err)
+	}
+	requests, err := pgx.CollectRows(rows, newRequestScan().scan)
+	if err != nil {
+		return nil, fmt.Errorf("read who waits: %w", err)
+	}
+	if len(requests) == 0 && only != nil {
+		_, _, err = e.find(ctx, name, Who{Anything: true})
+		return nil, err
+	}
+	return requests, e.fill(ctx, requests, func(*Request) {})
+}
+
 const cancelRequest = `
 update getwork.work_requested
 set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
@@ -241,6 +284,7 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by Holder, any bool) (Req
 		return Request{}, fmt.Errorf("cancel request: %w", err)
 	}
 	if tag.RowsAffected() > 0 {
+		e.countEnd(Cancelled, 1)
 		e.Announce.Request(r.TaskID, id)
 		e.poke(r.TaskID)
 	}

@@ -36,6 +36,9 @@ type round struct {
 	told     bool    // its NOTIFY is written, or left to the announcer
 	quiet    bool    // it answered nobody but who clicked: the announcer tells
 
+	ends  map[State]int // how many requests that waited it ended, and as what
+	given int           // how many items it handed out
+
 	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
 	leased    bool     // work was given for a time
 	stirs     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
@@ -79,10 +82,9 @@ const (
 	// of ids, as everybody does.
 	lockAssign = `
 select s.task_id
-from getwork.task_state s
+from getwork.task_state s` + readFirst + `
 where s.task_id in (select $1::bigint union all select c.other_id from getwork.task_conflict c where c.task_id = $1)
-order by s.task_id
-for no key update`
+order by s.task_id` + forNoKeyUpdate
 
 	// A statement of its own, after the lock: a lock that had to wait returns the row as it is now, but what
 	// was joined to it as it was when the statement began.
@@ -108,8 +110,7 @@ select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(
   (extract(epoch from lease) * 1000000)::bigint, look_after is null
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
-order by id
-for update`
+order by id` + forUpdate
 )
 
 // openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.

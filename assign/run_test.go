@@ -38,6 +38,9 @@ func TestQueryOnADroppedTable(t *testing.T) {
 		t.Errorf("the run is %s", s)
 	}
 
+	// The back-off is made longer than what follows takes on any machine.
+	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`)
+
 	// New clicks fail at once with the same error while the back-off runs; who lingers waits for its end.
 	if r := n.click(t, "loans", "bob", 1); r.State != Failed || !strings.Contains(*r.Error, "loan") {
 		t.Errorf("a click during the back-off is %s", r.State)
@@ -47,6 +50,8 @@ func TestQueryOnADroppedTable(t *testing.T) {
 		t.Fatalf("one that lingers is %s (%v)", lingering.State, err)
 	}
 	execute(t, db, `create table loan as select 17 as id`)
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '500 ms'`)
+	n.Look(task.ID)
 	if r := n.endedRequest(t, lingering.ID); r.State != Assigned {
 		t.Errorf("after the back-off the one that lingers is %s", r.State)
 	}
@@ -218,6 +223,43 @@ func TestChangedQueryStartsOver(t *testing.T) {
 	close(queried.open)
 	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[new]" {
 		t.Errorf("ann got %v", items(r))
+	}
+}
+
+// What a manager stopped fails nobody either: neither by an error of the query that is the task's no more, nor while it is
+// paused.
+func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
+	for name, stop := range map[string]func(*Settings){
+		"changed": func(s *Settings) { s.Query = `select 'new' as item` },
+		"paused":  func(s *Settings) { s.Paused = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			queried := newGate(StepQueried)
+			n := startNode(t, url, nodeOptions{steps: queried.hold})
+			db := pool(t, url)
+			newTask(t, n, "task", `select 1 / i as item from generate_series(0, 1) i`, nil)
+			r := n.click(t, "task", "ann", 1)
+			<-queried.reached
+			if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *Settings) error { stop(s); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			close(queried.open)
+			await(t, "the run is given up", func() bool {
+				return query[string](t, db, `select state from getwork.run order by id limit 1`) == "cancelled"
+			})
+			if name == "paused" {
+				n.idle(t)
+				if got := query[string](t, db, `select state from getwork.work_requested`); got != "pending" {
+					t.Errorf("ann's request is %s", got)
+				}
+			} else if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[new]" {
+				t.Errorf("ann got %s %v", r.State, items(r))
+			}
+			if f := query[int](t, db, `select failures from getwork.task_state`); f != 0 {
+				t.Errorf("a back-off after %d failures", f)
+			}
+		})
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *round) unrecorded(waiting []waiter, ids []int64) []waiter {
 				groups: Who{k.Holder, k.Groups, k.Anything}.recorded(), lease: k.Lease, click: k})
 		}
 		for _, k := range r.clicks[h] {
-			k.id, k.answer = id, nil
+			k.id, k.inserted, k.answer = id, "", nil
 		}
 	}
 	return waiting
@@ -97,6 +97,7 @@ func (s *servings) add(k *click, state State, count int, reason Reason, lease *D
 		s.byID = map[int64]*click{}
 	}
 	s.byID[k.id] = k
+	k.inserted = state
 	if state == Pending {
 		return // its position is read with it
 	}

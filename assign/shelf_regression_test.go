@@ -35,15 +35,25 @@ func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
-	execute(t, db, `create table slow as select 0 as s`)
 	recheckedTask(t, n, db, 6, func(s *Settings) {
-		s.Recheck = `select id as item from loan, (select pg_sleep(s) from slow) w where open and id = any($1::integer[])`
+		s.Recheck = `select id as item from loan, (select pg_advisory_xact_lock_shared(7) offset 0) w where open and id = any($1::integer[])`
 	})
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
-	execute(t, db, `update slow set s = 4`)
+	n.idle(t)
+	slow, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Release()
+	if _, err := slow.Exec(t.Context(), `select pg_advisory_lock(7)`); err != nil {
+		t.Fatal(err)
+	}
 	r, err := n.GetWork(t.Context(), "task", Click{Holder: Holder{User: "bob"}, Count: 1})
 	if err != nil || r.State != Pending {
-		t.Fatalf("beside a recheck of four seconds: %s, %v", r.State, err)
+		t.Fatalf("beside a recheck that goes on: %s, %v", r.State, err)
+	}
+	if _, err := slow.Exec(t.Context(), `select pg_advisory_unlock(7)`); err != nil {
+		t.Fatal(err)
 	}
 	if r = n.endedRequest(t, r.ID); r.State != Assigned {
 		t.Errorf("bob got %s", r.State)
@@ -80,7 +90,7 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	for range cap(n.slots) {
 		n.freeSlot()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r, err := n.AwaitRequest(ctx, cyd.ID, Holder{}, true, func(r *Request) bool { return r.State != Pending })
 	if err != nil || r.State == Pending {
@@ -126,6 +136,36 @@ func TestRecheckChangedBeforeTheLock(t *testing.T) {
 	}
 	if r := <-got; fmt.Sprint(items(r)) != "[5]" {
 		t.Errorf("by the recheck in force only 5 matches; bob got %s %v", r.State, items(r))
+	}
+}
+
+// A recheck that the task did not have when it was looked at, but has when the lock is taken.
+func TestRecheckAddedBeforeTheLock(t *testing.T) {
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 6, func(s *Settings) { s.Recheck = "" })
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	n.idle(t)
+	execute(t, db, `update loan set open = false where id < 5`)
+	task, err := n.Task(t.Context(), "task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := task.Settings
+	if _, err := n.UpdateTask(t.Context(), "task", task.Version, "a manager", func(s *Settings) error {
+		s.Recheck = `select id as item from loan where open and id = any($1::integer[])`
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.idle(t)
+	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) select task_id, 'bob', 1, 1 from getwork.task_state returning id`)
+	if err := n.serveNow(t.Context(), task.ID, old); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.endedRequest(t, id); fmt.Sprint(items(r)) != "[5]" {
+		t.Errorf("bob got %s %v, want [5]", r.State, items(r))
 	}
 }
 
@@ -207,7 +247,10 @@ func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 	})
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	execute(t, db, `update zero set z = 0`)
-	for range 6 {
+	n.endedRequest(t, n.click(t, "task", "bob", 1).ID)
+	n.idle(t)
+	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`) // so that it is not over before the last
+	for range 5 {
 		n.endedRequest(t, n.click(t, "task", "bob", 1).ID)
 	}
 	if f := query[int](t, db, `select failures from getwork.task_state`); f > 2 {

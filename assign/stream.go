@@ -58,8 +58,12 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 // Put queues events; one too many cuts the stream off.
 func (s *Stream) Put(events ...Event) {
 	s.mu.Lock()
-	if len(s.queue)+len(events) > streamLimit {
+	if n := len(s.queue) + len(events); s.slow || n > streamLimit {
+		if !s.slow {
+			s.engine.Slow.n.Add(1)
+		}
 		s.slow, s.queue = true, nil
+		s.engine.Dropped.n.Add(int64(n))
 	}
 	if !s.slow {
 		s.queue = append(s.queue, events...)
@@ -77,6 +81,7 @@ func (s *Stream) Take() (events []Event, slow bool) {
 	defer s.mu.Unlock()
 	if s.live {
 		events, s.queue = s.queue, nil
+		s.engine.Sent.n.Add(int64(len(events)))
 	}
 	return events, s.slow
 }

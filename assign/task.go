@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,7 +19,11 @@ type Task struct {
 	Held    int64 `json:"held"`
 	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 when it is not fresh; of an inbox, items that are ready, counted up to 100000
 
-	ID int64 `json:"-"`
+	RunningSince *time.Time `json:"running_since"` // when the run under way began; nil: none is
+	UsualSeconds *float64   `json:"usual_seconds"` // how long a run of the query in force takes, the median of the last; nil: none has finished
+
+	ID     int64    `json:"-"`
+	newest [2]int64 // the request that began to wait last of those that do, and the work handed out last: others may be as many
 }
 
 const selectTasks = `
@@ -28,6 +34,10 @@ select s.task_id, s.name, s.paused, s.version,
     (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
   when s.fresh_until > clock_timestamp() then
     (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
+  (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
+  round(extract(epoch from s.usual), 3)::float8,
+  coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
+  coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
   ` + settingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
@@ -42,8 +52,9 @@ func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, 
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
 		var t Task
 		settings, done := intoSettings(&t.Settings)
-		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf}, settings...)...)
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.newest[0], &t.newest[1]}, settings...)...)
 		done()
+		t.RunningSince = utc(t.RunningSince)
 		return t, err
 	})
 	if err != nil {
@@ -52,8 +63,15 @@ func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, 
 	return tasks, nil
 }
 
-// Tasks reads all tasks, by name.
-func (e *Engine) Tasks(ctx context.Context) ([]Task, error) { return e.tasks(ctx, nil, nil) }
+// Tasks reads all tasks, by name. All pages ask at about the same time when the list has changed, so those who do share what
+// they get, and must not change it.
+func (e *Engine) Tasks(ctx context.Context) ([]Task, error) { return e.lists.ask(ctx, struct{}{}) }
+
+// list is Tasks for all who ask.
+func (e *Engine) list(ctx context.Context, asked []struct{}) ([][]Task, error) {
+	tasks, err := e.tasks(ctx, nil, nil)
+	return slices.Repeat([][]Task{tasks}, len(asked)), err
+}
 
 // Task reads the task of that name, or is refused with [NotFound].
 func (e *Engine) Task(ctx context.Context, name string) (Task, error) {
@@ -108,8 +126,8 @@ func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, e
 			return Task{}, err
 		}
 	}
+	var id int64
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		var id int64
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
 		}
@@ -134,11 +152,8 @@ func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, e
 	if err != nil {
 		return Task{}, nameTaken(err, s.Name, "create task")
 	}
-	t, err := e.Task(ctx, s.Name)
-	if err == nil {
-		e.Announce.Settings(t.ID)
-	}
-	return t, err
+	e.Announce.Settings(id)
+	return e.Task(ctx, s.Name)
 }
 
 func nameTaken(err error, name, doing string) error {

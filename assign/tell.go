@@ -181,7 +181,7 @@ func (f *Feed) tellWork(ctx context.Context, n news) error {
 
 const (
 	selectRunNews = `
-select u.id, u.task_id, s.name, u.state, u.candidates, extract(epoch from u.finished_at - u.started_at)::float8 * 1000,
+select u.id, u.task_id, s.name, u.state, u.candidates, ` + runMS + `,
   case when u.state = 'running' then ` + timeLeft + ` end
 from getwork.run u join getwork.task_state s on s.task_id = u.task_id
 where u.id = any($1::bigint[])
@@ -269,7 +269,8 @@ const (
 	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
 )
 
-// tellTasks delivers the present state of tasks to who follows them, if it has changed. However many changes came, each
+// tellTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
+// before, though as many. However many changes came, each
 // task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
 // not wait for the others' turn.
 func (f *Feed) tellTasks(ctx context.Context, n news) error {
@@ -316,10 +317,31 @@ func (f *Feed) tellTasks(ctx context.Context, n news) error {
 	return nil
 }
 
+const tellListEvery = time.Second // and tellTaskIn for each who is told: the least time between two events of the list of tasks
+
+// tellList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
+// came, the last is followed by one event. The list is read before that, so that what is changed later is found by the next
+// reread even if nobody tells of it.
+func (f *Feed) tellList(ctx context.Context) {
+	f.mu.Lock()
+	wait := tellListEvery + time.Duration(f.all)*tellTaskIn - time.Since(f.toldList)
+	f.mu.Unlock()
+	if wait <= 0 {
+		_, _, err := f.listChanged(ctx)
+		if err == nil {
+			f.toldList = time.Now()
+			f.Broadcast(Event{Type: "tasks", Body: struct{}{}})
+			return
+		}
+		wait = tellListEvery // nobody else could read it now
+	}
+	f.putOff(wait, func(later *news) { later.list = true })
+}
+
 // tell delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
 func (t *topic) tell(task *Task, newcomers bool) {
 	now := Event{Type: "task", Body: task}.shared()
-	if t.last == nil || !t.last.same(now) {
+	if t.last == nil || t.last.Body.(*Task).newest != task.newest || !t.last.same(now) {
 		t.last = &now
 	}
 	for s, told := range t.followers {

@@ -8,17 +8,35 @@ import (
 
 const (
 	// Candidates of runs that are on no shelf. A run may be putting its result on the shelf just now, so only runs
-	// that ended long enough ago count.
+	// that ended long enough ago count. And a shelf that is not fresh may be again: when a clock that was an hour ahead is set
+	// right. First the runs that have any are found, from one to the next by index: a shelf may have a million candidates, which
+	// stay, and are not looked at one by one.
 	removeCandidates = `
-with old as materialized (
-  select c.run_id, c.rank
-  from getwork.candidate c join getwork.run u on u.id = c.run_id
-  where u.finished_at < clock_timestamp() - interval '1 minute'
+with recursive present as (
+  (select c.run_id from getwork.candidate c order by c.run_id limit 1)
+  union all
+  select n.run_id
+  from present p
+  cross join lateral (select c.run_id from getwork.candidate c where c.run_id > p.run_id order by c.run_id limit 1) n
+), over as materialized (
+  select p.run_id
+  from present p
+  where exists (select from getwork.run u where u.id = p.run_id and u.finished_at < clock_timestamp() - interval '1 minute')
     and not exists (
       select from getwork.task_state s
-      where s.shelf_run = c.run_id and s.fresh_until > clock_timestamp() - interval '1 minute')
+      where s.shelf_run = p.run_id and s.fresh_until > clock_timestamp() - interval '1 day')
+), old as materialized (
+  select c.run_id, c.rank
+  from over o
+  cross join lateral (
+    select c.run_id, c.rank
+    from getwork.candidate c
+    where c.run_id = o.run_id
+    order by c.rank
+    limit 5000
+    for update of c skip locked
+  ) c
   limit 5000
-  for update of c skip locked
 )
 delete from getwork.candidate c using old where c.run_id = old.run_id and c.rank = old.rank`
 

@@ -13,14 +13,14 @@ const (
 	maxPageSize = 1000
 )
 
-// readCursor reads ?cursor= and ?limit= of a list that is newest first: rows before that key (0: from the newest),
-// and at most so many.
-func readCursor(r *http.Request) (before int64, limit int, err error) {
-	if before, err = queryNumber(r, "cursor", 0, 1<<63-1); err != nil {
+// readCursor reads ?cursor= and ?limit= of a list: rows that come after that key in its order (0: from its beginning), and
+// at most so many.
+func readCursor(r *http.Request) (after int64, limit int, err error) {
+	if after, err = queryNumber(r, "cursor", 0, 1<<63-1); err != nil {
 		return 0, 0, err
 	}
 	n, err := queryNumber(r, "limit", pageSize, maxPageSize)
-	return before, int(n), err
+	return after, int(n), err
 }
 
 // answerPage writes {"<plural>":[…],"next_cursor"?}; next_cursor is there while there may be more.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,6 +18,16 @@ const keepAlive = 20 * time.Second
 // With ?task=a,b it follows those tasks.
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
+	leave, err := s.stay(r)
+	switch {
+	case errors.Is(err, errFull):
+		return assign.Refuse(assign.Unavailable, "this node has as many event streams as it takes; another may have room")
+	case err != nil:
+		return assign.Refuse(assign.Busy, "you have as many event streams and held answers on this node as a user may; close some")
+	}
+	defer leave()
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	ready := make(chan struct{}, 1)
 	stream := s.Engine.OpenStream(c.Holder, func() {
 		select {
@@ -43,7 +54,14 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		case <-s.Draining:
+			events, _ := stream.Take() // hello is first, here, too
+			for _, e := range events {
+				if !s.tell(w, e) {
+					return nil
+				}
+			}
 			s.tell(w, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
+			s.part(r)
 			return nil
 		case <-idle.C:
 			if !send(w, ": still here\n\n") {

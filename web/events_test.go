@@ -24,7 +24,7 @@ type listener struct {
 // listen opens the event stream, which must be answered.
 func (n *station) listen(t *testing.T, query string, h headers) *listener {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	response, err := n.Client().Do(n.request(t, "GET", "/api/v1/events"+query, h, "").WithContext(ctx))
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *listener) event() (kind string, body map[string]any) {
 
 // Hello, snapshot, then what happens, as the same JSON that REST gives.
 func TestEvents(t *testing.T) {
-	n := start(t, stationOptions{readTimeout: 100 * time.Millisecond}) // an open stream outlasts it
+	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and an open stream outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.newTask(t, "answer", five, "")
 	waits := n.pendingRequest(t, "verify", "oliver")
@@ -99,6 +99,7 @@ func TestEvents(t *testing.T) {
 	if !slices.Contains(seen, "verify") || !slices.Contains(seen, "answer") {
 		t.Errorf("the tasks that were told of are %v", seen)
 	}
+	n.call(t, "GET", "/api/v1/requests/1", as("oliver", "Prefer", "wait=7"), "").want(200) // so long it is open
 
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"paused":false}`).want(200)
 	for l.next("run")["phase"] != "finished" {
@@ -179,4 +180,30 @@ func TestEventsEndWithTheNode(t *testing.T) {
 			t.Errorf("after the end came %s", kind)
 		}
 	}
+	for range 20 { // which of the two is ready first is chance
+		if kind, _ := n.listen(t, "", as("peter")).event(); kind != "hello" {
+			t.Fatalf("a stream that is opened now begins with %q", kind)
+		}
+	}
+}
+
+// Every stream tells that a task is new, changed or deleted, also to who may not see it; it does not say which.
+func TestTasksAreToldOf(t *testing.T) {
+	n := start(t, stationOptions{})
+	l := n.listen(t, "", as("oliver"))
+	l.next("snapshot")
+	told := func(what string) {
+		t.Helper()
+		if body := l.next("tasks"); body == nil || len(body) > 0 {
+			t.Errorf("%s: told of %v", what, body)
+		}
+	}
+	n.call(t, "POST", "/api/v1/tasks", manager(), `{"name":"secret","query":null,"groups":["desk"]}`).want(201)
+	told("created")
+	n.call(t, "PATCH", "/api/v1/tasks/secret", manager("If-Match", "*"), `{"title":"A secret"}`).want(200)
+	told("changed")
+	n.call(t, "POST", "/api/v1/tasks/secret/versions/1/restore", manager(), "").want(200)
+	told("restored")
+	n.call(t, "DELETE", "/api/v1/tasks/secret", manager(), "").want(204)
+	told("deleted")
 }

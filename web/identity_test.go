@@ -72,6 +72,7 @@ func TestRoles(t *testing.T) {
 		"POST /tasks/verify/requests": "worker agent manager",
 		"GET /tasks/verify/versions":  "manager",
 		"POST /tasks/verify/preview":  "manager",
+		"POST /preview":               "manager",
 		"POST /tasks/verify/items":    "agent manager",
 		"POST /tasks/verify/redrive":  "manager",
 		"GET /tasks/verify/items/1":   "manager",
@@ -80,9 +81,14 @@ func TestRoles(t *testing.T) {
 		"POST /tasks/verify/versions/999/restore": "manager",
 
 		"GET /work":               "observer manager",
+		"GET /holders":            "observer manager",
 		"POST /work/release":      "manager",
 		"POST /work/999/extend":   "worker agent manager",
 		"POST /work/999/reassign": "manager",
+
+		"GET /requests": "observer manager",
+		"GET /history":  "observer manager",
+		"GET /returns":  "observer manager",
 
 		"GET /requests/999":          "worker agent manager",
 		"DELETE /requests/999":       "worker agent manager",

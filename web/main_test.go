@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type stationOptions struct {
 	writeTimeout time.Duration
 	log          io.Writer
 	checks       []Check
+	limit        int // of calls, and of those who wait
 }
 
 // panics is a header at which the identity of a test's node panics.
@@ -48,6 +50,12 @@ const panics = "X-Panic"
 func start(t *testing.T, o stationOptions) *station {
 	t.Helper()
 	return startOn(t, schematest.URL(t), o)
+}
+
+// startPatient starts a node whose statements wait for a lock for as long as the test holds it, however long that is.
+func startPatient(t *testing.T, o stationOptions) *station {
+	t.Helper()
+	return startOn(t, schematest.URL(t)+"&lock_timeout=2min", o)
 }
 
 // startOn starts a node on the database of that URL, and ends it with the test.
@@ -108,7 +116,8 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		}),
 		Ready:    func(context.Context) []Check { return o.checks },
 		Draining: draining,
-		Log:      log,
+		MaxCalls: o.limit, MaxWaiting: o.limit,
+		Log: log,
 	})
 	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.open.Add(1)
@@ -117,6 +126,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	}))
 	n.Config.ReadTimeout, n.Config.WriteTimeout = o.readTimeout, o.writeTimeout
 	n.Start()
+	n.Client().Transport.(*http.Transport).DisableCompression = true // a test says itself what it takes
 	n.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(n.Close)
 }
@@ -219,6 +229,25 @@ func (r reply) wantHeader(name, value string) reply {
 	r.t.Helper()
 	if got := r.header.Get(name); got != value {
 		r.t.Errorf("%s: %q, want %q", name, got, value)
+	}
+	return r
+}
+
+// wantAgain checks when to ask again: that goes by the age of what waits, which was so old, and is older by the time that has
+// passed since.
+func (r reply) wantAgain(want string, age time.Duration, since time.Time) reply {
+	r.t.Helper()
+	later := "20"
+	switch age += time.Since(since); {
+	case age < 5*time.Second:
+		later = "5"
+	case age < 15*time.Second:
+		later = "10"
+	}
+	least, _ := strconv.Atoi(want)
+	most, _ := strconv.Atoi(later)
+	if got, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || got < least || got > most {
+		r.t.Errorf("Retry-After: %q, want %s, or by now up to %s", r.header.Get("Retry-After"), want, later)
 	}
 	return r
 }

@@ -24,9 +24,32 @@ func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeIfAny(w, r, &body); err != nil {
 		return err
 	}
+	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
+		return s.Engine.Preview(ctx, name, body.Query, body.Limit)
+	})
+}
+
+// previewNew does so for a task that there is not yet: of its settings the body has what the query runs with.
+func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
+	settings := assign.DefaultSettings()
+	body := struct {
+		Query        *assign.Query    `json:"query"`
+		QueryTimeout *assign.Duration `json:"query_timeout"`
+		Slots        *int             `json:"slots"`
+		Limit        int              `json:"limit"`
+	}{&settings.Query, &settings.QueryTimeout, &settings.Slots, previewRows}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
+		return s.Engine.PreviewNew(ctx, settings, body.Limit)
+	})
+}
+
+func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func(context.Context) (assign.Preview, error)) error {
 	var preview assign.Preview
-	err = s.patiently(w, r, func(ctx context.Context) (err error) {
-		preview, err = s.Engine.Preview(ctx, name, body.Query, body.Limit)
+	err := s.patiently(w, r, func(ctx context.Context) (err error) {
+		preview, err = read(ctx)
 		return err
 	})
 	if err != nil {

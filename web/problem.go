@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 
 	"getwork/assign"
 )
@@ -14,17 +16,22 @@ import (
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // problem answers with an error, as application/problem+json. The cause of what is the server's own fault is
-// logged, once, and not shown.
-func problem(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
-	if r.Context().Err() != nil && errors.Is(err, r.Context().Err()) {
+// logged, and not shown.
+func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
+	if client := clientOf(r); client.Err() != nil && errors.Is(err, client.Err()) {
 		return // nobody is there to read it
 	}
 	p, logged := assign.ProblemOf(err)
 	if logged {
-		log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		if facts := s.complaints.About(err); facts != nil {
+			s.Log.Error("request failed", append(facts, "method", r.Method, "path", r.URL.Path)...)
+		}
 	}
-	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+	switch p.Status {
+	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "2")
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(4))) // so that not all come back in one moment
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -61,4 +68,9 @@ func answerJSON(w http.ResponseWriter, status int, b []byte) {
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n'))
+}
+
+// Refuser answers with errors as the API does, for handlers outside of this package.
+func Refuser(log *slog.Logger) func(http.ResponseWriter, *http.Request, error) {
+	return (&server{Config: Config{Log: log}}).problem
 }

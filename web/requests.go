@@ -49,8 +49,8 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait, asked := prefersWait(r); asked {
-		if req, err = s.hold(w, r, req.ID, wait, complete); err != nil {
-			return err
+		if held, err := s.hold(w, r, req.ID, wait, complete); err == nil {
+			req = held // else it is accepted all the same
 		}
 	}
 	w.Header().Set("Location", "/api/v1/requests/"+strconv.FormatInt(req.ID, 10))
@@ -81,8 +81,15 @@ func prefersWait(r *http.Request) (time.Duration, bool) {
 	return 0, false
 }
 
-// hold keeps the answer back until the request is ready or the wait is over.
+// hold keeps the answer back until the request is ready or the wait is over. Where as many wait as may, it answers at
+// once: to wait is a preference.
 func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait time.Duration, ready func(*assign.Request) bool) (assign.Request, error) {
+	c := CallerOf(r)
+	leave, err := s.stay(r)
+	if err != nil {
+		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	go func() {
@@ -93,7 +100,6 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 		}
 	}()
 	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
-	c := CallerOf(r)
 	req, err := s.Engine.AwaitRequest(ctx, id, c.Holder, c.Role == Manager, ready)
 	if err != nil && ctx.Err() != nil { // the wait was over before the first look
 		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
@@ -190,6 +196,23 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return answerRequest(w, http.StatusOK, &req)
+}
+
+// listRequests answers with those that wait, oldest first.
+func (s *server) listRequests(w http.ResponseWriter, r *http.Request) error {
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
+	after, limit, err := readCursor(r)
+	if err != nil {
+		return err
+	}
+	requests, err := s.Engine.Waiting(r.Context(), v.Get("task"), after, limit)
+	if err != nil {
+		return err
+	}
+	return answerPage(w, "requests", requests, limit, func(req assign.Request) int64 { return req.ID })
 }
 
 func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {

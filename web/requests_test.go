@@ -33,8 +33,9 @@ func TestGetWork(t *testing.T) {
 		}
 	})})
 	n.newTask(t, "verify", five, "")
+	began := time.Now()
 	clicked := n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), `{"count":2}`).want(202).
-		wantHeader("Location", "/api/v1/requests/1").wantHeader("Retry-After", "5").wantHeader("Preference-Applied", "")
+		wantHeader("Location", "/api/v1/requests/1").wantAgain("5", 0, began).wantHeader("Preference-Applied", "")
 	want := map[string]any{"id": "1", "task": "verify", "user": "oliver", "wanted": 2.0, "requested": 2.0, "assigned": 0.0,
 		"state": "pending", "reason": nil, "error": nil, "lease": nil, "linger_until": nil, "completed_at": nil, "eta_seconds": nil,
 		"position": 1.0, "work": []any{}}
@@ -112,12 +113,13 @@ func TestRetryAfter(t *testing.T) {
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
-	for age, want := range map[string]string{"0 s": "5", "6 s": "10", "14 s": "10", "16 s": "20", "2 h": "20"} {
-		n.exec(t, `update getwork.work_requested set created_at = clock_timestamp() - $2::text::interval where id = $1`, r.ID, age)
-		got := n.call(t, "GET", fmt.Sprintf("/api/v1/requests/%d", r.ID), as("oliver"), "").want(200).wantHeader("Retry-After", want)
+	for age, want := range map[time.Duration]string{0: "5", 6 * time.Second: "10", 14 * time.Second: "10", 16 * time.Second: "20", 2 * time.Hour: "20"} {
+		since := time.Now()
+		n.exec(t, `update getwork.work_requested set created_at = clock_timestamp() - $2::interval where id = $1`, r.ID, age)
+		got := n.call(t, "GET", fmt.Sprintf("/api/v1/requests/%d", r.ID), as("oliver"), "").want(200).wantAgain(want, age, since)
 		n.call(t, "GET", fmt.Sprintf("/api/v1/requests/%d", r.ID), as("oliver", "If-None-Match", got.header.Get("ETag")), "").
-			want(304).wantHeader("Retry-After", want).wantHeader("ETag", got.header.Get("ETag"))
-		n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), `{"count":1}`).want(202).wantHeader("Retry-After", want)
+			want(304).wantAgain(want, age, since).wantHeader("ETag", got.header.Get("ETag"))
+		n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), `{"count":1}`).want(202).wantAgain(want, age, since)
 	}
 }
 
@@ -150,13 +152,14 @@ func TestETag(t *testing.T) {
 
 // Prefer: wait holds the answer until there is something to say, and no longer than asked.
 func TestPreferWait(t *testing.T) {
-	n := start(t, stationOptions{readTimeout: 200 * time.Millisecond}) // a held answer outlasts it
+	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and a held answer outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
+	began := time.Now()
 	r := n.pendingRequest(t, "verify", "oliver")
 	path := fmt.Sprintf("/api/v1/requests/%d", r.ID)
-	held := n.call(t, "GET", path, as("oliver", "Prefer", "wait=1"), "").want(200).
-		wantHeader("Preference-Applied", "wait=1").wantHeader("Retry-After", "5")
-	if held.took < time.Second {
+	held := n.call(t, "GET", path, as("oliver", "Prefer", "wait=7"), "").want(200).
+		wantHeader("Preference-Applied", "wait=7").wantAgain("5", 0, began)
+	if held.took < 7*time.Second {
 		t.Errorf("held for %v", held.took)
 	}
 	tag := held.header.Get("ETag")

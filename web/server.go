@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -24,7 +26,16 @@ type Config struct {
 	Socket   http.Handler // answers /api/v1/ws; who asks is in CallerOf
 	Ready    func(ctx context.Context) []Check
 	Draining <-chan struct{} // closed when the node shuts down: answers are held no longer
-	Log      *slog.Logger
+
+	DrainOver  time.Duration // event streams end spread out over so long then; 0: at once
+	MaxCalls   int           // calls under way at once; default 1024
+	MaxWaiting int           // event streams and held answers at once; default 20,000
+
+	FrameAncestors string // the page, such as http://127.0.0.1:8083, that may show this node's in a frame; empty: none may
+
+	Figures Figures // what /metrics shows of the rest of the node
+
+	Log *slog.Logger
 }
 
 // Check is one line of /readyz?verbose.
@@ -36,22 +47,30 @@ type Check struct {
 
 type server struct {
 	Config
+	calls, looking, waiting *gate
+	streams                 atomic.Int64 // event streams that are open
+	complaints              assign.Complaints
+	metrics                 *metrics
 }
 
 // Handler serves everything that a node serves.
 func Handler(c Config) http.Handler {
-	s := &server{c}
+	s := &server{Config: c, calls: newGate(cmp.Or(c.MaxCalls, maxCalls), gatePatience), looking: newGate(maxLooking, gatePatience), waiting: newGate(cmp.Or(c.MaxWaiting, maxWaiting), 0)}
+	s.metrics = newMetrics(s)
 	var h http.Handler = s.router()
 	h = s.crossOrigin(h)
 	h = s.identified(h)
 	h = s.secured(h)
-	return s.recovered(h)
+	h = s.closing(h)
+	h = s.recovered(h)
+	return s.metrics.measured(h)
 }
 
 func (s *server) router() *mux.Router {
 	// Paths are matched as they were sent: an item's key is one percent-encoded segment, and nothing is cleaned
 	// or redirected.
 	m := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	m.Use(routed, s.limited)
 	m.NotFoundHandler = s.handle(func(http.ResponseWriter, *http.Request) error {
 		return assign.Refuse(assign.NotFound, "there is nothing at this address")
 	})
@@ -62,6 +81,7 @@ func (s *server) router() *mux.Router {
 	})
 	m.Handle("/livez", s.handle(s.live)).Methods("GET", "HEAD")
 	m.Handle("/readyz", s.handle(s.ready)).Methods("GET", "HEAD")
+	m.Handle("/metrics", s.handle(s.figures)).Methods("GET", "HEAD")
 	if s.LogInBy == "dev" {
 		m.Handle("/login", s.handle(s.logIn)).Methods("POST")
 		m.Handle("/logout", s.handle(s.logOut)).Methods("POST")
@@ -89,7 +109,7 @@ func allowed(m *mux.Router, r *http.Request) (methods []string) {
 func (s *server) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
-			problem(w, r, s.Log, err)
+			s.problem(w, r, err)
 		}
 	})
 }
@@ -140,9 +160,13 @@ func (s *server) crossOrigin(next http.Handler) http.Handler {
 
 // secured sets what every answer has.
 func (s *server) secured(next http.Handler) http.Handler {
+	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
+		cmp.Or(s.FrameAncestors, "'none'") +
+		// Text becomes markup through lit-html's templates alone, and never becomes a script.
+		"; require-trusted-types-for 'script'; trusted-types lit-html"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		next.ServeHTTP(w, r)
@@ -160,7 +184,7 @@ func (s *server) recovered(next http.Handler) http.Handler {
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)
 			}
-			problem(w, r, s.Log, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			s.problem(w, r, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 		}()
 		next.ServeHTTP(w, r)
 	})

@@ -18,7 +18,8 @@ func TestTask(t *testing.T) {
 	want := map[string]any{"name": "verify", "title": "Verify", "description": "", "query": five, "query_timeout": "90s",
 		"fresh_for": "24h", "recheck": nil, "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
 		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "paused": false,
-		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0}
+		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0,
+		"running_since": nil, "usual_seconds": nil}
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
 		t.Errorf("durations are in the largest exact unit:\n%s", diff)
 	}

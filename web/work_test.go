@@ -77,10 +77,10 @@ func TestExpiringIsNoChange(t *testing.T) {
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"lease":"1h"`)
 	n.take(t, "verify", "oliver", 1)
-	n.exec(t, `update getwork.work set lease = '100 s', lease_expires_at = clock_timestamp() + interval '21 s'`)
+	n.exec(t, `update getwork.work set lease = '1000 s', lease_expires_at = clock_timestamp() + interval '207 s'`)
 	before := n.call(t, "GET", "/api/v1/requests/1", as("oliver"), "").want(200)
 	after := before
-	for deadline := time.Now().Add(10 * time.Second); !read[assign.Request](after).Work[0].Expiring && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); !read[assign.Request](after).Work[0].Expiring && time.Now().Before(deadline); {
 		after = n.call(t, "GET", "/api/v1/requests/1", as("oliver"), "").want(200)
 	}
 	if read[assign.Request](before).Work[0].Expiring || !read[assign.Request](after).Work[0].Expiring {

@@ -17,6 +17,10 @@ type Config struct {
 	Caller func(*http.Request) (who assign.Who, role string) // who asks; known to be somebody
 	Log    *slog.Logger
 
+	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0: any number
+	// Refuse answers who asks for one too many; needed with MaxSockets.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+
 	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
 	PongAfter time.Duration // how long a client may take to answer; default 20 s
 	WriteFor  time.Duration // how long one write may take; default 10 s
@@ -28,6 +32,8 @@ type Hub struct {
 
 	mu      sync.Mutex
 	sockets map[*socket]bool
+	users   map[string]int // their sockets, also those that shake hands
+	taken   int            // the same of all
 	closing bool
 
 	writers writers
@@ -36,7 +42,7 @@ type Hub struct {
 
 // NewHub makes a hub.
 func NewHub(c Config) *Hub {
-	h := &Hub{Config: c, sockets: map[*socket]bool{}}
+	h := &Hub{Config: c, sockets: map[*socket]bool{}, users: map[string]int{}}
 	for d, absent := range map[*time.Duration]time.Duration{&h.PingEvery: 20 * time.Second, &h.PongAfter: 20 * time.Second, &h.WriteFor: 10 * time.Second} {
 		if *d == 0 {
 			*d = absent
@@ -55,13 +61,19 @@ func (h *Hub) Count() int {
 // ServeHTTP upgrades the request and returns; the socket lives on, without the memory that the request took.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, role := h.Caller(r)
+	if err := h.take(who.Holder.User); err != nil {
+		h.Refuse(w, r, err)
+		return
+	}
 	c, err := accept(w, r)
 	if err != nil {
+		h.give(who.Holder.User)
 		h.Log.Info("socket refused", "user", who.Holder.User, "error", err)
 		return // the library has answered
 	}
 	s := newSocket(h, c, who)
 	if !h.add(s) {
+		h.give(who.Holder.User)
 		s.stream.Close()
 		c.close(GoingAway, "this node is shutting down")
 		return
@@ -84,6 +96,7 @@ func (h *Hub) remove(s *socket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sockets, s)
+	h.free(s.who.Holder.User)
 	h.working.Done()
 }
 

@@ -143,6 +143,16 @@ func (c *client) next(kind string) map[string]any {
 	}
 }
 
+// ended reads until a request is no longer pending. That one is, and where it stands, may be said once more before.
+func (c *client) ended() map[string]any {
+	c.t.Helper()
+	r := c.next("request")
+	for r["state"] == "pending" {
+		r = c.next("request")
+	}
+	return r
+}
+
 // closed reads until the connection ends, and returns the code.
 func (c *client) closed() Status {
 	c.t.Helper()

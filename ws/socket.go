@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -177,7 +178,7 @@ const portion = 32 << 10
 // send writes what is left of former events, and these; left are those that were not begun.
 func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duration) (left []assign.Event, all bool, err error) {
 	for {
-		b := (*buffer)[:0]
+		b, begun := (*buffer)[:0], events
 		for len(events) > 0 && len(b) < portion {
 			if b, err = appendFrame(b, events[0]); err != nil {
 				s.hub.Log.Error("encode event", "type", events[0].Type, "error", err)
@@ -186,7 +187,9 @@ func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duratio
 			events = events[1:]
 		}
 		*buffer = b
-		all, err = s.conn.send(b, within)
+		if all, err = s.conn.send(b, within); errors.Is(err, errBusy) {
+			return begun, false, nil
+		}
 		if err != nil || !all || len(events) == 0 {
 			return events, all, err
 		}

@@ -23,6 +23,9 @@ type wire struct {
 	closed bool   // a close frame went out; there is no message behind it
 }
 
+// errBusy: somebody else writes just now, and may wait for the client.
+var errBusy = errors.New("the connection is being written to")
+
 const (
 	finalText  = 0x81 // head of a text message's only frame
 	closeKind  = 0x8
@@ -42,9 +45,15 @@ func (w *wire) Write(frame []byte) (int, error) {
 }
 
 // send writes frames of messages behind what is left of those before. all: the client took everything within that
-// time; otherwise the rest is kept, and the next who writes, be it nothing, sends it first.
+// time; otherwise the rest is kept, and the next who writes, be it nothing, sends it first. Who has no more than patience
+// gets errBusy, and has written nothing, where a control frame waits for the client.
 func (w *wire) send(frames []byte, within time.Duration) (all bool, err error) {
-	w.mu.Lock()
+	if !w.mu.TryLock() {
+		if within <= patience {
+			return false, errBusy
+		}
+		w.mu.Lock()
+	}
 	defer w.mu.Unlock()
 	if w.closed {
 		return false, net.ErrClosed

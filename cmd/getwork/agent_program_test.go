@@ -51,11 +51,11 @@ func TestProgramEnds(t *testing.T) {
 		{`(sleep 60) &`, ""}, // which keeps its output open
 	} {
 		p, _, _ := script(t, tt.script)
-		began := time.Now()
+		began, before := time.Now(), overslept.Load()
 		if err := p.Work(t.Context(), someWork); err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
 			t.Errorf("%s: %v, want %q", tt.script, err, tt.want)
 		}
-		if took := time.Since(began); took > 4*time.Second {
+		if took := time.Since(began) - time.Duration(overslept.Load()-before); took > 4*time.Second {
 			t.Errorf("%s: took %v", tt.script, took)
 		}
 	}
@@ -77,26 +77,28 @@ func TestProgramEnds(t *testing.T) {
 func TestProgramIsStopped(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tt := range map[string]struct {
-		script  string
-		timeout time.Duration
-		want    string
+		begins, goesOn string
+		timeout        time.Duration
+		want           string
 	}{
-		"by its context":       {`trap 'exit 4' TERM; sleep 300 & wait`, 0, "lost"},
-		"by its time":          {`echo slow >&2; sleep 300 & wait`, 300 * time.Millisecond, "timed out after 300ms: slow"},
-		"though it ends well":  {`trap 'exit 0' TERM; sleep 300 & wait`, 300 * time.Millisecond, "timed out after 300ms"},
-		"because it ends well": {`trap 'exit 0' TERM; sleep 300 & wait`, 0, ""},
-		"against its will":     {`trap '' TERM; sleep 300 & sleep 300`, 0, "lost"},
+		"by its context":       {`trap 'exit 4' TERM`, `sleep 300 & wait`, 0, "lost"},
+		"by its time":          {`echo slow >&2`, `sleep 300 & wait`, 8 * time.Second, "timed out after 8s: slow"},
+		"though it ends well":  {`trap 'exit 0' TERM`, `sleep 300 & wait`, 8 * time.Second, "timed out after 8s"},
+		"because it ends well": {`trap 'exit 0' TERM`, `sleep 300 & wait`, 0, ""},
+		"against its will":     {`trap '' TERM`, `sleep 300 & sleep 300`, 0, "lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pids := filepath.Join(t.TempDir(), "pids")
-			p, _, _ := script(t, `sleep 299 & echo $$ $! >`+pids+`; `+tt.script)
-			p.timeout, p.killAfter = tt.timeout, 500*time.Millisecond
+			p, _, _ := script(t, tt.begins+`; sleep 299 & echo $$ $! >`+pids+`; `+tt.goesOn)
+			if p.timeout = tt.timeout; name == "against its will" {
+				p.killAfter = 500 * time.Millisecond
+			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			ended := make(chan error, 1)
 			go func() { ended <- p.Work(ctx, someWork) }()
-			await(t, "the program runs", 10*time.Second, func() bool { b, _ := os.ReadFile(pids); return bytes.Contains(b, []byte("\n")) })
+			await(t, "the program runs", soon, func() bool { b, _ := os.ReadFile(pids); return bytes.Contains(b, []byte("\n")) })
 			if tt.timeout == 0 {
 				cancel(lost)
 			}
@@ -118,7 +120,7 @@ func awaitGone(t *testing.T, pid string) {
 	if err != nil || id < 2 {
 		t.Fatalf("process %q: %v", pid, err)
 	}
-	await(t, "process "+pid+" has ended", 10*time.Second, func() bool {
+	await(t, "process "+pid+" has ended", soon, func() bool {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		return syscall.Kill(id, 0) != nil || err == nil && strings.Contains(string(stat), ") Z ")
 	})

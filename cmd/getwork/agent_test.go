@@ -155,7 +155,7 @@ func file(path string) string {
 // Ten processes under one name share a list of 200: each item is done exactly once, and never by two at the same time.
 func TestTenAgents(t *testing.T) {
 	s := newSite(t, 2, "")
-	s.crawl("5s", nil)
+	s.crawl("60s", nil)
 	dir := t.TempDir()
 	var items []string
 	for i := range 200 {
@@ -169,7 +169,7 @@ echo "$GETWORK_ITEM" >>"$0/done"; rm "$0/now-$GETWORK_ITEM"`
 		agents = append(agents, startAgent(t, s.nodes[i%2].URL, "crawl", "--once", "--concurrency", "3", "--", "sh", "-c", work, dir))
 	}
 	for _, a := range agents {
-		a.ends(0, time.Minute)
+		a.ends(0, 3*time.Minute)
 	}
 	done := strings.Fields(file(dir + "/done"))
 	slices.Sort(done)
@@ -191,14 +191,14 @@ echo "$GETWORK_ITEM" >>"$0/done"; rm "$0/now-$GETWORK_ITEM"`
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("2s", nil)
+	s.crawl("6s", nil)
 	pids := filepath.Join(t.TempDir(), "pids")
 	const work = `[ "$GETWORK_ATTEMPT" != 1 ] || { sleep 300 & echo $$ $! >"$0"; wait; }`
 	first := startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "1", "--", "sh", "-c", work, pids)
 	s.push("page")
-	await(t, "the program runs", 10*time.Second, func() bool { return strings.HasSuffix(file(pids), "\n") })
+	await(t, "the program runs", soon, func() bool { return strings.HasSuffix(file(pids), "\n") })
 	second := startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "1", "--", "sh", "-c", work, pids)
-	second.says("waiting for work", 10*time.Second)
+	second.says("waiting for work", soon)
 	if err := first.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestAgentKilled(t *testing.T) {
 	for pid := range strings.FieldsSeq(file(pids)) {
 		awaitGone(t, pid)
 	}
-	s.awaitHistory("page", 20*time.Second, "expired", "completed")
+	s.awaitHistory("page", 40*time.Second, "expired", "completed")
 	t.Logf("done by another %v later", time.Since(killed))
 }
 
@@ -214,15 +214,15 @@ func TestAgentKilled(t *testing.T) {
 func TestAgentExitStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("10s", map[string]any{"max_attempts": 2, "backoff": "500ms"})
+	s.crawl("60s", map[string]any{"max_attempts": 2, "backoff": "500ms"})
 	s.push("0", "1", "75", "9")
-	startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "4", "--timeout", "10s", "--", "sh", "-c",
+	startAgent(t, s.nodes[0].URL, "crawl", "--concurrency", "4", "--timeout", "40s", "--", "sh", "-c",
 		`echo "status $GETWORK_ITEM" >&2; [ $GETWORK_ITEM != 9 ] || kill -9 $$; [ $GETWORK_ITEM$GETWORK_ATTEMPT != 12 ] || exit 0; [ $GETWORK_ITEM = 75 ] && [ -e "$0" ] && exit 0; [ $GETWORK_ITEM != 75 ] || : >"$0"; exit $GETWORK_ITEM`,
 		filepath.Join(t.TempDir(), "again"))
-	s.awaitHistory("0", 20*time.Second, "completed")
-	s.awaitHistory("1", 20*time.Second, "failed exit status 1: status 1", "completed")
-	s.awaitHistory("75", 20*time.Second, "returned", "completed")
-	s.awaitHistory("9", 20*time.Second, "failed signal: killed: status 9", "never signal: killed: status 9")
+	s.awaitHistory("0", soon, "completed")
+	s.awaitHistory("1", soon, "failed exit status 1: status 1", "completed")
+	s.awaitHistory("75", soon, "returned", "completed")
+	s.awaitHistory("9", soon, "failed signal: killed: status 9", "never signal: killed: status 9")
 	attempts := column[int32](s, `select attempt from getwork.work where item = '75' order by id`)
 	if !slices.Equal(attempts, []int32{1, 1}) {
 		t.Errorf("returning burns attempts: %v", attempts)
@@ -237,10 +237,10 @@ func TestAgentExitStatus(t *testing.T) {
 func TestAgentTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("2s", map[string]any{"max_attempts": 1})
+	s.crawl("12s", map[string]any{"max_attempts": 1})
 	s.push("slow")
-	startAgent(t, s.nodes[0].URL, "crawl", "--timeout", "3s", "--", "sh", "-c", `echo at it >&2; sleep 300`)
-	s.awaitHistory("slow", 20*time.Second, "never timed out after 3s: at it") // its lease was extended meanwhile
+	startAgent(t, s.nodes[0].URL, "crawl", "--timeout", "16s", "--", "sh", "-c", `echo at it >&2; sleep 300`)
+	s.awaitHistory("slow", time.Minute, "never timed out after 16s: at it") // its lease was extended meanwhile
 }
 
 // stoppable is a program that says when it begins, and when it is asked to stop.
@@ -254,15 +254,15 @@ func TestAgentIsToldOfALoss(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", stoppable, dir)
 	s.push("taken")
-	await(t, "the program runs", 20*time.Second, func() bool { return file(dir+"/began") != "" })
+	await(t, "the program runs", soon, func() bool { return file(dir+"/began") != "" })
 	mary := s.as("mary", 0)
 	mary.Role = "manager"
 	id := column[int64](s, `select id from getwork.work`)[0]
 	if _, answer, err := mary.Dispose(t.Context(), id, "never", ""); err != nil || answer.Status != 200 {
 		t.Fatalf("%d %s, %v", answer.Status, answer.Body, err)
 	}
-	await(t, "the program is stopped", 5*time.Second, func() bool { return file(dir+"/stopped") != "" })
-	a.says("the lease was lost", 5*time.Second)
+	await(t, "the program is stopped", 15*time.Second, func() bool { return file(dir+"/stopped") != "" })
+	a.says("the lease was lost", soon)
 	s.awaitHistory("taken", 0, "never")
 }
 
@@ -270,22 +270,22 @@ func TestAgentIsToldOfALoss(t *testing.T) {
 func TestAgentFrozen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("1s", map[string]any{"max_attempts": 1})
+	s.crawl("12s", map[string]any{"max_attempts": 1})
 	dir := t.TempDir()
 	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", stoppable, dir)
 	s.push("frozen")
-	await(t, "the program runs", 20*time.Second, func() bool { return file(dir+"/began") != "" })
+	await(t, "the program runs", soon, func() bool { return file(dir+"/began") != "" })
 	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitHistory("frozen", 20*time.Second, "never")
+	s.awaitHistory("frozen", time.Minute, "never")
 	if file(dir+"/stopped") != "" {
 		t.Error("stopped before the agent could know")
 	}
 	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the program is stopped", 10*time.Second, func() bool { return file(dir+"/stopped") != "" })
+	await(t, "the program is stopped", soon, func() bool { return file(dir+"/stopped") != "" })
 	s.awaitHistory("frozen", 0, "never")
 }
 
@@ -293,7 +293,7 @@ func TestAgentFrozen(t *testing.T) {
 func TestAgentDrains(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("5s", nil)
+	s.crawl("20s", nil)
 	dir := t.TempDir()
 	const work = `echo >>"$0/$GETWORK_ITEM"; [ $GETWORK_ITEM = idle ] || while [ ! -e "$0/go" ]; do sleep 0.05; done`
 	args := []string{"crawl", "--concurrency", "1", "--", "sh", "-c", work, dir}
@@ -309,36 +309,40 @@ func TestAgentDrains(t *testing.T) {
 	}
 
 	idle := startAgent(t, s.nodes[0].URL, args...)
-	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
-	idle.says("waiting for work", 10*time.Second)
+	s.await("it waits", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	idle.says("waiting for work", soon)
+	pushed, still := time.Now(), s.standstill()
 	s.push("idle")
-	runs("idle", 3*time.Second) // by push: without it the node is asked after five
-	s.awaitHistory("idle", 10*time.Second, "completed")
-	s.await("it waits again", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	runs("idle", soon)
+	if took := time.Since(pushed) - still(); took > 4*time.Second { // by push: without it the node is asked after five
+		t.Errorf("begun %v after the push", took)
+	}
+	s.awaitHistory("idle", soon, "completed")
+	s.await("it waits again", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
 	stop(idle)
-	idle.ends(0, 10*time.Second)
+	idle.ends(0, soon)
 	if left := column[string](s, `select state from getwork.work_requested order by id desc limit 1`); left[0] != "cancelled" {
 		t.Errorf("its request is %s", left)
 	}
 
 	cut := startAgent(t, s.nodes[0].URL, append([]string{"--drain-timeout", "300ms", "--kill-after", "1s"}, args...)...)
 	s.push("cut")
-	runs("cut", 10*time.Second)
+	runs("cut", soon)
 	stop(cut)
-	cut.ends(0, 10*time.Second)
+	cut.ends(0, soon)
 	if !slices.Equal(s.history("cut"), []string{"returned"}) {
 		t.Errorf("cut is %q", s.history("cut"))
 	}
 
 	finishing := startAgent(t, s.nodes[0].URL, args...)
-	await(t, "the one that was cut is worked on again", 10*time.Second, func() bool { return file(dir+"/cut") == "\n\n" })
+	await(t, "the one that was cut is worked on again", soon, func() bool { return file(dir+"/cut") == "\n\n" })
 	s.push("more")
 	stop(finishing)
-	finishing.says("draining", 5*time.Second)
+	finishing.says("draining", soon)
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	finishing.ends(0, 10*time.Second)
+	finishing.ends(0, soon)
 	s.awaitHistory("cut", 0, "returned", "completed")
 	s.awaitHistory("more", 0)
 }
@@ -389,32 +393,32 @@ func (f *front) count(method, suffix string) (n int) {
 func TestAgentWithoutSocket(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("5s", nil)
+	s.crawl("60s", nil) // so that what is found ten seconds late has not run out
 	f := s.front(false)
 	a := startAgent(t, f.URL, "crawl", "--", "true")
-	a.says("the live channel is away", 10*time.Second)
-	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	a.says("the live channel is away", soon)
+	s.await("it waits", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
 	s.push("polled")
-	s.awaitHistory("polled", 25*time.Second, "completed")
+	s.awaitHistory("polled", time.Minute, "completed")
 	s.nodes[0].Kill()
-	a.says("the server is away", 30*time.Second)
+	a.says("the server is away", time.Minute)
 	s.nodes[0].Restart()
 	s.push("after")
-	s.awaitHistory("after", 40*time.Second, "completed")
+	s.awaitHistory("after", 90*time.Second, "completed")
 }
 
 // With a live channel nothing is asked twice, and a lease is extended as often as it must be.
 func TestAgentAsksLittle(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("3s", nil)
+	s.crawl("12s", nil)
 	f := s.front(true)
 	a := startAgent(t, f.URL, "crawl", "--concurrency", "1", "--", "sh", "-c", "sleep $GETWORK_ITEM")
-	a.says("waiting for work", 10*time.Second)
-	s.await("it waits", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
-	s.push("6")
-	s.awaitHistory("6", 25*time.Second, "completed")
-	s.await("it waits again", 10*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	a.says("waiting for work", soon)
+	s.await("it waits", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("24")
+	s.awaitHistory("24", 70*time.Second, "completed")
+	s.await("it waits again", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
 	for _, most := range []struct {
 		n      int
 		method string
@@ -437,28 +441,28 @@ func TestAgentAsksLittle(t *testing.T) {
 func TestAgentAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("20s", nil)
+	s.crawl("60s", nil)
 	dir := t.TempDir()
 	a := startAgent(t, s.nodes[0].URL, "crawl", "--", "sh", "-c", `echo >"$0/began"; while [ ! -e "$0/go" ]; do sleep 0.05; done`, dir)
 	s.push("before")
-	await(t, "the program runs", 10*time.Second, func() bool { return file(dir+"/began") != "" })
+	await(t, "the program runs", soon, func() bool { return file(dir+"/began") != "" })
 	s.nodes[0].Kill()
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.says("the server is away", 20*time.Second)
+	a.says("the server is away", time.Minute)
 	s.nodes[0].Restart()
-	s.awaitHistory("before", 20*time.Second, "completed")
-	a.says("the server is back", 20*time.Second)
-	s.await("it waits", 20*time.Second, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.awaitHistory("before", time.Minute, "completed")
+	a.says("the server is back", time.Minute) // thirty seconds lie between two tries at most
+	s.await("it waits", soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
 	s.push("later")
-	s.awaitHistory("later", 30*time.Second, "completed")
+	s.awaitHistory("later", time.Minute, "completed")
 }
 
 func TestAgentUsage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("10s", nil)
+	s.crawl("60s", nil)
 	s.push("1", "2", "3", "4", "5", "6", "7")
 	c := terminal{t: t, binary: cluster.Binary(t), env: []string{"GETWORK_URL=" + s.nodes[0].URL, "GETWORK_USER=oliver"}}
 	c.run(1, text("no task \"nope\"; `getwork task list` lists"), "agent", "nope", "--", "true")

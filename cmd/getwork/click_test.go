@@ -26,7 +26,7 @@ func TestPartialAndNone(t *testing.T) {
 		{"peter", "verify", 1, assign.None, assign.AllHeld, 0, 0},
 		{"peter", "empty", 5, assign.None, assign.NoMatch, 0, 0},
 	} {
-		r, a, err := s.as(want.user, i%2).GetWork(t.Context(), want.task, want.count, "Prefer", "wait=20")
+		r, a, err := s.as(want.user, i%2).GetWork(t.Context(), want.task, want.count, "Prefer", "wait=60")
 		if err != nil || a.Status != 201 {
 			t.Fatalf("%s: %d %s, %v", want.user, a.Status, a.Body, err)
 		}
@@ -55,7 +55,8 @@ func TestPartialAndNone(t *testing.T) {
 func TestOnePendingRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
-	s.task("verify", heavy(2, 100))
+	query, open := s.gated(1, 100)
+	s.task("verify", query)
 	first := s.click("oliver", 0, 2)
 	answers := make([]assign.Request, 6)
 	var clicking sync.WaitGroup
@@ -80,6 +81,7 @@ func TestOnePendingRequest(t *testing.T) {
 	if err != nil || r.ID == first.ID || r.ID == 0 {
 		t.Errorf("an instance of his got request %d, %v", r.ID, err)
 	}
+	open()
 	s.served("oliver", 2, first.ID, 20*time.Second)
 	if p, err := s.as("oliver", 1).Pipeline(t.Context()); err != nil || len(p.Work) != 2 || len(p.Requests) != 0 {
 		t.Errorf("pipeline %+v, %v", p, err)

@@ -161,6 +161,7 @@ func TestClientHelp(t *testing.T) {
 	c.run(0, text("work list", "work extend", "work reassign", "work release"), "work", "--help")
 	c.run(0, text("items push", "items show", "items claim", "items redrive"), "items", "--help")
 	c.run(0, text("task preview", "task versions", "task restore", "task runs"), "task", "--help")
+	c.run(0, text("a task that there is not yet", "-f, --file=task.yaml"), "task", "preview", "--help")
 	c.run(0, text(`{"item": "a.jpg"`, "--not-before", "--split"), "items", "push", "--help")
 	c.run(0, text("source <(getwork completion bash)"), "completion", "--help")
 }

@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +26,12 @@ type site struct {
 	url   string
 	db    *pgxpool.Pool
 	nodes []*cluster.Node
+
+	samples atomic.Int64 // executions that were seen; see sample
 }
 
-// newSite starts n nodes on the database of that URL; empty: one of the test's own.
+// newSite starts n nodes on the database of that URL; empty: one of the test's own. They serve, and hear of each other: a node
+// is ready before it listens, and until then it tells later what others do.
 func newSite(t *testing.T, n int, url string, args ...string) *site {
 	t.Helper()
 	if url == "" {
@@ -35,7 +42,13 @@ func newSite(t *testing.T, n int, url string, args ...string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return &site{t, url, db, cluster.Start(t, n, cluster.Options{DatabaseURL: url, Args: args})}
+	s := &site{t: t, url: url, db: db, nodes: cluster.Start(t, n, modeNow.options(t, url, args...))}
+	if modeNow != polling && !slices.Contains(args, "--no-listen") {
+		for node := range n {
+			await(t, "the node listens", 30*time.Second, func() bool { return s.figure(node, "getwork_listener_up") == 1 })
+		}
+	}
+	return s
 }
 
 // as is somebody at the i-th node.
@@ -48,6 +61,26 @@ const marker = "/* heavy */"
 func heavy(seconds float64, n int) string {
 	return fmt.Sprintf(marker+` with nap as materialized (select pg_sleep(%g))
 select i as item, i %% 7 as weight from nap cross join generate_series(1, %d) i order by i`, seconds, n)
+}
+
+// gated is a heavy query that does not end before the gate is opened, nor do those that follow it while it is shut: what a
+// test does meanwhile may take as long as it does. The lock is of the database's, and no row's, so that a transaction of
+// any isolation level sees that it is free.
+func (s *site) gated(seconds float64, n int) (query string, open func()) {
+	s.t.Helper()
+	s.exec(`
+create function gate() returns void language plpgsql as $$
+begin
+  while not pg_try_advisory_xact_lock_shared(1717, 1) loop perform pg_sleep(0.02); end loop;
+end $$`)
+	return fmt.Sprintf(marker+` with nap as materialized (select pg_sleep(%g), gate())
+select i as item, i %% 7 as weight from nap cross join generate_series(1, %d) i order by i`, seconds, n), s.shut()
+}
+
+// shut shuts the gate until the returned function opens it.
+func (s *site) shut() (open func()) {
+	s.t.Helper()
+	return s.lock(`select pg_advisory_xact_lock(1717, 1)`)
 }
 
 func (s *site) task(name, query string) {
@@ -151,10 +184,72 @@ select pid::text || ' ' || query_start::text
 from pg_stat_activity
 where datname = current_database() and state = 'active' and position($1 in query) > 0`
 
-// queryRuns waits until a heavy query is executed.
+// queryRuns waits until a heavy query is executed, and sleeps.
 func (s *site) queryRuns() {
 	s.t.Helper()
-	await(s.t, "the query runs", 10*time.Second, func() bool { return len(column[string](s, executions, marker)) > 0 })
+	await(s.t, "the query runs", 30*time.Second, func() bool { return len(column[string](s, sleepers, marker)) > 0 })
+}
+
+// overslept is for how long this process was not let run, altogether, in ns; see watchClock.
+var overslept atomic.Int64
+
+// watchClock keeps it, from the begin of all tests: whoever naps and wakes up late was not let run.
+func watchClock() {
+	const nap = 20 * time.Millisecond
+	for began := time.Now(); ; began = time.Now() {
+		<-time.After(nap)
+		if late := time.Since(began) - nap; late > 4*nap {
+			overslept.Add(int64(late))
+		}
+	}
+}
+
+// standstill begins to measure for how long the machine lets this process not run, or a node. The returned function tells
+// how long until now: what a node promises to do in time it can't do meanwhile, and what the test sees it sees later.
+func (s *site) standstill() (sofar func() time.Duration) {
+	before, waited := overslept.Load(), map[string]time.Duration{}
+	s.queued(func(thread string, since time.Duration) { waited[thread] = since })
+	return func() time.Duration {
+		longest := time.Duration(overslept.Load() - before)
+		s.queued(func(thread string, since time.Duration) { longest = max(longest, since-waited[thread]) })
+		return longest
+	}
+}
+
+// queued tells for how long each thread of each node could have run and was not let, where the system says so: Linux does.
+func (s *site) queued(tell func(thread string, since time.Duration)) {
+	for _, node := range s.nodes {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", node.PID()))
+		for _, thread := range threads {
+			var ran, waited int64
+			text, _ := os.ReadFile(thread) // or it has ended since
+			if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
+				tell(thread, time.Duration(waited))
+			}
+		}
+	}
+}
+
+// said is what a node says of being ready, as soon as it says anything.
+func (s *site) said(node *cluster.Node) (status int) {
+	s.t.Helper()
+	await(s.t, "the node says whether it is ready", 30*time.Second, func() bool {
+		status = node.Ready()
+		return status != 0
+	})
+	return status
+}
+
+// ready is the status of a node that has its database. It is asked again when the machine stood still meanwhile: that the
+// database did not answer in time is not the node's fault then.
+func (s *site) ready(node int) (status int) {
+	s.t.Helper()
+	for {
+		still := s.standstill()
+		if status = s.nodes[node].Ready(); status == http.StatusOK || still() < 500*time.Millisecond || s.t.Context().Err() != nil {
+			return status
+		}
+	}
 }
 
 // noDuplicates checks that no item was handed out twice.

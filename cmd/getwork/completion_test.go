@@ -31,7 +31,7 @@ func TestCompletion(t *testing.T) {
 		want  string
 	}{
 		{text("zsh", "wo"), "work"},
-		{text("zsh", "work", ""), "list extend reassign release"},
+		{text("zsh", "work", ""), "list holders extend reassign release"},
 		{text("zsh", "work", "re"), "reassign release"},
 		{text("zsh", "completion", "--json", "x", "zs"), ""},
 		{text("zsh", "--", ""), "serve"}, // only the beginning is compared

@@ -12,7 +12,7 @@ import (
 // demoCmd is a whole bank on this machine: a private PostgreSQL, the sample bank in it, and several nodes.
 type demoCmd struct {
 	Nodes   int           `help:"How many node processes to run." default:"3"`
-	Listen  string        `help:"Where the first node serves; the ports of the others count up from it. With port 0 each gets a free one." default:"127.0.0.1:8080"`
+	Listen  string        `help:"Where the first node serves; the ports of the others, and of the demo's own page, count up from it. With port 0 each gets a free one." default:"127.0.0.1:8080"`
 	Loans   int           `help:"How many loans the bank has; each brings about 360 transactions. Another number makes a new bank." default:"6000"`
 	Heavier bool          `help:"Give the first task a query of more than 30 s instead of some seconds."`
 	DataDir string        `help:"Where PostgreSQL keeps its data; see above." placeholder:"DIR"`
@@ -24,7 +24,9 @@ type demoCmd struct {
 
 // Help is shown by --help.
 func (demoCmd) Help() string {
-	return `The bank is made at the first start, in less than a minute, and found again by later ones. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or where --data-dir says. Delete that folder to be rid of it.
+	return `Open the page whose address it prints: it shows people on the nodes side by side, and lets fifty click at once.
+
+The bank is made at the first start, in less than a minute, and found again by later ones. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or where --data-dir says. Delete that folder to be rid of it.
 
 Nothing is opened to the outside: the nodes serve on a loopback address, PostgreSQL on a Unix socket. Ctrl-C stops all of it; a second one does so without waiting.`
 }
@@ -45,7 +47,7 @@ func (c demoCmd) check() error {
 		return usage("--count is from 1 to 5, not %d", c.Count)
 	}
 	// What a node would refuse is better said before the bank is made.
-	node := serveCmd{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1, Retention: 90 * 24 * time.Hour}
+	node := serveCmd{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: 90 * 24 * time.Hour}
 	if err := node.check(); err != nil {
 		return err
 	}

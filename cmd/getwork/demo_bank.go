@@ -91,8 +91,12 @@ func (d *demo) ensureDatabase(ctx context.Context) error {
 // applyTasks creates the bank's tasks. Those that are there stay as people changed them, but for the first one's
 // query, which is the heavier one or not as this start wants it.
 func (d *demo) applyTasks(ctx context.Context) error {
+	manager, err := d.manager()
+	if err != nil {
+		return err
+	}
 	for i, t := range bank.Tasks(d.Heavier) {
-		_, err := d.manager.task(ctx, t.Name)
+		_, err := manager.task(ctx, t.Name)
 		switch {
 		case isRefused(err, 404):
 			fields := taskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: setTo(t.Query),
@@ -101,9 +105,9 @@ func (d *demo) applyTasks(ctx context.Context) error {
 				// The first task shows the bare story. The others show that leftovers of a run can be handed out.
 				fields.FreshFor = new(assign.Duration(time.Minute))
 			}
-			_, err = d.manager.create(ctx, fields)
+			_, err = manager.create(ctx, fields)
 		case err == nil && i == 0:
-			_, err = d.manager.update(ctx, t.Name, taskFields{Query: setTo(t.Query)})
+			_, err = manager.update(ctx, t.Name, taskFields{Query: setTo(t.Query)})
 		}
 		if err != nil {
 			return fmt.Errorf("task %s: %w", t.Name, err)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,14 +24,15 @@ const (
 // nodeProcess is one node of a demo: a process of this program that ends when its standard input is closed, which
 // the kernel does however the demo dies.
 type nodeProcess struct {
-	url  string // such as http://127.0.0.1:8080
-	cmd  *exec.Cmd
-	said lastWords
-	done chan struct{} // closed when the process is gone, and all that it printed was read
+	url    string // such as http://127.0.0.1:8080
+	cmd    *exec.Cmd
+	said   lastWords
+	done   chan struct{} // closed when the process is gone, and all that it printed was read
+	killed atomic.Bool   // somebody wanted its end
 }
 
 // startNode starts a node and returns when it is ready. If that fails, or ctx ends first, no process is left.
-func startNode(ctx context.Context, address, databaseURL string) (*nodeProcess, error) {
+func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nodeProcess, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program's file: %w", err)
@@ -38,7 +40,7 @@ func startNode(ctx context.Context, address, databaseURL string) (*nodeProcess, 
 	n := &nodeProcess{done: make(chan struct{})}
 	// Not exec.CommandContext: the end of the demo is not the node's, which is asked to drain.
 	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL,
-		"--query-role", queryRole, "--log-level", "warn")
+		"--query-role", queryRole, "--frame-ancestors", framedBy, "--log-level", "warn")
 	n.cmd.Env = nodeEnvironment()
 	n.cmd.SysProcAttr = apart()
 	n.cmd.WaitDelay = 5 * time.Second
@@ -122,6 +124,16 @@ func (n *nodeProcess) stop(hurry context.Context) {
 func (n *nodeProcess) kill() {
 	_ = n.cmd.Process.Kill()
 	<-n.done
+}
+
+// ended says whether the process is gone.
+func (n *nodeProcess) ended() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // areFree says which address is in use, before the time that it takes to make the bank is spent.

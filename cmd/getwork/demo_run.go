@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"getwork/cmd/internal/bank"
 	"getwork/schema/postgres"
@@ -23,10 +21,10 @@ type demo struct {
 	progress *progress
 	hurry    context.Context // ends when somebody can't wait for an orderly end
 
-	server  *postgres.Server
-	said    lastWords // what PostgreSQL printed
-	nodes   []*nodeProcess
-	manager *client // of the first node
+	server *postgres.Server
+	said   lastWords // what PostgreSQL printed
+	fleet  fleet
+	page   net.Listener // of the demo's own page; nil: it has none
 }
 
 // broken is why a demo can't go on: a part of it ended by itself.
@@ -71,28 +69,39 @@ func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) erro
 	if err := d.openBank(ctx); err != nil {
 		return err
 	}
+	if !d.Naive {
+		if d.page, err = listenBeside(ctx, addresses); err != nil {
+			return err
+		}
+		d.fleet.framedBy = originOf(d.page.Addr())
+	}
 	d.progress.step("starting the nodes")
-	if err := d.startNodes(ctx, addresses, breaks); err != nil {
+	d.fleet.database, d.fleet.lost = d.server.URL(bankDatabase), d.nodeLost(ctx, breaks)
+	if err := d.fleet.start(ctx, addresses); err != nil {
 		return err
 	}
 	d.progress.step("creating the tasks")
-	if d.manager, err = d.client(0, "demo", web.Manager); err != nil {
-		return err
-	}
 	return d.applyTasks(ctx)
 }
 
-// client is somebody at the i-th node.
+// client is somebody at one of the nodes that live, each in its turn.
 func (d *demo) client(i int, user string, role web.Role) (*client, error) {
-	return remote{URL: d.nodes[i].url, User: user}.connect(role)
+	nodes := d.fleet.living()
+	if len(nodes) == 0 {
+		return nil, errors.New("no node runs")
+	}
+	return remote{URL: nodes[i%len(nodes)].url, User: user}.connect(role)
 }
+
+// manager is one at the first node that lives.
+func (d *demo) manager() (*client, error) { return d.client(0, "demo", web.Manager) }
 
 func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc) error {
 	d.progress.step("starting PostgreSQL")
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
 		// Each node has some 11 connections, each naive user one.
-		"max_connections": strconv.Itoa(40 + 15*d.Nodes + d.Users),
+		"max_connections": strconv.Itoa(40 + 15*d.Nodes + max(d.Users, crowdSize)),
 		// Without replication the bank's rows need not be logged beside being written, and survive a crash the same.
 		"wal_level":       "minimal",
 		"max_wal_senders": "0",
@@ -108,40 +117,33 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	return nil
 }
 
-// startNodes starts the nodes, one after the other: it takes some hundredths of a second each. A node that dies later
-// is told of, and the others go on; with the last one the demo ends.
-func (d *demo) startNodes(ctx context.Context, addresses []string, breaks context.CancelCauseFunc) error {
-	var alive atomic.Int64
-	for i, address := range addresses {
-		n, err := startNode(ctx, address, d.server.URL(bankDatabase))
-		if err != nil {
-			return fmt.Errorf("node %d: %w", i+1, err)
-		}
-		d.nodes = append(d.nodes, n)
-		alive.Add(1)
-		go func() {
-			<-n.done
-			if left := alive.Add(-1); left > 0 && ctx.Err() == nil {
-				d.progress.step(fmt.Sprintf("node %d ended unexpectedly; the other %d go on. It last said: %s", i+1, left, n.said.String()))
-				return
-			}
+// nodeLost tells of a node that ended, and ends the demo with the last one.
+func (d *demo) nodeLost(ctx context.Context, breaks context.CancelCauseFunc) func(i, left int, n *nodeProcess) {
+	return func(i, left int, n *nodeProcess) {
+		switch {
+		case left == 0:
 			breaks(broken{fmt.Errorf("node %d ended unexpectedly; it last said:\n%s", i+1, n.said.String())})
-		}()
+		case ctx.Err() == nil && n.killed.Load():
+			d.progress.step(fmt.Sprintf("node %d was killed from the page; the other %d go on", i+1, left))
+		case ctx.Err() == nil:
+			d.progress.step(fmt.Sprintf("node %d ended unexpectedly; the other %d go on. It last said: %s", i+1, left, n.said.String()))
+		}
 	}
-	return nil
 }
 
-// serve tells how to use it, and waits for the end.
+// serve tells how to use it, serves the demo's own page, and waits for the end.
 func (d *demo) serve(ctx context.Context, took time.Duration) error {
 	d.progress.end()
 	text := fmt.Sprintf("Ready after %.1f s: a bank of %d loans. Its first task is %q%s.\n\n", took.Seconds(), d.Loans, firstTask, d.heaviness())
-	for i, n := range d.nodes {
+	text += fmt.Sprintf("Open %s\n\n", d.fleet.framedBy)
+	nodes := d.fleet.all()
+	for i, n := range nodes {
 		text += fmt.Sprintf("  node %d  %s  (process %d)\n", i+1, n.url, n.cmd.Process.Pid)
 	}
 	text += fmt.Sprintf(`
-Open the first in one browser tab, and the second in another. Pick names, such as Oliver and Tracy, and click
-Get Work of "Verify user submitted bank account" on both: one query runs for them, and each gets loans of his
-own. End a node with kill -9 while its query runs: the others take over.
+The page shows people on the nodes side by side. Click Get Work of "Verify user submitted bank account" as Oliver
+and as Tracy: one query runs for them, and each gets loans of his own. Let fifty people click at once, with getwork
+and without. Kill a node while its query runs: the others take over.
 
 From a terminal:
   curl -H 'X-Getwork-User: Oliver' -H 'Prefer: wait=120' -d '{"count": 3}' %s/api/v1/tasks/%s/requests
@@ -150,12 +152,11 @@ The data is in %s. To look into the database:
   psql '%s'
 
 Ctrl-C stops all of it.
-`, d.nodes[0].url, firstTask, d.DataDir, d.server.URL(bankDatabase))
+`, nodes[0].url, firstTask, d.DataDir, d.server.URL(bankDatabase))
 	if _, err := io.WriteString(d.out, text); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return nil
+	return newTheatre(ctx, d).serve(ctx, d.page)
 }
 
 // heaviness says how long the first task's query takes, as far as that was measured.
@@ -169,18 +170,17 @@ func (d *demo) heaviness() string {
 	return ", whose query takes some seconds on two cores"
 }
 
-// stop ends the parts, each before what it needs: first the nodes, which drain, then PostgreSQL.
+// stop ends the parts, each before what it needs: first the nodes, which drain, then PostgreSQL. The page has ended.
 func (d *demo) stop() error {
+	if d.page != nil {
+		_ = d.page.Close()
+	}
 	if d.server == nil {
 		return nil
 	}
 	d.progress.step("stopping the nodes and PostgreSQL")
 	defer d.progress.end()
-	var g errgroup.Group
-	for _, n := range d.nodes {
-		g.Go(func() error { n.stop(d.hurry); return nil })
-	}
-	_ = g.Wait()
+	d.fleet.stop(d.hurry)
 	ctx, cancel := context.WithTimeout(d.hurry, 30*time.Second)
 	defer cancel()
 	return d.server.Stop(ctx)

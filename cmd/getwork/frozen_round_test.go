@@ -22,11 +22,11 @@ func TestFrozenWithTheAssignLock(t *testing.T) {
 		"query": "select n as item from generate_series(1, 100000) n"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, a, err := s.as("mary", 0).GetWork(t.Context(), "verify", 1, "Prefer", "wait=20"); err != nil || a.Status != 201 {
+	if _, a, err := s.as("mary", 0).GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Fatalf("%d %s, %v", a.Status, a.Body, err)
 	}
 	end := s.hammer(0)
-	frozen := time.NewTimer(time.Minute)
+	frozen := time.NewTimer(2 * time.Minute)
 	defer frozen.Stop()
 	pause := time.NewTicker(5 * time.Millisecond)
 	defer pause.Stop()
@@ -59,7 +59,7 @@ func TestFrozenWithTheAssignLock(t *testing.T) {
 	t.Logf("served %v after the freeze", time.Since(began))
 	s.nodes[0].Cont()
 	await(t, "the node is ready again", 30*time.Second, func() bool { return s.nodes[0].Ready() == 200 })
-	if _, a, err := s.as("oliver", 0).GetWork(t.Context(), "verify", 1, "Prefer", "wait=20"); err != nil || a.Status != 201 {
+	if _, a, err := s.as("oliver", 0).GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Errorf("the thawed node: %d %s, %v", a.Status, a.Body, err)
 	}
 	s.noDuplicates()

@@ -106,7 +106,7 @@ func TestGetWaits(t *testing.T) {
 	c.run(0, text("WAITING  TASK  WANTED", again+" "), "pipeline")
 	c.run(1, text("no answer yet: request "+again+" still waits"), "get", "slow", "--wait", "0s")
 	var r assign.Request
-	c.decode(1, &r, "get", "slow", "--wait", "1s")
+	c.decode(1, &r, "get", "slow", "--wait", "8s") // the first answer comes within that
 	if r.State != assign.Pending || fmt.Sprint(r.ID) != again || r.Wanted != 2 {
 		t.Errorf("asked again: %+v", r)
 	}

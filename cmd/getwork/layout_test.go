@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
-	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres"},
+	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock"},
 	"getwork/web":               {"getwork/assign"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -33,7 +34,7 @@ func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, con
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, t.DatabaseURL)
+	conn, err := t.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -41,12 +42,32 @@ func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, con
 	return f(ctx, conn, name)
 }
 
+// connect prepares nothing, so that the version can be read through a pooler, too.
+func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(t.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// withSession is with for what takes a lock that belongs to the session.
+func (t migrateTarget) withSession(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+	return t.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		if shared, err := sharesSessions(ctx, t.connect); err != nil || shared {
+			return cmp.Or(err, errNotDirect)
+		}
+		return f(ctx, conn, name)
+	})
+}
+
 type migrateUpCmd struct {
 	migrateTarget `embed:""`
 }
 
 func (c migrateUpCmd) Run(ctx context.Context, s *streams) error {
-	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if err := schema.Up(ctx, conn, name); err != nil {
 			return err
 		}
@@ -60,7 +81,7 @@ type migrateDownCmd struct {
 }
 
 func (c migrateDownCmd) Run(ctx context.Context, s *streams) error {
-	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if err := schema.Down(ctx, conn, name, c.To); err != nil {
 			return err
 		}

@@ -14,9 +14,30 @@ import (
 // compareWithin bounds each half of a comparison: the naive one gets as slow as its users are many.
 const compareWithin = 15 * time.Minute
 
+// contest is users who click at about the same time: in one half each with a query of his own and no lock, as a program
+// does that thinks of one user only; in the other on the nodes.
+type contest struct {
+	*demo
+	users     int
+	within    time.Duration // over which the clicks are spread, evenly
+	count     int           // how many items each of them wants
+	bound     time.Duration // who is not served by then is given up
+	budget    time.Duration // naive users are so few that their queries take about that long; 0: all click
+	spectator spectator
+}
+
+// spectator is told what happens in a contest. Users click and are answered in goroutines of their own.
+type spectator interface {
+	step(name string)              // how a half is prepared
+	begins(what string, users int) // now they click
+	clicked(user int)
+	answered(user int, o outcome)
+}
+
 // half is what was measured of one way to hand out work.
 type half struct {
 	queries  int
+	alone    time.Duration // what the query took when nobody else ran it; 0: not measured
 	outcomes []outcome
 	cpu      time.Duration // of PostgreSQL
 	measured bool          // the system tells cpu
@@ -29,14 +50,15 @@ type outcome struct {
 	err   error         // why there was none
 }
 
-// compare lets the same users click twice: each with a query of his own and no lock, as a program does that thinks
-// of one user only; and on the nodes. Then it prints both side by side.
+// compare lets the same users click in both halves, and prints them side by side.
 func (d *demo) compare(ctx context.Context) error {
-	naive, err := d.naiveHalf(ctx)
+	c := &contest{demo: d, users: d.Users, within: d.Within, count: d.Count, bound: compareWithin, spectator: &onTerminal{progress: d.progress}}
+	naive, err := c.naiveHalf(ctx)
 	if err != nil {
 		return fmt.Errorf("naive run: %w", err)
 	}
-	shared, err := d.realHalf(ctx)
+	defer c.giveBack()
+	shared, err := c.realHalf(ctx)
 	if err != nil {
 		return fmt.Errorf("run on the nodes: %w", err)
 	}
@@ -44,26 +66,41 @@ func (d *demo) compare(ctx context.Context) error {
 	return d.printComparison(naive, shared)
 }
 
-// clicks has every user click at his time, evenly spread, and waits for all of them. It is an error when nobody was
-// served.
-func (d *demo) clicks(ctx context.Context, what string, click func(ctx context.Context, user int) ([]string, error)) ([]outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, compareWithin)
-	defer cancel()
-	outcomes := make([]outcome, d.Users)
-	var mu sync.Mutex
-	served := 0
-	step := func(more int) {
-		mu.Lock()
-		defer mu.Unlock()
-		served += more
-		d.progress.part(what, int64(served), int64(d.Users))
+// onTerminal tells in a line how many users are served.
+type onTerminal struct {
+	*progress
+	mu            sync.Mutex
+	what          string
+	served, users int
+}
+
+func (o *onTerminal) begins(what string, users int) {
+	o.what, o.served, o.users = what, 0, users
+	o.part(what, 0, int64(users))
+}
+
+func (o *onTerminal) clicked(int) {}
+
+func (o *onTerminal) answered(_ int, got outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if got.err == nil {
+		o.served++
+		o.part(o.what, int64(o.served), int64(o.users))
 	}
-	step(0)
+}
+
+// clicks has every user click at his time, and waits for all of them. It is an error when nobody was served.
+func (c *contest) clicks(ctx context.Context, what string, click func(ctx context.Context, user int) ([]string, error)) ([]outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.bound)
+	defer cancel()
+	outcomes := make([]outcome, c.users)
+	c.spectator.begins(what, c.users)
 	var users sync.WaitGroup
 	began := time.Now()
 	for i := range outcomes {
 		users.Go(func() {
-			at := began.Add(d.Within * time.Duration(i) / time.Duration(d.Users))
+			at := began.Add(c.within * time.Duration(i) / time.Duration(c.users))
 			select {
 			case <-time.After(time.Until(at)):
 			case <-ctx.Done():
@@ -71,15 +108,14 @@ func (d *demo) clicks(ctx context.Context, what string, click func(ctx context.C
 				return
 			}
 			clicked := time.Now()
+			c.spectator.clicked(i)
 			items, err := click(ctx, i)
 			outcomes[i] = outcome{items, time.Since(clicked), err}
-			if err == nil {
-				step(1)
-			}
+			c.spectator.answered(i, outcomes[i])
 		})
 	}
 	users.Wait()
-	if served == 0 {
+	if !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err == nil }) {
 		return nil, fmt.Errorf("nobody was served: %w", errors.Join(outcomes[0].err, context.Cause(ctx)))
 	}
 	return outcomes, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -44,14 +45,18 @@ const naiveName = "naive"
 const cleanUpWithin = 15 * time.Second
 
 // naiveHalf gives every user a connection, and has him do what a program does that knows of no other users.
-func (d *demo) naiveHalf(ctx context.Context) (half, error) {
-	d.progress.step("running the query once, to warm the caches")
-	task, err := d.manager.task(ctx, firstTask)
+func (c *contest) naiveHalf(ctx context.Context) (half, error) {
+	c.spectator.step("running the query once, to warm the caches")
+	manager, err := c.manager()
 	if err != nil {
 		return half{}, err
 	}
-	query := fmt.Sprintf(naiveQuery, strings.TrimSuffix(strings.TrimSpace(string(task.Query)), ";"), d.Count)
-	pool, err := d.naivePool(ctx)
+	task, err := manager.task(ctx, firstTask)
+	if err != nil {
+		return half{}, err
+	}
+	query := fmt.Sprintf(naiveQuery, strings.TrimSuffix(strings.TrimSpace(string(task.Query)), ";"), c.count)
+	pool, err := c.naivePool(ctx)
 	if err != nil {
 		return half{}, err
 	}
@@ -59,16 +64,22 @@ func (d *demo) naiveHalf(ctx context.Context) (half, error) {
 	if _, err := pool.Exec(ctx, createNaiveWork); err != nil {
 		return half{}, fmt.Errorf("create the scratch table: %w", err)
 	}
-	defer d.dropNaiveWork()
+	defer c.dropNaiveWork()
 	began := time.Now()
+	before, _ := cpuTime(c.server.PID())
 	if _, err := topItems(ctx, pool, query); err != nil {
 		return half{}, err
 	}
-	what := fmt.Sprintf("each of %d users runs the query, which alone takes %.1f s", d.Users, time.Since(began).Seconds())
+	after, _ := cpuTime(c.server.PID())
+	alone := time.Since(began)
+	if c.budget > 0 {
+		c.users = affordable(c.users, c.budget, max(alone, after-before))
+	}
+	what := fmt.Sprintf("each of %d users runs the query, which alone takes %.1f s", c.users, alone.Seconds())
 	var queries atomic.Int64
-	var h half
-	before, _ := cpuTime(d.server.PID())
-	h.outcomes, err = d.clicks(ctx, what, func(ctx context.Context, user int) ([]string, error) {
+	h := half{alone: alone}
+	before, _ = cpuTime(c.server.PID())
+	h.outcomes, err = c.clicks(ctx, what, func(ctx context.Context, user int) ([]string, error) {
 		queries.Add(1)
 		items, err := topItems(ctx, pool, query)
 		if err == nil {
@@ -76,35 +87,41 @@ func (d *demo) naiveHalf(ctx context.Context) (half, error) {
 		}
 		return items, err
 	})
-	after, ok := cpuTime(d.server.PID())
+	after, ok := cpuTime(c.server.PID())
 	h.queries, h.cpu, h.measured = int(queries.Load()), after-before, ok
 	return h, err
 }
 
+// affordable is how many users' queries of that cost this machine gets done within a budget: two at least, since one
+// alone races nobody.
+func affordable(users int, budget, cost time.Duration) int {
+	return max(2, min(users, int(budget*time.Duration(runtime.NumCPU())/max(cost, 1))))
+}
+
 // naivePool has a connection for every user, made before anybody clicks. A query that outlives the comparison is
 // ended by the server.
-func (d *demo) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(d.server.URL(bankDatabase))
+func (c *contest) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(c.server.URL(bankDatabase))
 	if err != nil {
 		return nil, err
 	}
-	config.MinConns, config.MaxConns = int32(d.Users), int32(d.Users)
+	config.MinConns, config.MaxConns = int32(c.users), int32(c.users)
 	config.ConnConfig.RuntimeParams["application_name"] = naiveName
-	config.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(compareWithin.Milliseconds())
+	config.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(c.bound.Milliseconds())
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect the naive users: %w", err)
 	}
-	held := make([]*pgxpool.Conn, d.Users)
+	held := make([]*pgxpool.Conn, c.users)
 	for i := range held {
 		if held[i], err = pool.Acquire(ctx); err != nil {
 			err = fmt.Errorf("connect the naive users: %w", err)
 			break
 		}
 	}
-	for _, c := range held {
-		if c != nil {
-			c.Release()
+	for _, conn := range held {
+		if conn != nil {
+			conn.Release()
 		}
 	}
 	if err != nil {

@@ -13,38 +13,34 @@ import (
 	"getwork/web"
 )
 
-// clicker is the name of a comparison's user, counted from 0. Nobody else should have one like it: what these users
-// hold is given back.
-func clicker(user int) string { return fmt.Sprintf("naive-demo-%03d", user+1) }
+// clicker is the name of a contest's user, counted from 0. Nobody else should have one like it: what these users hold
+// is given back.
+func clicker(user int) string { return fmt.Sprintf("demo person %02d", user+1) }
 
-// realHalf has the same users click on the nodes.
-func (d *demo) realHalf(ctx context.Context) (half, error) {
-	clients := make([]*client, d.Users)
-	for i := range clients {
-		var err error
-		if clients[i], err = d.client(i%len(d.nodes), clicker(i), web.Worker); err != nil {
-			return half{}, err
-		}
+// realHalf has the users click on the nodes. What they get stays theirs until it is given back.
+func (c *contest) realHalf(ctx context.Context) (half, error) {
+	clients, hangUp, err := c.clients()
+	if err != nil {
+		return half{}, err
 	}
-	// A comparison that was killed may have left something.
+	defer hangUp()
+	// A contest that was killed may have left something.
 	if err := giveBack(ctx, clients); err != nil {
 		return half{}, err
 	}
-	defer func() {
-		clean, cancel := context.WithTimeout(d.hurry, cleanUpWithin)
-		defer cancel()
-		_ = giveBack(clean, clients) // what failed is done by the next comparison
-	}()
-	last, err := d.runsSince(ctx, 0)
+	last, err := c.runsSince(ctx, 0)
 	if err != nil {
 		return half{}, err
 	}
 	var h half
-	before, _ := cpuTime(d.server.PID())
-	h.outcomes, err = d.clicks(ctx, fmt.Sprintf("the same %d users click on the nodes", d.Users), func(ctx context.Context, user int) ([]string, error) {
-		return clickAndAwait(ctx, clients[user], d.Count)
+	before, _ := cpuTime(c.server.PID())
+	h.outcomes, err = c.clicks(ctx, fmt.Sprintf("the same %d users click on the nodes", c.users), func(ctx context.Context, user int) ([]string, error) {
+		return clickAndAwait(ctx, clients[user], c.count, func() *client {
+			other, _ := c.client(user, clicker(user), web.Worker)
+			return other
+		})
 	})
-	after, ok := cpuTime(d.server.PID())
+	after, ok := cpuTime(c.server.PID())
 	h.cpu, h.measured = after-before, ok
 	if err != nil {
 		return half{}, err
@@ -53,14 +49,44 @@ func (d *demo) realHalf(ctx context.Context) (half, error) {
 	if len(last) > 0 {
 		newest = last[0].ID
 	}
-	runs, err := d.runsSince(ctx, newest)
+	runs, err := c.runsSince(ctx, newest)
 	h.queries = len(runs)
 	return h, err
 }
 
+// clients are the users, spread over the nodes that live, until hangUp is called.
+func (c *contest) clients() (clients []*client, hangUp func(), err error) {
+	clients = make([]*client, c.users)
+	for i := range clients {
+		if clients[i], err = c.client(i, clicker(i), web.Worker); err != nil {
+			return nil, nil, err
+		}
+	}
+	return clients, func() {
+		for _, user := range clients {
+			user.http.CloseIdleConnections()
+		}
+	}, nil
+}
+
+// giveBack lets go of all that a contest's users hold or wait for, also after an interruption. What fails is done by
+// the next contest.
+func (c *contest) giveBack() {
+	ctx, cancel := context.WithTimeout(c.hurry, cleanUpWithin)
+	defer cancel()
+	if clients, hangUp, err := c.clients(); err == nil {
+		defer hangUp()
+		_ = giveBack(ctx, clients)
+	}
+}
+
 // clickAndAwait gets work as a browser does that is pushed its result: it is told when there is one.
-func clickAndAwait(ctx context.Context, c *client, count int) ([]string, error) {
-	w := &wish{client: c, task: firstTask, count: count, key: rand.Text(), until: time.Now().Add(compareWithin)}
+//
+// other is the same user at a node that lives, should his be killed; as a load balancer leads him to one.
+func clickAndAwait(ctx context.Context, c *client, count int, other func() *client) ([]string, error) {
+	// Asked: even if the node can't be reached at first. It was there, and may be started again.
+	w := &wish{client: c, task: firstTask, count: count, key: rand.Text(), until: time.Now().Add(compareWithin), asked: true, other: other}
+	defer func() { w.client.http.CloseIdleConnections() }()
 	if err := w.fulfil(ctx); err != nil {
 		return nil, err
 	}
@@ -80,10 +106,14 @@ func clickAndAwait(ctx context.Context, c *client, count int) ([]string, error) 
 
 // runsSince are the task's runs after the one of that id, newest first. There are no more than users who click.
 func (d *demo) runsSince(ctx context.Context, id int64) ([]assign.Run, error) {
+	manager, err := d.manager()
+	if err != nil {
+		return nil, err
+	}
 	var body struct {
 		Runs []assign.Run `json:"runs"`
 	}
-	if _, err := d.manager.do(ctx, call{method: "GET", path: "/tasks/" + firstTask + "/runs?limit=1000"}, &body); err != nil {
+	if _, err := manager.do(ctx, call{method: "GET", path: "/tasks/" + firstTask + "/runs?limit=1000"}, &body); err != nil {
 		return nil, fmt.Errorf("read the runs: %w", err)
 	}
 	for i, r := range body.Runs {

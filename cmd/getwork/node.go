@@ -30,11 +30,15 @@ type node struct {
 	pools     *assign.Pools
 	announcer *notify.Announcer
 	engine    *assign.Engine
-	listener  *notify.Listener // nil: --no-listen
+	listener  *notify.Listener // nil: --no-listen, or deaf
 	hub       *ws.Hub
 	server    *http.Server
+	shared    bool  // the direct connection leads through a transaction pooler
+	deaf      error // why nothing can be heard, as found at the start; nil: nothing stands in the way
 	draining  atomic.Bool
+	probes    probes
 	drain     context.CancelFunc // ends held answers
+	late      *time.Timer        // ends the process, if shutting down takes too long
 }
 
 // nodeID names this process: unique for each start, so that nothing of a former life is taken for its own.
@@ -52,6 +56,9 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 
 	id := nodeID()
 	n := &node{config: c, log: log.With("node", id)}
+	if err := n.lookForPoolers(ctx); err != nil {
+		return nil, err
+	}
 	if err := n.migrate(ctx, name); err != nil {
 		return nil, err
 	}
@@ -68,17 +75,21 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 		}
 	}
 	send := func(ctx context.Context, channel, payload string) error {
-		_, err := n.pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
+		_, err := n.pools.Signals.Exec(ctx, notify.NotifySQL, channel, payload)
 		return err
 	}
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
-	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
-		QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
-	if c.NoListen {
+	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+		Pooled: c.Pooled, QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+	switch {
+	case c.NoListen:
 		n.engine.Feed.Deaf()
-	} else {
+	case n.deaf != nil:
+		n.engine.Feed.Disconnected()
+	default:
 		n.listener = &notify.Listener{Connect: n.connectDirectly, Send: send, Channel: name.Channel(), Node: id,
-			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log}
+			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log,
+			MaxBackoff: 2 * time.Second} // a dozen nodes that ask so often are no burden, and one that is back is soon heard
 	}
 	n.serveHTTP()
 	return n, nil
@@ -92,15 +103,6 @@ func (n *node) directURL() string {
 	return n.config.DatabaseURL
 }
 
-func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(n.directURL())
-	if err != nil {
-		return nil, err
-	}
-	assign.ConfigureConn(config, "getwork listener", false)
-	return pgx.ConnectConfig(ctx, config)
-}
-
 func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -109,12 +111,7 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(ctx)
-	if n.config.NoMigrate {
-		err = schema.Check(ctx, conn, name)
-	} else {
-		err = schema.Up(ctx, conn, name)
-	}
-	if err != nil || n.config.QueryRole == "" {
+	if err = n.bringUp(ctx, conn, name); err != nil || n.config.QueryRole == "" {
 		return err
 	}
 	role := pgx.Identifier{n.config.QueryRole}.Sanitize()
@@ -134,19 +131,28 @@ func (n *node) serveHTTP() {
 			c := web.CallerOf(r)
 			return c.Who(), string(c.Role)
 		},
-		Log: n.log,
+		MaxSockets: n.config.MaxSockets,
+		Refuse:     web.Refuser(n.log),
+		Log:        n.log,
 	})
 	draining, drain := context.WithCancel(context.Background())
 	n.drain = drain
 	n.server = &http.Server{
 		Handler: web.Handler(web.Config{
-			Engine:   n.engine,
-			Identify: web.DevIdentity,
-			LogInBy:  n.config.Auth,
-			Socket:   n.hub,
-			Ready:    n.checks,
-			Draining: draining.Done(),
-			Log:      n.log,
+			Engine:     n.engine,
+			Identify:   web.DevIdentity,
+			LogInBy:    n.config.Auth,
+			Socket:     n.hub,
+			Ready:      n.checks,
+			Draining:   draining.Done(),
+			DrainOver:  n.spread(),
+			MaxCalls:   n.config.MaxCalls,
+			MaxWaiting: n.config.MaxSockets,
+
+			FrameAncestors: n.config.FrameAncestors,
+
+			Figures: web.Figures{Version: version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets},
+			Log:     n.log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -160,12 +166,16 @@ func (n *node) serveHTTP() {
 // checks say whether the node can serve.
 func (n *node) checks(ctx context.Context) []web.Check {
 	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
+	n.probes.asked()
 	if n.draining.Load() {
 		checks[0].Err = errors.New("the node is shutting down")
 	}
-	checks[1].Err = n.pools.API.Ping(ctx)
+	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's: however much there is to do, the node is there
 	if !n.engine.Feed.Listening() {
 		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
+		if n.deaf != nil {
+			checks[2].Err = n.deaf
+		}
 	}
 	return checks
 }
@@ -173,7 +183,12 @@ func (n *node) checks(ctx context.Context) []web.Check {
 // run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one of them fails,
 // all end.
 func (n *node) run(ctx context.Context, errs io.Writer) error {
-	defer n.pools.Close()
+	defer func() {
+		n.pools.Close() // waits for who uses a connection
+		if n.late != nil {
+			n.late.Stop()
+		}
+	}()
 	defer n.drain()
 	listener, err := net.Listen("tcp", n.config.Listen)
 	if err != nil {
@@ -217,6 +232,9 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	return g.Wait()
 }
 
+// spread is over how long sockets and event streams are sent elsewhere when the node shuts down.
+func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
+
 // shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
 // answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others. status is
 // what the process ends with if that takes too long.
@@ -226,16 +244,23 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	defer cancel()
 	n.log.Info("shutting down", "within", n.config.DrainTimeout)
 	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
-	late := time.AfterFunc(n.config.DrainTimeout, func() {
+	n.late = time.AfterFunc(n.config.DrainTimeout, func() {
 		n.log.Error("shutting down took too long; what was open is given up")
 		os.Exit(status)
 	})
 	n.draining.Store(true)
+	watched := n.probes.watched()
 	n.drain()
 	// A socket whose client does not answer is given half of the time, so that the rest is left for what comes after.
 	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
-	n.hub.Close(closing, n.config.DrainTimeout/5)
+	n.hub.Close(closing, n.spread())
 	closed()
+	// What stands before the nodes may not yet know that this one ends, and still sends connections here.
+	if watched {
+		telling, told := context.WithDeadline(ctx, began.Add(n.spread()))
+		<-telling.Done()
+		told()
+	}
 	// And a call that does not end, such as one whose client reads no answer, three quarters.
 	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
 	if err := n.server.Shutdown(ending); err != nil {
@@ -245,5 +270,4 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	endEngine()
 	n.engine.Wait(ctx)
 	endHearing()
-	late.Stop()
 }

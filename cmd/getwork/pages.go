@@ -10,7 +10,7 @@ import (
 
 // paged is how much of a list that can be long a command prints.
 type paged struct {
-	Limit  int    `help:"How many to list, newest first." default:"100" placeholder:"N"`
+	Limit  int    `help:"How many to list." default:"100" placeholder:"N"`
 	All    bool   `help:"List all, whatever their number."`
 	Cursor string `help:"Go on where an earlier list ended; it says where that is." placeholder:"CURSOR"`
 }

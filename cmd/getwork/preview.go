@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 
 	"getwork/assign"
@@ -10,8 +12,9 @@ import (
 )
 
 type taskPreviewCmd struct {
-	Name      string  `arg:"" help:"The task whose query, or in whose place another query, is to be tried."`
-	Query     *string `help:"Try this SELECT instead of the task's." xor:"query" placeholder:"SQL"`
+	Name      string  `arg:"" optional:"" help:"The task whose query, or in whose place another query, is to be tried."`
+	File      string  `short:"f" help:"Try the query of the task in this YAML file, whether there is that task already or not; - is standard input." placeholder:"task.yaml" complete:"file"`
+	Query     *string `help:"Try this SELECT instead." xor:"query" placeholder:"SQL"`
 	QueryFile string  `help:"Try the query in this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
 	Limit     int     `help:"How many rows to show, at most 100." default:"10" placeholder:"N"`
 	remote    `embed:""`
@@ -19,35 +22,33 @@ type taskPreviewCmd struct {
 
 // Help is shown by --help.
 func (taskPreviewCmd) Help() string {
-	return "Runs the query as a run of the task would, for no longer than its query_timeout, and shows the best items that could be handed out. Nothing is written and nobody gets anything. --json has PostgreSQL's plan, too. For managers."
+	return `Examples:
+
+  getwork task preview review-photos
+  getwork task preview review-photos --query-file photos.sql
+  getwork task preview -f task.yaml
+  getwork task preview --query "select id as item from photo order by uploaded_at"
+
+Runs the query as a run of the task would, for no longer than its query_timeout, and shows the best items that could be handed out. Nothing is written and nobody gets anything. --json has PostgreSQL's plan, too. For managers.
+
+A file may be of a task that there is not yet: its query is tried with the query_timeout and slots of the file, and nothing is held or put off. If there is the task, the file's query is tried in place of its own, and all else is as the task has it. Without a file and a task's name the query is tried for none.`
 }
 
 // Run previews.
 func (c taskPreviewCmd) Run(ctx context.Context, s *streams) error {
-	path, err := taskPath(c.Name)
-	if err != nil {
-		return err
-	}
 	if c.Limit < 1 || c.Limit > 100 {
 		return usage("--limit is from 1 to 100, not %d", c.Limit)
 	}
-	body := struct {
-		Query *string `json:"query,omitempty"`
-		Limit int     `json:"limit"`
-	}{c.Query, c.Limit}
-	if c.QueryFile != "" {
-		b, err := readFile(ctx, c.QueryFile)
-		if err != nil {
-			return err
-		}
-		body.Query = new(string(b))
+	tried, err := c.tried(ctx)
+	if err != nil {
+		return err
 	}
 	client, err := c.connect(web.Manager)
 	if err != nil {
 		return err
 	}
 	var p assign.Preview
-	got, err := client.do(ctx, call{method: "POST", path: path + "/preview", body: body, query: true}, &p)
+	got, err := c.ask(ctx, client, tried, &p)
 	switch {
 	case err != nil:
 		return err
@@ -55,6 +56,66 @@ func (c taskPreviewCmd) Run(ctx context.Context, s *streams) error {
 		return printJSON(s.out, got.body)
 	}
 	return c.print(s, p)
+}
+
+// tried is what the file and the flags say of the task.
+func (c taskPreviewCmd) tried(ctx context.Context) (taskFields, error) {
+	var t taskFields
+	if c.File != "" {
+		tasks, err := readTasks(ctx, c.File)
+		if err != nil {
+			return t, err
+		}
+		if len(tasks) > 1 {
+			tasks = slices.DeleteFunc(tasks, func(t taskFields) bool { return textOf(t.Name) != c.Name })
+		}
+		if len(tasks) != 1 {
+			return t, usage("%s has several tasks; name the one whose query is to be tried: getwork task preview NAME -f %[1]s", c.File)
+		}
+		t = tasks[0]
+	}
+	if c.Name != "" {
+		t.Name = &c.Name
+	}
+	if c.Query != nil {
+		t.Query = setTo(*c.Query)
+	}
+	if c.QueryFile != "" {
+		b, err := readFile(ctx, c.QueryFile)
+		if err != nil {
+			return t, err
+		}
+		t.Query = setTo(string(b))
+	}
+	switch {
+	case t.Query.named && t.Query.value == nil:
+		return t, usage("the task in %s is an inbox, which has no query to try", c.File)
+	case t.Name == nil && !t.Query.named:
+		return t, usage("name a task, or the query to be tried: -f FILE, --query or --query-file")
+	}
+	return t, nil
+}
+
+// ask has a node try it: in the task's place if there is the task, else for none if a file stands for it.
+func (c taskPreviewCmd) ask(ctx context.Context, client *client, t taskFields, p *assign.Preview) (reply, error) {
+	body := struct {
+		Query        *string          `json:"query,omitempty"`
+		QueryTimeout *assign.Duration `json:"query_timeout,omitempty"`
+		Slots        *int             `json:"slots,omitempty"`
+		Limit        int              `json:"limit"`
+	}{Query: t.Query.value, Limit: c.Limit}
+	if t.Name != nil {
+		path, err := taskPath(*t.Name)
+		if err != nil {
+			return reply{}, err
+		}
+		got, err := client.do(ctx, call{method: "POST", path: path + "/preview", body: body, query: true}, p)
+		if c.File == "" || body.Query == nil || !isRefused(err, http.StatusNotFound) {
+			return got, err
+		}
+	}
+	body.QueryTimeout, body.Slots = t.QueryTimeout, t.Slots
+	return client.do(ctx, call{method: "POST", path: "/preview", body: body, query: true}, p)
 }
 
 func (c taskPreviewCmd) print(s *streams, p assign.Preview) error {

@@ -83,6 +83,7 @@ func TestServeRefuses(t *testing.T) {
 		"every interface": {[]string{"--database-url", "postgres://x", "--listen", ":0"}, "loopback"},
 		"no port":         {[]string{"--database-url", "postgres://x", "--listen", "127.0.0.1"}, "HOST:PORT"},
 		"no runs":         {[]string{"--database-url", "postgres://x", "--max-runs", "0"}, "--max-runs"},
+		"two framers":     {[]string{"--database-url", "postgres://x", "--frame-ancestors", "http://a http://b"}, "--frame-ancestors"},
 		"no LISTEN":       {[]string{"--database-url", "postgres://x", "--pooled"}, "--listen-database-url"},
 		"schema's name":   {[]string{"--database-url", "postgres://x", "--schema", "a b"}, "schema"},
 		"no such flag":    {[]string{"--nope"}, "--help"},

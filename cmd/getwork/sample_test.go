@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// A statement's query_start is set anew when it is parsed, bound and executed; once it sleeps it stays.
+// A statement's query_start is set anew when it is parsed, bound and executed; once it sleeps it stays. The server reads
+// what a session waits for a moment after the rest of its row: who was seen asleep once may have been read in between.
 const sleepers = executions + ` and wait_event = 'PgSleep'`
 
 // sample looks at the server all along for ranking queries. The returned function ends that, and tells how many
@@ -22,7 +24,8 @@ func (s *site) sample() (stop func() (executions, atOnce int)) {
 		cancel()
 		s.t.Fatal(err)
 	}
-	seen, most := map[string]bool{}, 0
+	seen, most := map[string]int{}, 0
+	s.samples.Store(0)
 	var looks int
 	var failure error
 	var sampling sync.WaitGroup
@@ -44,7 +47,9 @@ func (s *site) sample() (stop func() (executions, atOnce int)) {
 			looks++
 			most = max(most, len(now))
 			for _, execution := range asleep {
-				seen[execution] = true
+				if seen[execution]++; seen[execution] == 2 {
+					s.samples.Add(1)
+				}
 			}
 		}
 	})
@@ -58,9 +63,16 @@ func (s *site) sample() (stop func() (executions, atOnce int)) {
 		if failure != nil {
 			s.t.Errorf("look at the server's activity: %v", failure)
 		}
+		maps.DeleteFunc(seen, func(_ string, times int) bool { return times == 1 })
 		s.t.Logf("looked %d times: %d executions, at most %d at once", looks, len(seen), most)
 		return len(seen), most
 	}
+}
+
+// sampled waits until so many executions were seen by who samples: each while the gate keeps it.
+func (s *site) sampled(executions int64) {
+	s.t.Helper()
+	await(s.t, "the executions are seen", soon, func() bool { return s.samples.Load() >= executions })
 }
 
 func texts(conn *pgx.Conn, sql string) ([]string, error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -23,9 +24,12 @@ type serveCmd struct {
 	NoListen          bool          `help:"Do not LISTEN: results are found by polling only."`
 	NoMigrate         bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
 	Auth              string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
+	FrameAncestors    string        `help:"The one page that may show this node's in a frame, such as http://127.0.0.1:8083. Without it none may." placeholder:"URL"`
 	MaxRuns           int           `help:"Ranking queries that this node runs at the same time." default:"2"`
+	MaxCalls          int           `help:"Calls that this node serves at the same time, an eighth of them, and at least 32, for one user; more are answered 429." default:"1024"`
+	MaxSockets        int           `help:"Live channels that this node keeps open, an eighth of them, and at least 32, for one user, and as many event streams and held answers." default:"20000"`
 	Retention         time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
-	DrainTimeout      time.Duration `help:"How long a shutdown may take." default:"15s"`
+	DrainTimeout      time.Duration `help:"How long a shutdown may take. A fifth of it is for load balancers to notice, if /readyz is watched." default:"15s"`
 	LogFormat         string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel          slog.Level    `help:"debug, info, warn or error." default:"info"`
 	PrivatePostgres   bool          `help:"Start a PostgreSQL of this node's own, if there is no --database-url."`
@@ -38,6 +42,9 @@ var errNoDatabase = usage("no database: give --database-url (or DATABASE_URL), o
 
 var errPostgresEnded = errors.New("the private PostgreSQL ended by itself; start the node again, the data is kept")
 
+// origin is what a header that names one has room for.
+var origin = regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]+)?$`)
+
 func (c *serveCmd) check() error {
 	if c.DatabaseURL == "" && !c.PrivatePostgres {
 		return errNoDatabase
@@ -48,11 +55,20 @@ func (c *serveCmd) check() error {
 	if c.MaxRuns < 1 || c.MaxRuns > 100 {
 		return usage("--max-runs is from 1 to 100, not %d", c.MaxRuns)
 	}
+	if c.DrainTimeout < time.Second {
+		return usage("--drain-timeout is at least 1s, not %s: what is open needs a moment to end", c.DrainTimeout)
+	}
+	if c.MaxCalls < 1 || c.MaxSockets < 1 {
+		return usage("--max-calls and --max-sockets are at least 1, not %d and %d", c.MaxCalls, c.MaxSockets)
+	}
 	if c.Retention < time.Minute {
 		return usage("--retention is at least 1m, not %s: the last minutes are needed to tell what was closed twice", c.Retention)
 	}
 	if c.Pooled && c.ListenDatabaseURL == "" && !c.NoListen {
 		return usage("--pooled needs --listen-database-url, a direct connection, since LISTEN does not work through a transaction pooler; or --no-listen, which polls")
+	}
+	if c.FrameAncestors != "" && !origin.MatchString(c.FrameAncestors) {
+		return usage("--frame-ancestors is where a page is served, such as http://127.0.0.1:8083, without a path; not %q", c.FrameAncestors)
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -101,7 +117,9 @@ func (c *serveCmd) Run(ctx context.Context, s *streams) error {
 			broke(errPostgresEnded)
 		}()
 	}
-	n, err := newNode(ctx, *c, c.logger(s.errs))
+	log := c.logger(s.errs)
+	tellHoles(log)
+	n, err := newNode(ctx, *c, log)
 	if err == nil {
 		err = withHeapFloor(func() error { return n.run(ctx, s.errs) })
 	}

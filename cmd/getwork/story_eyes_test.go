@@ -58,7 +58,7 @@ func (s *site) enterOrApprove(user string, n int) {
 		task = "approve"
 	}
 	who := s.as(user, n%3)
-	r, a, err := who.GetWork(s.t.Context(), task, 1+n%3, "Prefer", "wait=30")
+	r, a, err := who.GetWork(s.t.Context(), task, 1+n%3, "Prefer", "wait=60")
 	if err != nil || a.Status != 201 {
 		s.t.Errorf("click of %s: %d %s, %v", user, a.Status, a.Body, err)
 		return

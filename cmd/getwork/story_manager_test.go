@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,7 +61,11 @@ func TestReleaseWhatWasCounted(t *testing.T) {
 	if !cmp.Equal(told, map[int]int{200: 1, 409: 5}) {
 		t.Errorf("six released the same set, and were told %v", told)
 	}
-	s.hear(screen, "word that it was taken", 10*time.Second, func(e cluster.Event) bool { return e.Work != nil && e.Work.State == "returned" })
+	taken := func(e cluster.Event) bool { return e.Work != nil && e.Work.State == "returned" }
+	if modeNow == polling {
+		taken = without(away)
+	}
+	s.hear(screen, "word that it was taken", soon, taken)
 	if s.holds("away") != 0 || s.holds("tracy") != 2 {
 		t.Errorf("they hold %d and %d; want none, and Tracy's 2", s.holds("away"), s.holds("tracy"))
 	}
@@ -124,8 +127,8 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range [][]string{{"letter 0", "letter 1"}, {"letter 2", "letter 3"}, {"letter 4"}} {
-		e := s.hear(screens[i], "push to "+waiting[i].User, 10*time.Second, ended(waiting[i].ID))
-		if got := keys(e.Request.Work); !cmp.Equal(got, want) {
+		told := s.pushed(screens[i], (i+1)%3, waiting[i], soon)
+		if got := keys(told.Work); !cmp.Equal(got, want) {
 			t.Errorf("%s got %v; want %v", waiting[i].User, got, want)
 		}
 	}

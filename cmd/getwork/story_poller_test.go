@@ -61,10 +61,10 @@ type span struct{ from, to time.Time }
 func TestClusteredPoller(t *testing.T) {
 	t.Parallel()
 	c := &crew{site: newSite(t, 3, ""), done: map[string]int{}, put: map[string]bool{}, spans: map[string][]span{}}
-	c.create(map[string]any{"name": "things", "query": nil, "lease": "3s", "max_request": 2, "max_attempts": 4, "backoff": "300ms"})
+	c.create(map[string]any{"name": "things", "query": nil, "lease": "15s", "max_request": 2, "max_attempts": 4, "backoff": "300ms"})
 	c.fill()
 	host := startAgent(t, c.nodes[0].URL, "things", "--concurrency", "2", "--", "sleep", "60")
-	c.await("the host has work in its hands", 20*time.Second, `select count(*) = 2 from getwork.work where user_name = 'crawler' and state = 'held'`)
+	c.await("the host has work in its hands", 40*time.Second, `select count(*) = 2 from getwork.work where user_name = 'crawler' and state = 'held'`)
 
 	ctx, retire := context.WithCancel(t.Context())
 	var working sync.WaitGroup
@@ -136,7 +136,7 @@ func (c *crew) fill() {
 // finished waits until so many are done.
 func (c *crew) finished(n int) {
 	c.t.Helper()
-	c.await(fmt.Sprint(n, " are done"), 60*time.Second, `select count(*) >= $1 from getwork.item where done_at is not null`, n)
+	c.await(fmt.Sprint(n, " are done"), 2*time.Minute, `select count(*) >= $1 from getwork.item where done_at is not null`, n)
 }
 
 // poll is one program: it takes two, does both at the same time, and waits for more. When its node is gone it goes to the
@@ -219,7 +219,7 @@ func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluste
 // deadLetters are what failed too often; cured, and put back by a manager, they are done.
 func (c *crew) deadLetters(poisons int) {
 	c.t.Helper()
-	c.await("all that always fails was given up", 30*time.Second, `
+	c.await("all that always fails was given up", time.Minute, `
 select count(*) = $1 from getwork.work where state = 'never' and exhausted`, poisons)
 	if x, err := c.as("mary", 1).Explain(c.t.Context(), "things", thing(7).key()); err != nil || x.Available || len(x.History) != 4 || x.History[0].State != "never" {
 		c.t.Errorf("explain a dead letter: %+v, %v", x, err)

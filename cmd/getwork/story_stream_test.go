@@ -9,13 +9,14 @@ import (
 	"getwork/assign"
 )
 
-// People click all the time, on three nodes, and the query takes three seconds: after the first of them nobody waits for
+// People click all the time, on three nodes, and the query takes five seconds: after the first of them nobody waits for
 // it, though the shelf ends several times; there is never more than one run, and when they have gone home there is none.
+// The shelf lasts four times as long as the query, so a refresh has as much time to spare as it takes; the test has the
+// machine to itself, as far as this package goes.
 func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, 3, "")
-	const query = `select i as item from generate_series(1, 100000) i, (select pg_sleep(3)) slept order by i`
-	s.create(map[string]any{"name": "stream", "query": query, "fresh_for": "8s", "max_candidates": 500})
+	const query = `select i as item from generate_series(1, 100000) i, (select pg_sleep(5)) slept order by i`
+	s.create(map[string]any{"name": "stream", "query": query, "fresh_for": "20s", "max_candidates": 2000})
 	first, _, err := s.as("first", 0).GetWork(t.Context(), "stream", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -29,12 +30,16 @@ func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
 	var clicking sync.WaitGroup
 	pace := time.NewTicker(60 * time.Millisecond)
 	defer pace.Stop()
-	begun := time.Now()
-	for i := 0; time.Since(begun) < 25*time.Second && !t.Failed(); i++ {
+	begun, before := time.Now(), overslept.Load()
+	for i := 0; time.Since(begun) < 32*time.Second && !t.Failed(); i++ {
 		<-pace.C
 		user, node := fmt.Sprintf("user-%d", i), i%3
 		clicking.Go(func() {
 			r, a, err := s.as(user, node).GetWork(t.Context(), "stream", 2)
+			if stood := time.Duration(overslept.Load() - before); err == nil && a.Status == 202 && stood > 3*time.Second {
+				t.Logf("%s waits, on a machine that stood still for %v", user, stood) // which is most of what a refresh has to spare
+				return
+			}
 			if err != nil || a.Status != 201 || r.State != assign.Assigned {
 				t.Errorf("%s got %d %s, %v: he waits", user, a.Status, r.State, err)
 				return
@@ -50,11 +55,16 @@ func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
 		})
 	}
 	clicking.Wait()
+	if t.Failed() {
+		const runs = `
+select format('%s %s: %s to %s', id, state, started_at, finished_at) from getwork.run order by id`
+		for _, r := range column[string](s, runs) {
+			t.Log("run", r)
+		}
+	}
 
 	finished := `select count(*) from getwork.run where state = 'finished'`
-	if n := column[int64](s, finished)[0]; n < 4 { // eight seconds each, or five hundred items
-		t.Errorf("%d runs finished: the shelf was not renewed", n)
-	}
+	await(t, "the shelf has been renewed twice", 20*time.Second, func() bool { return column[int64](s, finished)[0] >= 3 })
 	overlap := `
 select count(*) from getwork.run a join getwork.run b on a.id < b.id
 where b.started_at < coalesce(a.finished_at, 'infinity')`

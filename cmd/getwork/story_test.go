@@ -34,7 +34,7 @@ func (s *site) create(settings map[string]any) {
 // got clicks for somebody, waits for the end of the request, and returns it.
 func (s *site) got(who cluster.Client, task string, count int) assign.Request {
 	s.t.Helper()
-	r, a, err := who.GetWork(s.t.Context(), task, count, "Prefer", "wait=30")
+	r, a, err := who.GetWork(s.t.Context(), task, count, "Prefer", "wait=60")
 	if err != nil || a.Status != 201 {
 		s.t.Fatalf("click of %s on %s: %d %s, %v", who.User, task, a.Status, a.Body, err)
 	}
@@ -56,7 +56,7 @@ func (s *site) sendHome() {
 	s.t.Helper()
 	mary := s.as("mary", 0)
 	mary.Role = "manager"
-	await(s.t, "nobody waits", 10*time.Second, func() bool {
+	await(s.t, "nobody waits", 30*time.Second, func() bool {
 		waiting := column[int64](s, `select id from getwork.work_requested where state = 'pending'`)
 		for _, id := range waiting {
 			if _, a, err := mary.Cancel(s.t.Context(), id); err != nil || a.Status != 200 && a.Status != 409 {

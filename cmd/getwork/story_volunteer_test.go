@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
@@ -97,7 +96,7 @@ func (s *site) signUp() {
 
 // clicksAny asks for any job, and says what came of it.
 func (s *site) clicksAny(who cluster.Client) string {
-	r, a, err := who.GetWork(s.t.Context(), "sign-up", 1, "Prefer", "wait=30")
+	r, a, err := who.GetWork(s.t.Context(), "sign-up", 1, "Prefer", "wait=60")
 	switch {
 	case err != nil || a.Status != 201:
 		return fmt.Sprintf("click %d %s %v", a.Status, a.Body, err)
@@ -138,12 +137,12 @@ func (s *site) leave() {
 		}
 		waiting = append(waiting, r)
 	}
-	s.await("both were seen, and linger", 10*time.Second, `
+	s.await("both were seen, and linger", soon, `
 select count(*) = 2 from getwork.work_requested where state = 'pending' and look_after is not null`)
 	for i, job := range []string{"kitchen", "stage"} {
 		who := s.leaves(job, i)
-		e := s.hear(sockets[i], "push of the place to "+waiting[i].User, 10*time.Second, ended(waiting[i].ID))
-		if got := keys(e.Request.Work); !slices.Equal(got, []string{job}) {
+		told := s.pushed(sockets[i], i, waiting[i], soon)
+		if got := keys(told.Work); !slices.Equal(got, []string{job}) {
 			s.t.Errorf("%s left %s, and %s got %v", who, job, waiting[i].User, got)
 		}
 		if i == 0 {

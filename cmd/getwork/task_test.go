@@ -248,7 +248,52 @@ func TestTaskVersions(t *testing.T) {
 	c.run(0, text("RUN  STARTED", "finished  1"), "task", "runs", "verify")
 }
 
-// Somebody else's change between}
+// A query can be tried before there is a task: the file's, with what the file says of it; and in the place of a task's own.
+func TestTaskPreviewOfFile(t *testing.T) {
+	c := newTerminal(t)
+	const task = `
+name: verify
+title: Verify
+query: |
+  select i as item, i * 10 as amount
+  from generate_series(1, 5) i
+  order by i desc
+query_timeout: 90s
+slots: 2
+`
+	file := write(t, task)
+	const best = "RANK  ITEM  PLACES  DETAILS\n1     5     2       amount: 50\n2     4     2       amount: 40\n\n"
+	c.run(0, text(best+"The query gave 5 rows in ", ": 0 held or put off, 0 passed over"), "task", "preview", "-f", file, "--limit", "2")
+	c.run(0, text("There are no tasks yet"), "task", "list")
+	c.run(1, text(`column "nothing" does not exist`, "at position 19 of the query"), "task", "preview", "-f",
+		write(t, "name: verify\nquery: |\n  select 1 as item, nothing\n"))
+	c.run(1, text("query_timeout of 10ms"), "task", "preview", "-f",
+		write(t, "name: verify\nquery: select 1 as item from pg_sleep(60)\nquery_timeout: 10ms\n"))
+	c.run(0, text("1     x"), "task", "preview", "-f", file, "--query", "select 'x' as item")
+	c.run(0, text("1     y"), "task", "preview", "--query", "select 'y' as item")
+	c.stdin = task
+	c.run(0, text("1     5     2"), "task", "preview", "-f", "-")
+	c.run(1, text(`no task "verify"`), "task", "preview", "verify", "--query", "select 1 as item")
+	c.run(1, text(`no task "verify"`), "task", "preview", "-f", write(t, "name: verify\ntitle: V\n"))
+	c.run(1, text("your role is observer"), "task", "preview", "-f", file, "--role", "observer")
+
+	c.run(0, nil, "task", "create", "-f", file)
+	c.run(0, text(best), "task", "preview", "verify", "--limit", "2")
+	c.run(0, nil, "get", "verify")
+	changed := write(t, "name: verify\nquery: select 5 - i as item, 1 as slots from generate_series(0, 1) i order by i\n")
+	c.run(0, text("2     4\n", "1 held or put off"), "task", "preview", "-f", changed)
+	c.run(0, text("1     5     2"), "task", "preview", "-f", write(t, "name: verify\ntitle: V\n"))
+	var p assign.Preview
+	c.decode(0, &p, "task", "preview", "-f", changed)
+	if len(p.Rows) != 1 || p.Rows[0].Item != "4" || p.Blocked != 1 || len(p.Plan) == 0 {
+		t.Errorf("preview %+v", p)
+	}
+	two := write(t, "name: a\nquery: select 'of a' as item\n---\nname: b\nquery: select 'of b' as item\n")
+	c.run(0, text("of b"), "task", "preview", "b", "-f", two)
+	c.run(2, text("has several tasks; name the one"), "task", "preview", "-f", two)
+	c.run(2, text("is an inbox, which has no query to try"), "task", "preview", "-f", write(t, "name: photos\nquery: null\n"))
+	c.run(2, text("name a task, or the query to be tried"), "task", "preview")
+}
 
 // Somebody else's change between the read and the write is not lost: the task is read again, once.
 func TestStaleVersion(t *testing.T) {

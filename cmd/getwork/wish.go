@@ -23,6 +23,7 @@ type wish struct {
 	key     string          // of the click: repeating it after a lost connection does not ask twice
 	until   time.Time
 	waiting func(*assign.Request) // called once, if it has to wait; may be nil
+	other   func() *client        // of a node that can be reached, when this one can't; nil, or gives nil: it is asked again
 
 	asked   bool            // the server may know of the click
 	request assign.Request  // as it was last read; its id is 0 until then
@@ -50,6 +51,7 @@ func (w *wish) fulfil(ctx context.Context) error {
 			return err
 		case err != nil:
 			pause = again
+			w.turn(err)
 		case w.request.State != assign.Pending:
 			return nil
 		case time.Since(began) < hold-hold/10:
@@ -68,6 +70,17 @@ func (w *wish) fulfil(ctx context.Context) error {
 			return errInterrupted
 		case <-time.After(min(pause, left)):
 		}
+	}
+}
+
+// turn goes to another node when this one can't be reached: request and key hold on every one.
+func (w *wish) turn(err error) {
+	if lost := new(unreached); w.other == nil || !errors.As(err, &lost) {
+		return
+	}
+	if c := w.other(); c != nil {
+		w.client.http.CloseIdleConnections()
+		w.client = c
 	}
 }
 

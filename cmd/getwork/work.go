@@ -16,6 +16,7 @@ import (
 // workCmd is what can be done with work that somebody holds, beside letting go of it.
 type workCmd struct {
 	List     workListCmd     `cmd:"" help:"List work, held and past, newest first."`
+	Holders  workHoldersCmd  `cmd:"" help:"List who holds how much of which task, longest held first."`
 	Extend   workExtendCmd   `cmd:"" help:"Renew the lease of work that you hold."`
 	Reassign workReassignCmd `cmd:"" help:"Give work that somebody holds to somebody else."`
 	Release  workReleaseCmd  `cmd:"" help:"Take back what somebody holds, or what is held of a task."`

@@ -1,0 +1,106 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Held is what one user holds of one task, all of his instances together.
+type Held struct {
+	User           string     `json:"user"`
+	Task           string     `json:"task"`
+	Held           int64      `json:"held"`
+	Instances      int64      `json:"instances,omitempty"` // how many of his hold some of it, he himself being one; 0: only he himself
+	OldestAt       time.Time  `json:"oldest_at"`           // when he got what he has held longest
+	LeaseExpiresAt *time.Time `json:"lease_expires_at"`    // the first lease to run out; nil: there is none
+
+	First int64 `json:"-"` // the lowest id of it
+}
+
+// HeldTotal is what all holders hold together.
+type HeldTotal struct {
+	Users int64 `json:"users"` // different ones: who holds work of two tasks is one
+	Held  int64 `json:"held"`
+}
+
+// HolderFilter says whose work is asked for. Empty fields do not filter.
+type HolderFilter struct {
+	Tasks []string // the names that they have now
+	User  string
+	Limit int
+
+	// Only what comes behind a row with these: the last one of the page before.
+	After time.Time
+	First int64
+}
+
+// byEntry begins a transaction that reads what is held by an index of just that, one entry after the other: such a scan marks
+// the entries of what is over, so that nobody looks at them again. A bitmap doesn't, and between two vacuums of a long history
+// there may be a million of them.
+var byEntry = pgx.TxOptions{
+	BeginQuery: `begin isolation level repeatable read read only; set local enable_seqscan = off; set local enable_bitmapscan = off;
+set local jit = off; set local max_parallel_workers_per_gather = 0; set local plan_cache_mode = force_custom_plan`,
+}
+
+// What is held is little beside the history: all of it is grouped for each page. As long as somebody holds work of a task both
+// parts of the key only grow, so that who pages on misses nobody who was there before. "is true" as in [talliedOnly].
+const selectHolders = `
+with held as materialized (
+  select w.task_id, w.user_name, count(*) as held,
+    case when bool_or(w.instance <> '') then count(distinct w.instance) else 0 end as instances,
+    min(w.assigned_at) as oldest_at, min(w.lease_expires_at) as lease_expires_at, min(w.id) as first
+  from getwork.work w
+  where w.state = 'held' and (w.task_id = any($1::bigint[])) is true and ($2 = '' or w.user_name = $2)
+  group by w.task_id, w.user_name
+)
+select h.user_name, h.task_id, h.held, h.instances, h.oldest_at, h.lease_expires_at, h.first,
+  (select count(distinct user_name) from held), (select sum(held)::bigint from held)
+from held h
+where (h.oldest_at, h.first) > ($3::timestamptz, $4::bigint)
+order by h.oldest_at, h.first
+limit $5`
+
+// Holders reads who holds how much of which task, who has held something longest first, and what all of them hold together,
+// whatever the page. A name that no task has is refused with [NotFound].
+func (e *Engine) Holders(ctx context.Context, f HolderFilter) (holders []Held, total HeldTotal, err error) {
+	for _, name := range f.Tasks {
+		if !slug.MatchString(name) {
+			return nil, total, noTask(name)
+		}
+	}
+	if f.User != "" {
+		if err := CheckUser(f.User); err != nil {
+			return nil, total, err
+		}
+	}
+	err = pgx.BeginTxFunc(ctx, e.api, byEntry, func(tx pgx.Tx) error {
+		ids, names, _, err := e.tallied(ctx, tx, f.Tasks)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, e.SQL(selectHolders), ids, f.User, f.After, f.First, f.Limit)
+		if err != nil {
+			return err
+		}
+		holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Held, error) {
+			var h Held
+			var task int64
+			err := row.Scan(&h.User, &task, &h.Held, &h.Instances, &h.OldestAt, &h.LeaseExpiresAt, &h.First, &total.Users, &total.Held)
+			if err != nil {
+				return h, err
+			}
+			h.Task = names[slices.Index(ids, task)]
+			h.OldestAt, h.LeaseExpiresAt = h.OldestAt.UTC(), utc(h.LeaseExpiresAt)
+			return h, nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, total, fmt.Errorf("read holders: %w", err)
+	}
+	return holders, total, nil
+}

@@ -1,0 +1,213 @@
+package assign
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/schema/schematest"
+)
+
+// What each defence covers, held in step. Every test says what must come of it in any build, whatever is switched off: what
+// is promised holds as long as one defence of a pair is there, and breaks without both. See holes.go.
+//
+//	go test -tags hole_lookagain,hole_sweep ./assign -run TestHole
+
+// wantKept compares whether a promise was kept with whether it should have been.
+func wantKept(t *testing.T, promise string, kept, defended bool) {
+	t.Helper()
+	if kept != defended {
+		t.Errorf("%s: %v, want %v with these defences switched off: %v", promise, kept, defended, holes)
+	}
+}
+
+// awaitLock waits until somebody waits for a row lock, and reports true; false: so came about instead.
+func awaitLock(t *testing.T, db *pgxpool.Pool, so func() bool) (waits bool) {
+	t.Helper()
+	await(t, "somebody waits for a lock, or goes on without", func() bool {
+		waits = query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+		return waits || so()
+	})
+	return waits
+}
+
+// passed tells whether a gate was come to.
+func (g *gate) passed() bool {
+	select {
+	case <-g.reached:
+		return true
+	default:
+		return false
+	}
+}
+
+// Who is recorded after the round has read who waits, and finds the lock taken, is served by the look after the round, or by
+// the look every two seconds.
+func TestHoleLostWakeUp(t *testing.T) {
+	url := schematest.URL(t)
+	read, busy := newGate(StepRead), newGate(StepBusy)
+	close(busy.open)
+	a := startNode(t, url, nodeOptions{steps: read.hold, look: 300 * time.Millisecond})
+	newTask(t, a, "task", numbers, nil)
+	oliver := a.click(t, "task", "oliver", 1)
+	<-read.reached
+	b := startNode(t, url, nodeOptions{steps: busy.hold, look: 300 * time.Millisecond})
+	tracy := b.click(t, "task", "tracy", 1)
+	<-busy.reached
+	b.idle(t)
+	close(read.open)
+	if r := a.endedRequest(t, oliver.ID); r.Assigned != 1 {
+		t.Errorf("oliver got %d", r.Assigned)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := b.AwaitRequest(ctx, tracy.ID, tracy.Holder(), false, func(r *Request) bool { return r.State != Pending })
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKept(t, "who clicked last is served", r.State == Assigned, looksAgain || rescues)
+	if r.State == Assigned && !looksAgain && rescues {
+		await(t, "the other is counted, which serves without the look again", func() bool { return b.Rescued.Load()+a.Rescued.Load() > 0 })
+	}
+}
+
+// uniqueWork reports whether the database refuses to have a place held twice.
+func uniqueWork(t *testing.T, db *pgxpool.Pool) bool {
+	return query[bool](t, db, `select indisunique from pg_index where indexrelid = 'getwork.work_held_slot'::regclass`)
+}
+
+// Two rounds of one inbox on two nodes: the second waits for the first, or runs into the index, and plans again.
+func TestHoleHeldTwice(t *testing.T) {
+	url := schematest.URL(t)
+	db := pool(t, url)
+	first, second := newGate(StepRead), newGate(StepRead)
+	a, b := startNode(t, url, nodeOptions{steps: first.hold}), startNode(t, url, nodeOptions{steps: second.hold})
+	newInbox(t, a, "inbox", nil)
+	a.push(t, "inbox", "x")
+	got := make(chan Request, 2)
+	click := func(n *node, user string) {
+		r, err := n.GetWork(context.Background(), "inbox", Click{Holder: Holder{User: user}, Count: 1})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- r
+	}
+	go click(a, "ann")
+	<-first.reached
+	go click(b, "ben")
+	awaitLock(t, db, second.passed)
+	close(first.open)
+	close(second.open)
+	given := len((<-got).Work) + len((<-got).Work)
+	wantKept(t, "an item with one place is given once", given == 1, forNoKeyUpdate != "" || uniqueWork(t, db))
+}
+
+// A cancel between the reading and the writing of a round waits for the round and is too late, or takes him off its list.
+func TestHoleCancelled(t *testing.T) {
+	url := schematest.URL(t)
+	db := pool(t, url)
+	read := newGate(StepRead)
+	n := startNode(t, url, nodeOptions{steps: read.hold})
+	newTask(t, n, "task", numbers, nil)
+	ann := n.click(t, "task", "ann", 1)
+	<-read.reached
+	answered := make(chan error, 1)
+	go func() {
+		_, err := n.Cancel(context.Background(), ann.ID, ann.Holder(), false)
+		answered <- err
+	}()
+	awaitLock(t, db, func() bool { return len(answered) == 1 })
+	close(read.open)
+	err := <-answered
+	n.idle(t)
+	r := n.endedRequest(t, ann.ID)
+	kept := r.State == Cancelled && len(r.Work) == 0
+	if err != nil {
+		wantKind(t, err, NotPending)
+		kept = r.State == Assigned
+	}
+	wantKept(t, "what was cancelled stays so", kept, forUpdate != "" || stillPending != "")
+}
+
+// Where the server's default is a level that fixes what a transaction sees: a claim sees what was said of its item while it
+// came to its lock. It does if it sees nothing before the lock, or all that is committed at each statement.
+func TestHoleSnapshot(t *testing.T) {
+	t.Run("the lock is free", func(t *testing.T) {
+		n, db, task := repeatableRead(t)
+		given := make(chan error, 1)
+		claim := func() {
+			_, _, err := n.Claim(context.Background(), "task", "1", who("ann"))
+			given <- err
+		}
+		never := func() {
+			execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, '1', 'bob', 'never', clock_timestamp(), pg_current_xact_id())`, task)
+		}
+		if readFirst == "" {
+			never()
+			go claim()
+		} else {
+			go claim()
+			await(t, "the claim has read something", func() bool {
+				return query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`)
+			})
+			never()
+		}
+		wantKept(t, "never again", <-given != nil, readFirst == "" || isolationLevel != "")
+	})
+	// A lock that has to wait is given to a transaction that saw what was true when it began to wait. So lock-first alone is
+	// no second defence here, and the level carries it.
+	t.Run("the lock is taken", func(t *testing.T) {
+		n, db, task := repeatableRead(t)
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := tx.Exec(t.Context(), `select from getwork.task_state where task_id = $1 for no key update`, task); err != nil {
+			t.Fatal(err)
+		}
+		given := make(chan error, 1)
+		go func() {
+			_, _, err := n.Claim(context.Background(), "task", "1", who("ann"))
+			given <- err
+		}()
+		awaitLock(t, db, func() bool { return len(given) == 1 })
+		if _, err := tx.Exec(t.Context(), `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, '1', 'bob', 'never', clock_timestamp(), pg_current_xact_id())`, task); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantKept(t, "never again", <-given != nil, isolationLevel != "" && forNoKeyUpdate != "")
+	})
+}
+
+// repeatableRead is a node and a task on a database whose default is that.
+func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
+	t.Helper()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, `do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$`)
+	n := startNode(t, url, nodeOptions{})
+	db.Reset()
+	return n, db, newTask(t, n, "task", numbers, nil).ID
+}
+
+// A holder who is too late is told so also before the sweep has come.
+func TestHoleLease(t *testing.T) {
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	newInbox(t, n, "inbox", leased(time.Hour))
+	n.push(t, "inbox", "x", "y")
+	done, extended := n.take(t, "inbox", "ann"), n.take(t, "inbox", "ann")
+	n.stop() // it would sweep
+	still := still(t, url)
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where state = 'held'`)
+	_, err := still.Dispose(t.Context(), done.ID, Disposition{Outcome: "complete"}, done.Holder(), false)
+	wantKept(t, "too late to complete", IsRefusal(err, LeaseLost), leaseRuns != "")
+	_, err = still.Extend(t.Context(), extended.ID, extended.Holder())
+	wantKept(t, "too late to extend", IsRefusal(err, LeaseLost), leaseRuns != "")
+}

@@ -1,0 +1,145 @@
+package assign
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Returns tell who gives back much, and which items many give back. What a manager took away is not counted: it says
+// nothing about who held it.
+type Returns struct {
+	From   time.Time       `json:"from"`
+	Team   TeamReturns     `json:"team"`
+	People []PersonReturns `json:"people"` // who returned most first, at most 50
+	Items  []ItemReturns   `json:"items"`  // those returned twice or more; what most people returned first, at most 50
+}
+
+// TeamReturns are those of all people together.
+type TeamReturns struct {
+	Closed   int64    `json:"closed"`
+	Returned int64    `json:"returned"`
+	Share    *float64 `json:"share"` // of what was closed; nil: nothing was
+}
+
+// PersonReturns are one user's, his instances' included.
+type PersonReturns struct {
+	User      string   `json:"user"`
+	Assigned  int64    `json:"assigned"` // handed out to him
+	Closed    int64    `json:"closed"`   // let go of by him, or its lease ran out: the sum of the next five
+	Completed int64    `json:"completed"`
+	Returned  int64    `json:"returned"`
+	Never     int64    `json:"never"`
+	Failed    int64    `json:"failed"`
+	Expired   int64    `json:"expired"`
+	Share     *float64 `json:"share"` // of what was closed that was returned; nil: nothing was closed
+}
+
+// ItemReturns are one item's.
+type ItemReturns struct {
+	Task    string    `json:"task"`
+	Item    string    `json:"item"`
+	Returns int64     `json:"returns"`
+	People  int64     `json:"people"`  // how many different users returned it
+	LastAt  time.Time `json:"last_at"` // when it was returned last
+	State   string    `json:"state"`   // of its newest work
+}
+
+// Returns counts what was returned since then, by people and by items. It is refused as [Engine.History] is.
+func (e *Engine) Returns(ctx context.Context, s Span) (Returns, error) {
+	s.Step = 0
+	k, err := s.key()
+	if err != nil {
+		return Returns{}, err
+	}
+	return e.returning.ask(ctx, k)
+}
+
+const (
+	// What its holder let go of, or its lease did. A manager is told from him by closed_by.
+	byHolder = `state not in ('held', 'reassigned') and coalesce(closed_by, user_name) = user_name`
+
+	// The first row is of all people.
+	selectPeople = `
+select user_name, count(*) filter (where assigned_at >= $1), count(*) filter (where closed),
+  count(*) filter (where closed and state = 'completed'), count(*) filter (where closed and state = 'returned'),
+  count(*) filter (where closed and state = 'never'), count(*) filter (where closed and state = 'failed'),
+  count(*) filter (where closed and state = 'expired')
+from (
+  select user_name, state, assigned_at, ` + byHolder + ` as closed
+  from getwork.work
+  where closed_at >= $1::timestamptz and (task_id = any($2::bigint[])) is true
+  union all
+  select user_name, state, assigned_at, false
+  from getwork.work
+  where state = 'held' and assigned_at >= $1 and (task_id = any($2)) is true
+) w
+group by grouping sets ((user_name), ())
+order by grouping(user_name) desc, 5 desc, 3 desc, user_name
+limit 51`
+
+	selectReturned = `
+select s.name, r.item, r.returns, r.people, r.last_at, newest.state
+from (
+  select task_id, item, count(*) as returns, count(distinct user_name) as people, max(closed_at) as last_at
+  from getwork.work
+  where closed_at >= $1::timestamptz and (task_id = any($2::bigint[])) is true and (state = 'returned' and ` + byHolder + `) is true
+  group by task_id, item
+  having count(*) > 1
+  order by people desc, returns desc, last_at desc, task_id, item
+  limit 50
+) r
+join getwork.task_state s on s.task_id = r.task_id
+cross join lateral (
+  select w.state from getwork.work w where w.task_id = r.task_id and w.item = r.item order by w.id desc limit 1
+) newest
+order by r.people desc, r.returns desc, r.last_at desc, r.task_id, r.item`
+)
+
+// readReturns is Returns, once it is its turn.
+func (e *Engine) readReturns(ctx context.Context, k spanKey) (found Returns, err error) {
+	err = e.tally(ctx, func(tx pgx.Tx) error {
+		ids, _, now, err := e.tallied(ctx, tx, k.names())
+		if err != nil {
+			return err
+		}
+		found = Returns{People: []PersonReturns{}, Items: []ItemReturns{}}
+		if found.From, err = k.begin(now, returnsPast); err != nil {
+			return err
+		}
+		var batch pgx.Batch
+		batch.Queue(e.SQL(selectPeople), found.From, ids).Query(found.readPeople)
+		batch.Queue(e.SQL(selectReturned), found.From, ids).Query(func(rows pgx.Rows) error {
+			items, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ItemReturns])
+			for i := range items {
+				items[i].LastAt = items[i].LastAt.UTC()
+			}
+			found.Items = append(found.Items, items...)
+			return err
+		})
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	return found, err
+}
+
+func (r *Returns) readPeople(rows pgx.Rows) error {
+	var user *string
+	var p PersonReturns
+	into := []any{&user, &p.Assigned, &p.Closed, &p.Completed, &p.Returned, &p.Never, &p.Failed, &p.Expired}
+	_, err := pgx.ForEachRow(rows, into, func() error {
+		p.Share = nil
+		if p.Closed > 0 {
+			share := float64(p.Returned) / float64(p.Closed)
+			p.Share = &share
+		}
+		if user == nil {
+			r.Team = TeamReturns{p.Closed, p.Returned, p.Share}
+			return nil
+		}
+		p.User = *user
+		r.People = append(r.People, p)
+		return nil
+	})
+	return err
+}

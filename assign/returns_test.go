@@ -1,0 +1,94 @@
+package assign
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"getwork/schema/schematest"
+)
+
+// Who returns how much, and what is returned by how many: what a manager took away is nobody's return.
+func TestReturns(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
+	c := chronicleOf(t, address)
+	c.work(a, "ann", "1", "-2m", "returned", "1m", "") // before
+	c.work(a, "ann", "1", "-1m", "returned", "1m", "") // at the border
+	c.work(a, "ann", "1", "1m", "returned", "1m", "")
+	c.work(a, "ann", "2", "2m", "returned", "1m", "boss") // released
+	c.work(a, "ann", "3", "3m", "completed", "1m", "")
+	c.work(a, "ann", "4", "4m", "completed", "1m", "boss") // for her
+	c.work(a, "ann", "5", "5m", "held", "", "")
+	c.work(a, "ann", "6", "-9m", "held", "", "")
+	c.work(a, "bob", "2", "5m", "returned", "1m", "")
+	c.work(a, "bob", "1", "6m", "returned", "2m", "")
+	c.work(a, "bob", "3", "7m", "never", "1m", "")
+	c.work(a, "bob", "4", "8m", "failed", "1m", "")
+	c.work(a, "bob", "7", "9m", "expired", "1m", "-")
+	c.work(a, "bob", "8", "9m", "reassigned", "1m", "bob")
+	c.work(a, "bob", "2", "20m", "completed", "1m", "")
+	c.work(b, "cyd", "1", "1m", "returned", "1m", "")
+	c.work(b, "cyd", "1", "3m", "returned", "1m", "")
+	c.work(b, "dan", "9", "1m", "held", "", "")
+
+	share := func(of, all float64) *float64 { return new(of / all) }
+	want := Returns{From: c.from, Team: TeamReturns{11, 6, share(6, 11)},
+		People: []PersonReturns{
+			{User: "bob", Assigned: 7, Closed: 6, Completed: 1, Returned: 2, Never: 1, Failed: 1, Expired: 1, Share: share(2, 6)},
+			{User: "ann", Assigned: 5, Closed: 3, Completed: 1, Returned: 2, Share: share(2, 3)},
+			{User: "cyd", Assigned: 2, Closed: 2, Returned: 2, Share: share(2, 2)},
+			{User: "dan", Assigned: 1},
+		},
+		Items: []ItemReturns{
+			{"a", "1", 3, 2, c.at("8m"), "returned"},
+			{"b", "1", 2, 1, c.at("4m"), "returned"},
+		},
+	}
+	read := func(tasks ...string) Returns {
+		t.Helper()
+		r, err := n.Returns(t.Context(), Span{Tasks: tasks, Since: &c.from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c.work(a, "bob", "1", "30m", "completed", "1m", "")
+	got := read("a")
+	if len(got.People) != 2 || got.Team.Closed != 10 || len(got.Items) != 1 || got.Items[0].State != "completed" {
+		t.Errorf("of one task: %+v", got)
+	}
+	execute(t, c.db, `update getwork.task_state set deleted_at = clock_timestamp() where name = 'b'`)
+	if got := read(); len(got.People) != 2 || len(got.Items) != 1 {
+		t.Errorf("with a deleted task: %+v", got)
+	}
+
+	for i := range 60 {
+		for range 2 {
+			c.work(a, fmt.Sprint("user ", i), fmt.Sprint("item ", i), "1m", "returned", "1m", "")
+		}
+	}
+	if got := read(); len(got.People) != 50 || len(got.Items) != 50 || got.Team.Returned != 124 {
+		t.Errorf("of many: %d people, %d items, %d returned", len(got.People), len(got.Items), got.Team.Returned)
+	}
+	if r, err := n.Returns(t.Context(), Span{Tasks: []string{"a"}}); err != nil || r.Team.Returned != 125 {
+		t.Errorf("of the last 24 hours: %+v, %v", r.Team, err)
+	}
+}
+
+// Where nothing happened there are no shares.
+func TestReturnsOfNothing(t *testing.T) {
+	n := startNode(t, schematest.URL(t), nodeOptions{})
+	r, err := n.Returns(t.Context(), Span{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Returns{From: r.From, People: []PersonReturns{}, Items: []ItemReturns{}}, r); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,136 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Span says which past is asked for.
+type Span struct {
+	Tasks []string      // their names; none: all that there are
+	Since *time.Time    // nil: as long as is usual
+	Step  time.Duration // of a history
+}
+
+// What may be asked for: as much as the database counts in a few seconds and a program takes in at once.
+const (
+	maxPast    = 7 * 24 * time.Hour
+	minStep    = 10 * time.Second
+	maxStep    = 24 * time.Hour
+	maxSteps   = 1000
+	maxBuckets = 20_000 // of all tasks together
+
+	// What is usual where nothing is said.
+	historyPast = 6 * time.Hour
+	historyStep = 5 * time.Minute
+	returnsPast = 24 * time.Hour
+)
+
+// spanKey is a [Span] that can be compared.
+type spanKey struct {
+	tasks string
+	usual bool  // since when is not said
+	since int64 // in microseconds, as the database has times
+	step  time.Duration
+}
+
+func (s Span) key() (k spanKey, err error) {
+	for _, name := range s.Tasks {
+		if !slug.MatchString(name) {
+			return k, noTask(name)
+		}
+	}
+	names := slices.Clone(s.Tasks)
+	slices.Sort(names)
+	k.tasks, k.step = strings.Join(slices.Compact(names), ","), s.Step
+	if k.usual = s.Since == nil; !k.usual {
+		k.since = s.Since.UnixMicro()
+	}
+	return k, nil
+}
+
+// names are those of the tasks; nil: all.
+func (k spanKey) names() []string {
+	if k.tasks == "" {
+		return nil
+	}
+	return strings.Split(k.tasks, ",")
+}
+
+// begin is when the span begins, seen from now; usually that long ago. What it refuses, it refuses of "from", which is
+// what callers know it as.
+func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) {
+	if k.usual {
+		return now.Add(-usually), nil
+	}
+	since := time.UnixMicro(k.since).UTC()
+	switch {
+	case since.After(now):
+		return since, refuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", clock(since), clock(now))
+	case now.Sub(since) > maxPast+max(k.step, time.Minute): // more for those who ask for full steps, and for what a call takes
+		return since, refuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", clock(since))
+	}
+	return since, nil
+}
+
+// tallying begins a transaction that counts over the past. All its statements see the same moment. They are planned for
+// the values at hand; by index, of which BRIN can only be read by a bitmap scan; and for one core, beside those who click.
+var tallying = pgx.TxOptions{
+	BeginQuery: `begin isolation level repeatable read read only; set local statement_timeout = '10s';
+set local enable_seqscan = off; set local enable_bitmapscan = on; set local jit = off; set local max_parallel_workers_per_gather = 0;
+set local work_mem = '32MB'; set local plan_cache_mode = force_custom_plan`,
+}
+
+// tally runs f in such a transaction.
+func (e *Engine) tally(ctx context.Context, f func(pgx.Tx) error) error {
+	var begun bool
+	err := pgx.BeginTxFunc(ctx, e.api, tallying, func(tx pgx.Tx) error {
+		begun = true
+		return f(tx)
+	})
+	var pg *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &pg) && pg.Code == "57014", begun && ctx.Err() != nil:
+		return Refuse(Unavailable, "to count so much takes longer than 10 seconds; ask for a shorter span")
+	}
+	return fmt.Errorf("count what happened: %w", err)
+}
+
+const selectTallied = `
+select s.task_id, s.name
+from getwork.task_state s
+where s.deleted_at is null and ($1::text[] is null or s.name = any($1))
+order by s.name`
+
+// tallied are the tasks of those names, by name, and the database's clock.
+func (e *Engine) tallied(ctx context.Context, tx pgx.Tx, names []string) (ids []int64, found []string, now time.Time, err error) {
+	var batch pgx.Batch
+	batch.Queue(selectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	batch.Queue(e.SQL(selectTallied), names).Query(func(rows pgx.Rows) error {
+		var id int64
+		var name string
+		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			ids, found = append(ids, id), append(found, name)
+			return nil
+		})
+		return err
+	})
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, now, err
+	}
+	for _, name := range names {
+		if !slices.Contains(found, name) {
+			return nil, nil, now, noTask(name)
+		}
+	}
+	return ids, found, now.UTC(), nil
+}

@@ -1,0 +1,262 @@
+package assign
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// History is what happened to tasks, counted in stretches of time.
+type History struct {
+	From  time.Time     `json:"from"`
+	To    time.Time     `json:"to"` // when it was counted, by the database's clock, as all times are
+	Step  Duration      `json:"step"`
+	Tasks []TaskHistory `json:"tasks"` // by name
+}
+
+// TaskHistory has a bucket for each step from the beginning to now, also where nothing happened.
+type TaskHistory struct {
+	Task    string   `json:"task"`
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Bucket is what happened in one step: from At until the next one's. The last goes on.
+type Bucket struct {
+	At time.Time `json:"at"`
+
+	// The requests made in it, and what has become of them since; what is left of them waits.
+	Requests  int64  `json:"requests"`
+	Given     int64  `json:"given"` // got all that they wanted, or less
+	Empty     int64  `json:"empty"` // got nothing
+	Failed    int64  `json:"failed"`
+	Cancelled int64  `json:"cancelled"`
+	WaitMS    *Waits `json:"wait_ms"` // of those that have ended and were not to linger; nil: there are none
+
+	// The runs that began in it.
+	Runs       int64     `json:"runs"`
+	RunsFailed int64     `json:"runs_failed"` // or lost with their node
+	RunMS      *RunTimes `json:"run_ms"`      // of those that finished; nil: there are none
+
+	// The work handed out in it, what was let go of in it, and how it was; and what was held at its end.
+	Assigned   int64 `json:"assigned"`
+	Completed  int64 `json:"completed"`
+	Returned   int64 `json:"returned"`
+	Never      int64 `json:"never"`
+	FailedWork int64 `json:"failed_work"`
+	Expired    int64 `json:"expired"`
+	Reassigned int64 `json:"reassigned"`
+	Held       int64 `json:"held"`
+}
+
+// Waits tell how long requests waited, in milliseconds. Each is a wait that there was.
+type Waits struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	Max float64 `json:"max"`
+}
+
+// RunTimes tell how long runs took, in milliseconds.
+type RunTimes struct {
+	P50 float64 `json:"p50"`
+	Max float64 `json:"max"`
+}
+
+// History counts what happened, for each task in steps of the same length. A name that no task has is refused with
+// [NotFound], a span that is too long, or in too many steps, with [Invalid]; [Unavailable] says that counting took too
+// long. Deleted tasks are left out.
+func (e *Engine) History(ctx context.Context, s Span) (History, error) {
+	if s.Step == 0 {
+		s.Step = historyStep
+	}
+	if s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0 {
+		return History{}, refuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
+	}
+	k, err := s.key()
+	if err != nil {
+		return History{}, err
+	}
+	return e.histories.ask(ctx, k)
+}
+
+// history is History, once it is its turn.
+func (e *Engine) history(ctx context.Context, k spanKey) (h History, err error) {
+	err = e.tally(ctx, func(tx pgx.Tx) error {
+		ids, names, now, err := e.tallied(ctx, tx, k.names())
+		if err != nil {
+			return err
+		}
+		b, err := newBuckets(k, now, ids)
+		if err != nil {
+			return err
+		}
+		if err := b.count(ctx, e, tx); err != nil {
+			return err
+		}
+		h = History{From: b.from, To: now, Step: Duration(k.step), Tasks: make([]TaskHistory, len(ids))}
+		for i, id := range ids {
+			h.Tasks[i] = TaskHistory{names[i], b.of[id]}
+		}
+		return nil
+	})
+	return h, err
+}
+
+// buckets are those of some tasks while they are being filled.
+type buckets struct {
+	from time.Time
+	last time.Time // within the last bucket, and what seems to come later, since the clock was set back, counts as of then
+	step time.Duration
+	ids  []int64
+	of   map[int64][]Bucket
+}
+
+func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
+	from, err := k.begin(now, historyPast)
+	if err != nil {
+		return nil, err
+	}
+	if k.usual {
+		from = from.Truncate(k.step) // so that what is asked for again and again has the same buckets
+	}
+	n := max(1, int((now.Sub(from)+k.step-1)/k.step))
+	if n > maxSteps {
+		least := (now.Sub(from)/maxSteps + time.Minute).Truncate(time.Minute)
+		return nil, refuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",
+			clock(from), n, Duration(k.step), maxSteps, Duration(least))
+	}
+	if n*len(ids) > maxBuckets {
+		return nil, refuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
+	}
+	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * k.step), step: k.step, ids: ids, of: make(map[int64][]Bucket, len(ids))}
+	for _, id := range ids {
+		all := make([]Bucket, n)
+		for i := range all {
+			all[i].At = from.Add(time.Duration(i) * k.step)
+		}
+		b.of[id] = all
+	}
+	return b, nil
+}
+
+// at is a task's bucket that begins then.
+func (b *buckets) at(task int64, begins time.Time) *Bucket {
+	all := b.of[task]
+	return &all[min(int(begins.Sub(b.from)/b.step), len(all)-1)]
+}
+
+// "is true" keeps the planner from the indexes that begin with the task, or are of some states, and have all of the past;
+// the one by time is meant.
+const (
+	talliedOnly = `(task_id = any($3::bigint[])) is true`
+	bucketOf    = `date_bin($2::bigint * interval '1 microsecond', least($4::timestamptz, `
+
+	tallyRequests = `
+select task_id, ` + bucketOf + `created_at), $1), count(*),
+  count(*) filter (where state in ('assigned', 'partial')), count(*) filter (where state = 'none'),
+  count(*) filter (where state = 'failed'), count(*) filter (where state = 'cancelled'),
+  percentile_disc('{0.5, 0.9, 1}'::float8[]) within group (order by (greatest(extract(epoch from completed_at - created_at), 0) * 1000)::float8)
+    filter (where linger_until is null and completed_at is not null)
+from getwork.work_requested
+where created_at >= $1::timestamptz and ` + talliedOnly + `
+group by 1, 2`
+
+	tallyRuns = `
+select task_id, ` + bucketOf + `started_at), $1), count(*), count(*) filter (where state in ('failed', 'lost')),
+  percentile_disc('{0.5, 1}'::float8[]) within group (order by (greatest(extract(epoch from finished_at - started_at), 0) * 1000)::float8)
+    filter (where state = 'finished')
+from getwork.run
+where started_at >= $1::timestamptz and ` + talliedOnly + `
+group by 1, 2`
+
+	// What was handed out since then is either held, or was closed since then. What happened before, and what is held, has
+	// no bucket: null.
+	tallyWork = `
+select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, count(*)
+from (
+  select task_id, state, assigned_at, closed_at from getwork.work where closed_at >= $1::timestamptz and ` + talliedOnly + `
+  union all
+  select task_id, state, assigned_at, null from getwork.work where state = 'held' and ` + talliedOnly + `
+) w
+cross join lateral (values ('assigned', w.assigned_at), (w.state, w.closed_at)) e (what, happened)
+group by 1, 2, 3`
+)
+
+// count fills them.
+func (b *buckets) count(ctx context.Context, e *Engine, tx pgx.Tx) error {
+	held := map[int64]int64{} // now
+	var batch pgx.Batch
+	args := []any{b.from, b.step.Microseconds(), b.ids, b.last}
+	batch.Queue(e.SQL(tallyRequests), args...).Query(b.readRequests)
+	batch.Queue(e.SQL(tallyRuns), args...).Query(b.readRuns)
+	batch.Queue(e.SQL(tallyWork), args...).Query(func(rows pgx.Rows) error { return b.readWork(rows, held) })
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return err
+	}
+	for id, all := range b.of {
+		now := held[id]
+		for i := range slices.Backward(all) {
+			c := &all[i]
+			c.Held = max(now, 0) // what was let go of before it was handed out, by a clock that was set back, would be less
+			now += c.Completed + c.Returned + c.Never + c.FailedWork + c.Expired + c.Reassigned - c.Assigned
+		}
+	}
+	return nil
+}
+
+func (b *buckets) readRequests(rows pgx.Rows) error {
+	var task int64
+	var at time.Time
+	var n, given, empty, failed, cancelled int64
+	var waits []float64
+	_, err := pgx.ForEachRow(rows, []any{&task, &at, &n, &given, &empty, &failed, &cancelled, &waits}, func() error {
+		c := b.at(task, at)
+		c.Requests, c.Given, c.Empty, c.Failed, c.Cancelled = n, given, empty, failed, cancelled
+		if len(waits) == 3 {
+			c.WaitMS = &Waits{waits[0], waits[1], waits[2]}
+		}
+		return nil
+	})
+	return err
+}
+
+func (b *buckets) readRuns(rows pgx.Rows) error {
+	var task int64
+	var at time.Time
+	var n, failed int64
+	var took []float64
+	_, err := pgx.ForEachRow(rows, []any{&task, &at, &n, &failed, &took}, func() error {
+		c := b.at(task, at)
+		c.Runs, c.RunsFailed = n, failed
+		if len(took) == 2 {
+			c.RunMS = &RunTimes{took[0], took[1]}
+		}
+		return nil
+	})
+	return err
+}
+
+func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
+	var task, n int64
+	var what string
+	var at *time.Time
+	_, err := pgx.ForEachRow(rows, []any{&task, &what, &at, &n}, func() error {
+		switch {
+		case what == "held":
+			held[task] = n
+		case at != nil:
+			if count := b.at(task, *at).counter(what); count != nil {
+				*count += n
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// counter is what counts work that was handed out, or let go of in that way.
+func (c *Bucket) counter(what string) *int64 {
+	return map[string]*int64{"assigned": &c.Assigned, "completed": &c.Completed, "returned": &c.Returned, "never": &c.Never,
+		"failed": &c.FailedWork, "expired": &c.Expired, "reassigned": &c.Reassigned}[what]
+}

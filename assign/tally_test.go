@@ -1,0 +1,383 @@
+package assign
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/schema/schematest"
+)
+
+// chronicle writes a made-up past: everything at so long after its beginning.
+type chronicle struct {
+	t     *testing.T
+	db    *pgxpool.Pool
+	from  time.Time
+	items int
+}
+
+// chronicleOf is of a node's database; it begins an hour ago, at a full minute.
+func chronicleOf(t *testing.T, address string) *chronicle {
+	return &chronicle{t: t, db: pool(t, address), from: time.Now().UTC().Add(-time.Hour).Truncate(time.Minute)}
+}
+
+// at is so long after the beginning; nothing: the beginning.
+func (c *chronicle) at(after string) time.Time {
+	c.t.Helper()
+	if after == "" {
+		return c.from
+	}
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.from.Add(d)
+}
+
+// request is one that was made then, and has ended so, so much later.
+func (c *chronicle) request(task Task, made, waited string, state State, lingers bool) {
+	c.t.Helper()
+	asked, got := 0, 0
+	switch state {
+	case Assigned:
+		asked, got = 2, 2
+	case Partial:
+		asked, got = 1, 1
+	case Pending:
+		asked = 2
+	}
+	var ended, until *time.Time
+	if state != Pending {
+		e := c.at(made).Add(c.at(waited).Sub(c.from))
+		ended = &e
+	}
+	if lingers {
+		u := c.at(made).Add(2 * time.Hour)
+		until = &u
+	}
+	c.items++
+	execute(c.t, c.db, `
+insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, reason, error, created_at, completed_at, linger_until)
+values ($1, $2, 2, $3, $4, $5, case when $5 = 'none' then 'no_match' end, case when $5 = 'failed' then 'oh' end, $6, $7, $8)`,
+		task.ID, fmt.Sprint("user ", c.items), asked, got, string(state), c.at(made), ended, until)
+}
+
+func (c *chronicle) run(task Task, began, took, state string) {
+	c.t.Helper()
+	ended := c.at(began).Add(c.at(took).Sub(c.from))
+	execute(c.t, c.db, `
+insert into getwork.run (task_id, version, node, state, started_at, finished_at, error, seen_until, given, blocked, passed_over, candidates, cut)
+values ($1, 1, 'n', $2, $3, case when $2 <> 'running' then $4::timestamptz end, case when $2 = 'failed' then 'oh' end,
+  case when $2 = 'finished' then $3::timestamptz end, 1, 0, 0, 1, false)`, task.ID, state, c.at(began), ended)
+}
+
+// work is handed out then, and let go of after so long, or held. by: who let go of it, if not its holder; "-": nobody, its lease ran out.
+func (c *chronicle) work(task Task, user, item, handed, state, after, by string) {
+	c.t.Helper()
+	var closed *time.Time
+	var closer *string
+	if state != "held" {
+		e := c.at(handed).Add(c.at(after).Sub(c.from))
+		closed = &e
+		if closer = &user; by != "" {
+			closer = &by
+		}
+		if by == "-" {
+			closer = nil
+		}
+	}
+	execute(c.t, c.db, `
+insert into getwork.work (task_id, item, user_name, state, assigned_at, closed_at, closed_by, closed_xid, after, available_at)
+values ($1, $2, $3, $4::text, $5, $6::timestamptz, $7, case when $4 <> 'held' then pg_current_xact_id() end,
+  case when $4 = 'returned' then interval '0' end, case when $4 in ('returned', 'failed') then $6::timestamptz end)`,
+		task.ID, item, user, state, c.at(handed), closed, closer)
+}
+
+func (c *chronicle) history(n *node, step time.Duration, tasks ...string) History {
+	c.t.Helper()
+	h, err := n.History(c.t.Context(), Span{Tasks: tasks, Since: &c.from, Step: step})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return h
+}
+
+// A past whose every number is known, minute by minute.
+func TestHistory(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
+	c := chronicleOf(t, address)
+
+	c.request(a, "-1us", "5s", Assigned, false) // before
+	c.request(a, "0s", "1s", Assigned, false)   // the border belongs to what begins there
+	c.request(a, "59.999999s", "3s", Partial, false)
+	c.request(a, "30s", "2s", None, false)
+	c.request(a, "31s", "40m", Assigned, true) // waited long, as it wished
+	c.request(a, "60s", "4s", Failed, false)
+	c.request(a, "61s", "1500ms", Cancelled, false)
+	c.request(a, "62s", "", Pending, false)
+	c.request(a, "2m", "", Pending, true)
+	c.request(a, "121s", "10m", None, true)
+	for i := range 10 {
+		c.request(b, "1m", fmt.Sprintf("%ds", i+1), Assigned, false)
+	}
+	c.run(a, "-1s", "90s", "finished") // before
+	c.run(a, "1s", "20s", "finished")
+	c.run(a, "2s", "30s", "finished")
+	c.run(a, "3s", "40s", "finished")
+	c.run(a, "4s", "120s", "failed")
+	c.run(a, "5s", "121s", "lost")
+	c.run(a, "6s", "122s", "cancelled")
+	c.run(a, "60s", "", "running")
+	c.work(a, "ann", "long", "-20m", "held", "", "")
+	c.work(a, "ann", "over", "-20m", "completed", "1m", "")
+	c.work(a, "ann", "1", "-10m", "completed", "10m", "") // closed at the border
+	c.work(a, "ann", "2", "0s", "returned", "59.999999s", "")
+	c.work(a, "ann", "3", "1s", "never", "59s", "")
+	c.work(a, "ann", "4", "2s", "failed", "60s", "")
+	c.work(a, "ann", "5", "3s", "expired", "2m", "-")
+	c.work(a, "ann", "6", "70s", "reassigned", "1m", "boss")
+	c.work(a, "bob", "6", "130s", "held", "", "")
+	c.work(a, "bob", "7", "10s", "completed", "20m", "")
+
+	h := c.history(n, time.Minute, "a")
+	if h.From != c.from || h.Step != Duration(time.Minute) || h.To.Before(c.from.Add(time.Hour)) || len(h.Tasks) != 1 || h.Tasks[0].Task != "a" {
+		t.Fatalf("%+v", h)
+	}
+	got := h.Tasks[0].Buckets
+	if n := int(h.To.Sub(c.from)/time.Minute) + 1; len(got) != n && h.To != c.from.Add(time.Duration(n-1)*time.Minute) {
+		t.Errorf("%d buckets, want %d", len(got), n)
+	}
+	want := make([]Bucket, len(got))
+	for i := range want {
+		want[i] = Bucket{At: c.from.Add(time.Duration(i) * time.Minute), Held: 2}
+	}
+	for i, held := range []int64{5, 4, 3} {
+		want[i].Held = held
+	}
+	for i := 3; i < 20; i++ {
+		want[i].Held = 3 // "7" goes in the 21st
+	}
+	w := &want[0]
+	w.Requests, w.Given, w.Empty, w.WaitMS = 4, 3, 1, &Waits{2000, 3000, 3000}
+	w.Runs, w.RunsFailed, w.RunMS = 6, 2, &RunTimes{30000, 40000}
+	w.Assigned, w.Completed, w.Returned = 5, 1, 1
+	w = &want[1]
+	w.Requests, w.Failed, w.Cancelled, w.WaitMS, w.Runs = 3, 1, 1, &Waits{1500, 4000, 4000}, 1
+	w.Assigned, w.Never, w.FailedWork = 1, 1, 1
+	w = &want[2]
+	w.Requests, w.Empty = 2, 1
+	w.Assigned, w.Expired, w.Reassigned = 1, 1, 1
+	want[20].Completed = 1
+	if diff := cmp.Diff(want[:22], got[:22]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[22:], got[22:]); diff != "" {
+		t.Errorf("later (-want +got):\n%s", diff)
+	}
+
+	h = c.history(n, time.Minute)
+	if len(h.Tasks) != 2 || h.Tasks[1].Task != "b" {
+		t.Fatalf("all are %+v", h.Tasks)
+	}
+	if diff := cmp.Diff(Bucket{At: c.at("1m"), Requests: 10, Given: 10, WaitMS: &Waits{5000, 9000, 10000}}, h.Tasks[1].Buckets[1]); diff != "" {
+		t.Error(diff)
+	}
+	if h := c.history(n, time.Minute, "b", "a", "b"); len(h.Tasks) != 2 || h.Tasks[0].Task != "a" {
+		t.Errorf("two by name are %d", len(h.Tasks))
+	}
+}
+
+// The last bucket goes until now, and a past that is told without a beginning begins at a full step.
+func TestHistoryBegins(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	newTask(t, n, "a", numbers, nil)
+	h, err := n.History(t.Context(), Span{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := h.Tasks[0].Buckets
+	last := all[len(all)-1].At
+	if h.Step != Duration(5*time.Minute) || h.From != h.From.Truncate(5*time.Minute) || h.To.Sub(h.From) < 6*time.Hour || h.To.Sub(h.From) > 6*time.Hour+5*time.Minute {
+		t.Errorf("from %v to %v in steps of %v", h.From, h.To, h.Step)
+	}
+	if all[0].At != h.From || last.After(h.To) || h.To.Sub(last) > 5*time.Minute {
+		t.Errorf("buckets from %v to %v, now is %v", all[0].At, last, h.To)
+	}
+	now := query[time.Time](t, n.pools.API, `select clock_timestamp()`)
+	if h, err = n.History(t.Context(), Span{Since: &now}); err != nil || len(h.Tasks[0].Buckets) != 1 {
+		t.Errorf("since now: %+v, %v", h, err)
+	}
+}
+
+// What happens while the history is counted is in all of it or in none.
+func TestHistoryIsOfOneMoment(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	newInbox(t, n, "inbox", nil)
+	keys := make([]string, 300)
+	for i := range keys {
+		keys[i] = fmt.Sprint(i)
+	}
+	n.push(t, "inbox", keys...)
+	since := time.Now().Add(-time.Minute)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range keys {
+			r, err := n.GetWork(t.Context(), "inbox", Click{Holder: Holder{User: "ann"}, Count: 1})
+			if err == nil {
+				_, err = n.Dispose(t.Context(), r.Work[0].ID, Disposition{Outcome: "complete"}, r.Holder(), false)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for working := true; working; {
+		select {
+		case <-done:
+			working = false
+		default:
+		}
+		h, err := n.History(t.Context(), Span{Since: &since, Step: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum int64
+		for _, b := range h.Tasks[0].Buckets {
+			sum += b.Assigned - b.Completed
+			if b.Held != sum || sum > 1 {
+				t.Fatalf("%d held, handed out but not let go of: %d", b.Held, sum)
+			}
+			if b.Requests != b.Given {
+				t.Fatalf("%d requests, %d given", b.Requests, b.Given)
+			}
+		}
+	}
+}
+
+// However long the past is, what is counted is found by time: whether or not the tables' statistics were ever taken.
+func TestHistoryIsFoundByTime(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	task := newTask(t, n, "a", numbers, nil)
+	db := pool(t, address)
+	for _, statement := range []string{endedRequests, finishedWork} {
+		execute(t, db, statement, task.ID, 100_000)
+	}
+	hour := query[time.Time](t, db, `select clock_timestamp() - interval '1 hour'`)
+	counting := []any{hour, time.Minute.Microseconds(), []int64{task.ID}, hour.Add(59 * time.Minute)}
+	returning := []any{hour, []int64{task.ID}}
+	for range 2 {
+		for _, one := range []struct {
+			statement, index string
+			args             []any
+		}{
+			{tallyRequests, "work_requested_created", counting}, {tallyRuns, "run_started", counting}, {tallyWork, "work_closed", counting},
+			{selectPeople, "work_closed", returning}, {selectReturned, "work_closed", returning},
+		} {
+			var plan []string
+			err := n.tally(t.Context(), func(tx pgx.Tx) error {
+				rows, err := tx.Query(t.Context(), "explain "+n.SQL(one.statement), one.args...)
+				if err == nil {
+					plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				}
+				return err
+			})
+			if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, one.index) || strings.Contains(text, "Seq Scan") {
+				t.Errorf("%v, want by %s:\n%s", err, one.index, text)
+			}
+		}
+		execute(t, db, analyze)
+	}
+}
+
+func TestHistoryRefused(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{})
+	db := pool(t, address)
+	newTask(t, n, "a", numbers, nil)
+	ago := func(d time.Duration) *time.Time { return new(time.Now().Add(-d)) }
+	for name, one := range map[string]struct {
+		span Span
+		kind Kind
+	}{
+		"no such task":          {Span{Tasks: []string{"a", "nothing"}}, NotFound},
+		"no name":               {Span{Tasks: []string{"\x00"}}, NotFound},
+		"an empty name":         {Span{Tasks: []string{"a", ""}}, NotFound},
+		"too short a step":      {Span{Step: 9 * time.Second}, Invalid},
+		"a step of a fraction":  {Span{Step: 10*time.Second + 1}, Invalid},
+		"too long a step":       {Span{Step: 24*time.Hour + time.Second}, Invalid},
+		"a negative step":       {Span{Step: -time.Hour}, Invalid},
+		"too many steps":        {Span{Since: ago(7 * 24 * time.Hour), Step: 10 * time.Minute}, Invalid},
+		"the future":            {Span{Since: ago(-time.Minute)}, Invalid},
+		"too long ago":          {Span{Since: ago(8 * 24 * time.Hour), Step: time.Hour}, Invalid},
+		"the beginning of time": {Span{Since: new(time.Time{}), Step: time.Hour}, Invalid},
+		"the epoch":             {Span{Since: new(time.Unix(0, 0)), Step: time.Hour}, Invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := n.History(t.Context(), one.span)
+			wantKind(t, err, one.kind)
+		})
+	}
+	if h, err := n.History(t.Context(), Span{Since: ago(7 * 24 * time.Hour), Step: 11 * time.Minute}); err != nil || len(h.Tasks[0].Buckets) != 917 {
+		t.Errorf("seven days: %d, %v", len(h.Tasks), err)
+	}
+
+	execute(t, db, `
+insert into getwork.task select from generate_series(1, 300);
+insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'task-' || id, 'select 1', 'x' from getwork.task where id > 1;
+insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from getwork.task where id > 1`)
+	_, err := n.History(t.Context(), Span{})
+	wantKind(t, err, Invalid)
+	if h, err := n.History(t.Context(), Span{Step: 10 * time.Minute}); err != nil || len(h.Tasks) != 301 {
+		t.Errorf("300 tasks: %d, %v", len(h.Tasks), err)
+	}
+	execute(t, db, `update getwork.task_state set deleted_at = clock_timestamp() where name like 'task-%'`)
+	if h, err := n.History(t.Context(), Span{}); err != nil || len(h.Tasks) != 1 {
+		t.Errorf("the others deleted: %d, %v", len(h.Tasks), err)
+	}
+	_, err = n.History(t.Context(), Span{Tasks: []string{"task-2"}})
+	wantKind(t, err, NotFound)
+}
+
+// What can't be counted within its time is given up, and said to be too much; the next who asks is not kept by it.
+func TestHistoryTakesTooLong(t *testing.T) {
+	address := schematest.URL(t)
+	n := startNode(t, impatient(address), nodeOptions{})
+	db := pool(t, address)
+	a := newTask(t, n, "a", numbers, nil)
+	c := chronicleOf(t, address)
+	c.run(a, "1s", "1s", "finished")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `lock table getwork.run in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.History(t.Context(), Span{Since: &c.from})
+	if p, _ := ProblemOf(err); p.Status != 503 {
+		t.Errorf("behind a lock: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, `
+alter table getwork.run rename to run_itself;
+create view getwork.run as select u.* from getwork.run_itself u, pg_sleep(60)`)
+	_, err = n.History(t.Context(), Span{Since: &c.from})
+	wantKind(t, err, Unavailable)
+	execute(t, db, `drop view getwork.run; alter table getwork.run_itself rename to run`)
+	c.history(n, time.Minute)
+}

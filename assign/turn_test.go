@@ -1,0 +1,108 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// slowReader answers when it is told to, and notes what it was asked.
+type slowReader struct {
+	mu    sync.Mutex
+	asked []string
+	most  int // at once
+	now   int
+	pass  chan struct{}
+}
+
+func (r *slowReader) read(_ context.Context, q string) (string, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, q)
+	n := len(r.asked)
+	r.now++
+	r.most = max(r.most, r.now)
+	r.mu.Unlock()
+	<-r.pass
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now--
+	return fmt.Sprint(q, " ", n), nil
+}
+
+// One is read at a time. Who asks what is being read waits for the next reading, which all share who ask the same until it
+// begins.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &slowReader{pass: make(chan struct{})}
+		turns := newTurns(r.read)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[string]int{}
+		ask := func(ctx context.Context, q string) {
+			all.Go(func() {
+				a, err := turns.ask(ctx, q)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					a = err.Error()
+				}
+				answers[a]++
+			})
+			synctest.Wait()
+		}
+		ask(t.Context(), "a")
+		gone, leave := context.WithCancel(t.Context())
+		ask(gone, "a") // who goes reads for those who share it all the same
+		for range 20 {
+			ask(t.Context(), "a")
+		}
+		leave()
+		synctest.Wait()
+		r.pass <- struct{}{}
+		synctest.Wait()
+		ask(t.Context(), "a")
+		r.pass <- struct{}{}
+		r.pass <- struct{}{}
+		all.Wait()
+		if got := fmt.Sprint(answers); got != "map[a 1:1 a 2:21 a 3:1]" && got != "map[a 1:1 a 2:20 a 3:1 context canceled:1]" {
+			t.Errorf("answers %s", got)
+		}
+		if r.most != 1 || len(turns.next) != 0 {
+			t.Errorf("%d at once; %d are left", r.most, len(turns.next))
+		}
+	})
+}
+
+// Who waits too long for his turn is told that there is much to do; who goes waits for nobody.
+func TestTurnsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &slowReader{pass: make(chan struct{})}
+		turns := newTurns(r.read)
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = turns.ask(t.Context(), "a") })
+		synctest.Wait()
+		var others sync.WaitGroup
+		others.Go(func() {
+			if _, err := turns.ask(t.Context(), "b"); !IsRefusal(err, Busy) {
+				t.Errorf("who waited in vain is told %v", err)
+			}
+		})
+		synctest.Wait()
+		others.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), turnWithin/2)
+			defer cancel()
+			if _, err := turns.ask(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("who went is told %v", err)
+			}
+		})
+		others.Wait()
+		close(r.pass)
+		first.Wait()
+		if a, err := turns.ask(t.Context(), "b"); a != "b 2" || err != nil {
+			t.Errorf("later: %s, %v", a, err)
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+)
+
+// figure reads one figure from a node's /metrics; name includes its labels, as they are written there.
+func (s *site) figure(node int, name string) float64 {
+	s.t.Helper()
+	a, err := s.as("", node).Do(s.t.Context(), "GET", "/metrics", nil)
+	if err != nil || a.Status != 200 {
+		s.t.Fatalf("metrics of node %d: %d %s, %v", node, a.Status, a.Body, err)
+	}
+	for line := range strings.Lines(string(a.Body)) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), name+" "); found {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				s.t.Fatalf("%s is %q", name, value)
+			}
+			return n
+		}
+	}
+	s.t.Fatalf("node %d has no figure %s:\n%s", node, name, a.Body)
+	return 0
+}

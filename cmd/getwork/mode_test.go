@@ -1,0 +1,119 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest/pgbouncer"
+)
+
+// mode is how a site's nodes reach their database.
+type mode string
+
+const (
+	direct  mode = ""
+	polling mode = "polling" // without LISTEN
+	pooled  mode = "pooled"  // all but LISTEN and migrations goes through PgBouncer, in transaction mode
+)
+
+// modeNow is GETWORK_TEST_MODE. The protocol has to hold in each mode:
+//
+//	GETWORK_TEST_MODE=pooled go test -race ./cmd/getwork
+//
+// runs the tests of the protocol in that one.
+var modeNow = mode(os.Getenv("GETWORK_TEST_MODE"))
+
+// protocol are the tests that a mode runs if no others are named: who is served what, by whom and when, and who dies then.
+var protocol = []string{
+	"TestSixtyUsersOneQuery", "TestPartialAndNone", "TestOnePendingRequest", "TestIdempotencyKey", "TestClickThatWaits", "TestStatusOnEveryNode",
+	"TestHolderKilled", "TestAllKilled", "TestTerminatedInARound", "TestTerminatedIdle", "TestRunnerFrozen", "TestFrozenWithTheAssignLock",
+	"TestListenerTerminated", "TestPostgresAway", "TestFaultLongAfterAnother",
+	"TestOliverAndTracy", "TestFourEyes", "TestVolunteerSignup", "TestRacesOnOneRow", "TestClusteredPoller", "TestAgentsShareAList",
+	"TestReleaseWhatWasCounted", "TestPauseAndResume", "TestAgentKilled", "TestAgentDrains", "TestAgentAfterARestart",
+}
+
+// senseless are those of them that have no meaning in a mode, and why.
+var senseless = map[mode]map[string]string{
+	polling: {"TestListenerTerminated": "there is no listener that could be terminated"},
+}
+
+// choose has a mode run the tests of the protocol, unless others are named.
+func (m mode) choose() {
+	flag.Parse()
+	if m == direct || flag.Lookup("test.run").Value.String() != "" {
+		return
+	}
+	if err := flag.Set("test.run", "^("+strings.Join(protocol, "|")+")$"); err != nil {
+		panic(err)
+	}
+}
+
+// options are those of nodes on the database of that URL.
+func (m mode) options(t *testing.T, url string, args ...string) cluster.Options {
+	t.Helper()
+	if why := senseless[m][t.Name()]; why != "" {
+		t.Skip(why)
+	}
+	switch m {
+	case direct:
+	case polling:
+		args = append(slices.Clone(args), "--no-listen")
+	case pooled:
+		if pgbouncer.Program() == "" {
+			t.Fatal("this mode needs PgBouncer: apt-get install pgbouncer")
+		}
+		bouncer := pgbouncer.Start(t, url, pgbouncer.Options{})
+		args = append(slices.Clone(args), "--pooled", "--listen-database-url", url)
+		url = bouncer.URL
+	default:
+		t.Fatalf("GETWORK_TEST_MODE is %q: there are %s and %s", m, polling, pooled)
+	}
+	return cluster.Options{DatabaseURL: url, Args: args}
+}
+
+// late is how late a node tells at most what others have done: at once, or when it has read again.
+func (m mode) late() time.Duration {
+	if m == polling {
+		return 4 * time.Second // it reads every two
+	}
+	return time.Second
+}
+
+// pushed waits until a live channel tells the end of a request of whoever listens there. A node that does not hear of it
+// sends a snapshot in which the request waits no more; then it is asked for.
+func (s *site) pushed(socket *cluster.Socket, node int, r assign.Request, within time.Duration) assign.Request {
+	s.t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		e := s.hear(socket, fmt.Sprintf("word of the end of %s's request %d", r.User, r.ID), time.Until(deadline), func(e cluster.Event) bool {
+			return ended(r.ID)(e) || modeNow == polling && e.Snapshot != nil &&
+				!slices.ContainsFunc(e.Snapshot.Requests, func(waits assign.Request) bool { return waits.ID == r.ID })
+		})
+		if e.Request != nil {
+			return *e.Request
+		}
+		now, a, err := s.as(r.User, node).Request(s.t.Context(), r.ID)
+		if err != nil || a.Status != 200 {
+			s.t.Fatalf("request %d of %s: %d %s, %v", r.ID, r.User, a.Status, a.Body, err)
+		}
+		if now.State != assign.Pending { // else the snapshot was older than the request
+			return now
+		}
+	}
+}
+
+// without is the snapshot in which none of that work is held any more.
+func without(work []assign.Work) func(cluster.Event) bool {
+	return func(e cluster.Event) bool {
+		return e.Snapshot != nil && !slices.ContainsFunc(e.Snapshot.Work, func(held assign.Work) bool {
+			return slices.ContainsFunc(work, func(w assign.Work) bool { return w.ID == held.ID })
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+)
+
+// A build says which of its defences are switched off; one that nobody has made so has none.
+func TestVersion(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := run([]string{"version"}, &out, &errs); status != exitDone {
+		t.Fatalf("status %d: %s", status, &errs)
+	}
+	want := `^getwork \S+( [0-9a-f]{12})? go\S+ \w+/\w+\n$`
+	if open := holes(); open != "" {
+		want = `(?s)\nholes: ` + open + `\n$`
+	}
+	if !regexp.MustCompile(want).MatchString(out.String()) {
+		t.Errorf("%q does not match %s", &out, want)
+	}
+}

@@ -1,0 +1,132 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// asset is a file that everybody gets alike, plain or compressed.
+type asset struct {
+	kind   string
+	plain  []byte
+	packed func() []byte // by gzip; as plain where that is no shorter
+	tag    string        // of the content
+}
+
+func newAsset(kind string, content []byte) *asset {
+	sum := sha256.Sum256(content)
+	return &asset{kind: kind, plain: content, tag: hex.EncodeToString(sum[:8]), packed: sync.OnceValue(func() []byte {
+		var b bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		_, _ = w.Write(content)
+		_ = w.Close()
+		if b.Len() >= len(content) {
+			return content
+		}
+		return b.Bytes()
+	})}
+}
+
+// revalidate has a cache ask each time whether what it has is still what there is.
+const revalidate = "no-cache"
+
+// fresh serves the file to be asked for anew each time.
+func (a *asset) fresh() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, revalidate) })
+}
+
+// serve answers GET and HEAD, with 304 to who has it already.
+func (a *asset) serve(w http.ResponseWriter, r *http.Request, cache string) {
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("Cache-Control", cache)
+	h.Set("Vary", "Accept-Encoding")
+	if a.kind != kinds[".html"] { // the page that it is in says what it may do; by itself it may nothing
+		h.Set("Content-Security-Policy", "default-src 'none'")
+		h.Del("Referrer-Policy")
+	}
+	content, tag := a.plain, a.tag
+	if packed := a.packed(); len(packed) < len(content) && takesGzip(r.Header.Values("Accept-Encoding")) {
+		content, tag = packed, a.tag+"-gzip" // other bytes, another tag: a strong one is of the bytes
+		h.Set("Content-Encoding", "gzip")
+		h.Set("Content-Length", strconv.Itoa(len(content))) // ServeContent leaves it out of what is encoded
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// packed compresses a handler's answer, for lists that are long and much alike, and have no tag.
+func packed(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !takesGzip(r.Header.Values("Accept-Encoding")) || r.Method == http.MethodHead {
+			return h(w, r)
+		}
+		p := &packing{ResponseWriter: w}
+		if err := h(p, r); err != nil || p.to == nil {
+			return err // told by others, plain
+		}
+		_ = p.to.Close()
+		packers.Put(p.to)
+		return nil
+	}
+}
+
+var packers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	return w
+}}
+
+// packing compresses what is written with status 200.
+type packing struct {
+	http.ResponseWriter
+	to *gzip.Writer
+}
+
+func (p *packing) WriteHeader(status int) {
+	if status == http.StatusOK {
+		p.Header().Set("Content-Encoding", "gzip")
+		p.Header().Set("Vary", "Accept-Encoding")
+		p.to = packers.Get().(*gzip.Writer)
+		p.to.Reset(p.ResponseWriter)
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *packing) Write(b []byte) (int, error) {
+	if p.to == nil {
+		return p.ResponseWriter.Write(b)
+	}
+	return p.to.Write(b)
+}
+
+// takesGzip reports whether Accept-Encoding prefers gzip to what is not compressed (RFC 9110, 12.5.3).
+func takesGzip(accept []string) bool {
+	const unsaid = -1
+	packed, plain, others := float64(unsaid), float64(unsaid), float64(unsaid)
+	for coding := range strings.SplitSeq(strings.ToLower(strings.Join(accept, ",")), ",") {
+		name, parameter, _ := strings.Cut(coding, ";")
+		q := 1.0
+		if value, found := strings.CutPrefix(strings.TrimSpace(parameter), "q="); found {
+			q, _ = strconv.ParseFloat(value, 64) // what is no number is 0: not wanted
+		}
+		switch strings.TrimSpace(name) {
+		case "gzip", "x-gzip":
+			packed = q
+		case "identity":
+			plain = q
+		case "*":
+			others = q
+		}
+	}
+	if packed == unsaid {
+		packed = others
+	}
+	return packed > 0 && packed >= plain
+}

@@ -1,0 +1,59 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"getwork/assign"
+)
+
+// listHolders answers with who holds how much of which task, longest held first. The first page has the total, too.
+func (s *server) listHolders(w http.ResponseWriter, r *http.Request) error {
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
+	limit, err := queryNumber(r, "limit", pageSize, maxPageSize)
+	if err != nil {
+		return err
+	}
+	filter := assign.HolderFilter{Tasks: taskNames(v), User: v.Get("user"), Limit: int(limit)}
+	cursor := v.Get("cursor")
+	if cursor != "" {
+		if filter.After, filter.First, err = readHolderCursor(cursor); err != nil {
+			return err
+		}
+	}
+	holders, total, err := s.Engine.Holders(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"holders": append([]assign.Held{}, holders...)}
+	if cursor == "" {
+		body["total"] = total
+	}
+	if len(holders) == filter.Limit {
+		body["next_cursor"] = holderCursor(holders[len(holders)-1])
+	}
+	return answer(w, http.StatusOK, body)
+}
+
+// holderCursor is where a page ends: since when, in microseconds as the database has times, and the lowest id.
+func holderCursor(h assign.Held) string {
+	return fmt.Sprintf("%d-%d", h.OldestAt.UnixMicro(), h.First)
+}
+
+func readHolderCursor(cursor string) (after time.Time, first int64, err error) {
+	since, id, _ := strings.Cut(cursor, "-")
+	micros, err := strconv.ParseUint(since, 10, 56) // times until the year 4253, which the database has
+	if err == nil {
+		first, err = strconv.ParseInt(id, 10, 64)
+	}
+	if err != nil {
+		return after, 0, refuseField("cursor", "cursor is the next_cursor of the page before, not %q", cursor)
+	}
+	return time.UnixMicro(int64(micros)), first, nil
+}

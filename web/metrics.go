@@ -1,0 +1,214 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"getwork/assign"
+)
+
+// Figures are what /metrics shows besides what the engine counts and what is measured here.
+type Figures struct {
+	Version string                   // of getwork
+	Pools   func() []assign.PoolStat // nil: none
+	Sockets func() int               // how many are open; nil: none
+
+	MaxSockets int // how many may be
+}
+
+// metrics are the node's figures, each of this node alone and since it started, but for the age of the oldest request, which is
+// the cluster's. No scrape asks the database. Labels have few values, which are known beforehand: no names of users, tasks or
+// items. docs/operations.md has a table of all.
+type metrics struct {
+	calls *prometheus.CounterVec
+	took  *prometheus.HistogramVec
+	page  http.Handler
+}
+
+func newMetrics(s *server) *metrics {
+	labels := []string{"method", "route", "status"}
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "getwork_http_requests_total",
+			Help: "HTTP requests answered, by the pattern of their path; route is empty where there is nothing."}, labels),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "getwork_http_request_duration_seconds",
+			Help:    "From an HTTP request to its answer, without live channels and answers that were held because the client preferred to wait. A click is POST /api/v1/tasks/{task}/requests.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, labels),
+	}
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_build_info", Help: "1; what was built is in the labels.",
+		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.calls, m.took, build, &counted{s},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})
+	return m
+}
+
+// figures shows them to whoever asks: there is nothing in them that is anybody's.
+func (s *server) figures(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Cache-Control", "no-store")
+	s.metrics.page.ServeHTTP(w, r)
+	return nil
+}
+
+// counted shows what the engine and the node count.
+type counted struct{ *server }
+
+// figure is one of them.
+func figure(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("getwork_"+name, help, labels, nil)
+}
+
+var (
+	recorded   = figure("requests_recorded_total", "Requests that this node recorded.")
+	ended      = figure("requests_ended_total", "Requests that this node ended, by what they ended as.", "state")
+	rescued    = figure("requests_rescued_total", "Requests that only this node's periodic look found, and a round then answered: whoever should have served them had died. 0 without faults.")
+	given      = figure("work_assigned_total", "Items that this node's rounds handed out.")
+	expired    = figure("work_expired_total", "Work whose lease ran out, as this node found.")
+	rounds     = figure("rounds_total", "Rounds of this node: transactions that assign to those who wait.")
+	runs       = figure("runs_total", "Runs of ranking queries, by how they ended. Lost ones died with another node, and are counted by the one that took over.", "outcome")
+	ranFor     = figure("run_duration_seconds", "How long the runs of this node took, from the query's begin to the end of their round.")
+	looks      = figure("looks_total", "Looks for what nobody serves: one every two seconds, more while a run is under way.")
+	oldest     = figure("oldest_request_age_seconds", "How long the oldest request has waited, of all nodes', as this node saw at most some seconds ago; 0: nobody waits. Without those of paused tasks, and those that linger and were found nothing.")
+	listening  = figure("listener_up", "1 while this node hears at once what others do; 0 while it finds out by asking every two seconds.")
+	reconnects = figure("listener_reconnects_total", "How often the listener came up again after it had been lost.")
+	sent       = figure("events_sent_total", "Events handed to live channels.")
+	dropped    = figure("events_dropped_total", "Events that were lost to live channels which were too slow and were closed; their clients come back for a snapshot.")
+	slow       = figure("slow_channels_total", "Live channels that were closed because they were too slow.")
+	sockets    = figure("sockets", "WebSockets that are open now.")
+	socketsMax = figure("sockets_max", "WebSockets that may be open.")
+	streams    = figure("event_streams", "Event streams that are open now; their limit is that of the gate \"held\".")
+	inside     = figure("calls_in_progress", "Calls that were let in and are not answered yet, by gate: calls; queries, which may wait for a task's query (preview, explain, claim); held, which are event streams and answers that the client preferred to wait for.", "gate")
+	inLine     = figure("calls_waiting", "Calls that wait in line to be let in, two seconds at most.", "gate")
+	mayEnter   = figure("calls_max", "Calls that are let in at once.", "gate")
+	refused    = figure("calls_refused_total", "Calls that were not let in, by gate and why: node, it was full; user, he had too many. Those of the gates calls and queries were answered 429; of held, event streams were answered 503 or 429, and answers came at once.", "gate", "reason")
+	inUse      = figure("pool_connections_in_use", "Connections to the database that are busy now.", "pool")
+	idle       = figure("pool_connections_idle", "Connections to the database that are open and free now.", "pool")
+	most       = figure("pool_connections_max", "Connections that the pool may open.", "pool")
+	waits      = figure("pool_waits_total", "How often somebody had to wait for a connection, a new one included.", "pool")
+	waited     = figure("pool_wait_seconds_total", "How long they waited altogether.", "pool")
+)
+
+// Describe implements [prometheus.Collector].
+func (c *counted) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{recorded, ended, rescued, given, expired, rounds, runs, ranFor, looks, oldest, listening, reconnects, sent, dropped, slow,
+		sockets, socketsMax, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
+		to <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *counted) Collect(to chan<- prometheus.Metric) {
+	show := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+	}
+	count := func(d *prometheus.Desc, n *assign.Counter, labels ...string) {
+		show(d, prometheus.CounterValue, float64(n.Load()), labels...)
+	}
+	e := c.Engine
+	for d, n := range map[*prometheus.Desc]*assign.Counter{recorded: &e.Recorded, rescued: &e.Rescued, given: &e.Given, expired: &e.Expired, rounds: &e.Rounds,
+		looks: &e.Looks, reconnects: &e.Reconnects, sent: &e.Sent, dropped: &e.Dropped, slow: &e.Slow} {
+		count(d, n)
+	}
+	for as, n := range e.Ended {
+		count(ended, n, string(as))
+	}
+	for as, n := range e.RunEnds {
+		count(runs, n, string(as))
+	}
+	n, sum, within := e.RunsTook.Load()
+	to <- prometheus.MustNewConstHistogram(ranFor, n, sum, within)
+	up := 0.0
+	if e.Feed.Listening() {
+		up = 1
+	}
+	show(listening, prometheus.GaugeValue, up)
+	show(oldest, prometheus.GaugeValue, e.Oldest.Load().Seconds())
+	for name, g := range map[string]*gate{"calls": c.calls, "queries": c.looking, "held": c.waiting} {
+		show(inside, prometheus.GaugeValue, float64(len(g.places)), name)
+		show(inLine, prometheus.GaugeValue, float64(g.inLine()), name)
+		show(mayEnter, prometheus.GaugeValue, float64(g.most), name)
+		show(refused, prometheus.CounterValue, float64(g.full.Load()), name, "node")
+		show(refused, prometheus.CounterValue, float64(g.tooMany.Load()), name, "user")
+	}
+	show(streams, prometheus.GaugeValue, float64(c.streams.Load()))
+	if c.Figures.Sockets != nil {
+		show(sockets, prometheus.GaugeValue, float64(c.Figures.Sockets()))
+		show(socketsMax, prometheus.GaugeValue, float64(c.Figures.MaxSockets))
+	}
+	if c.Figures.Pools == nil {
+		return
+	}
+	for _, p := range c.Figures.Pools() {
+		show(inUse, prometheus.GaugeValue, float64(p.InUse), p.Name)
+		show(idle, prometheus.GaugeValue, float64(p.Idle), p.Name)
+		show(most, prometheus.GaugeValue, float64(p.Max), p.Name)
+		show(waits, prometheus.CounterValue, float64(p.Waits), p.Name)
+		show(waited, prometheus.CounterValue, p.Waited.Seconds(), p.Name)
+	}
+}
+
+// call is what is measured of one request.
+type call struct {
+	http.ResponseWriter
+	route  string // the pattern that matched; empty: none
+	status int
+}
+
+type callKey struct{}
+
+// WriteHeader notes the status.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 || c.status < 200 { // an informational one is followed by the answer's own
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// measured counts each request and times its answer.
+func (m *metrics) measured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		c := &call{ResponseWriter: w}
+		next.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+		method, status := r.Method, c.status
+		if !slices.Contains(methods, method) {
+			method = "other" // anybody can make some up
+		}
+		if status == 0 {
+			status = http.StatusOK
+			if r.Context().Err() != nil {
+				status = 499 // the client has gone, and nobody answered
+			}
+		}
+		labels := []string{method, c.route, strconv.Itoa(status)}
+		m.calls.WithLabelValues(labels...).Inc()
+		if c.route != "/api/v1/events" && c.route != "/api/v1/ws" && w.Header().Get("Preference-Applied") == "" {
+			m.took.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
+		}
+	})
+}
+
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+// routed notes the pattern that matched, for measured. It stands in the router, which skips it where nothing matches.
+func routed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(callKey{}).(*call); ok {
+			c.route, _ = mux.CurrentRoute(r).GetPathTemplate()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
