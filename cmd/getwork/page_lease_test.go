@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
@@ -71,10 +70,10 @@ func (b *browser) shows(selector, text string) {
 // moving moves the pointer about until so is true.
 func (b *browser) moving(what string, so func() bool) {
 	b.t.Helper()
-	x := 0.0
-	await(b.t, what, 2*soon, func() bool {
-		x++
-		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 300+x, 10))
+	n := 0
+	await(b.t, what, 4*soon, func() bool {
+		n++
+		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 300+float64(n%100), 10))
 		return so()
 	})
 }
@@ -85,16 +84,19 @@ const anHourOff = `Date.now = ((now) => () => now() + 3600e3)(Date.now)`
 // What is left is counted down by the server's clock, and a warning comes before the end. One click keeps it, and so
 // does being at the page; being away does not.
 func TestPageLease(t *testing.T) {
-	b := newBrowser(t, anHourOff)
+	b := newBrowser(t, anHourOff+";"+cuttable)
 	s := newSite(t, 1, "")
-	leased(s, "5s", "17")
+	leased(s, "60s", "17", "18")
 	b.logIn(s.nodes[0].URL, "Oliver")
 	b.state("live", soon)
 	extended := func(n int) bool {
 		return column[bool](s, `select lease_expires_at - assigned_at >= $1 * lease from getwork.work order by id desc limit 1`, n)[0]
 	}
 	s.takes("Oliver", 1)
-	b.await(`/^[234] s left$/.test(document.querySelector('#work .left')?.textContent)`, soon)
+	b.await(`/^[3-5]\d s left$/.test(document.querySelector('#work .left')?.textContent)`, soon)
+	s.exec(`update getwork.work set assigned_at = assigned_at - interval '40 s', lease_expires_at = lease_expires_at - interval '40 s'`)
+	b.cutOff() // the page reads that it is later
+	b.await(`/^1?\d s left$/.test(document.querySelector('#work .left')?.textContent)`, soon)
 	b.shows(".lease.soon .warning", "goes back to the queue")
 	if title := b.eval("document.title"); !strings.HasSuffix(title, "Oliver · getwork") {
 		t.Errorf("the title is %q", title)
@@ -105,15 +107,21 @@ func TestPageLease(t *testing.T) {
 	if extended(2) {
 		t.Error("it was extended by more than one lease")
 	}
+	b.press(".complete")
+	b.works(0, soon)
+	s.changes("verify", map[string]any{"lease": "10s"}, 0) // of which a quarter is soon used up
+	s.takes("Oliver", 1)
 	b.moving("it is kept over three leases", func() bool { return extended(3) })
 	const extensions = `performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/extend')).length`
 	if n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](extensions)); err != nil || n < 3 || n > 10 {
 		t.Errorf("extended %d times in three leases (%v); at least a quarter of one lies between two", n, err)
 	}
 	b.eval(`(Object.defineProperty(document, 'hidden', { value: true }), '')`) // in a tab behind others, say
-	b.moving("nobody is at it", func() bool { return column[bool](s, `select state = 'expired' from getwork.work`)[0] })
+	b.moving("nobody is at it", func() bool {
+		return column[bool](s, `select state = 'expired' from getwork.work order by id desc limit 1`)[0]
+	})
 	b.shows(".why", "It went back at ")
-	b.await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work form').checkVisibility()`, soon)
+	b.await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work .done')`, soon)
 	b.press(".dismiss")
 	b.works(0, soon)
 	b.shows("#empty", "You hold nothing.")
@@ -125,12 +133,13 @@ func TestPageLostLease(t *testing.T) {
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const item = "<i>1/2</i>"
-	leased(s, "6s", item)
+	leased(s, "1h", item)
 	b.logIn(s.nodes[0].URL, "Oliver")
 	b.state("live", soon)
 	s.takes("Oliver", 1)
 	b.works(1, soon)
 	b.typeNote("half read")
+	s.exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s'`) // not while he types
 	b.shows(".why", "It went back at ")
 	b.shows(".why", "Your note is kept.")
 	b.shows("#work h3", item)
@@ -141,10 +150,10 @@ func TestPageLostLease(t *testing.T) {
 		t.Fatalf("return: %d %s %v", a.Status, a.Body, err)
 	}
 	b.press(".again")
-	b.shows("#said", item+": yours again.")
-	b.await(`document.querySelector('#work form').checkVisibility() && !document.querySelector('#work .again').checkVisibility()`, soon)
+	b.shows("#told", item+": yours again.")
+	b.await(`document.querySelector('#work .done') && !document.querySelector('#work .again')`, soon)
 	b.shows("#work .which", "attempt 2")
-	b.press("#work .primary[type=submit]")
+	b.press("#work .complete")
 	b.works(0, soon)
 	if closed := column[string](s, `select state || ' ' || coalesce(note, '') from getwork.work order by id`); fmt.Sprint(closed) != "[expired  returned  completed half read]" {
 		t.Errorf("work: %q", closed)
@@ -155,7 +164,7 @@ func TestPageLostLease(t *testing.T) {
 func TestPageLeaseWithoutPush(t *testing.T) {
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
-	leased(s, "5s", "17")
+	leased(s, "15s", "17") // so long it takes at most to load the page
 	address, _ := withoutSockets(t, s.nodes[0])
 	b.logIn(address, "Oliver")
 	s.takes("Oliver", 1)
@@ -165,7 +174,7 @@ func TestPageLeaseWithoutPush(t *testing.T) {
 	b.moving("it is kept over two leases", func() bool {
 		return column[bool](s, `select lease_expires_at - assigned_at >= 2 * lease from getwork.work`)[0]
 	})
-	b.shows(".why", "It went back at ")
+	b.await(`document.querySelector('.why')?.textContent.includes('It went back at ')`, 3*soon)
 	b.press(".again")
 	b.shows(".lease .left", "s left")
 	b.works(1, soon)
@@ -180,21 +189,20 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.state("live", soon)
 	b.click(".task form button")
 	b.works(1, soon)
-	b.eval(`(() => {
-		const hours = document.querySelector('#work select');
-		hours.value = '';
-		hours.dispatchEvent(new Event('change'));
-		return '';
-	})()`)
 	b.click("#work .others")
-	b.do(chromedp.SendKeys(chromedp.CSS("#work .others"), "\r", chromedp.NodeVisible)) // there it means the return
+	b.click(`#work [data-return=exact]`)
+	b.do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "73\r", chromedp.NodeVisible))
+	b.shows("#work .error", "It can be returned for 0 to 72 hours")
+	b.do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "\b\b0\r", chromedp.NodeVisible))
+	b.shows("#work .became", "returned to others, not offered before ")
 	b.works(0, soon)
-	b.shows("#said", "1: returned, to be handed out again to others from ")
+	b.shows("#recent", "returned to others, not offered before ")
 	if closed := column[string](s, `select state || ' ' || to_others from getwork.work`); closed[0] != "returned true" {
 		t.Errorf("work: %q", closed)
 	}
 	b.click(".task form button")
 	b.shows(".task .ended", "There is work, but not for you")
+	b.shows(".task .ended", "You left 1 to others.")
 	if a, err := s.as("Tracy", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/1/claim", nil); err != nil || a.Status != 201 {
 		t.Errorf("Tracy claims it: %d %s %v", a.Status, a.Body, err)
 	}
@@ -205,6 +213,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.do(chromedp.Navigate(s.nodes[0].URL))
 	b.state("live", soon)
 	const click = `(document.querySelector('.task [aria-label="Get Work: jobs"]').click(), '')`
+	b.await(`document.querySelector('.task [aria-label="Get Work: jobs"]')`, soon)
 	b.eval(click)
 	b.works(1, soon)
 	b.shows("#work .which", "place 1 of 3")
@@ -229,11 +238,11 @@ func TestPageTakenAway(t *testing.T) {
 	}
 	reassign(held[1], "Tracy")
 	b.works(2, soon)
-	b.shows("#said", "b: It was given to somebody else at ")
+	b.shows("#told", "b: It was given to somebody else at ")
 	reassign(held[0], "Tracy")
 	b.shows(".why", "It was given to somebody else at ")
 	b.shows(".why", "Your note is kept.")
-	if shown := b.eval(`document.querySelector('#work li:first-child textarea').value + document.querySelector('.again').checkVisibility()`); shown != "minefalse" {
+	if shown := b.eval(`document.querySelector('#work li:first-child textarea').value + !!document.querySelector('.again')`); shown != "minefalse" {
 		t.Errorf("the note, and whether it can be claimed: %s", shown)
 	}
 	reassign(s.takes("Tracy", 1)[0], "Oliver")
@@ -243,13 +252,14 @@ func TestPageTakenAway(t *testing.T) {
 	}
 	b.shows("#work h3", "e")
 	b.await(`document.querySelector('#held').textContent === '3'`, soon)
+	b.notes("#told") // what is told within a second stands together, and then goes
 	token := s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "dry_run": true}).Token
 	s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "token": token})
 	b.works(1, soon)
 	for _, item := range []string{"c", "d", "e"} {
-		b.shows("#said", item+": It was returned at ")
+		b.showed(item + ": It was returned at ")
 	}
-	b.await(`document.querySelector('#said').textContent.includes('by a manager')`, time.Second)
+	b.showed("by a manager")
 }
 
 // goneScript runs static/getwork.js on sockets and answers of its own, and returns what it told of work that is gone.

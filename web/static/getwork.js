@@ -1,5 +1,6 @@
 /**
- * A client for getwork in one module, without dependencies, for browsers and other programs that speak JavaScript.
+ * A client for getwork in one module, without dependencies, for browsers, workers, Node 22 and later, and whatever else
+ * has fetch and WebSocket. docs/client.md tells how to use it.
  *
  *     import { connect } from '/static/getwork.js';
  *     const client = connect();
@@ -8,10 +9,12 @@
  *     await client.getWork('verify-bank-account', 3);
  *     await client.extend(id);
  *     await client.dispose(id, { outcome: 'complete' });
+ *     client.close();
  *
  * It keeps the caller's pipeline: `client.work` and `client.requests` (those pending) are Maps by id, of the shapes
  * that the REST API has. What happens is pushed over a WebSocket. While that can't be had, the pending requests and
- * the pipeline are asked for after 5, then 10, then every 20 s, and the socket is tried again now and then.
+ * the pipeline are asked for after 5, then 10, then every 20 s, and the socket is tried again now and then, and at once
+ * when the network comes back or somebody comes back to the page.
  *
  * Events, each a CustomEvent with its matter in `detail`:
  *   state    {name, …}: see State below
@@ -21,6 +24,10 @@
  *            is 'held', nobody said: it only is not in the pipeline any more. It comes before `change`
  *   run      a run's phase, for a task that the caller waits for or subscribed to
  *   task     a subscribed task with its counts
+ *   tasks    a task is new, changed or deleted: who shows a list of them reads it again, after a random while, since all are
+ *            told at once. It comes with the first snapshot, too: what was read before may be old
+ *   reread   what a program shows beside the pipeline may be old, since push was away: read it again. It comes with every
+ *            poll while push is gone, and with each snapshot but the first
  *   hello    whom the server takes the caller for
  *   problem  a Problem that the server told over the socket
  *
@@ -30,7 +37,8 @@
  *   {name: 'lagging'}                          pushed too, but some seconds late: the node lost its notifications
  *   {name: 'polling', every, next, error?}     asking every so many ms, next at that time; error: the last one failed
  *   {name: 'stopped', reason}                  'patience': 15 minutes of polling are over; requests stay where they
- *                                              are, and resume() goes on. 'unauthenticated': log in. 'closed'
+ *                                              are, and resume() goes on, as does coming back to the page. Who only
+ *                                              watches is not stopped so. 'unauthenticated': log in. 'closed': by close()
  */
 
 /** What work becomes when its holder lets go of it. */
@@ -41,11 +49,13 @@ const defaults = {
   poll: [5_000, 10_000, 20_000],
   stop: 15 * 60_000, // of polling without a socket
   socket: [500, 30_000], // the first wait before it is tried again, doubled each time, and the longest
-  silence: 5_000, // a socket that has not said hello by then is given up
+  ping: 25_000, // a socket on which nothing was said for so long is asked whether it is still there
+  silence: 5_000, // one that has not answered by then is given up, as is one that does not say hello
   steady: 10_000, // one that lasted so long counts as having worked
+  wake: 1_000, // at most, after the network is back: a whole office comes back in one moment
 };
 
-/** How a call failed: RFC 9457's members, and `retryAfter` in ms. Status 0: no answer at all. */
+/** How a call failed: RFC 9457's members, and `retryAfter` in ms, 0 where the server did not say. Status 0: no answer at all. */
 export class Problem extends Error {
   constructor(status, body = {}, retryAfter = 0) {
     super(body.detail || body.title || `the server answered with status ${status}`);
@@ -60,12 +70,17 @@ export class Problem extends Error {
 }
 
 /**
- * The REST calls alone, without anything live. Each returns a promise that fails with a Problem. dated, if given, is
- * told the server's time (ms) with each answer, to the second.
+ * The REST calls alone, without anything live. Each returns a promise that fails with a Problem.
+ *
+ * A call that is answered 429 has not begun: it is made again when Retry-After says, twice at most. A 503 may come after
+ * the fact; it is for the caller to decide. To repeat a call is safe but for getWork, which wants an Idempotency-Key.
+ *
+ * Options are those of connect(); dated, if given, is told the server's time (ms) with each answer, to the second.
  */
-export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, dated } = {}) {
-  async function call(method, path, { body, headers, within = 30_000 } = {}) {
-    const init = { method, headers: { ...headers }, cache: 'no-store', signal: AbortSignal.timeout(within) };
+export function rest({ url = '', headers: always, fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, clock = globalThis, dated } = {}) {
+  async function once(method, path, { body, headers, within = 30_000, keepalive = false, signal } = {}) {
+    const late = AbortSignal.timeout(within);
+    const init = { method, headers: { ...always, ...headers }, cache: 'no-store', keepalive, signal: signal ? AbortSignal.any([signal, late]) : late };
     if (body !== undefined) {
       init.headers['Content-Type'] = 'application/json';
       init.body = JSON.stringify(body);
@@ -75,8 +90,9 @@ export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args),
       response = await fetch(url + path, init);
       dated?.(Date.parse(response.headers.get('Date')));
       text = await response.text();
-    } catch {
-      throw new Problem(0, { type: '/problems/unavailable', title: 'No answer', detail: 'the server can’t be reached' });
+    } catch (e) {
+      const detail = e.name === 'TimeoutError' ? `the server has not answered within ${within / 1000} s` : 'the server can’t be reached';
+      throw new Problem(0, { type: '/problems/unavailable', title: 'No answer', detail });
     }
     const json = /\bjson\b/.test(response.headers.get('Content-Type') ?? '') ? parse(text) : undefined;
     if (!response.ok && response.status !== 304) {
@@ -84,28 +100,118 @@ export function rest({ url = '', fetch = (...args) => globalThis.fetch(...args),
     }
     return { status: response.status, tag: response.headers.get('ETag'), body: json };
   }
+  /**
+   * Makes any call: options {body, headers, within: ms, keepalive, signal: gives it up, repeats: how often it is made again when
+   * it is answered 429}; the answer is {status, tag, body}.
+   */
+  async function call(method, path, { repeats = 2, ...options } = {}) {
+    nameable(path);
+    for (let more = repeats; ; more--) {
+      try {
+        return await once(method, path, options);
+      } catch (e) {
+        if (e.status !== 429 || more === 0) throw e;
+        await new Promise((resolve) => clock.setTimeout(resolve, e.retryAfter || 2_000));
+      }
+    }
+  }
   const api = '/api/v1';
   const segment = encodeURIComponent;
+  const patience = 180_000; // ms, of calls that may have to run a task's query
+  const taskAt = (name) => `${api}/tasks/${segment(name)}`;
+  const get = async (path, filter = {}) => {
+    const given = Object.entries(filter).filter(([, v]) => v !== undefined && v !== null && v !== '');
+    return (await call('GET', given.length ? `${path}?${new URLSearchParams(given)}` : path)).body;
+  };
+  const send = async (method, path, body, options) => (await call(method, path, { body, ...options })).body;
   return {
     call,
+
+    // Everybody.
+    /** For a page, where nobody is asked for more than a name: the browser keeps it as a cookie. */
     logIn: async (user, role = 'worker') => void (await call('POST', '/login', { body: { user, role } })),
     logOut: async () => void (await call('POST', '/logout')),
-    me: async () => (await call('GET', `${api}/me`)).body,
-    tasks: async () => (await call('GET', `${api}/tasks`)).body.tasks,
-    pipeline: async () => (await call('GET', `${api}/pipeline`)).body,
+    /** {user, role, groups} */
+    me: () => get(`${api}/me`),
+    tasks: async () => (await get(`${api}/tasks`)).tasks,
+    /** A task, and the tag that a change of it names. */
+    task: async (name) => {
+      const { body, tag } = await call('GET', taskAt(name));
+      return { task: body, tag };
+    },
+
+    // Who works. What connect()'s client has a method for is told there.
+    /** {work: […], requests: […pending…]} */
+    pipeline: () => get(`${api}/pipeline`),
+    /** {status, tag, body}: tag, of a former answer, has what did not change since answered 304, without a body. */
     request: (id, tag) => call('GET', `${api}/requests/${segment(id)}`, { headers: tag ? { 'If-None-Match': tag } : {} }),
-    getWork: (task, body, headers) => call('POST', `${api}/tasks/${segment(task)}/requests`, { body, headers }),
-    cancel: async (id) => (await call('DELETE', `${api}/requests/${segment(id)}`)).body,
-    dispose: async (id, body) => (await call('POST', `${api}/work/${segment(id)}/disposition`, { body })).body,
-    extend: async (id) => (await call('POST', `${api}/work/${segment(id)}/extend`)).body,
-    // The task's query may have to look for the item, and takes its time.
-    claim: async (task, item) => (await call('POST', `${api}/tasks/${segment(task)}/items/${segment(item)}/claim`, { within: 180_000 })).body,
+    /** body {count, linger?, lease?}; the answer is {status, tag, body}. */
+    getWork: (task, body, headers) => call('POST', `${taskAt(task)}/requests`, { body, headers }),
+    cancel: (id) => send('DELETE', `${api}/requests/${segment(id)}`),
+    /** keepalive: it is sent though the page is left at this moment. repeats: 0, if the caller makes it again himself after a 429. */
+    dispose: (id, body, { keepalive, repeats } = {}) => send('POST', `${api}/work/${segment(id)}/disposition`, body, { keepalive, repeats }),
+    extend: (id) => send('POST', `${api}/work/${segment(id)}/extend`),
+    claim: (task, item) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, undefined, { within: patience }),
+
+    // Who watches. A list is {<plural>: […], next_cursor?}; filters that are empty do not filter.
+    /** Requests that wait, oldest first: filter {task, cursor, limit}. */
+    waiting: (filter) => get(`${api}/requests`, filter),
+    /** Work of all times, newest first: filter {task, user, item, state, cursor, limit}. */
+    work: (filter) => get(`${api}/work`, filter),
+    /** Who holds how much of which task, longest first: filter {task: 'a,b', user, cursor, limit}; with the first page a total {users, held}. */
+    holders: (filter) => get(`${api}/holders`, filter),
+    /** A task's runs, newest first: filter {cursor, limit}. */
+    runs: (task, filter) => get(`${taskAt(task)}/runs`, filter),
+    /** What happened in each step of time: filter {task: 'a,b', from, step}. */
+    history: (filter) => get(`${api}/history`, filter),
+    /** Who returns much, and what many return: filter {task, from}. */
+    returns: (filter) => get(`${api}/returns`, filter),
+
+    // Who manages.
+    /** settings {name, query, …}, see Task in /openapi.json; the answer is the task. */
+    createTask: (settings) => send('POST', `${api}/tasks`, settings),
+    /** tag: of the task as it was read; a task that has changed since fails with type '/problems/stale-version'. */
+    updateTask: (name, changes, tag) => send('PATCH', taskAt(name), changes, { headers: { 'If-Match': tag } }),
+    deleteTask: async (name) => void (await call('DELETE', taskAt(name))),
+    /** What a task was, newest first: filter {cursor, limit}. */
+    versions: (name, filter) => get(`${taskAt(name)}/versions`, filter),
+    restore: (name, version, tag) => send('POST', `${taskAt(name)}/versions/${version}/restore`, undefined, { headers: tag ? { 'If-Match': tag } : {} }),
+    /**
+     * What the task's query, or the one given, would hand out now: options {query, limit}. No name: of a task that there is not
+     * yet, options {query, query_timeout, slots, limit}. signal: gives it up; within: after so many ms.
+     */
+    preview: (name, options = {}, { signal, within = patience } = {}) =>
+      send('POST', `${name ? taskAt(name) : api}/preview`, options, { signal, within }),
+    /** Why an item is or is not handed out. signal: gives it up, and the task's query with it, if that runs for it. */
+    explain: async (task, item, { signal } = {}) => (await call('GET', `${taskAt(task)}/items/${segment(item)}`, { within: patience, signal })).body,
+    /** items [{item, priority?, not_before?, slots?, exclusive?, details?}], to a task without a query: {accepted, duplicates}. */
+    push: (task, items) => send('POST', `${taskAt(task)}/items`, items),
+    /** Puts back what is never: the items named, or all whose attempts were used up. */
+    redrive: (task, items) => send('POST', `${taskAt(task)}/redrive`, items ? { items } : {}),
+    /** Gives held work to another. */
+    reassign: (id, user) => send('POST', `${api}/work/${segment(id)}/reassign`, { user }),
+    /** Takes work from a user, of a task, or of both: first {user?, task?, dry_run: true}, which gives {count, token}; then with that token. */
+    release: (filter) => send('POST', `${api}/work/release`, filter),
   };
+}
+
+/**
+ * Refuses a path of which a segment is . or .. : whatever their encoding, every parser of URLs takes them for steps in the path
+ * (https://url.spec.whatwg.org/#double-dot-path-segment), and another address would be called.
+ */
+function nameable(path) {
+  const [, step] = path.split('?')[0].match(/\/((?:\.|%2e){1,2})(?:\/|$)/i) ?? [];
+  if (!step) return;
+  const detail = `“${decodeURIComponent(step)}” can’t be named in an address, where it is a step in the path; use the command line: getwork items`;
+  throw new Problem(400, { type: '/problems/invalid', title: 'Not an address', detail });
 }
 
 /**
  * Connects, and keeps connected until close(). Options, all of which may be left out:
  *   url        where the server is, such as 'https://work.example'; default: where the page came from
+ *   headers    sent with every call, such as {Authorization: 'Bearer …'}. On the socket too where its constructor takes
+ *              headers, as Node's does; a browser's does not, and has cookies
+ *   watch      true: for a program that only watches tasks. It has no pipeline, which an observer may not read
  *   parse      what makes values of JSON text, for callers to whom 1.50 is not 1.5; default: JSON.parse
  *   fetch, WebSocket, clock {now, setTimeout, clearTimeout}, random, delays: for tests, and other surroundings
  */
@@ -117,19 +223,23 @@ class Client extends EventTarget {
   work = new Map();
   requests = new Map();
   state = { name: 'connecting' };
+  known = false; // the pipeline has been read: until then an empty `work` says nothing
   user = null; // as the server said hello
   ahead = 0; // by how many ms the server's clock is ahead of ours: all times are by the server's
 
-  #api; #url; #parse; #WebSocket; #clock; #random; #delays;
+  #api; #url; #headers; #watch; #parse; #WebSocket; #clock; #random; #delays;
   #socket = null;
-  #timers = { silence: null, retry: null, poll: null };
+  #timers = { silence: null, ping: null, retry: null, poll: null };
+  #left = new AbortController(); // ends listening to the page
   #failures = 0;
   #liveSince = null; // when the present socket brought its snapshot
   #shown = false; // there was a snapshot since the start, or since resume()
   #fault = false; // the server found fault with what was sent: the socket is not tried again
-  #pollingSince = null;
+  #polling = false;
   #step = 0; // in delays.poll
+  #waited = 0; // ms between polls. Not by the clock: a machine that slept has not asked
   #round = 0; // of polling; an answer to a former one no longer schedules anything
+  #seen = false; // there was a snapshot, or polling
   #changes = 0;
   #subscribed = new Set();
   #tags = new Map(); // ETags of pending requests
@@ -138,9 +248,11 @@ class Client extends EventTarget {
   #closed = new Set();
   #closing = new Map(); // what the work becomes that is let go of just now, by id
 
-  constructor({ url = '', fetch, parse = JSON.parse, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
+  constructor({ url = '', headers, watch = false, fetch, parse = JSON.parse, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
     super();
-    this.#api = rest({ url, fetch, parse, dated: (time) => this.#dated(time) });
+    this.#api = rest({ url, headers, fetch, parse, clock, dated: (time) => this.#dated(time) });
+    this.#headers = headers;
+    this.#watch = watch;
     this.#parse = parse;
     this.#url = new URL(`${url}/api/v1/ws`, globalThis.location?.href);
     this.#url.protocol = this.#url.protocol.replace('http', 'ws');
@@ -151,19 +263,26 @@ class Client extends EventTarget {
       clearTimeout: (id) => clock.clearTimeout(id),
     };
     this.#random = random;
-    this.#delays = { ...defaults, ...delays };
+    this.#delays = { ...defaults, ...(watch && { stop: Infinity }), ...delays };
+    const { signal } = this.#left;
+    globalThis.addEventListener?.('online', () => this.#wake(), { signal });
+    globalThis.document?.addEventListener('visibilitychange', () => { if (!document.hidden) this.#wake(); }, { signal });
     this.#open();
   }
 
   // Commands.
 
-  /** Asks for count items of a task and returns the request, which may be pending. `key` makes repeating it safe. */
-  async getWork(task, count, { linger, key } = {}) {
-    const { body, tag } = await this.#api.getWork(task, { count, linger }, key ? { 'Idempotency-Key': key } : {});
+  /**
+   * Asks for count items of a task and returns the request, which may be pending. linger, such as '10m': how long it waits
+   * where there is nothing. lease, such as '30s': for programs. key, any text: makes repeating it safe, where no answer
+   * came, or a 503.
+   */
+  async getWork(task, count, { linger, lease, key } = {}) {
+    const { body, tag } = await this.#api.getWork(task, { count, linger, lease }, key ? { 'Idempotency-Key': key } : {}).catch(this.#denied);
     if (body.state === 'pending') this.#tags.set(body.id, tag);
     this.#takeRequest(body);
-    if (this.state.name === 'stopped') this.resume();
-    else if (this.#pollingSince !== null) this.#restartPolling();
+    if (this.state.name === 'stopped' && this.state.reason !== 'closed') this.resume();
+    else if (this.#polling) this.#restartPolling();
     return body;
   }
 
@@ -177,11 +296,13 @@ class Client extends EventTarget {
   /**
    * Lets go of work: {outcome: 'complete' | 'return' | 'never' | 'fail', after?: '4h', to?: 'all' | 'others', error?,
    * note?}. A return needs after, from '0s' to '72h'; to 'others': not to me again. 'fail' is for programs: it counts an
-   * attempt. Work whose lease is lost fails with type '/problems/lease-lost', and `gone` comes.
+   * attempt. Work whose lease is lost fails with type '/problems/lease-lost', and `gone` comes. keepalive: it is sent
+   * though the page is left at this moment. repeats: how often it is made again by itself when it is answered 429, twice if
+   * that is not said.
    */
-  async dispose(id, { outcome, after, to, error, note }) {
+  async dispose(id, { outcome, after, to, error, note }, { keepalive, repeats } = {}) {
     this.#closing.set(id, becomes[outcome]);
-    const answer = this.#api.dispose(id, { outcome, after, to, error, note }).finally(() => this.#closing.delete(id));
+    const answer = this.#api.dispose(id, { outcome, after, to, error, note }, { keepalive, repeats }).finally(() => this.#closing.delete(id));
     const work = await this.#correcting(answer, id);
     this.#takeWork(work, true);
     this.#changed();
@@ -201,11 +322,12 @@ class Client extends EventTarget {
 
   /**
    * Takes one named item of a task, and returns the work, also when it was the caller's already. It may last as long as
-   * the task's query, and is given up after 3 minutes. Types of failure: '/problems/no-slot', all its places are taken; '/problems/not-available', it is
-   * put off, or a rule keeps it from the caller; '/problems/not-found', it does not match the task.
+   * the task's query, and is given up after 3 minutes. Types of failure: '/problems/no-slot', all its places are taken;
+   * '/problems/not-available', it is put off, or a rule keeps it from the caller; '/problems/not-found', it does not match
+   * the task.
    */
   async claim(task, item) {
-    const work = await this.#api.claim(task, item);
+    const work = await this.#api.claim(task, item).catch(this.#denied);
     this.#takeWork(work);
     this.#changed();
     return work;
@@ -216,6 +338,9 @@ class Client extends EventTarget {
     if (!work.lease_expires_at) return null;
     return Math.max(0, Date.parse(work.lease_expires_at) - this.#clock.now() - this.ahead);
   }
+
+  /** {user, role, groups}: whom the server takes the caller for. If nobody is logged in any more, `state` tells it, too. */
+  me() { return this.#api.me().catch(this.#denied); }
 
   /** All tasks, with their counts. */
   tasks() { return this.#api.tasks(); }
@@ -245,10 +370,14 @@ class Client extends EventTarget {
   }
 
   /** Ends it. Requests stay with the server. */
-  close() { this.#stop('closed'); }
+  close() {
+    this.#left.abort();
+    this.#stop('closed');
+  }
 
   /** Reads the pending requests and the pipeline now. */
   async refresh() {
+    if (this.#watch) return;
     for (const id of [...this.requests.keys()]) await this.#ask(id);
     const before = this.#changes;
     const pipeline = await this.#api.pipeline();
@@ -258,27 +387,57 @@ class Client extends EventTarget {
   // The socket.
 
   #open() {
-    if (this.#pollingSince === null) this.#tell({ name: 'connecting' });
+    if (!this.#polling) this.#tell({ name: 'connecting' });
+    const protocols = 'getwork.v1';
     let socket;
     try {
-      socket = new this.#WebSocket(this.#url, 'getwork.v1');
+      socket = new this.#WebSocket(this.#url, this.#headers ? { protocols, headers: this.#headers } : protocols);
     } catch {
       this.#lost(1006);
       return;
     }
     this.#socket = socket;
+    this.#awaitWord();
+    socket.onmessage = (e) => { if (this.#socket === socket) this.#hear(this.#parse(e.data)); };
+    socket.onclose = (e) => { if (this.#socket === socket) this.#lost(e.code); };
+  }
+
+  /** Gives the socket up if it stays silent. */
+  #awaitWord() {
+    const socket = this.#socket;
     this.#after('silence', this.#delays.silence, () => {
       socket.close();
       this.#lost(1006);
     });
-    socket.onmessage = (e) => { if (this.#socket === socket) this.#hear(this.#parse(e.data)); };
-    socket.onclose = (e) => { if (this.#socket === socket) this.#lost(e.code); };
+  }
+
+  /**
+   * Asks the server for a sign of life: a line whose other end is gone is as silent as one on which nothing happens, and the
+   * server's pings are not shown to a page. There is no message `ping`; what there isn't is answered with `error`.
+   */
+  #ping() {
+    if (this.#socket?.readyState !== 1) return;
+    this.#send({ type: 'ping' });
+    this.#awaitWord();
+  }
+
+  /** The network is back, or somebody looks at the page: what would be tried later is tried now. */
+  #wake() {
+    if (this.#socket) this.#ping();
+    else if (this.state.reason === 'patience') this.resume();
+    else if (this.state.name !== 'stopped') {
+      this.#after('retry', this.#random() * this.#delays.wake, () => {
+        if (this.#polling) this.#poll();
+        if (!this.#fault) this.#open();
+      });
+    }
   }
 
   /** 1001, 1006, 1013 and others mean: come back. 1003 and 1009 are a fault of ours, which coming back repeats. */
   #lost(code) {
     this.#socket = null;
     this.#cancel('silence');
+    this.#cancel('ping');
     this.#fault = code === 1003 || code === 1009;
     const worked = this.#liveSince !== null && this.#clock.now() - this.#liveSince > this.#delays.steady;
     this.#liveSince = null;
@@ -295,6 +454,8 @@ class Client extends EventTarget {
 
   #hear(message) {
     const body = message[message.type];
+    this.#cancel('silence');
+    this.#after('ping', this.#delays.ping, () => this.#ping());
     switch (message.type) {
       case 'hello':
         this.user = body;
@@ -303,8 +464,9 @@ class Client extends EventTarget {
         for (const name of this.#subscribed) this.#send({ type: 'subscribe', tasks: [name] });
         return;
       case 'snapshot':
-        this.#cancel('silence');
         this.#takeSnapshot(body);
+        this.#emit(this.#seen ? 'reread' : 'tasks');
+        this.#seen = true;
         if (this.state.name !== 'live' && this.state.name !== 'lagging') this.#live();
         return;
       case 'request': return this.#takeRequest(body);
@@ -315,8 +477,10 @@ class Client extends EventTarget {
         if (body.state === 'lagging') this.#tell({ name: 'lagging' });
         if (body.state === 'live' && this.state.name === 'lagging') this.#tell({ name: 'live' });
         return;
-      case 'error': return this.#emit('problem', new Problem(body.status, body));
-      case 'run': case 'task': return this.#emit(message.type, body);
+      case 'error':
+        if (body.type === '/problems/invalid') return; // the answer to #ping; all else that is sent is valid
+        return this.#emit('problem', new Problem(body.status, body));
+      case 'run': case 'task': case 'tasks': return this.#emit(message.type, body);
     }
   }
 
@@ -334,9 +498,9 @@ class Client extends EventTarget {
   // Polling.
 
   #startPolling() {
-    if (this.#pollingSince !== null) return;
-    this.#pollingSince = this.#clock.now();
-    this.#step = 0;
+    if (this.#polling) return;
+    this.#polling = this.#seen = true;
+    this.#step = this.#waited = 0;
     this.#tell({ name: 'polling', every: this.#delays.poll[0], next: this.#clock.now() });
     this.#poll();
   }
@@ -345,19 +509,22 @@ class Client extends EventTarget {
     const round = ++this.#round;
     let error;
     try {
+      this.#emit('reread');
+      if (this.#watch) await this.#api.me(); // tells whether the server can be had
       await this.refresh();
     } catch (e) {
       error = e;
     }
-    if (round !== this.#round || this.#pollingSince === null) return;
+    if (round !== this.#round || !this.#polling) return;
     if (error?.status === 401) this.#stop('unauthenticated');
-    else if (this.#clock.now() - this.#pollingSince >= this.#delays.stop) this.#stop('patience');
+    else if (this.#waited >= this.#delays.stop) this.#stop('patience');
     else this.#schedulePoll(error);
   }
 
   #schedulePoll(error) {
     const { poll } = this.#delays;
     const every = Math.max(poll[Math.min(this.#step++, poll.length - 1)], error?.retryAfter ?? 0);
+    this.#waited += every;
     this.#after('poll', every, () => this.#poll());
     this.#tell({ name: 'polling', every, next: this.#clock.now() + every, error });
   }
@@ -365,21 +532,19 @@ class Client extends EventTarget {
   /** Somebody clicked: he is there, and hopes for an answer soon. */
   #restartPolling() {
     this.#round++;
-    this.#pollingSince = this.#clock.now();
-    this.#step = 0;
+    this.#step = this.#waited = 0;
     this.#schedulePoll();
   }
 
   #endPolling() {
     this.#round++;
-    this.#pollingSince = null;
+    this.#polling = false;
     this.#cancel('poll');
   }
 
   #quiet() {
     this.#endPolling();
-    this.#cancel('silence');
-    this.#cancel('retry');
+    for (const name of Object.keys(this.#timers)) this.#cancel(name);
     const socket = this.#socket;
     this.#socket = null;
     this.#liveSince = null;
@@ -394,6 +559,7 @@ class Client extends EventTarget {
   // What is known.
 
   #takeSnapshot({ work, requests }) {
+    this.known = true;
     const held = new Set(work.map((w) => w.id));
     // Of what is let go of just now the answer tells.
     for (const id of [...this.work.keys()]) if (!held.has(id) && !this.#closing.has(id)) this.#drop(id);
@@ -428,8 +594,11 @@ class Client extends EventTarget {
   }
 
   #takeRequest(request) {
-    if (this.#ended.has(request.id)) return;
-    for (const w of request.work ?? []) this.#takeWork(w);
+    for (const w of request.work ?? []) this.#takeWork(w); // again, too: a snapshot of before may have come between
+    if (this.#ended.has(request.id)) {
+      this.#changed();
+      return;
+    }
     if (request.state === 'pending') {
       this.requests.set(request.id, request);
     } else {
@@ -463,7 +632,7 @@ class Client extends EventTarget {
    */
   async #correcting(answer, id) {
     try {
-      return await answer;
+      return await answer.catch(this.#denied);
     } catch (e) {
       if (e.type === '/problems/lease-lost') {
         remember(this.#closed, id); // until it is swept, a moment later, the pipeline still has it
@@ -475,6 +644,12 @@ class Client extends EventTarget {
   }
 
   // The rest.
+
+  /** A command failed; if it is because nobody is logged in any more, everything will. */
+  #denied = (e) => {
+    if (e.status === 401 && this.state.reason !== 'closed') this.#stop('unauthenticated');
+    throw e;
+  };
 
   /** A socket's hello is exact to the ms. What is said to the second counts where that was not said, or not lately. */
   #dated(time) {

@@ -1,73 +1,191 @@
-/** The page: log-in, tasks and pipeline. It uses nothing but the public API, through getwork.js. */
+/**
+ * The page's shell: who is there, the line to the server, and which view is shown. It uses nothing but the public API,
+ * through getwork.js.
+ *
+ * A view is a module with open(app, place), which shows itself in place.element:
+ *   app    {client, api, me, go(path), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls;
+ *          {user, role, groups}; leads to another view; makes keyboard shortcuts; tells something to everybody, also to who
+ *          can't see it; and a Set of functions whose promises are awaited before somebody is logged out: false keeps him here
+ *   place  {element, name, search, signal}: where to draw; what follows the view's path, such as a task's name, or '';
+ *          the address's parameters; and a signal that is aborted when the view is left, for listeners and calls
+ */
 
 import { connect, rest } from './getwork.js';
-import { TaskCard, WorkCard, say } from './cards.js';
-import { disposed, gone, mayComeBack, parse } from './words.js';
+import { shortcuts } from './keys.js';
+import { parse } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-const api = rest();
-const tasks = new Map(); // cards by the task's name
-const works = new Map(); // cards by the work's id
-const lost = new Map(); // cards of work that went back, by task and item
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
-let client;
-let me;
+const works = ['worker', 'agent', 'manager'];
+const watches = ['observer', 'manager'];
+const away = [0, 429, 502, 503, 504]; // no answer of the server's own, or no time for one
+const views = [
+  { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },
+  { path: '/floor', title: 'Floor', may: watches, load: () => import('./views/floor.js') },
+  { path: '/tasks', title: 'Tasks', may: ['manager'], load: () => import('./views/tasks.js') },
+  { path: '/items', title: 'Items', may: ['manager'], load: () => import('./views/items.js') },
+  { path: '/people', title: 'People', may: watches, load: () => import('./views/people.js') },
+  { path: '/wall', title: 'Wall', may: [...works, 'observer'], load: () => import('./views/wall.js') },
+];
 
+let app;
+let greeted = false; // the server has said hello once
+let leave = new AbortController(); // the view that is shown
+
+$('not-loaded').remove();
 start();
 
 async function start() {
+  const api = rest({ parse });
+  let me;
   try {
+    await logInAsAsked(api);
     me = await api.me();
   } catch (e) {
+    if (away.includes(e.status)) {
+      startLater(e);
+      return;
+    }
+    $('banner').hidden = true;
+    forgetOthers();
     if (e.status !== 401) say($('log-in-error'), e.message);
     $('log-in').hidden = false;
     $('user').focus();
+    wireLogIn(api);
     return;
   }
-  $('desk').hidden = $('who').hidden = $('log-out').hidden = $('chip').hidden = false;
+  forgetOthers(me.user);
+  $('banner').hidden = true;
+  const client = connect({ parse, watch: !works.includes(me.role) });
+  app = { api, client, me, go, say: announce, keys: shortcuts($('help')), leaving: new Set() };
+  $('view').hidden = $('who').hidden = $('help').hidden = $('log-out').hidden = $('chip').hidden = false;
   say($('name'), me.user);
   say($('role'), me.role);
-  document.title = `${me.user} · getwork`;
-  client = connect({ parse });
+  showLinks();
   client.addEventListener('state', showState);
-  client.addEventListener('change', showWork);
-  client.addEventListener('gone', (e) => lose(e.detail));
-  client.addEventListener('request', (e) => tasks.get(e.detail.task)?.show(e.detail, client.ahead));
-  client.addEventListener('run', (e) => tasks.get(e.detail.task)?.ran(e.detail));
-  client.addEventListener('task', (e) => tasks.get(e.detail.name)?.update(e.detail));
   client.addEventListener('hello', (e) => {
-    if (e.detail.user !== me.user || e.detail.role !== me.role) location.reload();
-    for (const card of tasks.values()) card.run = null; // it may have ended while nobody was told
+    if (isAnother(e.detail)) reloadAs(e.detail.user);
+    if (greeted) offerNewer();
+    greeted = true;
   });
   showState();
-  loadTasks();
+  show();
+  // What the page before could not send goes out whatever is shown.
+  const unsent = Object.keys(sessionStorage).some((key) => key.startsWith('getwork.desk.'));
+  if (unsent && works.includes(me.role)) import('./views/desk.js').then((desk) => desk.wake(app), () => {});
   setInterval(tick, 1000);
 }
 
-$('log-in-form').addEventListener('submit', async (e) => {
-  e.preventDefault();
+/** Who is there can't be asked now. */
+function startLater(e) {
+  const wait = Math.max(5000, e.retryAfter);
+  say($('banner-text'), `No answer: ${e.message}. Trying again every ${wait / 1000} s.`);
+  $('banner').hidden = false;
+  setTimeout(start, wait);
+}
+
+/**
+ * What views keep in this tab's storage is his who typed it. It goes when he logs out, here or in another tab, though this one was
+ * asleep then, and when somebody else is there. It stays when his session ends.
+ */
+function forgetOthers(user) {
+  const left = localStorage.getItem('getwork.left') ?? ''; // when somebody logged out last
+  const [before, whose] = JSON.parse(sessionStorage.getItem('getwork.whose')) ?? [];
+  if (before !== left || (user && whose !== user)) forget();
+  if (user) sessionStorage.setItem('getwork.whose', JSON.stringify([left, user]));
+}
+
+function forget() {
+  for (const key of Object.keys(sessionStorage)) if (key.startsWith('getwork')) sessionStorage.removeItem(key);
+}
+
+/** Who comes by a link such as /#log-in=Oliver or /#log-in=Mia,manager is logged in so, where nobody is asked for more than a name. */
+async function logInAsAsked(api) {
+  const [, asked] = location.hash.match(/^#log-in=(.+)$/) ?? [];
+  if (!asked) return;
+  const [user, role] = decodeURIComponent(asked).split(',');
+  const me = await api.me().catch(() => ({}));
+  const other = me.user !== user || me.role !== (role ?? 'worker');
+  const refusal = other ? await api.logIn(user, role).then(() => null, (e) => e) : null;
+  if (away.includes(refusal?.status)) throw refusal; // it is tried again
+  history.replaceState(null, '', location.pathname + location.search);
+  if (refusal?.status === 404) return; // here a name is not enough
+  if (refusal) throw refusal;
+  if (other) tabs.postMessage('log-in');
+}
+
+function wireLogIn(api) {
+  $('log-in-form').addEventListener('submit', async (e) => {
+    e.preventDefault();
+    try {
+      await api.logIn($('user').value.trim(), $('as').value);
+      tabs.postMessage('log-in');
+      location.reload();
+    } catch (error) {
+      say($('log-in-error'), error.message);
+      $('user').focus();
+    }
+  });
+}
+
+let loggingOut = null;
+$('log-out').addEventListener('click', () => { loggingOut ??= logOut().finally(() => { loggingOut = null; }); });
+
+async function logOut() {
+  if (!await mayForget()) return;
+  const left = await Promise.all([...app.leaving].map((f) => f()));
+  if (left.includes(false)) return;
   try {
-    await api.logIn($('user').value.trim(), $('as').value);
-    tabs.postMessage('log-in');
-    location.reload();
-  } catch (error) {
-    say($('log-in-error'), error.message);
-    $('user').focus();
+    await app.api.logOut();
+  } catch (e) {
+    if (away.includes(e.status)) {
+      announce(`You are still logged in: ${e.message}.`);
+      return;
+    }
   }
-});
-
-$('log-out').addEventListener('click', async () => {
-  client.close();
-  await api.logOut().catch(() => {});
+  app.client.close();
+  localStorage.setItem('getwork.left', Date.now());
+  forget();
   tabs.postMessage('log-out');
-  location.reload();
+  location.assign('/');
+}
+
+/** Whether what is typed over tasks in this tab, and not saved, may go: that is asked. */
+async function mayForget() {
+  const prefix = `getwork draft: ${app.me.user}: `;
+  const names = Object.keys(sessionStorage).filter((key) => key.startsWith(prefix))
+    .map((key) => key.slice(prefix.length) || 'a new task').sort();
+  if (!names.length) return true;
+  const { ask } = await import('./dialog.js');
+  return ask({
+    title: 'Log out before it is saved?',
+    text: `What you typed is not saved: ${names.join(', ')}. If you log out, it is lost.`,
+    yes: 'Log out all the same',
+    no: 'Stay',
+    danger: true,
+  });
+}
+
+tabs.addEventListener('message', async ({ data }) => {
+  if (data === 'log-out') app?.client.close(); // nothing more is kept, and nobody is asked
+  const now = data === 'log-in' ? await app?.api.me().catch(() => null) : null;
+  if (!now || isAnother(now)) reloadAs(now?.user);
 });
 
-tabs.addEventListener('message', () => location.reload());
+const isAnother = ({ user, role }) => user !== app.me.user || role !== app.me.role;
+
+/** Loads the page anew. In the name of somebody else, who is there now, nothing is sent of what is here, and he is not asked. */
+function reloadAs(user) {
+  if (user && app && user !== app.me.user) app.client.close();
+  location.reload();
+}
+
+// A page that comes back by the browser's Back as it was left may be of somebody who has logged out since.
+window.addEventListener('pageshow', (e) => { if (e.persisted) location.reload(); });
 
 $('resume').addEventListener('click', () => {
-  client.resume();
-  $('pipeline-title').focus();
+  app.client.resume();
+  $('view').focus();
 });
 
 // And should a message be missed, who comes back to a tab finds it as the cookie says.
@@ -75,155 +193,97 @@ document.addEventListener('visibilitychange', sameAsCookie);
 window.addEventListener('focus', sameAsCookie);
 
 async function sameAsCookie() {
-  if (document.hidden || !client) return;
-  const now = await api.me().catch((e) => (e.status === 401 ? {} : me));
-  if (now.user !== me.user || now.role !== me.role) location.reload();
+  if (document.hidden || !app) return;
+  const now = await app.client.me().catch(() => app.me); // that nobody is logged in is told by the client's state
+  if (isAnother(now)) reloadAs(now.user);
 }
 
-async function loadTasks() {
-  let found;
+// Views.
+
+const viewAt = (path) => views.find((v) => v.path === path || (v.path !== '/' && path.startsWith(`${v.path}/`)));
+
+function showLinks() {
+  const mine = views.filter((v) => v.may.includes(app.me.role));
+  $('views').replaceChildren(...mine.map((v) => Object.assign(document.createElement('a'), { href: v.path, textContent: v.title })));
+  $('views').hidden = mine.length < 2;
+}
+
+/** Leads to another view, or to the same with other parameters. replace: without a new entry in the browser's history. */
+function go(path, { replace = false } = {}) {
+  history[replace ? 'replaceState' : 'pushState'](null, '', path);
+  show().then(() => $('view').focus());
+}
+
+window.addEventListener('popstate', () => { if (app) show(); });
+
+document.addEventListener('click', (e) => {
+  const link = e.target.closest?.('a[href]');
+  const elsewhere = !link || !app || link.origin !== location.origin || link.target || link.hasAttribute('download') || !viewAt(link.pathname);
+  if (elsewhere || e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+  e.preventDefault();
+  go(link.pathname + link.search);
+});
+
+async function show() {
+  leave.abort();
+  leave = new AbortController();
+  const { signal } = leave;
+  const mine = views.filter((v) => v.may.includes(app.me.role));
+  let view = viewAt(location.pathname);
+  if (!mine.includes(view)) { // an observer has no pipeline, and a worker no floor
+    [view] = mine;
+    history.replaceState(null, '', view.path);
+  }
+  for (const link of $('views').children) {
+    if (link.pathname === view.path) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  document.title = titleOf(view);
+  const element = document.createElement('div');
+  element.dataset.view = view.path.slice(1) || 'desk';
   try {
-    found = await client.tasks();
-    say($('tasks-error'), '');
+    const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
+    const { open } = await view.load().catch(orNewer);
+    if (signal.aborted) return;
+    $('view').replaceChildren(element);
+    await open(app, { element, name, search: new URLSearchParams(location.search), signal });
   } catch (e) {
-    if (tasks.size === 0) say($('tasks-error'), `The tasks can’t be shown now: ${e.message}.`); // else the banner says it
-    return;
+    if (!signal.aborted) {
+      element.append(Object.assign(document.createElement('p'), { className: 'error', textContent: `This view can’t be shown: ${e.message}` }));
+      $('view').replaceChildren(element);
+    }
+    throw e;
   }
-  const names = new Set(found.map((t) => t.name));
-  for (const [name, card] of tasks) {
-    if (names.has(name)) continue;
-    card.element.remove();
-    tasks.delete(name);
-    client.unsubscribe([name]);
-  }
-  found.forEach((task, i) => {
-    if (!tasks.has(task.name)) tasks.set(task.name, newTask(task));
-    const card = tasks.get(task.name);
-    card.update(task);
-    const there = $('tasks').children[i];
-    if (there !== card.element) $('tasks').insertBefore(card.element, there ?? null); // moving one takes its focus
-  });
-  $('no-tasks').hidden = found.length > 0;
-  client.subscribe([...names]);
-  showWork();
 }
 
-function newTask(task) {
-  return new TaskCard(
-    (count) => client.getWork(task.name, count),
-    (request) => client.cancel(request.id),
-  );
+/** Whether the server has another version of this page by now; the version is in this module's address. */
+async function outdated() {
+  const page = await fetch('/', { cache: 'no-cache' }).catch(() => null);
+  return page?.ok === true && !(await page.text()).includes(new URL(import.meta.url).pathname);
 }
 
-/** Brings the cards in line with what the client knows. */
-function showWork() {
-  for (const request of client.requests.values()) {
-    const card = tasks.get(request.task);
-    if (card && card.request !== request) card.show(request, client.ahead);
-  }
-  for (const [id, card] of works) {
-    if (client.work.has(id)) continue;
-    works.delete(id);
-    leave(card.element);
-  }
-  const held = [...client.work.values()];
-  for (const work of held) {
-    if (!works.has(work.id)) works.set(work.id, cardFor(work));
-    works.get(work.id).fill(work, client.left(work), tasks.get(work.task)?.task, held.filter((w) => w.task === work.task));
-  }
-  say($('held'), held.length ? String(held.length) : '');
-  $('empty').hidden = works.size + lost.size > 0 || client.state.name === 'connecting';
+/** A node that came in another's place may be newer. What is typed is not thrown away for that: who is there decides. */
+async function offerNewer() {
+  $('newer').hidden = !await outdated();
 }
 
-const named = ({ task, item }) => `${task} ${item}`;
+$('newer').addEventListener('click', () => location.reload());
 
-/** The card of an item that went back, and is his again; else a new one. */
-function cardFor(work) {
-  const card = lost.get(named(work)) ?? new WorkCard(work, acts);
-  if (!lost.delete(named(work))) $('work').append(card.element);
-  return card;
+/** A module that can't be loaded: modules of two versions are not mixed, so a newer page takes the place of this one. */
+async function orNewer(e) {
+  if (!await outdated()) throw e;
+  location.reload();
+  return new Promise(() => {});
 }
 
-/** What the cards' buttons do. */
-const acts = {
-  async dispose(work, disposition) {
-    tell(disposed(await client.dispose(work.id, disposition)));
-  },
-  extend: (work) => client.extend(work.id),
-  async claim(work) {
-    await client.claim(work.task, work.item);
-    tell(`${work.item}: yours again.`);
-  },
-  dismiss(work) {
-    const card = lost.get(named(work));
-    lost.delete(named(work));
-    leave(card.element);
-    showWork();
-  },
-};
+const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title} · getwork`;
 
-/** Work is gone. A card that ran out of time, or has something typed in it, stays; else a message is enough. */
-function lose(work) {
-  const card = works.get(work.id);
-  if (!card) return;
-  const left = client.left(work);
-  const over = left !== null && left < 2000; // to the second is as exact as it is known without push
-  const ranOut = work.state === 'expired' || work.exhausted || (work.state === 'held' && over);
-  const why = gone(work, over);
-  if (!ranOut && !card.note) {
-    tell(`${work.item}: ${why}`);
-    return;
-  }
-  works.delete(work.id);
-  lost.set(named(work), card);
-  card.lose(why, mayComeBack(work));
-}
-
-let told = { at: -Infinity, lines: [] };
-
-/** Says something about the pipeline. What is told at the same time stands together. */
-function tell(line) {
-  const now = performance.now();
-  told = { at: now, lines: now - told.at < 1000 ? [...told.lines, line].slice(-5) : [line] };
-  say($('said'), told.lines.join('\n'));
-}
-
-/** Removes a card; who was in it goes on with the next one. */
-function leave(element) {
-  const next = element.nextElementSibling ?? element.previousElementSibling;
-  const inside = element.contains(document.activeElement) || (document.activeElement === document.body && element.querySelector('button:disabled'));
-  element.remove();
-  if (inside) (next?.querySelector('h3') ?? $('pipeline-title')).focus();
-}
-
-/** Its time is up. Should nobody tell what became of it, it is looked for, once. */
-function look(card) {
-  const { id, lease_expires_at: until } = card.work;
-  if (card.looked === until) return;
-  card.looked = until;
-  setTimeout(() => client.work.has(id) && client.refresh().catch(() => {}), 2000);
-}
-
-// Who is at the page keeps what he holds. Not `scroll`: that comes of what the page does itself, too; whoever scrolls uses
-// a wheel, a finger, a key or the pointer.
-let active = 0;
-for (const type of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchmove']) {
-  document.addEventListener(type, keep, { capture: true, passive: true });
-}
-
-function keep(e) {
-  const now = performance.now();
-  const still = e.type === 'pointermove' && !e.movementX && !e.movementY; // the page moved, under a hand that did not
-  if (!client || document.hidden || still || now - active < 200) return;
-  active = now;
-  for (const card of works.values()) card.renew(client.left(card.work), now);
-}
+// The line to the server.
 
 const chips = { live: 'Live', lagging: 'Late', connecting: 'Connecting …', polling: 'Asking', stopped: 'Stopped' };
-let before;
 
 function showState() {
-  const { state } = client;
+  const { state } = app.client;
   if (state.reason === 'unauthenticated') location.reload();
   if (state.reason === 'closed') return;
   say($('chip'), chips[state.name]);
@@ -232,15 +292,11 @@ function showState() {
   say($('banner-text'), text);
   $('banner').hidden = text === '';
   $('resume').hidden = state.name !== 'stopped';
-  // What was missed: tasks are not in the snapshot. While asking, their counts are asked for, too.
-  if (before && (state.name === 'polling' || (state.name === 'live' && before !== 'lagging'))) loadTasks();
-  before = state.name;
   tick();
-  showWork();
 }
 
 function bannerText(state) {
-  const waits = client.requests.size > 0;
+  const waits = app.client.requests.size > 0;
   switch (state.name) {
     case 'lagging': return 'Push is late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.';
     case 'polling':
@@ -252,16 +308,20 @@ function bannerText(state) {
   return '';
 }
 
-/** What changes with time alone. */
 function tick() {
-  const now = Date.now();
-  for (const card of tasks.values()) card.tick(now);
-  const soon = [...works.values()].filter((card) => card.tick(client.left(card.work)));
-  document.title = `${soon.length ? '⏳ ' : ''}${me.user} · getwork`;
-  for (const card of soon) {
-    if (client.left(card.work) === 0) look(card);
-  }
-  const { state } = client;
-  const next = state.name === 'polling' ? Math.ceil((state.next - now) / 1000) : 0;
+  const { state } = app.client;
+  const next = state.name === 'polling' ? Math.ceil((state.next - Date.now()) / 1000) : 0;
   say($('banner-next'), next > 0 ? `Next in ${next} s.` : '');
+}
+
+/** Says a line to who listens to the page, and shows it for a while. */
+function announce(line) {
+  say($('said'), line);
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => say($('said'), ''), 8000);
+}
+
+/** A text that is announced when it changes, and left alone when it does not. */
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }

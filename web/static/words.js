@@ -4,6 +4,7 @@ const number = new Map(); // formatters by decimals
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });
 const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
 
 /** A number that JavaScript would write in another way, such as 1.50, or can't hold, such as 12345678901234567890. */
 class Exact extends Number {
@@ -14,7 +15,10 @@ class Exact extends Number {
 }
 
 /** JSON.parse, but amounts keep their zeros. Browsers that do not tell a number's text show it without them. */
-export const parse = (json) => JSON.parse(json, (_, v, as) => (typeof v === 'number' && as?.source && as.source !== String(v) ? new Exact(as.source) : v));
+export const parse = (json) => JSON.parse(json, (_, v, as) => {
+  const otherwise = typeof v === 'number' && as?.source && as.source !== String(v);
+  return otherwise ? new Exact(as.source) : v;
+});
 
 const isNumber = (v) => typeof v === 'number' || v instanceof Exact;
 const textOf = (v) => v.text ?? String(v);
@@ -26,23 +30,43 @@ export function value(v, decimals = 0) {
     case 'boolean': return v ? 'yes' : 'no';
     case 'string': return stringText(v);
   }
-  return v === null || v === undefined ? '–' : JSON.stringify(v, null, 1);
+  if (v === null || v === undefined) return '–';
+  if (Array.isArray(v) && v.every(isPlain)) return v.map((one) => value(one)).join(', ') || '–';
+  return lines(v).join('\n');
+}
+
+const isPlain = (v) => v === null || typeof v !== 'object' || v instanceof Exact;
+
+/** Nested JSON as people read it: a line for each member, indented by its depth. */
+function lines(v, depth = 0) {
+  const indent = '  '.repeat(depth);
+  return Object.entries(v).flatMap(([name, one]) => {
+    const head = `${indent}${Array.isArray(v) ? `${Number(name) + 1}.` : `${label(name)}:`}`;
+    const short = isPlain(one) || (Array.isArray(one) && one.every(isPlain));
+    return short ? [`${head} ${value(one)}`] : [head, ...lines(one, depth + 1)];
+  });
 }
 
 function numberText(v, decimals) {
   if (Math.abs(v) > Number.MAX_SAFE_INTEGER) return textOf(v);
   if (!number.has(decimals)) {
     // Amounts are always grouped; of whole numbers 2026 stays a year, and 12,345 is easy to read.
-    number.set(decimals, new Intl.NumberFormat(undefined, { minimumFractionDigits: decimals, maximumFractionDigits: 6, useGrouping: decimals ? 'always' : 'min2' }));
+    number.set(decimals, new Intl.NumberFormat(undefined, {
+      minimumFractionDigits: decimals, maximumFractionDigits: 6, useGrouping: decimals ? 'always' : 'min2',
+    }));
   }
   return number.get(decimals).format(v);
 }
 
+const isMoment = (v) => typeof v === 'string' && /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?$/.test(v);
+
 function stringText(v) {
   if (/^\d{4}-\d\d-\d\d$/.test(v)) return formatted(day, v);
-  if (/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?$/.test(v)) return formatted(moment, v.replace(' ', 'T'));
-  return v;
+  return isMoment(v) ? formatted(moment, v.replace(' ', 'T')) : v;
 }
+
+/** What a value that is a point in time is exactly; undefined: it is none. */
+export const exactly = (v) => (isMoment(v) ? formatted(whole, v.replace(' ', 'T')) : undefined);
 
 function formatted(format, v) {
   const time = new Date(v);
@@ -61,19 +85,25 @@ export function label(column) {
   return words ? words[0].toUpperCase() + words.slice(1) : column;
 }
 
-/** A time as a clock shows it. */
-export const at = (time) => moment.format(new Date(time));
-
 /** A time of day; with the day, when that is not today. */
 export function clock(time) {
   const then = new Date(time);
-  return then.toDateString() === new Date().toDateString() ? hour.format(then) : moment.format(then);
+  const tomorrow = new Date();
+  if (then.toDateString() === tomorrow.toDateString()) return hour.format(then);
+  tomorrow.setDate(tomorrow.getDate() + 1);
+  return then.toDateString() === tomorrow.toDateString() ? `tomorrow, ${hour.format(then)}` : moment.format(then);
 }
+
+/** A time with everything that is known of it. */
+export const fully = (time) => whole.format(new Date(time));
 
 const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
 
 /** A duration such as "90s" or "24h" in milliseconds; 0: none was given. */
-export const milliseconds = (duration) => [...(duration ?? '').matchAll(/([\d.]+)(h|ms|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+export function milliseconds(duration) {
+  const parts = [...(duration ?? '').matchAll(/([\d.]+)(h|ms|m|s)/g)];
+  return parts.reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+}
 
 /** What is left of a lease, such as 12 min left. It never promises more than there is. */
 export function remaining(ms) {
@@ -94,37 +124,81 @@ export function elapsed(ms) {
   return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
 }
 
-const items = (n) => (n === 1 ? '1 item' : `${n} items`);
+/** How long something is held; it does not count seconds, which nobody needs. */
+export function held(ms) {
+  const m = Math.floor(ms / 60_000);
+  if (m < 1) return 'less than 1 min';
+  if (m < 60) return `${m} min`;
+  const h = Math.floor(m / 60);
+  if (h < 48) return h < 10 && m % 60 ? `${h} h ${m % 60} min` : `${h} h`;
+  return `${Math.floor(h / 24)} days`;
+}
+
+/** What is left of a wait. */
+export function about(ms) {
+  const s = Math.ceil(ms / 1000);
+  if (s <= 0) return 'This takes longer than usual.';
+  return s < 90 ? `About ${s} s more.` : `About ${Math.round(s / 60)} min more.`;
+}
+
+const counted = (n, one, many) => `${n} ${n === 1 ? one : many}`;
+const items = (n) => counted(n, 'item', 'items');
+
+/** What is going on with a task. */
+export function counts({ waiting, held: out, shelf }) {
+  return [
+    shelf ? `${shelf} ready at once` : '',
+    waiting ? counted(waiting, 'person waiting', 'people waiting') : 'nobody waiting',
+    out ? `${items(out)} held` : 'nothing held',
+  ].filter(Boolean).join(' · ');
+}
 
 const nothing = {
-  no_match: 'Nothing matches this task now.',
-  all_held: 'All that matches is with somebody already, or put off. Try again later.',
-  paused: 'A manager has paused this task. Nothing is handed out until it goes on.',
-  rules: 'There is work, but not for you: you had it before, or the task’s rules want somebody else for it.',
+  no_match: 'Nothing matches this task now. Ask again later, or wait for some to come.',
+  all_held: 'All that matches is with somebody already, or put off. Ask again later, or wait until some is free.',
+  paused: 'A manager has paused this task. Nothing is handed out until it goes on; you can wait for that.',
+  rules: 'There is work, but not for you: you had it before, or the task’s rules want somebody else for it. Try another task.',
 };
 
-const atLimit = (limit) => (limit ? `You hold ${items(limit)} of this task, and may hold no more.` : 'You hold as many items of this task as you may.');
+function atLimit(limit) {
+  if (!limit) return 'You hold as many items of this task as you may.';
+  return `You hold ${items(limit)} of this task, and may hold no more.`;
+}
 
-/** How a request ended. limit: how many items of the task one may hold, where that is limited. */
+/** How a request ended, and what one can do. limit: how many items of the task one may hold, where that is limited. */
 export function outcome(request, limit) {
+  const there = `${items(request.assigned)} now in your pipeline`;
   switch (request.state) {
-    case 'assigned': return `${items(request.assigned)} now in your pipeline.`;
-    case 'partial': return `${items(request.assigned)} now in your pipeline; of the ${request.wanted} that you asked for there were no more for you.`;
+    case 'assigned': return `${there}.`;
+    case 'partial': return `${there}; of the ${request.wanted} that you asked for there were no more for you.`;
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
       return nothing[request.reason] ?? 'Nothing was handed out.';
-    case 'failed': return 'The task’s query failed, and nothing was handed out. A manager has to look at it:';
+    case 'failed': return 'The task’s query failed, and nothing was handed out. Tell a manager, who has to look at it:';
     case 'cancelled': return 'Cancelled; nothing was handed out.';
   }
   return '';
 }
 
-/** What became of work. */
-export const disposed = (work) => ({
-  completed: `${work.item}: completed.`,
-  returned: `${work.item}: returned, to be handed out again ${work.to_others ? 'to others ' : ''}from ${at(work.available_at)}.`,
-  never: `${work.item}: never to be handed out again.`,
-}[work.state] ?? `${work.item}: ${work.state}.`);
+/** Whether it makes sense to wait for what was not there. */
+export const mayCome = ({ state, reason }) => state === 'none' && ['no_match', 'all_held', 'paused'].includes(reason);
+
+/** What of it is kept from one by oneself. works: what one returned. */
+export function yours(works) {
+  const [{ item, to_others: others, available_at: from }] = works;
+  const more = works.length > 1 ? `, and ${works.length - 1} more` : '';
+  return others ? `You left ${item}${more} to others.` : `You put off ${item} until ${clock(from)}${more}.`;
+}
+
+/** What work becomes by a disposition's outcome. */
+export const becomes = { complete: 'completed', return: 'returned', never: 'never' };
+
+/** What became, or is about to become, of work. */
+export function letGo({ state, available_at: from, to_others: others }) {
+  if (state === 'never') return 'never to be handed out again';
+  if (state !== 'returned') return state;
+  return `returned${others ? ' to others' : ''}, not offered before ${clock(from)}`;
+}
 
 /** Why work left the pipeline, though nobody here let go of it. over: its lease was. */
 export function gone(work, over) {

@@ -1,0 +1,83 @@
+/** Dialogs: a question, a form, and one that a view fills. */
+
+import { html, nothing, render } from './lib/lit-html/lit-html.js';
+
+/**
+ * Makes a dialog, which draw(template) fills and shows; its title has the id 'dialog-title'. It closes with close(value), by
+ * Escape, and when the signal is aborted. closed is a promise of that value; undefined: nothing was done.
+ */
+export function newDialog(className, signal) {
+  const element = Object.assign(document.createElement('dialog'), { className });
+  element.setAttribute('aria-labelledby', 'dialog-title');
+  document.body.append(element);
+  let result;
+  let shown = false;
+  const close = (value) => {
+    result = value;
+    element.close();
+  };
+  const draw = (template) => {
+    render(template, element);
+    if (shown) return; // or closed since: it does not come back
+    shown = true;
+    element.showModal();
+  };
+  signal?.addEventListener('abort', () => close());
+  const closed = new Promise((resolve) => element.addEventListener('close', () => {
+    element.remove();
+    resolve(result);
+  }));
+  return { draw, close, closed };
+}
+
+/** Asks a question; the promise says whether the answer was yes. danger: what is done can't be undone. */
+export function ask({ title, text, yes, no = 'Cancel', danger = false }) {
+  const dialog = newDialog('ask');
+  dialog.draw(html`<form method="dialog">
+    <h2 id="dialog-title" dir="auto">${title}</h2>
+    <p dir="auto">${text}</p>
+    <div class="toolbar">
+      <button value="no">${no}</button>
+      <button value="yes" class=${danger ? 'danger' : 'primary'} @click=${() => dialog.close(true)}>${yes}</button>
+    </div>
+  </form>`);
+  return dialog.closed.then(Boolean);
+}
+
+/**
+ * Asks with a form; it stays open, with what was typed, when what was asked for fails. body is a template of its fields; yes
+ * the button's text; act(FormData) does what was asked for, and its failure is shown in the dialog. The promise gives what act
+ * gave, or undefined.
+ */
+export function askForm({ title, body, yes, danger = false, act, signal }) {
+  const dialog = newDialog('ask', signal);
+  let busy = false;
+  let error = '';
+  const submit = async (e) => {
+    e.preventDefault();
+    if (busy) return;
+    const form = new FormData(e.target);
+    busy = true;
+    error = '';
+    draw();
+    try {
+      dialog.close(await act(form));
+    } catch (e) {
+      busy = false;
+      error = e.message;
+      draw();
+    }
+  };
+  const draw = () => dialog.draw(html`<form @submit=${submit}>
+    <h2 id="dialog-title" dir="auto">${title}</h2>
+    ${body}
+    <p class="error" role="alert" dir="auto">${error}</p>
+    <div class="toolbar">
+      <button type="button" @click=${() => dialog.close()}>Cancel</button>
+      <button type="submit" class=${danger ? 'danger' : 'primary'}
+        aria-disabled=${busy ? 'true' : nothing}>${busy ? 'One moment …' : yes}</button>
+    </div>
+  </form>`);
+  draw();
+  return dialog.closed;
+}

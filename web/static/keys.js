@@ -1,0 +1,67 @@
+/** Keyboard shortcuts: single keys, which a view adds and which the help, behind "?", lists. They can be switched off there. */
+
+import { html, render } from './lib/lit-html/lit-html.js';
+
+const stored = 'getwork.shortcuts';
+const patience = 2000; // ms between the keys of a sequence
+const typing = 'input:not([type=radio], [type=checkbox]), select, textarea, [contenteditable], dialog';
+
+/**
+ * Returns keys(list, signal), which adds shortcuts until the signal is aborted: list is [{key, does, run, repeat}], such as
+ * {key: 'c', does: 'Complete', run: () => …}. A key is one of KeyboardEvent.key, or two after each other: 'g 1'. Without does
+ * it is not listed, without run it is listed only; where run returns false the key does what it does without. repeat: it
+ * counts again while it is held down. A key counts only where nothing is typed, and without Ctrl, Alt or Meta.
+ * help is the button that opens the help.
+ */
+export function shortcuts(help) {
+  const known = new Set();
+  let first = ''; // of a sequence that has begun
+  let timer;
+  const on = () => localStorage.getItem(stored) !== 'off';
+  const show = () => { document.documentElement.dataset.keys = on() ? 'on' : 'off'; };
+  const find = (key) => [...known].flat().find((s) => s.run && s.key === key);
+  const open = () => openHelp([...known].flat().filter((s) => s.does), on(), (yes) => {
+    localStorage.setItem(stored, yes ? 'on' : 'off');
+    show();
+  });
+  known.add([{ key: '?', does: 'This help', run: open }]);
+  help.addEventListener('click', open);
+  show();
+  document.addEventListener('keydown', (e) => {
+    if (!on() || e.ctrlKey || e.altKey || e.metaKey || e.defaultPrevented || e.isComposing || e.target.closest?.(typing)) return;
+    if (e.key === 'Shift') return; // digits need it on some keyboards
+    const key = first ? `${first} ${e.key}` : e.key;
+    const found = find(key);
+    first = '';
+    if (found && (found.repeat || !e.repeat)) {
+      if (found.run() !== false) e.preventDefault();
+    } else if (!e.repeat && [...known].flat().some((s) => s.key.startsWith(`${e.key} `))) {
+      first = e.key;
+      clearTimeout(timer);
+      timer = setTimeout(() => { first = ''; }, patience);
+    }
+  });
+  return (list, signal) => {
+    known.add(list);
+    signal?.addEventListener('abort', () => known.delete(list));
+  };
+}
+
+const names = { ArrowDown: '↓', ArrowUp: '↑', ArrowLeft: '←', ArrowRight: '→', Escape: 'Esc' };
+
+function openHelp(list, on, turn) {
+  const dialog = document.createElement('dialog');
+  dialog.className = 'keys';
+  dialog.setAttribute('aria-labelledby', 'keys-title');
+  render(html`<form method="dialog">
+    <h2 id="keys-title">Keyboard shortcuts</h2>
+    <div class="scroll" tabindex="0" role="region" aria-labelledby="keys-title"><table><tbody>${list.map(({ key, does }) => html`<tr>
+      <th scope="row">${key.split(' ').map((k) => html`<kbd>${names[k] ?? k}</kbd> `)}</th><td>${does}</td></tr>`)}</tbody></table></div>
+    <label><input type="checkbox" .checked=${on} @change=${(e) => turn(e.target.checked)}> Single keys are shortcuts</label>
+    <p class="quiet">Everything can be done with Tab and Enter, too.</p>
+    <button class="primary">Close</button>
+  </form>`, dialog);
+  document.body.append(dialog);
+  dialog.addEventListener('close', () => dialog.remove());
+  dialog.showModal();
+}

@@ -1,0 +1,58 @@
+/** Parts that several views draw with: times, and drawing at most once a frame. */
+
+import { html, nothing } from './lib/lit-html/lit-html.js';
+
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
+const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+/** A time as a clock shows it, in the reader's zone, with the day if that is not today; exact on hover. */
+export function when(iso) {
+  if (!iso) return nothing;
+  const then = new Date(iso);
+  const today = then.toDateString() === new Date().toDateString();
+  return html`<time datetime=${iso} title=${exact.format(then)}>${(today ? hour : day).format(then)}</time>`;
+}
+
+/** How long ago a time was, by the server's clock (ahead: client.ahead), such as 12 s or 3 h 5 min; exact on hover. */
+export function age(iso, ahead = 0) {
+  if (!iso) return nothing;
+  return html`<time datetime=${iso} title=${exact.format(new Date(iso))}>${span(Date.now() + ahead - Date.parse(iso))}</time>`;
+}
+
+/** Milliseconds as 45 s, 12 min, 3 h 5 min or 2 d 4 h. */
+export function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  const [m, h, d] = [Math.floor(s / 60), Math.floor(s / 3600), Math.floor(s / 86400)];
+  if (s < 100) return `${s} s`;
+  if (m < 100) return `${m} min`;
+  if (h < 48) return m % 60 && h < 10 ? `${h} h ${m % 60} min` : `${h} h`;
+  return h % 24 && d < 10 ? `${d} d ${h % 24} h` : `${d} d`;
+}
+
+/** Milliseconds of something measured: 3 ms, 1.25 s, 2 min 5 s. */
+export function took(ms) {
+  if (ms === null || ms === undefined) return '–';
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
+}
+
+/** Makes of f a function that, however often it is called, calls f once before the next frame; never after signal. */
+export function onceAFrame(f, signal) {
+  let due = false;
+  return () => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      if (!signal?.aborted) f();
+    });
+  };
+}
+
+/** Calls f every so many ms, until the signal is aborted. */
+export function every(ms, f, signal) {
+  const timer = setInterval(f, ms);
+  signal.addEventListener('abort', () => clearInterval(timer));
+}

@@ -1,0 +1,155 @@
+/** How a row of the pipeline looks: open as a card or closed to a line, about to be let go of, or lost. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { live } from '../../lib/lit-html/directives/live.js';
+import { becomes, fully, held, letGo, remaining } from '../../words.js';
+import { details, summary } from './details.js';
+import { afterHours, presets } from './presets.js';
+
+/** A key that does the same as the button that it stands in. */
+export const hint = (key) => html`<kbd aria-hidden="true">${key}</kbd>`;
+
+/**
+ * row as an element of the list. view: {open, task, left, age, columns}: whether it shows everything; its task if that is
+ * known; ms of its lease that are left (null: it has none), ms that it has been held; and its columns' decimals. acts:
+ * {letGo(row, disposition, {next}), extend, claim, dismiss}.
+ */
+export function card(row, view, acts) {
+  const { work, lost } = row;
+  const { open, task, left, age } = view;
+  const toggle = () => row.set({ open: !open });
+  const soon = row.ends(left);
+  const since = html`· ${open ? 'held for ' : ''}<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`;
+  return html`<li id=${row.key} class="card work ${open ? '' : 'compact'}" aria-label=${work.item}
+    @focusin=${() => { if (open) row.open = true; }}>
+    <header>
+      <h3 dir="auto"><button type="button" class="key" aria-expanded=${open} @click=${toggle}>${work.item}</button></h3>
+      ${open ? nothing : html`<p class="summary" dir="auto">${summary(work, view.columns)}</p>`}
+      <p class="quiet about"><span class="of" dir="auto">${task?.title || work.task}</span>
+        <span>${lost ? nothing : since}<span class="which">${which(work, task)}</span></span></p>
+      ${left === null || lost ? nothing : lease(row, left, soon, acts)}
+    </header>
+    ${open || lost || row.error ? said(row) : nothing}
+    ${open ? html`${details(row, view.columns)} ${note(row)}` : nothing}
+    ${lost ? again(row, acts) : open ? done(row, acts) : nothing}
+  </li>`;
+}
+
+/** Why it is lost, and what failed. */
+const said = ({ lost, note, error }) => html`
+  <p class="why" role="status" dir="auto">${lost ? `${lost.why}${note.trim() ? ' Your note is kept.' : ''}` : ''}</p>
+  <p class="error" role="alert" dir="auto">${error}</p>`;
+
+/** Which attempt and which place it is, where there are several. */
+function which({ attempt, slot }, task) {
+  const of = task?.slots > 1 && slot <= task.slots ? ` of ${task.slots}` : '';
+  return (attempt > 1 ? ` · attempt ${attempt}` : '') + (slot > 1 || of ? ` · place ${slot}${of}` : '');
+}
+
+function lease(row, left, soon, acts) {
+  return html`<div class="lease ${soon ? 'soon' : ''}">
+    <p><span class="left" title=${fully(row.work.lease_expires_at)}>${remaining(Math.min(left, row.lease))}</span>
+      <span class="warning" role="status">${soon ? 'Soon it goes back to the queue: keep it, or let go of it.' : ''}</span></p>
+    <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label="Keep ${row.work.item}" aria-keyshortcuts="e"
+      @click=${() => acts.extend(row)}>Keep${hint('e')}</button>
+  </div>`;
+}
+
+function note(row) {
+  const cut = row.excess;
+  // `toggle` comes later, and what is drawn until then would undo it.
+  const unfold = (e) => { row.noting = !e.currentTarget.parentElement.open; };
+  return html`<details .open=${live(row.noting)} @toggle=${(e) => { row.noting = e.target.open; }}>
+    <summary @click=${unfold}>Note${hint('o')}</summary>
+    <textarea rows="2" dir="auto" aria-label="Note on ${row.work.item}" aria-invalid=${cut ? 'true' : nothing}
+      aria-describedby="${row.key}-cut" .value=${live(row.note)} @input=${(e) => row.write(e.target.value)}></textarea>
+    <p id="${row.key}-cut" class="error">${cut ? `${tooLong(cut)}.` : ''}</p>
+  </details>`;
+}
+
+/** What is said of a note that is too long by so many characters. */
+export const tooLong = (cut) => `The note is too long by about ${cut.toLocaleString()} characters`;
+
+function done(row, acts) {
+  const { item } = row.work;
+  const never = (e) => {
+    if (row.sure) return acts.letGo(row, { outcome: 'never' });
+    row.set({ sure: true });
+    e.currentTarget.focus(); // not every browser gives a clicked button the focus, and its loss takes the question back
+  };
+  return html`<div class="done">
+    <button class="complete primary" type="button" aria-keyshortcuts="c"
+      @click=${() => acts.letGo(row, { outcome: 'complete' })}>Complete${hint('c')}</button>
+    <button class="next" type="button" aria-keyshortcuts="n"
+      @click=${() => acts.letGo(row, { outcome: 'complete' }, { next: true })}>Complete and next${hint('n')}</button>
+    <button class="never ${row.sure ? 'sure' : ''}" type="button" aria-keyshortcuts="x" @click=${never}
+      @blur=${() => { if (row.sure) row.set({ sure: false }); }}>${row.sure ? 'Really never?' : 'Never again'}${hint('x')}</button>
+    <div class="return" role="group" aria-label="Return ${item}">
+      <span class="label" aria-hidden="true">Return${hint('r')}</span>
+      ${presets.map((p) => html`<button type="button" data-return=${p.id} aria-label="Return ${p.text}"
+        @click=${() => back(row, p.after(), acts)}>${p.text}</button>`)}
+      <button type="button" data-return="exact" aria-expanded=${row.exact} @click=${() => row.set({ exact: !row.exact })}>other …</button>
+      ${row.exact ? exact(row, acts) : nothing}
+      <label><input class="others" type="checkbox" .checked=${live(row.others)}
+        @change=${(e) => { row.others = e.target.checked; }}> to others only, not to me again</label>
+    </div>
+  </div>`;
+}
+
+const back = (row, after, acts) => acts.letGo(row, { outcome: 'return', after, to: row.others ? 'others' : 'all' });
+
+function exact(row, acts) {
+  const submit = (e) => {
+    e.preventDefault();
+    const after = afterHours(row.hours);
+    if (after !== undefined) return back(row, after, acts);
+    row.set({ error: 'It can be returned for 0 to 72 hours: type a number such as 1.5.' });
+    e.target.querySelector('input').focus();
+  };
+  return html`<form class="exact" novalidate @submit=${submit}>
+    <label>for <input inputmode="decimal" size="4" aria-label="Hours, from 0 to 72" .value=${live(row.hours)}
+      @input=${(e) => { row.hours = e.target.value; }}> hours</label>
+    <button type="submit" aria-label="Return for the hours typed">Return</button>
+  </form>`;
+}
+
+function again(row, acts) {
+  return html`<div class="lost">
+    ${row.lost.again ? html`<button class="again primary" type="button" aria-disabled=${row.claiming}
+      @click=${() => acts.claim(row)}>${row.claiming ? 'Claiming …' : 'Claim it again'}</button>` : nothing}
+    <button class="dismiss" type="button" @click=${() => acts.dismiss(row)}>Put away</button>
+  </div>`;
+}
+
+/** Why an entry of the outbox is not sent yet. */
+export const keptBecause = ({ busy }) => `The server can’t ${busy ? 'take it' : 'be reached'} now; it is sent as soon as it can be.`;
+
+/** The line that is left of a card that was let go of. seconds: until it is sent. */
+export function line(row, entry, seconds, acts) {
+  const { item } = row.work;
+  const { state, elsewhere, next } = entry;
+  const what = {
+    sending: '',
+    kept: keptBecause(entry),
+    waiting: elsewhere ? 'In another tab.' : next ? 'Then the next is asked for.' : '',
+  }[state];
+  return html`<li id=${row.key} class="card work going" aria-label=${item}>
+    <p><b dir="auto">${item}</b>: <span class="became">${letGo(wanted(entry))}.</span> <span class="quiet">${what}</span></p>
+    ${state === 'waiting' ? html`<span class="toolbar">
+      ${next ? html`<button class="now" type="button" @click=${() => acts.now(row)}>Send now</button>` : nothing}
+      <button class="undo" type="button" aria-keyshortcuts="u" aria-label="Undo: ${item}" @click=${() => acts.undo(row)}>Undo
+        <span class="count">${seconds}</span>${hint('u')}</button></span>` : nothing}
+  </li>`;
+}
+
+const hoursOf = /^(\d+)([hs])$/;
+
+/** What the work of an entry will be, as far as that is known. */
+export function wanted({ disposition: { outcome, after, to }, due }) {
+  const [, n, unit] = after?.match(hoursOf) ?? [];
+  return {
+    state: becomes[outcome],
+    available_at: n && due + n * (unit === 'h' ? 3_600_000 : 1000),
+    to_others: to === 'others',
+  };
+}

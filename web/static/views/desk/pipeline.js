@@ -1,0 +1,191 @@
+/** The pipeline: a row for each item that is held, is about to be let go of, or was lost; and what was typed in it. */
+
+import { becomes, decimals, gone, mayComeBack, milliseconds } from '../../words.js';
+
+const longest = 4096; // bytes of a note, in UTF-8
+const utf8 = new TextEncoder();
+let serial = 0;
+
+/** A row is drawn anew when its revision has changed. */
+export class Row {
+  key = `work-${++serial}`; // the id of its element
+  revision = 0;
+  note = '';
+  noting = false; // the note is open
+  open = undefined; // undefined: as the list has it
+  others = false; // a return is to others only
+  exact = false; // hours are typed
+  hours = '';
+  sure = false; // never was asked for once
+  whole = new Set(); // columns whose long text is unfolded
+  lost = null; // {why, again}: it is held no more; again: it makes sense to claim it
+  claiming = false;
+  error = '';
+
+  constructor(work, changed) {
+    this.changed = changed;
+    this.hold(work);
+  }
+
+  set(what) {
+    Object.assign(this, what);
+    this.revision++;
+    this.changed();
+  }
+
+  /** By about how many characters the note is too long to be sent. */
+  get excess() {
+    const text = this.note.trim();
+    const { length } = utf8.encode(text);
+    return Math.ceil((Math.max(0, length - longest) * text.length) / (length || 1));
+  }
+
+  /** The note is being written. */
+  write(note) {
+    const before = this.excess;
+    this.note = note;
+    if (this.excess !== before) this.revision++;
+    this.changed();
+  }
+
+  /** The work is held: it is new, is another's of the same item, or its lease has changed. */
+  hold(work) {
+    if (this.work?.id !== work.id) {
+      this.since = Date.parse(work.assigned_at);
+      this.tried = -Infinity; // when its lease was last renewed by itself
+      this.looked = null; // the lease's end at which it was looked for
+      this.lost = null;
+      this.error = '';
+    }
+    this.work = work;
+    this.lease = milliseconds(work.lease);
+    this.revision++;
+  }
+
+  /** Whether a lease with so much left (ms; null: there is none) is about to run out. */
+  ends(left) { return left !== null && !this.lost && (this.work.expiring || left <= this.lease / 5); }
+}
+
+const named = ({ task, item }) => `${task} ${item}`; // one holds an item of a task at most once
+
+export class Pipeline {
+  rows = new Map();
+  #columns = new Map(); // by task: how many decimals its columns have
+  #client; #outbox; #on;
+  #former; // notes of the page before, by the work's id, until it is known what is held
+  #begun = false;
+  #renewing = false;
+
+  /** on: {changed(), tell(line), arrived(works)}; former: what notes was on the page before. */
+  constructor(client, outbox, on, former) {
+    this.#client = client;
+    this.#outbox = outbox;
+    this.#on = on;
+    this.#former = new Map(former);
+  }
+
+  /** What is written of what is held, as [id, text]. */
+  get notes() {
+    const rows = [...this.rows.values()].filter((row) => row.note && !row.lost);
+    return [...this.#former, ...rows.map((row) => [row.work.id, row.note])];
+  }
+
+  /** Brings the rows in line with what the client and the outbox know. read: the client has read the pipeline. */
+  sync(read = false) {
+    const { work: held } = this.#client;
+    const fresh = [];
+    for (const work of held.values()) {
+      const row = this.rows.get(named(work));
+      if (row?.work === work) continue;
+      if (row?.work.id !== work.id) this.#measure(work);
+      if (row) row.hold(work);
+      else {
+        this.rows.set(named(work), this.#row(work));
+        fresh.push(work);
+      }
+    }
+    if (this.#client.known) this.#former.clear();
+    for (const [name, { work, lost }] of this.rows) {
+      if (!lost && !held.has(work.id) && !this.#outbox.mine(work.id)) this.rows.delete(name);
+    }
+    if (this.#begun && fresh.length) this.#on.arrived(fresh);
+    this.#begun ||= read;
+    this.#on.changed();
+  }
+
+  #row(work) {
+    const row = new Row(work, this.#on.changed);
+    row.note = this.#former.get(work.id) ?? '';
+    row.noting = row.note !== '';
+    return row;
+  }
+
+  /** How many decimals each column of a task has, so that one column's numbers are written alike. */
+  columns(task) { return this.#columns.get(task); }
+
+  #measure({ task, details }) {
+    const before = this.#columns.get(task) ?? new Map();
+    const these = Object.entries(details ?? {}).map(([column, v]) => [column, decimals([v])]);
+    const wider = these.filter(([column, n]) => n > (before.get(column) ?? 0));
+    if (wider.length) this.#columns.set(task, new Map([...before, ...wider]));
+  }
+
+  /** How many items of a task are held, also those about to be let go of. */
+  held(task) {
+    let n = 0;
+    for (const work of this.#client.work.values()) if (work.task === task) n++;
+    return n;
+  }
+
+  /** Work is gone. A row that ran out of time, or has something typed in it, stays; else a message is enough. */
+  lose(work) {
+    const row = this.rows.get(named(work));
+    if (row?.work.id !== work.id) return;
+    const entry = this.#outbox.of(work.id);
+    if (entry && !entry.elsewhere && entry.state !== 'waiting') {
+      if (work.state === 'held') return; // nobody said what became of it: it is sent again, and then somebody does
+      if (becomes[entry.disposition.outcome] === work.state) return this.#outbox.arrived(work);
+    }
+    const left = this.#client.left(work);
+    const over = left !== null && left < 2000; // to the second is as exact as it is known without push
+    const why = gone(work, over);
+    if (work.state === 'expired' || work.exhausted || (work.state === 'held' && over) || row.note.trim()) {
+      row.set({ lost: { why, again: mayComeBack(work) }, noting: row.note !== '', error: '', sure: false });
+    } else {
+      this.rows.delete(named(work));
+      if (!entry?.elsewhere) this.#on.tell(`${work.item}: ${why}`);
+    }
+    this.#outbox.drop(work.id); // at last: a row that is not lost, nor waits for anything, is put away
+  }
+
+  dismiss(row) {
+    this.rows.delete(named(row.work));
+    this.#on.changed();
+  }
+
+  /**
+   * Somebody is at the page: renews leases of which a quarter is used up, one after another, and each as rarely when that
+   * fails. What is lost says so by itself.
+   */
+  async renew() {
+    if (this.#renewing) return;
+    this.#renewing = true;
+    const now = performance.now();
+    for (const row of [...this.rows.values()]) {
+      const left = this.#client.left(row.work);
+      const due = left !== null && !row.lost && (row.work.expiring || left <= row.lease * 0.75);
+      if (!due || now - row.tried < row.lease / 4 || !this.#client.work.has(row.work.id)) continue;
+      row.tried = now;
+      await this.#client.extend(row.work.id).catch(() => {});
+    }
+    this.#renewing = false;
+  }
+
+  /** A lease's time is up. Should nobody tell what became of it, it is looked for, once. */
+  look(row) {
+    const { id, lease_expires_at: until } = row.work;
+    if (row.looked === until) return;
+    row.looked = until;
+    setTimeout(() => this.#client.work.has(id) && this.#client.refresh().catch(() => {}), 2000);
+  }
+}

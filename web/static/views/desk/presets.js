@@ -1,0 +1,29 @@
+/** For how long work can be returned by one click, and as hours that are typed. */
+
+const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
+
+/** Nine in the morning of the next day, where the reader is. */
+export function tomorrow(now = new Date()) {
+  return new Date(now.getFullYear(), now.getMonth(), now.getDate() + 1, 9);
+}
+
+const forHours = (n) => ({ id: `${n}h`, text: `for ${n} h`, after: () => `${n}h` });
+
+/** after() is what the server is told, as of the moment it is called. It is never over 72 h: tomorrow's nine is at most 34 h away. */
+export const presets = [
+  forHours(1),
+  forHours(4),
+  {
+    id: 'tomorrow',
+    get text() { return `until tomorrow, ${hour.format(tomorrow())}`; },
+    after: () => `${Math.ceil((tomorrow() - Date.now()) / 1000)}s`,
+  },
+  forHours(24),
+  forHours(72),
+];
+
+/** What was typed as hours, such as 1.5 or 1,5, as the server is told; undefined: they are none from 0 to 72. */
+export function afterHours(typed) {
+  const hours = Number(typed.trim().replace(',', '.') || NaN);
+  return hours >= 0 && hours <= 72 ? `${Math.round(hours * 3600)}s` : undefined;
+}

@@ -1,0 +1,199 @@
+/** The charts of the last hours, and the same figures as a table. */
+
+import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
+import { onceAFrame, took, when } from '../../parts.js';
+import { clock } from '../../words.js';
+import { History, spans } from './history.js';
+import { Plot, uPlot } from './plot.js';
+
+const charts = [
+  { name: 'requests', title: 'Requests made', of: 'count', series: [
+    { name: 'given', value: (r) => r.given, tone: '--chart-1', bar: true },
+    { name: 'empty', value: (r) => r.empty, tone: '--chart-2', bar: true },
+    { name: 'failed', value: (r) => r.failed, tone: '--chart-3', bar: true },
+    { name: 'waiting', value: (r) => r.requests - r.given - r.empty - r.failed - r.cancelled, tone: '--field', bar: true },
+  ] },
+  { name: 'waits', title: 'Time until an answer', of: 'ms', series: [
+    { name: 'half within', value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: '90 % within', value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+  ] },
+  { name: 'runs', title: 'Time of a run', of: 'ms', series: [
+    { name: 'half within', value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: 'longest', value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+  ] },
+  { name: 'work', title: 'Items handed out and let go of', of: 'count', series: [
+    { name: 'completed', value: (r) => r.completed, tone: '--chart-1', bar: true },
+    { name: 'returned', value: (r) => r.returned, tone: '--chart-2', bar: true },
+    { name: 'expired', value: (r) => r.expired, tone: '--chart-3', bar: true },
+    { name: 'handed out', value: (r) => r.assigned, tone: '--text' },
+  ] },
+  { name: 'held', title: 'Items held', of: 'count', series: [{ name: 'held', value: (r) => r.held, tone: '--chart-1' }] },
+];
+
+const columns = [
+  ['Asked', (r) => r.requests], ['Given', (r) => r.given], ['Empty', (r) => r.empty], ['Failed', (r) => r.failed],
+  ['Cancelled', (r) => r.cancelled], ['Answered: half within', (r) => took(r.wait?.p50)], ['90 % within', (r) => took(r.wait?.p90)],
+  ['Runs', (r) => r.runs], ['Failed runs', (r) => r.runs_failed], ['Run: half within', (r) => took(r.run?.p50)],
+  ['Longest', (r) => took(r.run?.max)], ['Handed out', (r) => r.assigned], ['Completed', (r) => r.completed], ['Returned', (r) => r.returned], ['Never again', (r) => r.never],
+  ['Failed work', (r) => r.failed_work], ['Expired', (r) => r.expired], ['Reassigned', (r) => r.reassigned], ['Held', (r) => r.held],
+];
+
+const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString());
+
+/** It draws into an element of its own, for it follows the pointer. */
+export class Charts {
+  element = document.createElement('section');
+
+  #floor; #reader; #history; #draw; #error;
+  #plots = new Map(); // by the chart's name
+  #rows = [];
+  #pointed; // which row the pointer is at
+
+  constructor(floor) {
+    this.#floor = floor;
+    this.element.dataset.part = 'charts';
+    this.element.setAttribute('aria-labelledby', 'charts-title');
+    const { app, signal } = floor;
+    this.#draw = onceAFrame(() => render(this.#template(), this.element), signal);
+    this.#history = new History(spans.find((s) => s.hours === floor.address.get('hours')) ?? spans[1]);
+    this.#reader = floor.reader(() => this.#read(app.api), () => this.show(), { least: 5000 });
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    dark.addEventListener('change', () => this.#plots.forEach((plot) => plot.repaint()), { signal });
+    signal.addEventListener('abort', () => this.#plots.forEach((plot) => plot.end()));
+    this.#draw();
+    this.#make();
+  }
+
+  again() { this.#reader.again(); }
+
+  /** Push was away: what is known may be wrong. */
+  reread() {
+    this.#history.forget();
+    this.again();
+    if (this.#error) this.#make();
+  }
+
+  /** Other tasks are to be shown, or other hours. */
+  restart(span = this.#history.span) {
+    this.#history = new History(span);
+    this.#reader.restart();
+    this.#draw();
+  }
+
+  /** Brings the charts in line with what is known, and with the time. */
+  show() {
+    this.#draw();
+    if (!this.#history.read) return; // what is shown stays until there is something else
+    this.#rows = this.#history.rows(this.#floor.names(), this.#floor.now());
+    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#rows, this.#history.span.ms));
+  }
+
+  /** Called now and then: time goes on also when nothing happens. */
+  tick() {
+    const last = this.#rows.at(-1);
+    if (last && this.#floor.now() >= last.at + this.#history.span.ms) this.show();
+  }
+
+  get #asTable() { return this.#floor.address.get('as') === 'table'; }
+
+  async #read(api) {
+    const history = this.#history;
+    const from = new Date(history.from(this.#floor.now())).toISOString();
+    const running = this.#floor.shown().filter((t) => t.running_since).map((t) => Date.parse(t.running_since));
+    history.take(await api.history({ task: this.#floor.names().join(','), from, step: history.span.step }), running);
+  }
+
+  async #make() {
+    try {
+      const library = await uPlot();
+      this.#error = null;
+      if (this.#floor.signal.aborted) return;
+      render(this.#template(), this.element);
+      for (const chart of charts) {
+        const element = this.element.querySelector(`[data-chart=${chart.name}] .plot`);
+        this.#plots.set(chart.name, new Plot(library, element, chart, (i) => this.#point(i)));
+      }
+      this.show();
+    } catch (e) {
+      this.#error = e;
+      this.#draw();
+    }
+  }
+
+  #point(i) {
+    if (i === this.#pointed) return;
+    this.#pointed = i;
+    this.#draw();
+  }
+
+  #choose(span) {
+    this.#floor.keep('hours', span === spans[1] ? '' : span.hours);
+    this.restart(span);
+  }
+
+  #toggle() {
+    this.#floor.keep('as', this.#asTable ? '' : 'table');
+    this.show();
+  }
+
+  #template() {
+    const error = this.#error ?? this.#reader.error;
+    return html`
+      <div class="toolbar">
+        <h2 id="charts-title" tabindex="-1">The last hours</h2>
+        <div class="choice" role="group" aria-label="How far back">${spans.map((span) => html`
+          <button type="button" aria-pressed=${span === this.#history.span} @click=${() => this.#choose(span)}>${span.name}</button>`)}
+        </div>
+        <button class="push" type="button" aria-pressed=${this.#asTable} @click=${() => this.#toggle()}>As a table</button>
+      </div>
+      <p class="quiet">${this.#explanation()}</p>
+      <p class="error" role="alert" dir="auto">${error ? `The charts can’t be brought up to date: ${error.message}. ` : nothing}</p>
+      <div class="charts" ?hidden=${this.#asTable}>${charts.map((chart) => this.#chart(chart))}</div>
+      ${this.#asTable ? this.#table() : nothing}`;
+  }
+
+  #explanation() {
+    const several = (this.#floor.names().length || this.#floor.tasks.size) > 1;
+    const { read, span } = this.#history;
+    const quiet = !this.#rows.some((r) => r.requests || r.runs || r.assigned || r.held);
+    if (read && quiet) return `Nothing happened in the last ${span.name}.`;
+    const every = `A value for every ${span.every}`;
+    return several
+      ? `${every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
+      : `${every}.`;
+  }
+
+  /** The row that is under the pointer, or else the last. */
+  get #row() { return this.#rows[this.#pointed] ?? this.#rows.at(-1); }
+
+  #chart(chart) {
+    const row = this.#row;
+    const last = this.#rows.at(-1);
+    const summary = last ? `, from ${clock(last.at)} until now: ${values(chart, last)}` : '';
+    return html`<figure class="card" data-chart=${chart.name}>
+      <figcaption><h3>${chart.title}</h3><span class="quiet">${row ? this.#period(row) : nothing}</span></figcaption>
+      <ul class="legend">${chart.series.map((s) => html`
+        <li><span class="swatch" data-tone=${s.tone.slice(2)} data-kind=${s.bar ? 'bar' : s.dash ?? 'line'}></span>${s.name}
+          <b>${row ? text(chart, s.value(row)) : '–'}</b></li>`)}
+      </ul>
+      <div class="plot" role="img" aria-label=${`Chart: ${chart.title}${summary}`}></div>
+    </figure>`;
+  }
+
+  #period(row) {
+    return row === this.#rows.at(-1) ? `since ${clock(row.at)}` : `${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}`;
+  }
+
+  #table() {
+    return html`<div class="scroll card tall" tabindex="0" role="region" aria-label="The last hours as a table">
+      <table class="history">
+        <thead><tr><th scope="col">From</th>${columns.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
+        <tbody>${this.#rows.toReversed().map((row) => html`<tr>
+          <th scope="row">${when(new Date(row.at).toISOString())}</th>${columns.map(([, value]) => html`<td class="number">${value(row)}</td>`)}
+        </tr>`)}</tbody>
+      </table>
+    </div>`;
+  }
+}
+
+const values = (chart, row) => chart.series.map((s) => `${s.name} ${text(chart, s.value(row))}`).join(', ');

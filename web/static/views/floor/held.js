@@ -1,0 +1,161 @@
+/** Who holds what: a line for each person and task, with the items behind it. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { age, span, when } from '../../parts.js';
+import { remaining } from '../../words.js';
+import { reassignDialog } from '../reassign.js';
+import { byId, firstRows } from './rows.js';
+
+const step = 200;
+const since = (h) => Date.parse(h.oldest_at);
+const orders = {
+  longest: { name: 'longest held first', compare: (a, b) => since(a) - since(b) },
+  most: { name: 'most held first', compare: (a, b) => b.held - a.held || since(a) - since(b) },
+  name: { name: 'by name', compare: (a, b) => a.user.localeCompare(b.user) },
+};
+const keyOf = ({ task, user }) => `${task} ${user}`;
+
+export class Held {
+  #floor; #reader; #timer;
+  #count = step;
+  #open = new Map(); // how many of their items are shown, by the keys of those that are
+  #order = 'longest';
+
+  constructor(floor) {
+    this.#floor = floor;
+    this.#reader = floor.reader(() => this.#read(), () => this.#changed());
+    floor.signal.addEventListener('abort', () => clearTimeout(this.#timer));
+  }
+
+  again() { this.#reader.again(); }
+
+  restart() {
+    this.#count = step;
+    this.#reader.restart();
+  }
+
+  /** The server has them in the first order; for another one all are needed. */
+  async #read() {
+    const { api } = this.#floor.app;
+    let people = 0;
+    const all = await firstRows(this.#order === 'longest' ? this.#count : Infinity, [], async (at) => {
+      const { holders, total, next_cursor: next } = await api.holders({ ...at, task: this.#floor.names().join(',') });
+      people ||= total?.users;
+      return { rows: holders, next };
+    }, orders[this.#order].compare);
+    const lines = new Map(all.rows.map((h) => [keyOf(h), h])); // who lets go of his oldest between two pages is in both
+    await Promise.all([...lines].filter(([key]) => this.#open.has(key)).map(async ([key, holder]) => {
+      const { user, task } = holder;
+      holder.items = await firstRows(this.#open.get(key), [], async (at) => {
+        const { work, next_cursor: next } = await api.work({ ...at, user, task, state: 'held' });
+        return { rows: work, next };
+      }, byId);
+    }));
+    return { lines, more: all.more, people };
+  }
+
+  /** No event tells that a lease begins anew: when the first one would be over, it is read again. */
+  #changed() {
+    clearTimeout(this.#timer);
+    const { client } = this.#floor.app;
+    const lines = this.#reader.value?.lines ?? new Map();
+    for (const key of this.#open.keys()) if (!lines.has(key)) this.#open.delete(key); // who comes back is folded
+    const first = Math.min(...[...lines.values()].map((h) => client.left(h) || Infinity));
+    if (first < Infinity) this.#timer = setTimeout(() => this.again(), first + 1000 + 1000 * Math.random());
+    this.#floor.draw();
+  }
+
+  template() {
+    const { value, error } = this.#reader;
+    const total = this.#floor.shown().reduce((n, task) => n + task.held, 0);
+    return html`<section class="card" data-part="held" aria-labelledby="held-title">
+      <div class="toolbar">
+        <h2 id="held-title" tabindex="-1">Who holds what <span class="count">${total.toLocaleString()}</span></h2>
+        ${value?.people ? html`<span class="quiet">${value.people.toLocaleString()} ${value.people > 1 ? 'people' : 'person'}</span>` : nothing}
+        <label class="push quiet">Sorted <select @change=${(e) => this.#sort(e.target.value)}>
+          ${Object.entries(orders).map(([order, { name }]) => html`<option value=${order} ?selected=${order === this.#order}>${name}</option>`)}
+        </select></label>
+      </div>
+      <p class="error" role="alert" dir="auto">${error ? `It can’t be brought up to date: ${error.message}.` : nothing}</p>
+      ${value && !value.lines.size ? html`<p class="empty">Nobody holds anything.</p>` : nothing}
+      ${value?.lines.size ? html`<div class="tall" tabindex="0" role="region" aria-label="Those who hold something">
+        <ul class="people">${repeat(value.lines.values(), keyOf, (h) => this.#line(h))}</ul>
+        ${value.more ? html`<button type="button" @click=${() => this.#more()}>Show more</button>` : nothing}
+      </div>` : nothing}
+    </section>`;
+  }
+
+  #line(holder) {
+    const { user, task, held, instances, items } = holder;
+    const { app, manages } = this.#floor;
+    const left = app.client.left(holder);
+    const title = this.#floor.titleOf(task);
+    const open = this.#open.has(keyOf(holder));
+    const says = `${held} held, ${held > 1 ? 'the oldest ' : ''}for ${span(this.#floor.now() - since(holder))}${
+      instances > 1 ? `, by ${instances} instances` : ''}${left === null ? '' : `, lease: ${remaining(left)}`}`;
+    return html`<li data-user=${user}><details @toggle=${(e) => this.#toggle(holder, e.target.open)}>
+      <summary><b dir="auto">${user}</b> <span class="quiet">${says}</span>
+        <span class="quiet block" dir="auto">${title}</span></summary>
+      ${open ? html`
+        ${manages || items?.more ? html`<div class="toolbar">
+          ${manages ? html`<button type="button" aria-label=${`Release what ${user} holds of ${title} …`}
+            @click=${() => this.#floor.release({ user, task })}>Release …</button>` : nothing}
+          ${items?.more ? html`<button type="button" @click=${() => this.#older(holder)}>Show older</button>` : nothing}</div>` : nothing}
+        ${items ? html`<table class="stack">
+          <thead><tr><th scope="col">Item</th><th scope="col">Since</th><th scope="col">Lease</th><th scope="col" class="number">Attempt</th>
+            ${manages ? html`<th scope="col"><span class="visually-hidden">Actions</span></th>` : nothing}</tr></thead>
+          <tbody>${repeat(items.rows, (w) => w.id, (w) => this.#item(w))}</tbody>
+        </table>` : html`<p class="quiet">Reading …</p>`}` : nothing}
+    </details></li>`;
+  }
+
+  #item(work) {
+    const { app, manages } = this.#floor;
+    const left = app.client.left(work);
+    const place = `/items?${new URLSearchParams({ task: work.task, item: work.item })}`;
+    return html`<tr data-work=${work.id}>
+      <th scope="row">${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
+        ${work.instance ? html`<span class="quiet block">${work.instance}</span>` : nothing}</th>
+      <td data-label="Since">${when(work.assigned_at)} <span class="quiet">${age(work.assigned_at, app.client.ahead)}</span></td>
+      <td data-label="Lease">${left === null ? 'none' : remaining(left)}</td>
+      <td class="number" data-label="Attempt">${work.attempt}</td>
+      ${manages ? html`<td class="acts"><button type="button" aria-label=${`Reassign ${work.item}, which ${work.user} holds …`}
+        @click=${() => this.#reassign(work)}>Reassign …</button></td>` : nothing}
+    </tr>`;
+  }
+
+  #toggle(holder, open) {
+    const key = keyOf(holder);
+    if (open === this.#open.has(key)) return;
+    if (open) this.#open.set(key, step);
+    else this.#open.delete(key);
+    if (open) this.#reader.restart();
+    this.#floor.draw();
+  }
+
+  #sort(order) {
+    this.#order = order;
+    this.#reader.restart();
+  }
+
+  #more() {
+    this.#count += step;
+    this.#reader.restart();
+  }
+
+  #older(holder) {
+    this.#open.set(keyOf(holder), holder.items.rows.length + step);
+    this.#reader.restart();
+  }
+
+  async #reassign(work) {
+    const { app, signal } = this.#floor;
+    const given = await reassignDialog(app, work, signal);
+    if (given) {
+      app.say(`${given.item} is with ${given.user} now.`);
+      this.#reader.restart();
+    }
+    this.#floor.refocus('held');
+  }
+}

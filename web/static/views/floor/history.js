@@ -1,0 +1,87 @@
+/** What the charts show: for each step of the last hours, what happened in it. */
+
+/** How far back one can look, and in which steps; as the address, the server and people have it. */
+export const spans = [
+  { hours: '1', step: '1m', ms: 60_000, name: '1 hour', every: 'minute' },
+  { hours: '6', step: '5m', ms: 300_000, name: '6 hours', every: '5 minutes' },
+  { hours: '24', step: '15m', ms: 900_000, name: '24 hours', every: '15 minutes' },
+];
+
+const counts = ['requests', 'given', 'empty', 'failed', 'cancelled', 'runs', 'runs_failed', 'assigned', 'completed', 'returned',
+  'never', 'failed_work', 'expired', 'reassigned'];
+
+export class History {
+  span;
+  read = false; // once
+  #buckets = new Map(); // of each task by their beginning
+  #last = null; // the beginning of the last one that was read
+  #open = Infinity; // and of the first whose requests or runs had not all ended then: they count where they began
+
+  constructor(span) {
+    this.span = span;
+  }
+
+  /** Where to read from: all of it at first, then what may have changed since, which is mostly the last two steps. */
+  from(now) {
+    return this.#last === null ? this.#first(now) : Math.max(this.#first(now), Math.min(this.#open, this.#last - this.span.ms));
+  }
+
+  /** answer: the server's; running: since when the runs are that were under way, in ms. */
+  take({ tasks }, running) {
+    this.read = true;
+    this.#open = Math.min(...running.map((since) => since - (since % this.span.ms)), Infinity);
+    const names = tasks.map(({ task }) => task);
+    for (const name of this.#buckets.keys()) if (!names.includes(name)) this.#buckets.delete(name); // deleted, or named otherwise
+    for (const { task, buckets } of tasks) {
+      if (!this.#buckets.has(task)) this.#buckets.set(task, new Map());
+      const known = this.#buckets.get(task);
+      for (const b of buckets) {
+        const at = Date.parse(b.at);
+        known.set(at, b);
+        this.#last = Math.max(this.#last ?? at, at);
+      }
+      for (const [at, b] of known) {
+        if (at < this.#last - this.span.hours * 3_600_000) known.delete(at);
+        else if (b.requests > b.given + b.empty + b.failed + b.cancelled) this.#open = Math.min(this.#open, at);
+      }
+    }
+    return this;
+  }
+
+  /** Forgets what it knows: push was away, and anything may have changed. */
+  forget() { this.#last = null; }
+
+  /**
+   * A row for each step until now, oldest first: the tasks' counts are summed. Percentiles can't be: of several tasks it has
+   * the slowest one's. Steps that began after the last reading are empty, for had something happened, it would have been read.
+   */
+  rows(tasks, now) {
+    const known = [...this.#buckets].filter(([task]) => !tasks.length || tasks.includes(task)).map(([, buckets]) => ({ buckets, held: 0 }));
+    const rows = [];
+    for (let at = this.#first(now); at <= now; at += this.span.ms) rows.push(rowOf(at, known));
+    return rows;
+  }
+
+  #first(now) { return (Math.floor(now / this.span.ms) + 1) * this.span.ms - this.span.hours * 3_600_000; }
+}
+
+/** known: each task's buckets, and how many were held at the end of the step before, which is updated. */
+function rowOf(at, known) {
+  const row = { at, held: 0, wait: null, run: null };
+  for (const name of counts) row[name] = 0;
+  for (const task of known) {
+    const bucket = task.buckets.get(at);
+    task.held = bucket?.held ?? task.held;
+    row.held += task.held;
+    if (!bucket) continue;
+    for (const name of counts) row[name] += bucket[name] ?? 0;
+    row.wait = slower(row.wait, bucket.wait_ms);
+    row.run = slower(row.run, bucket.run_ms);
+  }
+  return row;
+}
+
+function slower(a, b) {
+  if (!a || !b) return a ?? b ?? null;
+  return Object.fromEntries(Object.keys(a).map((name) => [name, Math.max(a[name], b[name])]));
+}

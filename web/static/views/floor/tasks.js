@@ -1,0 +1,83 @@
+/** The floor's tasks, a row each: who waits, what is held, and the run under way. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { span, took, when } from '../../parts.js';
+import { elapsed } from '../../words.js';
+
+/** A row for each task. floor.chosen are those that the rest of the page is about; with none chosen it is about all. */
+export function taskRows(floor) {
+  return html`<ul class="floor-tasks card">${repeat(floor.tasks.values(), (task) => task.name, (task) => row(floor, task))}</ul>`;
+}
+
+function row(floor, task) {
+  const title = task.title || task.name;
+  const only = floor.chosen.size === 1 && floor.chosen.has(task.name);
+  const show = (e) => {
+    if (e.metaKey || e.ctrlKey || e.shiftKey) return;
+    e.preventDefault();
+    floor.choose([task.name]);
+  };
+  return html`<li data-task=${task.name}>
+    <label class="tick"><input type="checkbox" aria-label=${`Show ${title}`} .checked=${floor.chosen.has(task.name)}
+      @change=${() => floor.toggle(task.name)}></label>
+    <h3><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a>
+      ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}</h3>
+    <dl>
+      ${count('waiting', task.waiting)}${count('held', task.held)}${count(task.query === null ? 'in the inbox' : 'on the shelf', task.shelf)}
+    </dl>
+    <div class="run">${run(task, floor.ends.get(task.name), floor.now())}</div>
+    ${floor.manages ? html`<p class="acts">
+      <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${`Settings of ${title}`}>Settings</a>
+      <button type="button" class="plain" aria-disabled=${String(!task.held)} aria-label=${`Release what is held of ${title} …`}
+        @click=${() => task.held && floor.release({ task: task.name })}>Release …</button></p>` : nothing}
+  </li>`;
+}
+
+const about = (ms) => (ms < 1000 ? took(ms) : span(ms));
+
+const count = (what, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${what}</dt><dd>${n.toLocaleString()}</dd></div>`;
+
+/** The run under way, or what is known of others. end: the `run` event of the last one that ended while somebody looked. */
+function run(task, end, now) {
+  if (task.query === null) return html`<span class="quiet">Items are pushed to it; nothing has to run.</span>`;
+  const usual = task.usual_seconds * 1000; // 0: not known
+  if (task.running_since) {
+    const since = Math.max(0, now - Date.parse(task.running_since));
+    if (!usual) return html`<span>Running for <b class="clock">${elapsed(since)}</b></span>`;
+    return html`<span>Running for <b class="clock">${elapsed(since)}</b>, ${since > usual
+      ? html`<span class="badge" data-kind="warn">longer than usual</span> <span class="quiet">(${about(usual)})</span>`
+      : html`<span class="quiet">usually ${about(usual)}</span>`}</span>${gauge(since, usual)}`;
+  }
+  if (!end && !usual) return html`<span class="quiet">No runs yet.</span>`;
+  return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? `A run usually takes ${about(usual)}.` : nothing}</span>`;
+}
+
+function ended({ phase, candidates, duration_ms: ms, at }) {
+  const how = {
+    finished: `found ${candidates ?? 0} in ${took(ms)}`,
+    failed: `failed after ${took(ms)}`,
+    cancelled: 'was cancelled',
+    lost: 'was lost with its node',
+  }[phase];
+  return html`${phase === 'failed' || phase === 'lost' ? html`<span class="badge" data-kind="bad">failed</span> ` : nothing}The last run, at ${when(at)}, ${how}. `;
+}
+
+/** How long it runs, against the usual, which is the mark: the scale grows with it, so that it is never full. */
+function gauge(since, usual) {
+  const scale = Math.max(usual * 2, since * 1.25);
+  return html`<svg class="gauge" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+    <rect class="track" width="100" height="6"></rect>
+    <rect class=${since > usual ? 'fill over' : 'fill'} width=${(100 * since) / scale} height="6"></rect>
+    <rect class="mark" x=${(100 * usual) / scale} width=".6" height="6"></rect>
+  </svg>`;
+}
+
+/** What is going on in few words. */
+export function summary(tasks, now) {
+  const sum = (of) => tasks.reduce((n, task) => n + of(task), 0).toLocaleString();
+  const running = tasks.filter((t) => t.running_since);
+  const late = running.filter((t) => t.usual_seconds && now - Date.parse(t.running_since) > t.usual_seconds * 1000).length;
+  return `${sum((t) => t.waiting)} waiting, ${sum((t) => t.held)} held, ${running.length === 1 ? '1 run' : `${running.length} runs`} under way`
+    + (late ? `, ${late} for longer than usual` : '');
+}

@@ -1,0 +1,199 @@
+/** How an item stands in one task: what the history says at once, and what explain answers, which may run the task's query. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { took } from '../../parts.js';
+import { decimals, elapsed, label, value } from '../../words.js';
+import { claim, letGo, reassign, redrive } from './actions.js';
+import { lastKnown, moment, name, nth, verdict } from './sentences.js';
+
+const sources = {
+  shelf: 'on the list of the last run',
+  query: 'by the task’s query, which was run for it',
+  inbox: 'in the inbox',
+};
+
+export class Answer {
+  /**
+   * Of the item in a task, as GET /tasks gives it. view: {app, signal, draw(), changed()}: changed says that something was
+   * done to the item.
+   */
+  constructor(view, task, item) {
+    this.view = view;
+    this.task = task;
+    this.item = item;
+    this.rows = []; // of the history, newest first
+    this.rowsAt = 0; // when they were read
+    this.explanation = null;
+    this.asking = null; // {since, stop}
+    this.doing = null; // {what, since}: an action that lasts
+    this.error = '';
+  }
+
+  get #now() { return Date.now() + this.view.app.client.ahead; }
+
+  /** The history goes on where the explanation ends: it is the newer one of the two. */
+  get #overtaken() {
+    const { history, at } = this.explanation;
+    const newest = history.length || 1;
+    const known = (rows) => JSON.stringify(rows.slice(0, newest)
+      .map((w) => [w.id, w.state, w.lease_expires_at, w.available_at]));
+    return this.rowsAt > at && known(this.rows) !== known(history);
+  }
+
+  /** Something has happened since that the explanation does not know. */
+  get #old() {
+    const { until, version } = this.explanation;
+    return version !== this.task.version || (until !== null && Date.parse(until) <= this.#now) || this.#overtaken;
+  }
+
+  /** Goes to where the answer stands, since what had the focus is no longer there. */
+  #focus() { document.getElementById(`verdict-${this.task.name}`)?.focus(); }
+
+  /** Asks why the item is or is not handed out. */
+  async ask() {
+    this.asking?.stop.abort();
+    const stop = new AbortController();
+    const asking = { since: Date.now(), stop };
+    const { version } = this.task;
+    this.asking = asking;
+    this.error = '';
+    this.view.draw();
+    try {
+      const { app, signal } = this.view;
+      const found = await app.api.explain(this.task.name, this.item, { signal: AbortSignal.any([stop.signal, signal]) });
+      if (this.asking !== asking) return;
+      this.explanation = { ...found, at: Date.now(), took: Date.now() - asking.since, version };
+    } catch (e) {
+      if (this.asking === asking && !stop.signal.aborted) this.error = `It can’t be said why: ${e.message}`;
+    }
+    if (this.asking === asking) this.asking = null;
+    this.view.draw();
+  }
+
+  /** The item's history of this task was read. What costs nothing is asked again. */
+  known(rows, at) {
+    this.rows = rows;
+    this.rowsAt = at;
+    if (this.explanation?.source === 'inbox' && this.#old && !this.asking) this.ask();
+  }
+
+  /** Does something to the item, and then says how it stands. lasts: it is shown for how long. */
+  async #do(what, action, lasts = false) {
+    this.error = '';
+    if (lasts) this.doing = { what, since: Date.now() };
+    this.view.draw();
+    try {
+      if (await action()) {
+        this.view.changed();
+        if (this.explanation) this.ask();
+        this.#focus();
+      }
+    } catch (e) {
+      this.error = `${what} failed: ${e.message}.`;
+    }
+    this.doing = null;
+    this.view.draw();
+  }
+
+  draw() {
+    const { task, explanation: e } = this;
+    const { kind, line } = e && !this.#overtaken ? verdict(e) : lastKnown(this.rows, this.#now);
+    const brief = e || kind || this.asking || this.error ? '' : 'brief';
+    return html`<article class=${`card answer ${brief}`} data-kind=${kind} aria-labelledby=${`task-${task.name}`}>
+      <header>
+        <h3 id=${`task-${task.name}`}><a dir="auto"
+          href=${`/tasks/${encodeURIComponent(task.name)}`}>${task.title || task.name}</a></h3>
+        ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
+      </header>
+      <p class="verdict" id=${`verdict-${task.name}`} role="status" tabindex="-1">${line}</p>
+      ${this.#state()}
+      <p class="error" role="alert" dir="auto">${this.error}</p>
+      ${e ? this.#facts(e) : nothing}
+      ${this.#actions()}
+      ${e?.details ? details(e.details) : nothing}
+    </article>`;
+  }
+
+  #start() {
+    this.ask();
+    this.#focus();
+  }
+
+  #giveUp() {
+    this.asking.stop.abort();
+    this.asking = null;
+    this.#focus();
+    this.view.draw();
+  }
+
+  /** Asking, how old the answer is, or that there is none yet. */
+  #state() {
+    if (this.asking) {
+      return html`<p class="asking">
+        ${lasting(this.task.query ? 'Looking; the task’s query may have to run for it.' : 'Looking.', this.asking.since)}
+        <button type="button" class="give-up" @click=${() => this.#giveUp()}>Give up</button></p>`;
+    }
+    const again = (text) => html`<button type="button" class="explain" @click=${() => this.#start()}>${text}<span
+      class="visually-hidden" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
+    if (!this.explanation) {
+      return html`<p class="asked-for"><span class="quiet">By its history.</span> ${again('Look for it now')}</p>`;
+    }
+    const { at, took: ms } = this.explanation;
+    const old = this.#old;
+    return html`<p class="asked-for"><span class=${old ? 'old' : 'quiet'}>${old ? 'Something has changed since' : 'As of'}
+      ${moment(new Date(at).toISOString())}; it took ${took(ms)}.</span> ${again('Ask again')}</p>`;
+  }
+
+  #facts(e) {
+    const held = this.rows.filter((w) => w.state === 'held').length;
+    const facts = [
+      ['Matches', e.matches ? `Yes, ${sources[e.source] ?? e.source}` : 'No'],
+      e.rank && ['Rank', e.source === 'inbox' ? `${nth(e.rank)} of what is ready` : `${nth(e.rank)}, best first`],
+      e.slots > 1 && ['Places', `${held} of ${e.slots} taken`],
+      e.exclusive && ['Exclusive group', name(e.exclusive)],
+      e.barred.length > 0 && ['Not for', html`<ul>${e.barred.map(barred)}</ul>`],
+    ];
+    return html`<dl class="facts">${facts.filter(Boolean).map(([term, fact]) => html`<div>
+      <dt>${term}</dt><dd dir="auto">${fact}</dd></div>`)}</dl>`;
+  }
+
+  #actions() {
+    const { app, signal } = this.view;
+    const { task, item, explanation: e } = this;
+    if (this.doing) return html`<p class="asking">${lasting(`${this.doing.what} …`, this.doing.since)}</p>`;
+    const held = this.rows.filter((w) => w.state === 'held');
+    const mine = held.some((w) => w.user === app.me.user);
+    const isNever = this.rows.some((w) => w.state === 'never' && !w.available_at);
+    const free = e?.available && !mine && !isNever;
+    const give = (w) => this.#do('Giving it to somebody else', () => reassign(app, w, signal));
+    const close = (w) => this.#do('Letting go', () => letGo(app, w, signal));
+    const putBack = () => this.#do('Putting it back', () => redrive(app, task.name, item));
+    const take = () => this.#do('Claiming it', () => claim(app, task.name, item), true);
+    return html`
+      ${repeat(held, (w) => w.id, (w) => html`<div class="toolbar holder">
+        <span>${name(w.user)} <span class="quiet">since ${moment(w.assigned_at)}</span></span>
+        <button type="button" class="reassign" @click=${() => give(w)}>Give to somebody else …</button>
+        <button type="button" class="let-go" @click=${() => close(w)}>Let go …</button>
+      </div>`)}
+      ${isNever || free ? html`<div class="toolbar">
+        ${isNever ? html`<button type="button" class="redrive" @click=${putBack}>Put it back …</button>` : nothing}
+        ${free ? html`<button type="button" class="claim" @click=${take}>Claim it for myself</button>` : nothing}
+      </div>` : nothing}`;
+  }
+}
+
+function barred({ user, instance, because, until }) {
+  const who = name(instance ? `${user} (${instance})` : user);
+  return html`<li>${who}, who ${because}${until ? html`, until ${moment(until)}` : nothing}</li>`;
+}
+
+const lasting = (text, since) => html`<span class="turning" aria-hidden="true"></span>
+  <span>${text} <span class="clock">${elapsed(Date.now() - since)}</span></span>`;
+
+function details(of) {
+  const columns = Object.entries(of);
+  if (!columns.length) return nothing;
+  return html`<dl class="details">${columns.map(([column, v]) => html`<div>
+    <dt dir="auto">${label(column)}</dt><dd dir="auto">${value(v, decimals([v]))}</dd></div>`)}</dl>`;
+}

@@ -1,0 +1,219 @@
+/**
+ * People: who returns much, against the team, and which items many return. The address says since when (from=1h, 24h or 7d)
+ * and of which task (task; without: all).
+ */
+
+import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { every, onceAFrame, when } from '../parts.js';
+import { Reader, keepListed } from '../reader.js';
+import { Past } from './people/past.js';
+
+const spans = [
+  { from: '1h', name: '1 hour', ms: 3_600_000 },
+  { from: '24h', name: '24 hours', ms: 86_400_000 },
+  { from: '7d', name: '7 days', ms: 604_800_000 },
+];
+const few = 5; // of so few let go of, a share says little
+
+const columns = [
+  { of: 'user', name: 'Person' },
+  { of: 'assigned', name: 'Handed out' },
+  { of: 'closed', name: 'Let go of' },
+  { of: 'completed', name: 'Completed' },
+  { of: 'returned', name: 'Returned' },
+  { of: 'never', name: 'Never again' },
+  { of: 'failed', name: 'Failed' },
+  { of: 'expired', name: 'Expired' },
+  { of: 'share', name: 'Share returned' },
+];
+
+export async function open(app, place) {
+  new People(app, place).start();
+}
+
+class People {
+  #app; #signal; #address; #draw; #reader;
+  #titles = new Map(); // of the tasks by their names
+  #span; #task;
+  #sort = { of: 'returned', down: true };
+  #open = new Map(); // of people whose work is shown, it
+
+  constructor(app, { element, search, signal }) {
+    this.#app = app;
+    this.#signal = signal;
+    this.#address = search;
+    this.#span = spans.find((s) => s.from === search.get('from')) ?? spans[1];
+    this.#task = search.get('task') ?? '';
+    this.#draw = onceAFrame(() => render(this.#template(), element), signal);
+    this.#reader = new Reader(() => this.#read(), this.#draw, { least: 10_000, signal });
+  }
+
+  start() {
+    const { client, api } = this.#app;
+    this.#draw();
+    this.#reader.again();
+    for (const type of ['task', 'reread']) client.addEventListener(type, () => this.#reader.again(), { signal: this.#signal });
+    every(10_000, this.#draw, this.#signal);
+    const list = new Reader(() => api.tasks(), () => this.#listed(list.value ?? []), { signal: this.#signal });
+    keepListed(client, () => list.again(), this.#signal);
+    this.#signal.addEventListener('abort', () => client.unsubscribe([...this.#titles.keys()]));
+    list.again();
+  }
+
+  /** Without a list the names do without titles, and the figures without events. */
+  #listed(tasks) {
+    const before = [...this.#titles.keys()];
+    this.#titles = new Map(tasks.map((t) => [t.name, t.title || t.name]));
+    this.#app.client.unsubscribe(before.filter((name) => !this.#titles.has(name)));
+    this.#app.client.subscribe([...this.#titles.keys()]);
+    this.#draw();
+  }
+
+  async #read() {
+    const span = this.#span;
+    const minute = Math.ceil((Date.now() + this.#app.client.ahead - span.ms) / 60_000); // who asks in the same minute shares an answer
+    for (const past of this.#open.values()) past.again();
+    return { ...await this.#app.api.returns({ task: this.#task, from: new Date(minute * 60_000).toISOString() }), span };
+  }
+
+  #choose(name, value, usual) {
+    if (value === usual) this.#address.delete(name);
+    else this.#address.set(name, value);
+    const query = this.#address.toString();
+    history.replaceState(null, '', query ? `/people?${query}` : '/people');
+    for (const user of this.#open.keys()) this.#close(user);
+    this.#reader.restart();
+    this.#draw();
+  }
+
+  #template() {
+    const { value, error, at } = this.#reader;
+    return html`<div class="page people-view">
+      <div class="toolbar">
+        <h1>People</h1>
+        <div class="choice" role="group" aria-label="How far back">${spans.map((s) => html`
+          <button type="button" aria-pressed=${s === this.#span} @click=${() => this.#since(s)}>${s.name}</button>`)}</div>
+        <label class="quiet">Task <select @change=${(e) => this.#of(e.target.value)}>
+          <option value="" ?selected=${!this.#task}>all tasks</option>
+          ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
+          ${[...this.#titles].map(([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
+        </select></label>
+        <span class="push quiet">${at ? html`As of ${when(new Date(at).toISOString())}` : nothing}</span>
+      </div>
+      <p class="error" role="alert" dir="auto">${error ? `It can’t be brought up to date: ${error.message}.` : nothing}</p>
+      ${value ? html`${this.#team(value)}${this.#people(value)}${this.#items(value)}` : nothing}
+    </div>`;
+  }
+
+  #since(s) {
+    this.#span = s;
+    this.#choose('from', s.from, '24h');
+  }
+
+  #of(task) {
+    this.#task = task;
+    this.#choose('task', task, '');
+  }
+
+  #team({ team, span }) {
+    const all = team.closed ? html` For the whole team, in the last ${span.name}, it is <b>${percent(team.share)}</b>:
+      ${team.returned.toLocaleString()} of ${team.closed.toLocaleString()}, which is the mark on the bars.` : nothing;
+    return html`<p class="explained">Whoever returns an item puts it back, for later or for others. The <b>share returned</b> is how
+      much that is of all that somebody let go of.${all} Much can have good reasons, such as hard cases: look at the items first.
+      What a manager took away does not count.</p>`;
+  }
+
+  #people({ people, team, span }) {
+    const list = sorted(people, this.#sort);
+    return html`<section aria-labelledby="returners">
+      <h2 id="returners">Who returns</h2>
+      ${people.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label="People and what they return">
+        <table>
+          <thead><tr>${columns.map((column) => this.#head(column))}</tr></thead>
+          <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, team))}</tbody>
+        </table>
+        ${people.length === 50 ? html`<p class="quiet">These are the fifty who returned most.</p>` : nothing}
+      </div>` : html`<p class="empty">Nobody held or let go of anything in the last ${span.name}.</p>`}
+    </section>`;
+  }
+
+  #head({ of, name }) {
+    const { down, of: by } = this.#sort;
+    const sort = () => {
+      this.#sort = { of, down: by === of ? !down : of !== 'user' };
+      this.#draw();
+    };
+    return html`<th scope="col" class=${of === 'user' || of === 'share' ? nothing : 'number'}
+      aria-sort=${by !== of ? nothing : down ? 'descending' : 'ascending'}><button type="button" class="plain" @click=${sort}>${name}</button></th>`;
+  }
+
+  #person(p, team) {
+    const past = this.#open.get(p.user);
+    const toggle = () => {
+      if (this.#open.has(p.user)) this.#close(p.user);
+      else this.#open.set(p.user, new Past(this.#app, p.user, this.#task, this.#draw, this.#signal));
+      this.#draw();
+    };
+    return html`<tr data-user=${p.user}>
+      <th scope="row"><button type="button" class="plain" aria-expanded=${Boolean(past)} @click=${toggle} dir="auto">${p.user}</button></th>
+      ${columns.slice(1, -1).map(({ of }) => html`<td class="number">${p[of].toLocaleString()}</td>`)}
+      <td>${share(p, team)}</td>
+    </tr>
+    ${past ? html`<tr class="more"><td colspan=${columns.length}>${past.template(this.#titles)}</td></tr>` : nothing}`;
+  }
+
+  #close(user) {
+    this.#open.get(user).end();
+    this.#open.delete(user);
+  }
+
+  #items({ items, span }) {
+    const manages = this.#app.me.role === 'manager';
+    return html`<section aria-labelledby="returned">
+      <h2 id="returned">What many return</h2>
+      ${items.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label="Items returned more than once">
+        <table class="stack">
+          <thead><tr><th scope="col">Item</th><th scope="col">Task</th><th scope="col" class="number">By people</th>
+            <th scope="col" class="number">Returned</th><th scope="col">Last</th><th scope="col">Now</th></tr></thead>
+          <tbody>${repeat(items, (i) => `${i.task} ${i.item}`, (i) => html`<tr>
+            <th scope="row" dir="auto">${manages ? html`<a href=${place(i)}>${i.item}</a>` : i.item}</th>
+            <td dir="auto">${this.#titles.get(i.task) ?? i.task}</td>
+            <td class="number" data-label="By people">${i.people}</td><td class="number" data-label="Returned">${times(i.returns)}</td>
+            <td data-label="Last">${when(i.last_at)}</td><td data-label="Now">${i.state}</td>
+          </tr>`)}</tbody>
+        </table>
+      </div>` : html`<p class="empty">Nothing was returned more than once in the last ${span.name}.</p>`}
+    </section>`;
+  }
+}
+
+function sorted(people, { of, down }) {
+  const up = of === 'user' ? (a, b) => a.user.localeCompare(b.user) : (a, b) => (a[of] ?? -1) - (b[of] ?? -1);
+  return people.toSorted((a, b) => (down ? up(b, a) : up(a, b)));
+}
+
+/** Somebody's share as a bar, on which a mark is the team's, and in words. */
+function share(p, team) {
+  if (p.share === null || !p.closed) return html`<span class="quiet">let go of nothing</span>`;
+  return html`<span class="share"><b>${percent(p.share)}</b>
+    <svg class="gauge" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="track" width="100" height="6"></rect>
+      <rect class="fill" width=${100 * p.share} height="6"></rect>
+      <rect class="mark" x=${Math.min(99, 100 * (team.share ?? 0))} width="1" height="6"></rect>
+    </svg>
+    <span class="quiet">${against(p, team)}</span></span>`;
+}
+
+function against({ closed, share: his }, { share: all }) {
+  if (closed < few) return 'too few to say';
+  if (!all) return 'as the team';
+  const ratio = his / all;
+  if (ratio >= 2) return `${ratio.toFixed(ratio < 10 ? 1 : 0)} times the team’s`;
+  if (ratio > 1.2) return 'more than the team';
+  return ratio < 0.8 ? 'less than the team' : 'as the team';
+}
+
+const place = ({ task, item }) => `/items?${new URLSearchParams({ task, item })}`;
+const percent = (part) => (part === null ? '–' : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`);
+const times = (n) => (n === 1 ? 'once' : n === 2 ? 'twice' : `${n} times`);

@@ -1,0 +1,17 @@
+/** Gives work that somebody holds to somebody else, whom a dialog asks for. */
+
+import { html } from '../lib/lit-html/lit-html.js';
+import { askForm } from '../dialog.js';
+
+/** The promise gives the work as its new holder has it, or null when nothing was done. signal: closes it, when the view is left. */
+export async function reassignDialog(app, work, signal) {
+  return await askForm({
+    title: `Give ${work.item} to somebody else`,
+    body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told so. The task’s rules hold for whom it is given to.</p>
+      <div class="field"><label for="reassign-to">To whom</label>
+        <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off"></div>`,
+    yes: 'Give it',
+    act: (form) => app.api.reassign(work.id, form.get('user').trim()),
+    signal,
+  }) ?? null;
+}

@@ -1,0 +1,171 @@
+/** Takes back much work at once: from a user, of a task, or of both. */
+
+import { html, nothing } from '../lib/lit-html/lit-html.js';
+import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { when } from '../parts.js';
+import { newDialog } from '../dialog.js';
+
+const rows = 8; // of what is to be released are shown
+
+/**
+ * Shows what a user holds, or what is held of a task, or both, and releases just that when it is confirmed. The promise gives
+ * how many items were released; 0: none. signal: closes it, when the view that asked is left.
+ */
+export function releaseDialog(app, { user = '', task = '', signal } = {}) {
+  return new Release(app, user, task, signal).released;
+}
+
+class Release {
+  released; // a promise of their number
+
+  #app; #user; #task; #dialog;
+  #tasks = null; // to choose from, once they are read
+  #found = null; // {count, token, works} of what is chosen
+  #round = 0; // of counting; an answer to a former one is too late
+  #timer = null;
+  #busy = false;
+  #warning = '';
+  #error = '';
+
+  constructor(app, user, task, signal) {
+    this.#app = app;
+    this.#user = user;
+    this.#task = task;
+    this.#dialog = newDialog('release', signal);
+    this.released = this.#dialog.closed.then((count) => {
+      clearTimeout(this.#timer);
+      return count ?? 0;
+    });
+    this.#draw();
+    this.#loadTasks();
+    this.#count();
+  }
+
+  async #loadTasks() {
+    this.#tasks = await this.#app.api.tasks().catch(() => null); // then a task can't be chosen, but the one asked for stays
+    this.#draw();
+  }
+
+  get #what() { return { user: this.#user || undefined, task: this.#task || undefined }; }
+
+  /** Somebody chose otherwise: what was counted is not that any more. */
+  #choose(change, wait) {
+    change();
+    this.#found = null;
+    this.#warning = '';
+    this.#round++;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#count(), wait);
+    this.#draw();
+  }
+
+  async #count() {
+    clearTimeout(this.#timer);
+    const round = ++this.#round;
+    this.#found = null;
+    this.#error = '';
+    if (!this.#user && !this.#task) return this.#draw();
+    this.#draw();
+    const { api } = this.#app;
+    try {
+      const what = this.#what;
+      const { count, token } = await api.release({ ...what, dry_run: true });
+      const { work } = await api.work({ ...what, state: 'held', limit: rows }); // after: where it is another set, the token is refused
+      if (round === this.#round) this.#found = { count, token, works: work };
+    } catch (e) {
+      if (round === this.#round) this.#error = `It can’t be counted: ${e.message}.`;
+    }
+    this.#draw();
+  }
+
+  async #release() {
+    const { count, token } = this.#found ?? {};
+    if (!count || this.#busy) return;
+    this.#busy = true;
+    this.#warning = this.#error = '';
+    this.#draw();
+    try {
+      const done = await this.#app.api.release({ ...this.#what, token });
+      this.#app.say(`Released: ${items(done.count)}.`);
+      this.#dialog.close(done.count);
+    } catch (e) {
+      this.#busy = false;
+      if (e.status !== 409) {
+        this.#error = e.status ? `Nothing was released: ${e.message}.` : 'The server can’t be reached. Count again to see whether it was released.';
+        return this.#draw();
+      }
+      await this.#count();
+      const now = this.#found ? `, and is ${this.#found.count} now` : '';
+      this.#warning = `Nothing was released: what is held has changed since it was counted. It was ${count}${now}.`;
+      this.#draw();
+    }
+  }
+
+  #draw() {
+    this.#dialog.draw(html`<form class="release-form" @submit=${(e) => { e.preventDefault(); this.#count(); }}>
+      <h2 id="dialog-title">Release work</h2>
+      <p class="quiet">What is released goes back to the queue at once: anybody can get it, also who has it now, and no attempt is
+        used up. People see it leave their pipeline; a note that they have typed and not sent stays on their screen.</p>
+      <div class="which">
+        <div class="field">
+          <label for="release-user">Held by</label>
+          <input id="release-user" .value=${this.#user} placeholder="anybody" dir="auto" maxlength="128" autocomplete="off"
+            @input=${(e) => this.#choose(() => { this.#user = e.target.value; }, 400)}>
+        </div>
+        <div class="field">
+          <label for="release-task">Of task</label>
+          <select id="release-task" @change=${(e) => this.#choose(() => { this.#task = e.target.value; }, 0)}>${this.#options()}</select>
+        </div>
+      </div>
+      <p class="found" role="status" dir="auto">${this.#says()}</p>
+      ${this.#found?.count ? this.#table() : nothing}
+      <p class="warning" role="alert">${this.#warning}</p>
+      <p class="error" role="alert" dir="auto">${this.#error}</p>
+      <div class="toolbar">
+        ${this.#error ? html`<button type="button" @click=${() => this.#count()}>Count again</button>` : nothing}
+        <button type="button" @click=${() => this.#dialog.close()}>Cancel</button>
+        <button type="button" id="release" class="danger" aria-disabled=${this.#found?.count && !this.#busy ? nothing : 'true'} @click=${() => this.#release()}>
+          ${this.#button()}</button>
+      </div>
+    </form>`);
+  }
+
+  #options() {
+    const tasks = this.#tasks ?? [];
+    const known = tasks.some((t) => t.name === this.#task);
+    return html`
+      <option value="" ?selected=${!this.#task}>all tasks</option>
+      ${known || !this.#task ? nothing : html`<option value=${this.#task} selected>${this.#task}</option>`}
+      ${repeat(tasks, (t) => t.name, (t) => html`<option value=${t.name} ?selected=${t.name === this.#task}>${t.title || t.name}</option>`)}`;
+  }
+
+  #says() {
+    if (!this.#user && !this.#task) return 'Say whose work it is, or of which task, or both.';
+    if (this.#error) return '';
+    if (!this.#found) return 'Counting …';
+    const { count } = this.#found;
+    if (count === 0) return 'Nothing of that is held, so there is nothing to release.';
+    return `${items(count)} ${count === 1 ? 'is' : 'are'} held${this.#user ? ` by ${this.#user}` : ''}.`;
+  }
+
+  #button() {
+    if (this.#busy) return 'Releasing …';
+    return this.#found?.count ? `Release ${items(this.#found.count)}` : 'Release';
+  }
+
+  #table() {
+    const { count, works } = this.#found;
+    const columns = [['Item', (w) => w.item], !this.#task && ['Task', (w) => w.task], !this.#user && ['Held by', (w) => w.user]].filter(Boolean);
+    return html`<div class="scroll" tabindex="0" role="region" aria-label="What is to be released">
+      <table>
+        <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}<th scope="col">Since</th></tr></thead>
+        <tbody>${repeat(works, (w) => w.id, (w) => html`<tr>
+          ${columns.map(([, of]) => html`<td dir="auto">${of(w)}</td>`)}<td>${when(w.assigned_at)}</td>
+        </tr>`)}</tbody>
+      </table>
+      ${count > works.length ? html`<p class="quiet">… and ${count - works.length} more, longer held.</p>` : nothing}
+    </div>`;
+  }
+}
+
+const items = (n) => (n === 1 ? '1 item' : `${n} items`);

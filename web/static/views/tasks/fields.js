@@ -1,0 +1,78 @@
+/** The settings' fields, as they are drawn. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { live } from '../../lib/lit-html/directives/live.js';
+import { added, defaults, valueText } from './settings.js';
+
+/**
+ * A setting's field. form: the Form that it belongs to, and which of its fields are changed; typed(name, text) is called with
+ * what is typed. others: names of all tasks.
+ */
+export function fieldOf(field, form, fieldsChanged, typed, others) {
+  const id = `set-${field.name}`;
+  const error = form.error(field);
+  const changed = !form.isNew && fieldsChanged.includes(field);
+  const attributes = {
+    id, describedBy: `${id}-help ${id}-error`, invalid: error ? 'true' : 'false', text: form.text(field),
+    now: () => form.text(field), typed: (text) => typed(field.name, text),
+  };
+  return html`<div class="field ${field.wide ? 'wide' : ''}" data-field=${field.name}>
+    <label for=${id}>${field.label}${changed ? html` <span class="badge" data-kind="busy">changed</span>` : nothing}</label>
+    ${kinds[field.kind](field, attributes, others)}
+    <p class="quiet" id=${`${id}-help`}>${field.help} ${helpOf(field)}${changed
+      ? html` <bdi>It was ${valueText(field, form.base[field.name])}.</bdi>` : nothing}</p>
+    <p class="error" id=${`${id}-error`} dir="auto">${error}</p>
+  </div>`;
+}
+
+function helpOf(field) {
+  if (field.kind === 'list') return `None: ${field.none}.`;
+  if (field.none) return `Empty: ${field.none}.`;
+  return ['count', 'duration'].includes(field.kind) ? `Default: ${defaults[field.name]}.` : '';
+}
+
+const kinds = { line, name: line, lines, count: short, duration: short, list };
+
+function line(field, a) {
+  return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}
+    dir=${field.kind === 'name' ? 'ltr' : 'auto'} aria-describedby=${a.describedBy} aria-invalid=${a.invalid}
+    @input=${(e) => a.typed(e.target.value)}>`;
+}
+
+function lines(field, a) {
+  return html`<textarea id=${a.id} rows="2" .value=${live(a.text)} dir="auto" aria-describedby=${a.describedBy}
+    aria-invalid=${a.invalid} @input=${(e) => a.typed(e.target.value)}></textarea>`;
+}
+
+function short(field, a) {
+  return html`<input class="short" id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck="false"
+    inputmode=${field.kind === 'count' ? 'numeric' : nothing} placeholder=${field.none ?? nothing}
+    aria-describedby=${a.describedBy} aria-invalid=${a.invalid} @input=${(e) => a.typed(e.target.value)}>`;
+}
+
+/** What is being added counts already when the task is saved. What is typed may not be drawn yet: a.now() has it. */
+function list(field, a, others) {
+  const { list: there, adding } = a.text;
+  const type = (change) => {
+    a.typed({ ...a.now(), ...change(a.now()) });
+    document.getElementById(a.id).focus();
+  };
+  const add = () => type((now) => ({ list: added(now.list, now.adding), adding: '' }));
+  const takeOut = (v) => type((now) => ({ list: now.list.filter((o) => o !== v) }));
+  const key = (e) => {
+    if (e.key !== 'Enter' || e.isComposing) return;
+    e.preventDefault();
+    add();
+  };
+  const chip = (v) => html`<li><bdi>${v}</bdi><button type="button" class="plain" aria-label=${`Take out ${v}`}
+    @click=${() => takeOut(v)}>×</button></li>`;
+  const isTask = field.one === 'task';
+  return html`${there.length ? html`<ul class="chips">${there.map(chip)}</ul>` : nothing}
+    <span class="adding"><input id=${a.id} .value=${live(adding)} autocomplete="off" dir="auto"
+        list=${isTask ? 'all-tasks' : nothing} placeholder=${`Add a ${field.one}`}
+        aria-describedby=${a.describedBy} aria-invalid=${a.invalid}
+        @input=${(e) => a.typed({ ...a.now(), adding: e.target.value })} @keydown=${key}><button
+          type="button" @click=${add}>Add</button></span>
+    ${isTask ? html`<datalist id="all-tasks">${others.filter((n) => !there.includes(n)).map((n) => html`<option
+      value=${n}></option>`)}</datalist>` : nothing}`;
+}

@@ -1,0 +1,54 @@
+/** A list that is read newest first, page by page. */
+
+/** What was read stays while its newest are read again, and what overtook another answer counts. */
+export class Pages {
+  rows = null; // once they are read
+  next; // where older ones begin; undefined: there are none
+  error = '';
+  #what; #key; #first; #read; #round = 0;
+
+  /**
+   * what: the plural that the list has in answers; key: what tells rows apart; first: how many of the newest are read.
+   * read(filter) gives a page; changed() is called when there is something new to show.
+   */
+  constructor({ what, key, first, read, changed }) {
+    this.#what = what;
+    this.#key = key;
+    this.#first = first;
+    this.#read = read;
+    this.changed = changed;
+  }
+
+  /** Reads the newest. */
+  async load() {
+    const round = ++this.#round;
+    try {
+      const { [this.#what]: rows, next_cursor: next } = await this.#read({ limit: this.#first });
+      if (round !== this.#round) return; // a later reading knows more
+      const joint = (this.rows ?? []).findIndex((r) => r[this.#key] === rows.at(-1)?.[this.#key]);
+      const older = joint < 0 ? [] : this.rows.slice(joint + 1); // without a row that both have, some between are missing
+      this.rows = [...rows, ...older];
+      if (older.length === 0) this.next = next;
+      this.error = '';
+    } catch (e) {
+      if (round !== this.#round) return;
+      this.error = `The ${this.#what} can’t be read: ${e.message}.`;
+    }
+    this.changed();
+  }
+
+  /** Reads older ones. */
+  async more() {
+    try {
+      const cursor = this.next;
+      const { [this.#what]: rows, next_cursor: next } = await this.#read({ limit: 100, cursor });
+      if (cursor !== this.next) return; // pressed twice
+      this.rows = [...this.rows, ...rows];
+      this.next = next;
+      this.error = '';
+    } catch (e) {
+      this.error = `The older ${this.#what} can’t be read: ${e.message}.`;
+    }
+    this.changed();
+  }
+}

@@ -1,0 +1,179 @@
+/** The preview of a task's query as it stands in the editor: its first rows, its plan, and what both took. Nothing is saved. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { took } from '../../parts.js';
+import { decimals, elapsed, label, value } from '../../words.js';
+import { costText, planOf, planTree, warningsIn } from './plan.js';
+import { microseconds } from './settings.js';
+
+const count = new Intl.NumberFormat();
+const counted = (n, one) => `${count.format(n)} ${one}${n === 1 ? '' : 's'}`;
+
+/** How long a call may take beside the query itself: a place to run it is waited for, and the answer has to be read. */
+const patience = 60_000;
+
+export class Preview {
+  /**
+   * ask(query, limit, {signal, within}) calls the server; text() is what is in the editor; ready(): whether that can be asked;
+   * timeout(): how long its query may take; given(text) is told that a query gave something, refused(problem, text) that it
+   * didn't; changed() is called when there is something new to show.
+   */
+  constructor({ ask, text, ready, timeout, given, refused, changed, say, signal }) {
+    Object.assign(this, { ask, text, ready, timeout, given, refused, changed, say });
+    this.rows = 10;
+    this.state = 'none'; // running, done, failed, given up
+    signal.addEventListener('abort', () => this.stop());
+  }
+
+  async run() {
+    if (!this.ready()) return;
+    this.stop();
+    const text = this.text();
+    const timeout = this.timeout();
+    const aborted = new AbortController();
+    this.under = { aborted, since: Date.now(), timeout };
+    this.state = 'running';
+    this.changed();
+    try {
+      const within = patience + microseconds(timeout) / 1000;
+      const result = await this.ask(text, this.rows, { signal: aborted.signal, within });
+      if (this.under?.aborted !== aborted) return;
+      this.result = result;
+      this.tree = planOf(result.plan);
+      this.of = text;
+      this.end('done');
+      this.given(text);
+      this.say(`Preview: ${counted(result.given, 'row')} in ${took(result.duration_ms)}.`);
+    } catch (e) {
+      if (this.under?.aborted !== aborted) return;
+      this.problem = e;
+      this.end('failed');
+      this.refused(e, text);
+    }
+  }
+
+  /** Gives up what is under way. The server ends the query, too. */
+  stop() {
+    if (!this.under) return;
+    this.under.aborted.abort();
+    this.end('given up');
+  }
+
+  end(state) {
+    if (document.activeElement?.id === 'preview-stop') document.getElementById('preview-run').focus();
+    this.state = state;
+    this.under = null;
+    this.changed();
+  }
+
+  template() {
+    const running = this.state === 'running';
+    return html`<section class="card preview" aria-labelledby="preview-title" aria-busy=${running}>
+      <div class="toolbar">
+        <h2 id="preview-title" tabindex="-1">Preview</h2>
+        <span class="toolbar push">
+          <label for="preview-rows" class="quiet">Rows</label>
+          <select id="preview-rows" @change=${(e) => { this.rows = Number(e.target.value); }}>
+            ${[10, 25, 50, 100].map((n) => html`<option value=${n} ?selected=${n === this.rows}>${n}</option>`)}
+          </select>
+          ${running ? html`<button type="button" id="preview-stop" @click=${() => this.stop()}>Give up</button>` : nothing}
+          <button type="button" id="preview-run" aria-keyshortcuts="Control+Enter"
+              @click=${() => this.run()}>Preview <kbd>Ctrl+Enter</kbd></button>
+        </span>
+      </div>
+      ${running ? this.progress() : nothing}
+      ${this.state === 'failed' ? this.failure() : nothing}
+      ${this.state === 'given up' ? html`<p class="quiet">Given up.</p>` : nothing}
+      ${this.result ? this.found() : nothing}
+      ${this.state === 'none'
+        ? html`<p class="quiet">Runs what is in the editor, without saving it, and hands nothing out.</p>` : nothing}
+    </section>`;
+  }
+
+  progress() {
+    return html`<div class="bar" aria-hidden="true"></div>
+      <p><span role="status">The query is running.</span> <span class="clock">${elapsed(Date.now() - this.under.since)}</span>
+        <span class="quiet">It may take ${this.under.timeout}; go on with something else.</span></p>`;
+  }
+
+  /** A mistake in the query is said where the query is. */
+  failure() {
+    const { errors, message } = this.problem;
+    return html`<p class="error" role=${errors?.some((f) => f.field === 'query') ? nothing : 'alert'} dir="auto">${message}</p>`;
+  }
+
+  found() {
+    const { given, blocked, passed_over: passed, duration_ms: duration, cost } = this.result;
+    const former = this.of !== this.text();
+    return html`<div class="found ${former ? 'former' : ''}">
+      ${former ? html`<p class="badge" data-kind="warn">Of a former text of the query</p>` : nothing}
+      <ul class="stats">
+        ${stat(count.format(given), given === 1 ? 'row given' : 'rows given')}
+        ${stat(count.format(blocked), 'held or put off')}
+        ${stat(count.format(passed), 'passed over', passed > 0)}
+        ${stat(took(duration), 'taken')}
+        ${stat(costText(cost), 'planned cost')}
+      </ul>
+      ${passed > 0 ? html`<p class="quiet">Passed over is a row whose item is null, empty, too long or there before,
+        or that has both several slots and an exclusive group.</p>` : nothing}
+      ${this.table()}
+      ${this.plan()}
+    </div>`;
+  }
+
+  table() {
+    const { rows, given } = this.result;
+    if (rows.length === 0) {
+      return html`<p class="empty">${given ? 'All that it gives is held or put off.' : 'It gives no rows now.'}</p>`;
+    }
+    const columns = columnsOf(rows);
+    const slots = rows.some((r) => r.slots !== 1);
+    const groups = rows.some((r) => r.exclusive !== null);
+    const row = (r) => html`<tr><td class="number">${r.rank}</td><th scope="row" dir="auto">${r.item}</th>
+      ${slots ? html`<td class="number">${r.slots}</td>` : nothing}
+      ${groups ? html`<td dir="auto">${r.exclusive ?? '–'}</td>` : nothing}
+      ${columns.map((c) => html`<td dir="auto" class=${c.kind}>${value(r.details[c.name], c.places)}</td>`)}</tr>`;
+    return html`<div class="scroll" tabindex="0" role="region" aria-label="First rows">
+      <table class="rows">
+        <thead><tr><th class="number" scope="col">#</th><th scope="col">Item</th>
+          ${slots ? html`<th class="number" scope="col">Places</th>` : nothing}
+          ${groups ? html`<th scope="col">Group</th>` : nothing}
+          ${columns.map((c) => html`<th scope="col" class=${c.kind} dir="auto" title=${c.name}>${label(c.name)}</th>`)}
+        </tr></thead>
+        <tbody>${rows.map(row)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  plan() {
+    const warnings = warningsIn(this.tree);
+    return html`<details class="plan-all" ?open=${warnings.length > 0}>
+      <summary><h3>Plan</h3> ${warnings.length
+        ? html`<span class="badge" data-kind="warn">${counted(warnings.length, 'warning')}</span>`
+        : html`<span class="quiet">nothing to warn of</span>`}</summary>
+      <p class="quiet">How PostgreSQL means to go about the query, the last step first, with the rows that it expects
+        and each step’s own share of the cost.</p>
+      <div class="scroll" tabindex="0" role="region" aria-label="Plan">${planTree(this.tree)}</div>
+      <details><summary>As JSON</summary>
+        <p class="quiet">With what getwork puts around the query to count rows, and to take out what is held or put off.</p>
+        <pre class="cause" dir="ltr" tabindex="0" role="region"
+          aria-label="Plan as JSON">${JSON.stringify(this.result.plan, null, 2)}</pre>
+      </details>
+    </details>`;
+  }
+}
+
+/** The columns of details: {name, places, kind}, places: how many decimals their numbers have; kind 'number': all are. */
+function columnsOf(rows) {
+  const names = [...new Set(rows.flatMap((r) => Object.keys(r.details)))];
+  return names.map((name) => {
+    const values = rows.map((r) => r.details[name]);
+    return { name, places: decimals(values), kind: values.every((v) => v === null || isNumber(v)) ? 'number' : '' };
+  });
+}
+
+const isNumber = (v) => typeof v === 'number' || v instanceof Number;
+
+function stat(number, what, warn = false) {
+  return html`<li class="stat"><b class=${warn ? 'warned' : ''}>${number}</b><span>${what}</span></li>`;
+}

@@ -1,0 +1,143 @@
+/** A task's query and recheck: their editors, the places of mistakes in them, and the query's preview. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { Editor } from './editor.js';
+import { Preview } from './preview.js';
+import { fields } from './settings.js';
+
+/** How an error tells its place; that is told beside it, in lines and columns. */
+const told = / at position (\d+) of the (?:query|recheck)$/;
+const plain = (error) => error.replace(told, '');
+
+export class Queries {
+  #view;
+  #editors; // by the setting's name
+  #places = {}; // of mistakes, by the setting's name: {line, column}
+  #withRecheck = false; // it is unfolded
+
+  /** view: the TaskView. */
+  constructor(view) {
+    const { app, draw: changed, signal } = view;
+    this.#view = view;
+    this.#editors = { query: this.#editor('query', 'Query, SQL'), recheck: this.#editor('recheck', 'Recheck, SQL') };
+    this.preview = new Preview({
+      ask: (text, limit, options) => this.#ask(text, limit, options),
+      text: () => this.#editors.query.value,
+      ready: () => this.#ready(),
+      timeout: () => this.#settings.query_timeout,
+      given: (text) => this.#given(text),
+      refused: (e, text) => this.#refused(e, text),
+      changed, say: app.say, signal,
+    });
+  }
+
+  #editor(name, label) {
+    const typed = (text) => {
+      delete this.#places[name];
+      this.#view.type(name, text);
+    };
+    return new Editor({ id: `set-${name}`, label, describedBy: `set-${name}-help set-${name}-error`, typed });
+  }
+
+  /** Whether the setting of that name has an editor. */
+  has(name) { return name in this.#editors; }
+
+  /** Puts into the editors what the form has. */
+  fill() {
+    for (const [name, editor] of Object.entries(this.#editors)) editor.value = this.#view.form.text(fields.get(name));
+  }
+
+  /** Leads into an editor, to its mistake if there is one. */
+  go(name) { this.#editors[name].go(); }
+
+  /** Marks the places that the form's errors tell. */
+  mark() {
+    const { errors } = this.#view.form;
+    for (const [name, editor] of Object.entries(this.#editors)) {
+      const [, position] = errors[name]?.match(told) ?? [];
+      this.#places[name] = position && editor.mark(Number(position));
+    }
+  }
+
+  // The preview.
+
+  /** What it runs with beside the query: as it is saved, and as it is typed while nothing is. */
+  get #settings() {
+    const { form } = this.#view;
+    const of = (name) => (form.isNew ? form.value(fields.get(name)) : form.base[name]);
+    return { query_timeout: of('query_timeout'), slots: of('slots') };
+  }
+
+  #ask(query, limit, options) {
+    const { api, form, name, saving } = this.#view;
+    return form.isNew || saving.gone
+      ? api.preview(null, { query, limit, ...this.#settings }, options)
+      : api.preview(name, { query, limit }, options);
+  }
+
+  /** Of a new task what it runs with may still have to be mended; that is led to. */
+  #ready() {
+    const { form } = this.#view;
+    const wrong = form.isNew && form.wrong(['query', 'query_timeout', 'slots']);
+    if (wrong) this.#view.complain(wrong);
+    return !wrong;
+  }
+
+  #given(text) {
+    const { form, draw } = this.#view;
+    delete form.former.query;
+    if (text === this.#editors.query.value) {
+      delete form.errors.query;
+      this.#editors.query.clear();
+    }
+    draw();
+  }
+
+  #refused(e, text) {
+    const { form, draw } = this.#view;
+    const { query } = this.#editors;
+    const said = e.errors?.find((f) => f.field === 'query');
+    if (!said || text !== query.value) return;
+    form.errors.query = said.detail;
+    this.mark();
+    draw();
+    const here = document.activeElement;
+    if (here === document.body || here.id.startsWith('preview') || here === query.area) query.go();
+  }
+
+  // How it is drawn.
+
+  /** changed: the settings that are. */
+  template(changed) {
+    const { form } = this.#view;
+    this.#withRecheck ||= form.text(fields.get('recheck')) !== '' || form.errors.recheck !== undefined; // and so it stays
+    const badge = (name) => (!form.isNew && changed.some((f) => f.name === name)
+      ? html`<span class="badge" data-kind="busy">changed</span>` : nothing);
+    return html`<section class="card" aria-labelledby="query-title">
+      <div class="toolbar"><h2 id="query-title">Query</h2>${badge('query')}</div>
+      ${this.#sql('query')}
+      <p class="quiet sql-keys"><span><kbd>Tab</kbd> leaves the editor</span>
+        <span><kbd>Ctrl+]</kbd> indents, <kbd>Ctrl+[</kbd> outdents</span></p>
+      <details class="recheck" ?open=${this.#withRecheck}>
+        <summary>Recheck ${badge('recheck')}</summary>
+        ${this.#sql('recheck')}
+      </details>
+    </section>
+    ${this.preview.template()}`;
+  }
+
+  #sql(name) {
+    const { form } = this.#view;
+    const field = fields.get(name);
+    const error = form.error(field);
+    const place = form.errors[name] && this.#places[name];
+    const former = form.former[name];
+    return html`<p class="quiet" id=${`set-${name}-help`}>${field.help}</p>
+      ${this.#editors[name].element}
+      <p class="error" id=${`set-${name}-error`} role="alert" dir="auto">${plain(error)}</p>
+      ${place ? html`<p><button type="button" class="to-place"
+          @click=${() => this.go(name)}>Go to line ${place.line}, column ${place.column}</button></p>` : nothing}
+      ${!error && former ? html`<p class="quiet" dir="auto">Before you changed it: ${plain(former)}</p>` : nothing}`;
+  }
+}
+

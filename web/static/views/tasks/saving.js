@@ -1,0 +1,222 @@
+/**
+ * Saving a task, and what others make of it meanwhile. Nothing that is typed is lost, and nobody's change is undone unseen:
+ * where one was saved over what is typed here, it is asked what to do.
+ */
+
+import { differing, fields } from './settings.js';
+
+/** What a change names as what it changes. */
+export const tagOf = (task) => `"${task.version}"`;
+
+export class Saving {
+  problem = ''; // what is wrong beyond a field
+  theirs = null; // {task, versions}: what somebody else saved over what is typed here
+  gone = null; // {name}: the name that the task has now; undefined: none, it was deleted
+  #view;
+  #calls = 0; // of ours that change the task; what is told meanwhile is looked at after them
+  #later = null;
+
+  /** task: as it was read; null: a new one. */
+  constructor(view, task) {
+    this.#view = view;
+    this.task = task; // as it is now, by all that was heard
+  }
+
+  get busy() { return this.#calls > 0; }
+
+  // What others do.
+
+  /** Takes in how the task is now. ours: we made it so. */
+  take(task, ours = false) {
+    const { form, versions } = this.#view;
+    if (task.version < this.task.version) return; // it was overtaken
+    this.task = task;
+    this.gone = null;
+    this.#view.draw();
+    if (task.version <= Math.max(form.base.version, this.theirs?.task.version ?? 0)) return;
+    if (this.busy) {
+      this.#later = task;
+      return;
+    }
+    if (versions.rows) versions.load();
+    if (form.dirty && differing(form.base, task).length > 0) {
+      this.#meet(task);
+      return;
+    }
+    const did = task.paused === form.base.paused ? 'changed' : { true: 'paused', false: 'resumed' }[task.paused];
+    form.rebase(task);
+    this.theirs = null;
+    this.#view.fill();
+    if (!ours) this.#tellWho(did);
+  }
+
+  async #tellWho(did) {
+    const { api, app, name } = this.#view;
+    const [last] = await api.versions(name, { limit: 1 }).then((page) => page.versions, () => []);
+    if (last) app.say(`${last.created_by} ${did} this task. Version ${last.version} is shown.`);
+  }
+
+  /** Asks what to do about a change of what is typed over. */
+  async #meet(task) {
+    const { api, app, form, name } = this.#view;
+    const newer = (page) => page.versions.filter((v) => v.version > form.base.version);
+    this.theirs = { task, versions: await api.versions(name, { limit: 100 }).then(newer, () => []) };
+    app.say(`Version ${task.version} was saved while you typed.`);
+    this.#view.draw();
+  }
+
+  /** There is no task of that name any more: somebody gave it another, which is looked for, or deleted it. */
+  async lost() {
+    const { app, draw, signal } = this.#view;
+    const name = await this.#nameNow();
+    if (signal.aborted) return;
+    if (!this.gone || this.gone.name !== name) app.say(name ? `This task is called ${name} now.` : 'This task was deleted.');
+    this.gone = { name };
+    draw();
+  }
+
+  /** A version of it is the one that is known, under the name that is known. Tasks that were there all the time come last. */
+  async #nameNow() {
+    const { api, name, others } = this.#view;
+    const is = ({ version, name: then }) => version === this.task.version && then === name;
+    const newer = (await api.tasks()).filter((t) => t.version > this.task.version);
+    const first = newer.toSorted((a, b) => others.includes(a.name) - others.includes(b.name));
+    for (const { name: now } of first.slice(0, 20)) {
+      const { versions } = await api.versions(now, { limit: 100 });
+      if (versions.some(is)) return now;
+    }
+    return undefined;
+  }
+
+  /** Goes on where the task is now; what is typed goes along. */
+  follow() {
+    const { app, form } = this.#view;
+    form.move(app.me.user, this.gone.name);
+    this.#view.leadTo(`/tasks/${this.gone.name}`);
+  }
+
+  /** What is typed is typed over theirs from now on. */
+  resolve() {
+    this.#view.form.rebase(this.theirs.task);
+    this.theirs = null;
+    this.#view.fill();
+  }
+
+  /** Saves it over theirs. */
+  saveMine() {
+    this.resolve();
+    this.save();
+  }
+
+  goOn() {
+    this.resolve();
+    document.getElementById('save').focus();
+  }
+
+  // What we do.
+
+  /**
+   * Does something that changes the task, and takes its answer in: the promise gives the task as it is then. What it fails with
+   * is shown, and undefined is given.
+   */
+  async change(call, taken = () => {}) {
+    const { draw } = this.#view;
+    this.#calls++;
+    this.problem = '';
+    draw();
+    let task;
+    try {
+      task = await call();
+    } catch (e) {
+      await this.#refused(e);
+    }
+    this.#calls--;
+    const later = this.#later;
+    this.#later = null;
+    if (task) {
+      this.task = task;
+      taken(task);
+    }
+    draw();
+    if (later && later.version > (task?.version ?? 0)) this.take(later);
+    return task;
+  }
+
+  async save() {
+    const { api, app, form } = this.#view;
+    if (this.busy) return;
+    const wrong = form.wrong();
+    if (wrong) this.#view.complain(wrong);
+    else if (this.theirs || this.gone) this.#view.lead();
+    else if (form.isNew) await this.change(() => api.createTask(form.body), (task) => this.#created(task));
+    else if (form.dirty) await this.change(() => this.#update(), (task) => this.#saved(task));
+    else app.say('There is nothing to save.');
+  }
+
+  /** Sends what is typed. That somebody else saved meanwhile, without changing a setting, such as by pausing it, is no matter. */
+  async #update() {
+    const { api, form, name } = this.#view;
+    try {
+      return await api.updateTask(name, form.body, tagOf(form.base));
+    } catch (e) {
+      if (e.type !== '/problems/stale-version') throw e;
+      const { task } = await api.task(name);
+      if (differing(form.base, task).length > 0) throw e;
+      form.rebase(task);
+      return api.updateTask(name, form.body, tagOf(task));
+    }
+  }
+
+  #created(task) {
+    const { app, form } = this.#view;
+    form.created(app.me.user, task);
+    app.say(`Task ${task.name} is created.`);
+    this.#view.leadTo(`/tasks/${task.name}`);
+  }
+
+  #saved(task) {
+    const { app, form, name, versions } = this.#view;
+    form.former = {};
+    form.rebase(task);
+    app.say(`Saved as version ${task.version}.`);
+    if (task.name !== name) {
+      form.move(app.me.user, task.name);
+      this.#view.leadTo(`/tasks/${task.name}`);
+      return;
+    }
+    this.#view.fill();
+    if (versions.rows) versions.load();
+  }
+
+  /** Shows what the server has against a change, where it belongs, and leads there. */
+  async #refused(e) {
+    const { api, form, name, queries } = this.#view;
+    if (e.type === '/problems/stale-version') {
+      const now = await api.task(name).catch(() => null);
+      if (now) {
+        await this.#overtaken(now.task);
+        return;
+      }
+    }
+    const known = e.errors.filter((f) => fields.has(f.field));
+    for (const { field, detail } of known) form.errors[field] = detail;
+    queries.mark();
+    if (known.length) this.#view.lead([...fields.keys()].find((n) => form.errors[n]));
+    else if (e.status === 404) await this.lost().then(() => this.#view.lead(), () => { this.problem = e.message; });
+    else this.problem = e.message;
+    this.#view.draw();
+  }
+
+  /** A change was refused, since somebody else's came first. */
+  async #overtaken(task) {
+    const { form } = this.#view;
+    if (form.dirty && differing(form.base, task).length > 0) {
+      this.task = task;
+      await this.#meet(task);
+      this.#view.lead();
+    } else {
+      this.#later = task;
+      this.problem = 'Somebody changed it a moment before. It is shown as it is now: look, and do it again.';
+    }
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * A task's settings: what each is called and means, what is typed for it, and how that is read. The server checks them
+ * again; its limits are repeated here so that a slip is told while it is made.
+ */
+
+import { linesOf } from './diff.js';
+
+/**
+ * kind: how it is typed and read. least, most: limits, in the kind's own writing. none: what an empty field means; where it is
+ * missing, the field can't be empty. only: kinds of tasks that have it, 'query' or 'inbox'.
+ */
+export const groups = [
+  { title: 'What it is', fields: [
+    { name: 'title', label: 'Title', kind: 'line', most: 200, help: 'What people see. Without one they see the name.' },
+    { name: 'name', label: 'Name', kind: 'name', help: 'What addresses and programs call it: a–z, 0–9 and hyphens.' },
+    { name: 'description', label: 'Description', kind: 'lines', most: 10_000, wide: true,
+      help: 'A line or two for those who do the work.' },
+  ] },
+  { title: 'What somebody may take', fields: [
+    { name: 'max_request', label: 'Items at a time', kind: 'count', least: 1, most: 1000,
+      help: 'How many items one may ask for at once.' },
+    { name: 'max_open', label: 'Items per person', kind: 'count', least: 1, most: 1_000_000, none: 'no limit',
+      help: 'How many items of this task one may hold.' },
+    { name: 'slots', label: 'Places per item', kind: 'count', least: 1, most: 10_000,
+      help: 'How many may hold the same item at a time, where the item itself does not say.' },
+    { name: 'lease', label: 'Lease', kind: 'duration', least: '1s', most: '168h', none: 'until it is let go of',
+      help: 'How long work is held before it goes back by itself; who works on it renews it.' },
+  ] },
+  { title: 'When the query runs', only: 'query', fields: [
+    { name: 'query_timeout', label: 'Time limit', kind: 'duration', least: '1ms', most: '24h',
+      help: 'A run that takes longer is stopped, and fails.' },
+    { name: 'max_candidates', label: 'Rows kept', kind: 'count', least: 1, most: 1_000_000,
+      help: 'How many of the best items that are free a run keeps.' },
+    { name: 'fresh_for', label: 'Fresh for', kind: 'duration', least: '0s', most: '24h',
+      help: 'How long what a run left over is handed out without a new run.' },
+    { name: 'rerun_after', label: 'Look again after', kind: 'duration', least: '1s', most: '24h',
+      help: 'While people wait for something to come up, the query runs at most this often.' },
+  ] },
+  { title: 'When work fails', fields: [
+    { name: 'max_attempts', label: 'Attempts', kind: 'count', least: 1, most: 1_000_000, none: 'no limit',
+      help: 'After so many attempts that failed or ran out of time an item is not handed out any more.' },
+    { name: 'backoff', label: 'Wait after a failure', kind: 'duration', least: '1ms', most: '24h',
+      help: 'Before an item that failed is handed out again; twice as long after each further failure.' },
+  ] },
+  { title: 'Who may take it', fields: [
+    { name: 'groups', label: 'Groups', kind: 'list', one: 'group', none: 'everybody',
+      help: 'Only members of these groups see the task and take its work.' },
+    { name: 'conflicts_with', label: 'Conflicts with', kind: 'list', one: 'task', none: 'no task',
+      help: 'Four eyes: who holds or completed an item under one of these tasks does not get it here, nor the other way round.' },
+  ] },
+];
+
+const queries = [
+  { name: 'query', label: 'Query', kind: 'sql', most: 500_000,
+    help: 'One SELECT that returns a column item, best first. It may return slots and exclusive; all other columns are shown '
+      + 'as the work’s details. Leave LIMIT out, and what is held or put off in: getwork sees to both.' },
+  { name: 'recheck', label: 'Recheck', kind: 'sql', most: 500_000, none: 'none',
+    help: 'A quick SELECT on $1, item keys as text[], that returns those that still match. It is asked just before items '
+      + 'are handed out.' },
+];
+
+/** All settings but paused, which is not typed, by name, in the order in which they are shown. */
+const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: g.only })));
+export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) => [f.name, f]));
+
+/** What a new task has, as the server has it. */
+export const defaults = {
+  name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', recheck: null, max_candidates: 1000,
+  max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
+  conflicts_with: [], groups: [], paused: false, version: 0,
+};
+
+/** Go's units in microseconds. */
+const units = { h: 3.6e9, m: 6e7, s: 1e6, ms: 1000, us: 1, µs: 1, μs: 1, ns: 0.001 };
+
+/** A duration as Go reads it, such as 1h30m, in microseconds; null: it is none. */
+export function microseconds(text) {
+  if (text === '0' || text === '+0' || text === '-0') return 0;
+  const [, sign, rest] = text.match(/^([-+]?)(.*)$/s);
+  if (!/^((\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns))+$/.test(rest)) return null;
+  const sum = [...rest.matchAll(/([\d.]+)(h|ms|m|s|us|µs|μs|ns)/g)].reduce((us, [, n, unit]) => us + n * units[unit], 0);
+  return sign === '-' ? -sum : sum;
+}
+
+const slug = /^[a-z0-9][a-z0-9-]{0,62}$/;
+const bytes = (text) => new TextEncoder().encode(text).length;
+
+/** How a setting stands in its field. Of a list, what is being added to it is text, too. */
+export function textOf(field, value) {
+  if (field.kind === 'list') return { list: value, adding: '' };
+  return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
+}
+
+/** What was typed for a setting, as {value} or {error}. */
+export function read(field, typed) {
+  const { kind, none, most } = field;
+  const empty = kind !== 'list' && typed.trim() === '';
+  if (empty && none !== undefined) return { value: null };
+  switch (kind) {
+    case 'count': return readCount(field, typed.trim());
+    case 'duration': return readDuration(field, typed.trim());
+    case 'list': return readList(field, typed);
+    case 'name': return slug.test(typed)
+      ? { value: typed } : { error: 'A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.' };
+    case 'sql': if (empty) return { error: 'Write a SELECT that returns a column item, best first.' };
+  }
+  if (typed.includes('\0')) return { error: 'This has a NUL character in it; take it out.' };
+  return bytes(typed) > most ? { error: `At most ${most} bytes; this has ${bytes(typed)}.` } : { value: typed };
+}
+
+function readCount({ least, most, none }, text) {
+  const n = /^[+]?\d{1,15}$/.test(text) ? Number(text) : NaN;
+  return n >= least && n <= most ? { value: n } : { error: `A whole number from ${least} to ${most}${orEmpty(none)}.` };
+}
+
+function readDuration({ least, most, none }, text) {
+  const us = microseconds(text);
+  if (us === null) return { error: `A number with a unit, such as 90s, 2m or 24h${orEmpty(none)}.` };
+  const within = us >= microseconds(least) && us <= microseconds(most);
+  return within ? { value: text } : { error: `From ${least} to ${most}${orEmpty(none)}.` };
+}
+
+const orEmpty = (none) => (none === undefined ? '' : `, or empty: ${none}`);
+
+function readList({ one }, { list, adding }) {
+  const value = added(list, adding);
+  if (value.length > 100) return { error: `At most 100 ${one}s.` };
+  const bad = value.find((v) => (one === 'task' ? !slug.test(v) : bytes(v) > 128 || /\p{Cc}/u.test(v)));
+  if (bad === undefined) return { value };
+  return { error: `“${bad}” is ${one === 'task' ? 'not a task’s name' : 'too long for a group, or has control characters'}.` };
+}
+
+/** A list with what was being added to it. */
+export const added = (list, adding) => [...new Set([...list, ...adding.split(',').map((v) => v.trim()).filter(Boolean)])];
+
+/** Whether two values of a setting mean the same: 120s is 2m, and the order of a list is nobody's. */
+export function same(field, a, b) {
+  if (a === b || a === null || b === null) return a === b;
+  switch (field.kind) {
+    case 'duration': return microseconds(a) === microseconds(b);
+    case 'list': return a.length === b.length && a.every((v) => b.includes(v));
+    case 'sql': case 'lines': return linesOf(a).join('\n') === linesOf(b).join('\n');
+  }
+  return a === b;
+}
+
+/** The settings in which two versions of a task differ: their fields. */
+export const differing = (was, is) => [...fields.values()].filter((f) => !same(f, was[f.name], is[f.name]));
+
+/** Whether a setting's versions are compared by lines. */
+export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
+
+/** A setting's value in words. */
+export function valueText(field, value) {
+  if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? 'none';
+  if (field.kind === 'list') return value.join(', ');
+  return value === '' ? 'empty' : String(value);
+}

@@ -1,0 +1,169 @@
+/** How one task is drawn: its head, the tabs with its settings and query, versions and runs, and the bar to save. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { live } from '../../lib/lit-html/directives/live.js';
+import { age, span } from '../../parts.js';
+import { bringBack, copy, pause, putBack, remove } from './actions.js';
+import { conflict } from './conflict.js';
+import { fieldOf } from './fields.js';
+import { fields, groups } from './settings.js';
+
+/** The tabs, by what the address calls them. */
+export const tabs = [['edit', 'Settings and query'], ['versions', 'Versions'], ['runs', 'Runs']];
+
+/** All of it. view: the TaskView. */
+export function sheet(view) {
+  const { form } = view;
+  const { changed } = form;
+  document.title = `${form.isNew ? 'New task' : form.base.title || view.name} · getwork`;
+  return html`<div class="page task-page">
+    ${form.isNew ? html`<header><p><a href="/tasks">Tasks</a></p><h1 tabindex="-1">New task</h1></header>` : head(view)}
+    ${view.saving.gone ? gone(view) : nothing}
+    ${view.inUse ? inUse(view) : nothing}
+    ${form.isNew ? nothing : tabList(view)}
+    ${view.saving.theirs && view.tab !== 'edit' ? overtaken(view) : nothing}
+    ${panel(view, 'edit', settings(view, changed))}
+    ${form.isNew ? nothing : html`${panel(view, 'versions', html`
+        <h2 id="versions-title" tabindex="-1" class="visually-hidden">Versions</h2>${view.versions.template(form.dirty)}`)}
+      ${panel(view, 'runs', html`<h2 class="visually-hidden">Runs</h2>${view.runs.template()}`)}`}
+    ${bar(view, changed)}
+  </div>`;
+}
+
+/** What a tab shows; of a new task, which has no tabs, all that there is. */
+function panel({ form, tab }, id, content) {
+  return html`<div class="panel" id=${`panel-${id}`} role=${form.isNew ? nothing : 'tabpanel'}
+      aria-labelledby=${form.isNew ? nothing : `tab-${id}`} ?hidden=${tab !== id}>${content}</div>`;
+}
+
+function head(view) {
+  const { app, form, name, saving: { busy, gone: elsewhere, task } } = view;
+  const standing = [
+    form.inbox ? 'inbox' : 'query', `version ${form.base.version}`, `${task.waiting} waiting`, `${task.held} held`,
+    `${task.shelf} ${form.inbox ? 'ready' : 'on the shelf'}`,
+  ].join(' · ');
+  const usual = task.usual_seconds ? ` of about ${span(1000 * task.usual_seconds)}` : '';
+  return html`<header class="task-head">
+    <p><a href="/tasks">Tasks</a></p>
+    <div class="toolbar">
+      <h1 tabindex="-1" dir="auto">${form.base.title || name}</h1>
+      ${task.paused && !elsewhere ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
+      ${task.running_since && !elsewhere ? html`<span class="badge"
+          data-kind="busy">its query runs, ${age(task.running_since, app.client.ahead)}${usual}</span>` : nothing}
+      ${elsewhere ? nothing : html`<span class="toolbar push">
+        <button type="button" id="pause" aria-disabled=${String(busy)} title=${task.paused
+          ? 'Hand out work again'
+          : 'Hand out nothing more; what is held stays held, and who waits goes on waiting'}
+          @click=${() => pause(view, !task.paused)}>${task.paused ? 'Resume' : 'Pause'}</button>
+        <button type="button" id="copy" title="Begin a new task with these settings" @click=${() => copy(view)}>Copy</button>
+        <button type="button" id="delete" @click=${() => remove(view)}>Delete …</button>
+      </span>`}
+    </div>
+    <p class="quiet"><code>${name}</code>${elsewhere ? nothing : html` · ${standing} ·
+      <a href=${`/items?task=${name}`}>Find an item</a>`}</p>
+    ${task.paused && !elsewhere ? html`<p class="notice">Paused: nobody is handed anything.
+      What is held stays held, and who waits goes on waiting.</p>` : nothing}
+  </header>`;
+}
+
+/** Somebody gave the task another name, or deleted it. Nothing that was typed is lost. */
+function gone(view) {
+  const { form, saving } = view;
+  const { name } = saving.gone;
+  const title = name ? html`This task is called <bdi>${name}</bdi> now.` : 'This task was deleted.';
+  const typed = name ? 'What you typed is not saved; it goes along.' : 'What you typed is kept in this tab, and not saved.';
+  return html`<section id="gone" class="card notice" aria-labelledby="gone-title">
+    <p><b id="gone-title" tabindex="-1">${title}</b> ${form.dirty ? typed : nothing}</p>
+    <div class="toolbar">${name
+      ? html`<button type="button" id="follow" @click=${() => saving.follow()}>Go on there</button>`
+      : html`<button type="button" id="copy" @click=${() => copy(view)}>Make a new task of it</button>
+          <a class="button" href="/tasks">All tasks</a>`}</div>
+  </section>`;
+}
+
+/** Somebody saved it over what is typed; what that is, and the question about it, is under another tab. */
+function overtaken(view) {
+  const { version } = view.saving.theirs.task;
+  return html`<p id="overtaken" class="notice">Version ${version} was saved while you typed.
+    <button type="button" @click=${() => view.lead()}>Look at it</button></p>`;
+}
+
+function inUse(view) {
+  const leave = () => {
+    view.inUse = '';
+    view.draw();
+  };
+  return html`<section class="card notice" aria-labelledby="in-use">
+    <h2 id="in-use" tabindex="-1">It can’t be deleted yet</h2>
+    <p dir="auto">${view.inUse}.</p>
+    <div class="toolbar"><a class="button" href=${`/items?release=1&task=${view.name}`}>Take its work back …</a>
+      ${view.saving.task.paused ? nothing : html`<button type="button" @click=${() => pause(view, true)}>Pause it</button>`}
+      <button type="button" class="plain" @click=${leave}>Leave it</button></div>
+  </section>`;
+}
+
+function tabList(view) {
+  const move = (e) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+    if (!by) return;
+    const [id] = tabs[(tabs.findIndex(([t]) => t === view.tab) + by + tabs.length) % tabs.length];
+    view.show(id);
+    document.getElementById(`tab-${id}`).focus();
+  };
+  return html`<div class="tabs" role="tablist" aria-label="This task" @keydown=${move}>${tabs.map(([id, title]) => html`<button
+    type="button" role="tab" id=${`tab-${id}`} aria-controls=${`panel-${id}`} aria-selected=${id === view.tab}
+    tabindex=${id === view.tab ? 0 : -1} @click=${() => view.show(id)}>${title}</button>`)}</div>`;
+}
+
+function settings(view, changed) {
+  const { app, form, saving } = view;
+  const typed = (name, text) => view.type(name, text);
+  const there = (g) => g.fields.map((f) => fields.get(f.name)).filter((f) => form.has(f));
+  const [about, ...rules] = groups.map((g) => ({ title: g.title, fields: there(g) })).filter((g) => g.fields.length);
+  const set = (g) => html`<fieldset class="card settings"><legend>${g.title}</legend>
+    <div>${g.fields.map((f) => fieldOf(f, form, changed, typed, view.others))}</div></fieldset>`;
+  return html`${saving.theirs ? conflict({
+      form,
+      theirs: saving.theirs,
+      me: app.me.user,
+      saveMine: () => saving.saveMine(),
+      goOn: () => saving.goOn(),
+      loadTheirs: () => putBack(view),
+    }) : nothing}
+    ${form.recalled && form.dirty
+      ? html`<p class="notice">What you typed here before is still there, and not saved.</p>` : nothing}
+    ${form.isNew ? kind(view) : nothing}
+    ${set(about)}
+    ${form.inbox ? nothing : view.queries.template(changed)}
+    <div class="all-settings">${rules.map(set)}</div>`;
+}
+
+function kind(view) {
+  const choice = (inbox, title, help) => html`<label><input type="radio" name="kind"
+      .checked=${live(view.form.inbox === inbox)} @change=${() => view.type('inbox', inbox)}>
+    <span><b>${title}</b> <span class="quiet">${help}</span></span></label>`;
+  return html`<fieldset class="card settings kind"><legend>Where its items come from</legend>
+    ${choice(false, 'A query finds them', 'in your tables, best first, whenever somebody asks for work.')}
+    ${choice(true, 'They are pushed: an inbox', 'by programs, one by one. This can’t be changed later.')}</fieldset>`;
+}
+
+/** What is not saved, and how to save it; it stays in sight. */
+function bar(view, changed) {
+  const { form, saving } = view;
+  if (!form.isNew && changed.length === 0 && !saving.problem && view.tab !== 'edit') return nothing;
+  let text = changed.length ? `Not saved: ${changed.map((f) => f.label).join(', ')}.` : 'Nothing to save.';
+  if (form.isNew) text = 'What you type is kept in this tab until you create the task or log out.';
+  if (form.dropped) text = 'What you typed was taken out.';
+  return html`<div class="save-bar" role="region" aria-label="Save">
+    <p class="quiet" id="unsaved">${text}</p>
+    <p class="error" role="alert" dir="auto">${saving.problem}</p>
+    <span class="toolbar push">
+      ${form.dropped
+        ? html`<button type="button" id="bring-back" @click=${() => bringBack(view)}>Bring it back</button>` : nothing}
+      ${changed.length ? html`<button type="button" id="put-back" @click=${() => putBack(view)}>Discard</button>` : nothing}
+      <button type="button" id="save" class="primary" aria-keyshortcuts="Control+S"
+          aria-disabled=${String(saving.busy || !(form.isNew || form.dirty))}
+          @click=${() => saving.save()}>${form.isNew ? 'Create' : 'Save'} <kbd>Ctrl+S</kbd></button>
+    </span>
+  </div>`;
+}

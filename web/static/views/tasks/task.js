@@ -1,0 +1,157 @@
+/** One task: its settings and query, the query's preview, what it was, and its runs. */
+
+import { html, render } from '../../lib/lit-html/lit-html.js';
+import { every, onceAFrame } from '../../parts.js';
+import { Reader, keepListed } from '../../reader.js';
+import { restore } from './actions.js';
+import { Form, typedOver } from './form.js';
+import { Queries } from './queries.js';
+import { Runs } from './runs.js';
+import { Saving } from './saving.js';
+import { sheet, tabs } from './sheet.js';
+import { Versions } from './versions.js';
+
+export async function openTask(app, place) {
+  const view = new TaskView(app, place);
+  let task = null;
+  let gone = false;
+  if (place.name) {
+    try {
+      ({ task } = await app.api.task(place.name));
+    } catch (e) {
+      if (e.status !== 404) throw e;
+      task = typedOver(app.me.user, place.name);
+      if (!task) {
+        view.missing();
+        return;
+      }
+      gone = true;
+    }
+  }
+  if (place.signal.aborted) return;
+  view.start(task);
+  if (gone) view.again(); // which tells so, and tries again if it can't be found out what became of it
+}
+
+class TaskView {
+  constructor(app, { element, name, search, signal }) {
+    Object.assign(this, { app, api: app.api, element, name, signal });
+    this.tab = tabs.some(([id]) => id === search.get('show')) ? search.get('show') : 'edit';
+    this.draw = onceAFrame(() => this.render(), signal);
+    this.others = []; // all tasks' names
+    this.inUse = ''; // why it can't be deleted
+  }
+
+  /** task: as it was read; null: a new one. */
+  start(task) {
+    const { app, api, name, draw: changed } = this;
+    this.form = new Form(app.me.user, task);
+    this.queries = new Queries(this);
+    this.saving = new Saving(this, task);
+    this.versions = new Versions({ read: (filter) => api.versions(name, filter), restore: (n) => restore(this, n), changed });
+    this.runs = new Runs({ read: (filter) => api.runs(name, filter), ahead: () => app.client.ahead, changed });
+    this.listen();
+    this.show(task ? this.tab : 'edit');
+    this.fill();
+    if (task && this.form.base.version !== task.version) this.saving.take(task);
+    api.tasks().then((all) => {
+      this.others = all.map((t) => t.name).filter((n) => n !== name);
+      this.draw();
+    }, () => {}); // only helps to type
+  }
+
+  /** What had the focus may be gone by it; then the title has it. */
+  render() {
+    const at = document.activeElement;
+    const here = this.element.contains(at);
+    render(sheet(this), this.element);
+    if (here && !at.isConnected) this.element.querySelector('h1').focus();
+  }
+
+  missing() {
+    render(html`<div class="page"><h1>No such task</h1>
+      <p class="empty">There is no task <b dir="auto">${this.name}</b>. It may have been deleted, or have another name now.
+        <a href="/tasks">All tasks</a></p></div>`, this.element);
+  }
+
+  listen() {
+    const { app: { client }, name, signal } = this;
+    const on = (type, f) => client.addEventListener(type, f, { signal });
+    const runs = new Reader(async () => { if (this.runs.rows) await this.runs.load(); }, this.draw, { signal });
+    const all = new Reader(() => this.reread(), this.draw, { signal });
+    this.again = () => all.again();
+    on('task', (e) => { if (e.detail.name === name) this.saving.take(e.detail); });
+    on('run', (e) => { if (e.detail.task === name) runs.again(); });
+    keepListed(client, this.again, signal);
+    document.addEventListener('keydown', (e) => this.key(e), { signal });
+    const left = () => client.state.reason === 'closed'; // he has logged out
+    window.addEventListener('beforeunload', (e) => {
+      if (this.form.unkept && this.form.dirty && !left()) e.preventDefault();
+    }, { signal });
+    this.app.keys([{ key: 'Ctrl+S', does: 'Save' }, { key: 'Ctrl+Enter', does: 'Preview' }], signal);
+    every(1000, this.draw, signal);
+    if (!name) return;
+    client.subscribe([name]);
+    signal.addEventListener('abort', () => client.unsubscribe([name]));
+  }
+
+  async reread() {
+    const { api, form, name, saving, signal } = this;
+    if (form.isNew) return;
+    try {
+      saving.take((await api.task(name)).task);
+    } catch (e) {
+      if (e.status !== 404) throw e;
+      if (!saving.busy && !signal.aborted) await saving.lost(); // else it is we who do that
+      return;
+    }
+    if (this.runs.rows) await this.runs.load();
+  }
+
+  key(e) {
+    if (!(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector('dialog[open]')) return;
+    if (e.key === 's') this.saving.save();
+    else if (e.key === 'Enter' && !this.form.inbox) this.queries.preview.run();
+    else return;
+    e.preventDefault();
+  }
+
+  /** Says what is wrong with a setting that can't be sent, and leads there. */
+  complain(field) {
+    this.form.complain(field);
+    this.lead(field.name);
+  }
+
+  type(name, text) {
+    this.form.type(name, text);
+    if (name === 'inbox') this.queries.preview.stop(); // it is out of sight then
+    this.draw();
+  }
+
+  /** Puts into the editors what the form has. */
+  fill() {
+    this.queries.fill();
+    this.draw();
+  }
+
+  show(tab) {
+    const address = location.pathname + (this.name ? '' : '?new=1');
+    if (tab !== this.tab) history.replaceState(null, '', tab === 'edit' ? address : `${location.pathname}?show=${tab}`);
+    this.tab = tab;
+    if (tab !== 'edit' && !this[tab].rows) this[tab].load();
+    this.draw();
+  }
+
+  /** Leads to a setting; without a name to what somebody else did. */
+  async lead(name) {
+    this.show('edit');
+    await new Promise(requestAnimationFrame); // until it is drawn
+    if (this.queries.has(name)) this.queries.go(name);
+    else document.getElementById(name ? `set-${name}` : this.saving.gone ? 'gone-title' : 'conflict-title')?.focus();
+  }
+
+  /** Goes on to another address, unless who waited for that is elsewhere by now. */
+  leadTo(path) {
+    if (!this.signal.aborted) this.app.go(path, { replace: true });
+  }
+}

@@ -1,0 +1,276 @@
+/**
+ * Chosen tasks on a big screen. It is looked at from afar and for days, by people who do not touch it; so it goes on by itself,
+ * and always says whether what it shows is of now.
+ */
+
+import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { live } from '../lib/lit-html/directives/live.js';
+import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { every, onceAFrame, span } from '../parts.js';
+import { Reader, keepListed, taskList } from '../reader.js';
+import { Ticker } from './wall/ticker.js';
+import { tile } from './wall/tile.js';
+
+const most = 12; // tasks are shown where none are chosen
+const step = 5; // minutes of a bucket of the history
+const words = { live: 'Live', lagging: 'Late: some seconds behind', connecting: 'Connecting …', stopped: 'Stopped' };
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
+
+export function open(app, { element, search, signal }) {
+  new Wall(app, element, search.get('task')?.split(',').filter(Boolean) ?? [], signal);
+}
+
+class Wall {
+  #app; #element; #signal;
+  #chosen; // tasks' names in their order; none: all
+  #tasks = new Map(); // all that there are, by name
+  #list; // reads them
+  #figures; // reads, as who may watch, what events do not tell
+  #known = new Map(); // of each task {oldest, buckets, last}
+  #ran; // tasks whose runs are to be read
+  #ticker = new Ticker();
+  #sure = Date.now(); // until then what is shown was so
+  #draw;
+  #keepAwake;
+
+  constructor(app, element, chosen, signal) {
+    this.#app = app;
+    this.#element = element;
+    this.#chosen = chosen;
+    this.#signal = signal;
+    this.#draw = onceAFrame(() => this.#render(), signal);
+    const list = taskList(app.client, () => app.api.tasks());
+    this.#list = new Reader(async () => this.#take(await list()), this.#draw, { signal });
+    this.#figures = new Reader(() => this.#readFigures(), this.#draw, { least: 2000, signal });
+    this.#listen();
+    this.#leavable();
+    this.#keepAwake = awake(signal);
+    every(1000, this.#draw, signal);
+    keepListed(app.client, () => this.#list.again(), signal);
+    this.#list.again();
+  }
+
+  #listen() {
+    const { client } = this.#app;
+    const on = (type, f) => client.addEventListener(type, f, { signal: this.#signal });
+    on('task', (e) => this.#heard(e.detail));
+    on('run', (e) => this.#ranNow(e.detail));
+    on('state', ({ detail }) => {
+      if (detail.reason === 'patience') client.resume(); // nobody is there to click
+      this.#draw();
+    });
+    this.#signal.addEventListener('abort', () => client.unsubscribe([...this.#tasks.keys()]));
+    document.addEventListener('fullscreenchange', this.#draw, { signal: this.#signal });
+  }
+
+  get #watches() { return ['observer', 'manager'].includes(this.#app.me.role); }
+  get #now() { return Date.now() + this.#app.client.ahead; }
+  get #names() { return this.#chosen.length ? this.#chosen : [...this.#tasks.keys()].slice(0, most); }
+  get #shown() { return this.#names.filter((name) => this.#tasks.has(name)); }
+
+  #take(tasks) {
+    const before = this.#tasks;
+    this.#tasks = new Map(tasks.map((t) => [t.name, t]));
+    for (const t of tasks) if (before.has(t.name)) this.#ticker.task(before.get(t.name), t, this.#now);
+    for (const name of this.#known.keys()) if (!this.#tasks.has(name)) this.#known.delete(name);
+    this.#follow([...before.keys()]);
+  }
+
+  /** Follows what is shown, and nothing else. */
+  #follow(before) {
+    const shown = this.#shown;
+    this.#app.client.unsubscribe(before.filter((name) => !shown.includes(name)));
+    this.#app.client.subscribe(shown);
+    this.#ran = new Set(shown);
+    if (this.#watches && shown.length) this.#figures.restart();
+  }
+
+  #heard(task) {
+    const before = this.#tasks.get(task.name);
+    if (!before) return;
+    this.#ticker.task(before, task, this.#now);
+    this.#tasks.set(task.name, task);
+    if (this.#watches) this.#figures.again();
+    this.#draw();
+  }
+
+  #ranNow(run) {
+    if (!this.#shown.includes(run.task)) return;
+    this.#ticker.run(run.task, run, this.#now, this.#now);
+    if (run.phase !== 'started') {
+      this.#ran.add(run.task);
+      const last = { ...run, state: run.phase, finished_at: new Date(this.#now).toISOString() };
+      if (run.phase !== 'cancelled') this.#learn(run.task, { last });
+      if (this.#watches) this.#figures.again(); // the events do not say how it failed
+    }
+    this.#draw();
+  }
+
+  #learn(name, more) { this.#known.set(name, { ...this.#known.get(name), ...more }); }
+
+  async #readFigures() {
+    const { api } = this.#app;
+    const shown = this.#shown;
+    const from = new Date((Math.floor(this.#now / (60_000 * step)) * step - 60) * 60_000).toISOString();
+    const ran = this.#ran;
+    this.#ran = new Set();
+    try {
+      const [{ tasks }] = await Promise.all([
+        api.history({ task: shown.join(','), from, step: `${step}m` }),
+        ...shown.map((name) => this.#readOldest(name)),
+        ...[...ran].map((name) => this.#readRuns(name)),
+      ]);
+      for (const { task, buckets } of tasks) this.#learn(task, { buckets });
+    } catch (e) {
+      for (const name of ran) this.#ran.add(name);
+      if (e.status === 404) this.#list.again(); // one is gone
+      throw e;
+    }
+  }
+
+  async #readOldest(name) {
+    const { waiting } = this.#tasks.get(name);
+    const [oldest] = waiting ? (await this.#app.api.waiting({ task: name, limit: 1 })).requests : [];
+    this.#learn(name, { oldest });
+  }
+
+  async #readRuns(name) {
+    const { runs } = await this.#app.api.runs(name, { limit: 4 });
+    for (const run of runs) {
+      this.#ticker.run(name, run, Date.parse(run.finished_at ?? run.started_at), this.#now);
+    }
+    this.#learn(name, { last: runs.find((run) => ['finished', 'failed', 'lost'].includes(run.state)) });
+  }
+
+  // What there is to touch.
+
+  /** Escape leads back; the controls show themselves to who moves. */
+  #leavable() {
+    const signal = this.#signal;
+    let timer;
+    const wake = () => {
+      this.#element.dataset.awake = '';
+      clearTimeout(timer);
+      timer = setTimeout(() => delete this.#element.dataset.awake, 4000);
+    };
+    for (const type of ['pointermove', 'pointerdown', 'keydown']) document.addEventListener(type, wake, { passive: true, signal });
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
+    });
+    this.#app.keys([{ key: 'Escape', does: 'Leave the wall', run: () => this.#leave() }], signal);
+  }
+
+  #leave() {
+    const chooser = this.#element.querySelector('details[open]');
+    if (!chooser) return this.#app.go(this.#back);
+    chooser.open = false;
+    chooser.querySelector('summary').focus();
+  }
+
+  get #back() { return this.#watches ? '/floor' : '/'; }
+
+  #choose(name, on) {
+    const all = [...this.#tasks.keys()];
+    const now = this.#names.filter((n) => n !== name);
+    if (on) now.push(name);
+    this.#chosen = now.length === all.length && all.every((n) => now.includes(n)) ? [] : now;
+    history.replaceState(null, '', this.#chosen.length ? `/wall?task=${this.#chosen.map(encodeURIComponent).join(',')}` : '/wall');
+    this.#follow(all);
+    this.#draw();
+  }
+
+  /** Asks for the screen to stay on, too: some browsers grant that to nobody before he clicks. */
+  async #fullScreen() {
+    this.#keepAwake();
+    try {
+      if (document.fullscreenElement) await document.exitFullscreen();
+      else await document.documentElement.requestFullscreen();
+    } catch {
+      this.#app.say('This browser does not allow full screen here.');
+    }
+  }
+
+  // Drawing.
+
+  #render() {
+    const names = this.#names;
+    const { ahead } = this.#app.client;
+    const now = this.#now;
+    this.#element.style.setProperty('--columns', columns(names.length));
+    render(html`<div class="wall">
+      <header class="wall-top">
+        <h1 class="visually-hidden">Wall</h1>
+        <time class="wall-clock" aria-hidden="true">${clock.format(new Date(now - ahead))}</time>
+        ${this.#state()}
+        ${this.#controls()}
+      </header>
+      <div class="tiles">${repeat(names, (name) => name, (name) => {
+        const task = this.#tasks.get(name);
+        return task ? tile(task, this.#known.get(name), now, ahead) : this.#missing(name);
+      })}</div>
+      <section class="ticker" role="log" aria-label="What happened last">
+        <h2 class="visually-hidden">What happened last</h2>
+        ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined), ahead)}
+      </section>
+    </div>`, this.#element);
+  }
+
+  #titleOf(name) { return this.#tasks.get(name)?.title || name; }
+
+  #missing(name) {
+    const why = this.#list.at ? 'There is no such task, or it is not open to you.' : 'Reading …';
+    return html`<article class="tile" data-kind="bad"><header><h2 dir="auto">${name}</h2></header><p class="run">${why}</p></article>`;
+  }
+
+  /** Whether what is shown is of now, and else of when. */
+  #state() {
+    const { state } = this.#app.client;
+    const pushed = state.name === 'live' || state.name === 'lagging';
+    const failed = this.#list.error ?? this.#figures.error;
+    this.#sure = pushed ? Date.now() : Math.max(this.#sure, this.#list.at ?? 0);
+    const old = Date.now() - this.#sure;
+    const word = state.name === 'polling' ? `Asking every ${state.every / 1000} s` : words[state.name];
+    return html`<p class="wall-state" role="status" data-state=${failed ? 'polling' : state.name}>
+      <span>${word}${failed && pushed ? '; some figures can’t be read now' : ''}</span>
+      ${pushed || old < 2000 ? nothing : html`<span class="wall-age" aria-hidden="true">· what you see is ${span(old)} old</span>`}</p>`;
+  }
+
+  #controls() {
+    const names = this.#names;
+    const all = new Set([...this.#tasks.keys(), ...names]); // what is there no more can be taken out
+    return html`<div class="wall-controls">
+      <details class="chooser"><summary>Tasks (${names.length})</summary>
+        <fieldset><legend class="visually-hidden">Tasks to show</legend>
+          ${repeat(all, (name) => name, (name) => html`<label>
+            <input type="checkbox" .checked=${live(names.includes(name))} @change=${(e) => this.#choose(name, e.target.checked)}>
+            <span dir="auto">${this.#titleOf(name)}</span></label>`)}
+        </fieldset></details>
+      ${document.fullscreenEnabled ? html`<button type="button" @click=${() => this.#fullScreen()}>
+        ${document.fullscreenElement ? 'Leave full screen' : 'Full screen'}</button>` : nothing}
+      <a class="back" href=${this.#back}>Back <kbd>Esc</kbd></a>
+    </div>`;
+  }
+}
+
+/** How many stand beside each other on a broad screen. */
+const columns = (n) => (n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4);
+
+/**
+ * Keeps the screen on, where the browser can, until signal; it forgets when the page is hidden for a while. Returns what asks for it
+ * again.
+ */
+function awake(signal) {
+  let lock = null;
+  const held = () => lock && !lock.released;
+  const ask = async () => {
+    if (document.hidden || held()) return;
+    const got = await navigator.wakeLock?.request('screen').catch(() => null);
+    if (signal.aborted || held()) got?.release(); // meanwhile it was left, or asked twice
+    else lock = got;
+  };
+  document.addEventListener('visibilitychange', ask, { signal });
+  signal.addEventListener('abort', () => lock?.release());
+  ask();
+  return ask;
+}

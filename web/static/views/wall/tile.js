@@ -1,0 +1,65 @@
+/** One task on the wall: figures that are read from across the room. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { age, took, when } from '../../parts.js';
+import { elapsed } from '../../words.js';
+
+const hour = 3_600_000;
+
+/** How many of the last hour's, by the history's buckets; which of them those are, time alone changes. */
+const lately = (buckets, now, column) => buckets.filter((b) => Date.parse(b.at) + 300_000 > now - hour).reduce((sum, b) => sum + b[column], 0);
+
+/** Whether a run has lasted so much longer than the last ones that somebody should look. */
+const slow = (ms, usual) => usual !== null && ms > Math.max(1500 * usual, 1000 * usual + 5000);
+
+/**
+ * What is wrong with a task, or the best that can be said of it: {kind, word}. last: its last run that has ended, if that is
+ * known.
+ */
+export function condition(task, last, now) {
+  const ms = task.running_since ? now - Date.parse(task.running_since) : null;
+  if (last?.state === 'failed' || last?.state === 'lost') return { kind: 'bad', word: 'Failing' };
+  if (ms !== null && slow(ms, task.usual_seconds)) return { kind: 'warn', word: 'Longer than usual' };
+  if (task.paused) return { kind: 'warn', word: 'Paused' };
+  if (ms !== null) return { kind: 'busy', word: 'Running' };
+  return { kind: 'good', word: task.waiting ? 'Waiting' : 'Quiet' };
+}
+
+/**
+ * Draws a task. figures: {oldest, buckets, last} as far as they are known: the request that waits longest, the last hours, and
+ * the last run that has ended. now and ahead: by the server's clock.
+ */
+export function tile(task, { oldest, buckets, last } = {}, now, ahead) {
+  const { kind, word } = condition(task, last, now);
+  return html`<article class="tile" data-kind=${kind} data-task=${task.name} aria-labelledby=${`tile-${task.name}`}>
+    <header><h2 id=${`tile-${task.name}`} dir="auto">${task.title || task.name}</h2><span class="condition">${word}</span></header>
+    <dl>
+      <div class="waiting"><dt>waiting</dt><dd data-digits=${Math.min(5, figure(task.waiting).length)}>${figure(task.waiting)}</dd>
+        <dd class="since">${task.waiting && oldest ? html`the longest for ${age(oldest.created_at, ahead)}` : nothing}</dd></div>
+      <div class="held"><dt>held</dt><dd>${figure(task.held)}</dd></div>
+      ${buckets ? html`
+        <div class="given"><dt>handed out, last hour</dt><dd>${figure(lately(buckets, now, 'assigned'))}</dd></div>
+        <div class="completed"><dt>completed, last hour</dt><dd>${figure(lately(buckets, now, 'completed'))}</dd></div>` : nothing}
+    </dl>
+    ${run(task, last, now)}
+  </article>`;
+}
+
+const figure = (n) => n.toLocaleString();
+
+function run(task, last, now) {
+  if (task.query === null) return html`<p class="run">An inbox; ${figure(task.shelf)} ready to be handed out.</p>`;
+  const usual = task.usual_seconds;
+  if (task.running_since) {
+    const ms = now - Date.parse(task.running_since);
+    if (usual === null) return html`<p class="run">The query runs: <b>${elapsed(ms)}</b></p>`;
+    return html`<p class="run">The query runs: <b>${elapsed(ms)}</b>, usually ${took(1000 * usual)}</p>
+      <progress max=${Math.max(1, 1000 * usual)} value=${Math.min(ms, Math.max(1, 1000 * usual))} aria-label="Of its usual time"></progress>`;
+  }
+  switch (last?.state) {
+    case 'failed': return html`<p class="run" dir="auto">The last run failed at ${when(last.finished_at)}${last.error ? `: ${last.error}` : '.'}</p>`;
+    case 'lost': return html`<p class="run">The last run was lost with its node.</p>`;
+    case 'finished': return html`<p class="run">The last run found ${figure(last.candidates)} in ${took(last.duration_ms)}, at ${when(last.finished_at)}.</p>`;
+  }
+  return html`<p class="run">No run is under way.</p>`;
+}
