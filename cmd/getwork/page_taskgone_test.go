@@ -82,19 +82,7 @@ func TestPageTaskDeletedByAnother(t *testing.T) {
 
 // Whoever tries to change a task that is not there any more, before he is told so, is told the same.
 func TestPageTaskGoneWhenSaved(t *testing.T) {
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	s.task("verify", "select 1 as item")
-	address, _ := withoutSockets(t, s.nodes[0])
-	b.manager(address, "Mia", "/tasks/verify")
-	b.set("set-title", "Mine")
-	b.eval(`((real, sent = false) => { // what is asked for now and then comes too late
-		window.fetch = (path, init) => {
-			sent ||= init.method === 'PATCH';
-			return sent || !path.endsWith('/tasks/verify') ? real(path, init) : new Promise(() => {});
-		};
-		return '';
-	})(window.fetch)`)
+	b, s := unaware(t)
 	s.changes("verify", map[string]any{"name": "check"}, 1)
 	b.ctrl("s")
 	b.shows("#gone", "This task is called check now.")

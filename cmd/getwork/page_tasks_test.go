@@ -184,8 +184,9 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, soon)
 }
 
-// Who saves a moment after another, before he is told of it, is refused, and finds out who it was. Nothing typed is lost.
-func TestPageTaskStaleVersion(t *testing.T) {
+// unaware is a manager who has typed a title for the task verify, and hears of what others do to it only when he saves.
+func unaware(t *testing.T) (*browser, *site) {
+	t.Helper()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.task("verify", "select 1 as item")
@@ -199,6 +200,12 @@ func TestPageTaskStaleVersion(t *testing.T) {
 		};
 		return '';
 	})(window.fetch)`)
+	return b, s
+}
+
+// Who saves a moment after another, before he is told of it, is refused, and finds out who it was. Nothing typed is lost.
+func TestPageTaskStaleVersion(t *testing.T) {
+	b, s := unaware(t)
 	if err := s.as("mary", 1).UpdateTask(t.Context(), "verify", map[string]any{"title": "Theirs"}); err != nil {
 		t.Fatal(err)
 	}
