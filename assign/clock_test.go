@@ -169,31 +169,48 @@ func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
 	}
 }
 
+// barrier stands in a query that must not end before a test lets it.
+const barrier = `pg_advisory_xact_lock_shared(4711)`
+
+// atBarrier shuts it until open is called; runs waits until a query is there.
+func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
+	t.Helper()
+	lock, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Rollback(context.Background()) })
+	if _, err := lock.Exec(t.Context(), `select pg_advisory_xact_lock(4711)`); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+			t.Helper()
+			await(t, "the query runs", func() bool {
+				return query[int](t, db, `select count(*) from pg_locks where locktype = 'advisory' and not granted`) > 0
+			})
+		}, func() {
+			t.Helper()
+			if err := lock.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+}
+
 // Nobody is told of a run that took less than no time, or a day; nor to wait for so long.
 func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	n, db, set := clockNode(t)
-	newTask(t, n, "task", `select i as item from generate_series(1, 100) i, pg_advisory_xact_lock_shared(4711) order by i`, nil)
+	newTask(t, n, "task", `select i as item from generate_series(1, 100) i, `+barrier+` order by i`, nil)
 	// Forwards by less than the time-out, which would be over.
 	for _, ahead := range []time.Duration{-aDay, -aDay + time.Minute, -aDay - time.Hour, -2 * aDay} {
-		lock, err := db.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = lock.Rollback(context.Background()) }()
-		if _, err := lock.Exec(t.Context(), `select pg_advisory_xact_lock(4711)`); err != nil {
-			t.Fatal(err)
-		}
+		runs, open := atBarrier(t, db)
 		r := n.click(t, "task", "ann", 1)
-		await(t, "the query runs", func() bool {
-			return query[int](t, db, `select count(*) from pg_locks where locktype = 'advisory' and not granted`) > 0
-		})
+		runs()
 		set(ahead)
-		if r, err = n.Request(t.Context(), r.ID, r.Holder(), false); err != nil || r.EtaSeconds != nil && (*r.EtaSeconds < 0 || *r.EtaSeconds > 90) {
+		r, err := n.Request(t.Context(), r.ID, r.Holder(), false)
+		if err != nil || r.EtaSeconds != nil && (*r.EtaSeconds < 0 || *r.EtaSeconds > 90) {
 			t.Errorf("with the clock %v ahead ann is to wait for %s s (%v)", ahead, shown(r.EtaSeconds), err)
 		}
-		if err := lock.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		open()
 		if r = n.endedRequest(t, r.ID); r.State != Assigned {
 			t.Errorf("with the clock %v ahead ann is %s", ahead, r.State)
 		}

@@ -175,29 +175,18 @@ func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
 	url := server.URL("getwork")
 	n, db := startNode(t, url, nodeOptions{queries: url, look: 200 * time.Millisecond}), pool(t, url)
 	execute(t, db, `create table loan as values ('a'), ('b')`)
-	task := newTask(t, n, "task", `select column1 as item from loan, pg_advisory_xact_lock_shared(4711) order by column1`, nil)
+	task := newTask(t, n, "task", `select column1 as item from loan, `+barrier+` order by column1`, nil)
 	clock.Set(time.Hour)
 	ann := query[int64](t, db, `insert into getwork.work (task_id, item, user_name) values ($1, 'a', 'ann') returning id`, task.ID)
-	lock, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lock.Rollback(context.Background()) }()
-	if _, err := lock.Exec(t.Context(), `select pg_advisory_xact_lock(4711)`); err != nil {
-		t.Fatal(err)
-	}
+	runs, open := atBarrier(t, db)
 	r := n.click(t, "task", "bob", 1)
-	await(t, "the query runs", func() bool {
-		return query[int](t, db, `select count(*) from pg_locks where locktype = 'advisory' and not granted`) > 0
-	})
+	runs()
 	clock.Set(0)
 	execute(t, db, `delete from loan where column1 = 'a'`)
 	if _, err := n.Dispose(t.Context(), ann, Disposition{Outcome: "complete"}, Holder{User: "ann"}, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	open()
 	if r = n.endedRequest(t, r.ID); len(r.Work) != 1 || r.Work[0].Item != "b" {
 		t.Errorf("bob is %s with %v: %s", r.State, items(r), faultIn(r))
 	}
