@@ -78,9 +78,10 @@ func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
 }
 
 // Up migrates to the latest version, making the schema where it is missing. Each migration is a transaction
-// of its own. A schema newer than this program is left alone: [ErrNewer]. The connection must be a direct one,
-// see the package comment; its settings are reset when a migration has run.
-func Up(ctx context.Context, conn *pgx.Conn, n Name) error {
+// of its own, and waits for locks in short tries until ctx ends; tell is told of that. A schema newer than this program is
+// left alone: [ErrNewer]. The connection must be a direct one, see the package comment; its settings are reset when a
+// migration has run.
+func Up(ctx context.Context, conn *pgx.Conn, n Name, tell ...func(message string)) error {
 	// A node that restarts finds nothing to do, and then needs neither the lock nor the right to create.
 	current, latest, err := Status(ctx, conn, n)
 	switch {
@@ -95,14 +96,14 @@ func Up(ctx context.Context, conn *pgx.Conn, n Name) error {
 		if err := create(ctx, conn, n); err != nil {
 			return err
 		}
-		return migrateTo(ctx, conn, n, latest)
+		return migrateTo(ctx, conn, n, latest, tell)
 	})
 }
 
 // Down migrates back to version to, which must not be above the current one. It deletes data. Down to 0 drops
 // the schema too; things that others have put into it make it fail then. A schema newer than this program is
-// left alone, since only the newer one knows the way back: [ErrNewer].
-func Down(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
+// left alone, since only the newer one knows the way back: [ErrNewer]. It waits for locks as [Up] does.
+func Down(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell ...func(message string)) error {
 	return locked(ctx, conn, n, func() error {
 		current, _, err := Status(ctx, conn, n)
 		if err != nil {
@@ -112,20 +113,20 @@ func Down(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
 			return fmt.Errorf("migrate down: version %d is not between 0 and the current %d", to, current)
 		}
 		if current > 0 {
-			if err := migrateTo(ctx, conn, n, to); err != nil {
+			if err := migrateTo(ctx, conn, n, to, tell); err != nil {
 				return err
 			}
 		}
 		if to > 0 {
 			return nil
 		}
-		return drop(ctx, conn, n)
+		return patiently(ctx, conn, n, "dropping schema "+string(n), tell, func() error { return drop(ctx, conn, n) })
 	})
 }
 
 // migrateTo runs the migrations between the current version and the given one. The caller holds the lock, and
 // the schema exists.
-func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
+func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell []func(string)) error {
 	all, err := load(n)
 	if err != nil {
 		return err
@@ -145,8 +146,16 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32) error {
 	if latest := int32(len(all)); current > latest {
 		return newer(n, current, latest)
 	}
-	if err := m.MigrateTo(ctx, to); err != nil {
-		return fmt.Errorf("migrate %s from version %d to %d: %w", n, current, to, err)
+	for current != to { // one at a time: what is done is not tried again
+		next, file := current+1, current
+		if to < current {
+			next, file = current-1, current-1
+		}
+		what := fmt.Sprintf("migration %s of %s", all[file].name, n)
+		if err := patiently(ctx, conn, n, what, tell, func() error { return m.MigrateTo(ctx, next) }); err != nil {
+			return fmt.Errorf("migrate %s from version %d to %d: %w", n, current, next, err)
+		}
+		current = next
 	}
 	return nil
 }
@@ -189,6 +198,9 @@ func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err er
 	h := fnv.New32a()
 	h.Write([]byte(n))
 	key := int32(h.Sum32())
+	if _, err := conn.Exec(ctx, unhurried); err != nil {
+		return fmt.Errorf("lock schema %s: %w", n, err)
+	}
 	if _, err := conn.Exec(ctx, `select pg_catalog.pg_advisory_lock($1::int4, $2::int4)`, int32(lockClass), key); err != nil {
 		return fmt.Errorf("lock schema %s: %w", n, err)
 	}
@@ -200,6 +212,7 @@ func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err er
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 		defer cancel()
 		_, unlockErr := conn.Exec(ctx, `select pg_catalog.pg_advisory_unlock($1::int4, $2::int4)`, int32(lockClass), key)
+		_, _ = conn.Exec(ctx, `reset all`)
 		if err == nil && unlockErr != nil {
 			err = fmt.Errorf("unlock schema %s: %w", n, unlockErr)
 		}

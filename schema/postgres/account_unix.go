@@ -101,7 +101,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is in use by another process: stop that one, or choose another folder", dir)
+			return nil, fmt.Errorf("%s %w: stop that one, or choose another folder", dir, ErrInUse)
 		}
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}

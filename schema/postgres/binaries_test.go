@@ -3,7 +3,10 @@
 package postgres
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,6 +39,25 @@ func TestNewestFirst(t *testing.T) {
 	want := []Binaries{{beta, 18}, {fifteen, 15}, {again, 15}}
 	if fmt.Sprint(found) != fmt.Sprint(want) {
 		t.Errorf("found %v, want %v", found, want)
+	}
+}
+
+// Where there is no PostgreSQL, no folder for its data is left behind.
+func TestNoPostgresNoFolder(t *testing.T) {
+	usual := folders
+	folders = nil
+	t.Cleanup(func() { folders = usual })
+	t.Setenv("PATH", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "getwork")
+	s, err := Start(t.Context(), Config{Dir: filepath.Join(dir, "private")})
+	if err == nil {
+		_ = s.Stop(context.Background())
+	}
+	if !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("without PostgreSQL: %v", err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left behind: %v", dir, err)
 	}
 }
 

@@ -28,8 +28,10 @@ func (s *Server) ensureData(ctx context.Context) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if s.binaries, err = Find(); err != nil {
-		return err
+	if s.binaries == (Binaries{}) {
+		if s.binaries, err = Find(); err != nil {
+			return err
+		}
 	}
 	return s.initialise(ctx)
 }

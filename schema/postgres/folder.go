@@ -30,6 +30,8 @@ type state struct {
 	SocketDir string `json:"socket_dir"`
 	Password  string `json:"password"`
 
+	LoginPassword string `json:"login_password"`
+
 	formerSocketDir string // left by an owner that was killed; to delete once its server is gone
 }
 
@@ -56,6 +58,9 @@ func claimDir(dir string) (*os.File, error) {
 	}
 	return lock, nil
 }
+
+// ErrInUse means that another process has a server in the folder.
+var ErrInUse = errors.New("is in use by another process")
 
 // checkOurs keeps us from taking over, or deleting, a folder with other things in it.
 func checkOurs(dir string) error {
@@ -88,6 +93,9 @@ func loadState(dir string, tcp bool) (state, error) {
 		if err := json.Unmarshal(text, &s); err != nil {
 			return state{}, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
 		}
+	}
+	if s.LoginPassword == "" {
+		s.LoginPassword = rand.Text()
 	}
 	s.SocketDir, s.formerSocketDir = socketDir(dir, s.SocketDir)
 	switch {

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,7 +31,8 @@ import (
 	"time"
 )
 
-// Superuser is the login of every private server.
+// Superuser is the login that every private server begins with. It is for tests and for preparing a server; programs are
+// handed [Server.LoginURL].
 const Superuser = "postgres"
 
 // Config says what kind of server is wanted. Only Dir is needed.
@@ -83,6 +85,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	cfg.Dir = dir
 	s := &Server{cfg: cfg}
+	// Asked before the folder is made: nothing is left behind where there is no PostgreSQL.
+	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
+		if s.binaries, err = Find(); err != nil {
+			return nil, fmt.Errorf("private PostgreSQL: %w", err)
+		}
+	}
 	if s.lock, err = claimDir(dir); err != nil {
 		return nil, fmt.Errorf("private PostgreSQL: %w", err)
 	}

@@ -19,8 +19,10 @@ package schematest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ const stopTimeout = 10 * time.Second
 // Main runs the tests, ends the server, fails when goroutines are left over, and returns the exit status.
 // Without it the server still ends with the test binary, a moment later. leaks are goroutines to be tolerated.
 func Main(m *testing.M, leaks ...goleak.Option) int {
+	waitTogether()
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -48,4 +51,15 @@ func Main(m *testing.M, leaks ...goleak.Option) int {
 		return 1
 	}
 	return 0
+}
+
+// waitTogether has parallel tests run four at a time, unless -parallel says otherwise: they wait for processes and time-outs
+// more than they compute, and two at a time leave two cores idle.
+func waitTogether() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said && runtime.GOMAXPROCS(0) < 4 {
+		_ = flag.Set("test.parallel", "4")
+	}
 }

@@ -1,0 +1,100 @@
+package schema_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/schema"
+	"getwork/schema/schematest"
+)
+
+// A migration that needs a table which a long transaction uses waits in short tries: others are let through in between, it
+// says whom it waits for, and it goes on when that has ended.
+func TestMigrationWaitsInShortTries(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	url := schematest.URL(t)
+	conn, long, other := connect(t, url), connect(t, url), connect(t, url)
+	if err := schema.Down(ctx, conn, schema.Default, 2); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, long, `set application_name = 'a long query'; begin; select from getwork.work`)
+	waits := make(chan string, 100)
+	done := make(chan error, 1)
+	go func() { done <- schema.Up(ctx, conn, schema.Default, func(message string) { waits <- message }) }()
+	select {
+	case message := <-waits:
+		if !strings.Contains(message, "003_shelf") || !strings.Contains(message, "a long query (pid ") {
+			t.Errorf("it says %q", message)
+		}
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	}
+	for range 20 { // each would wait for the long transaction's end if the migration waited with its place in the queue
+		if _, err := other.Exec(ctx, `select from getwork.work`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("it ended though the table was in use: %v", err)
+	default:
+	}
+	exec(t, long, `commit`)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Check(ctx, conn, schema.Default); err != nil {
+		t.Error(err)
+	}
+}
+
+// A migration that never gets its lock says who was in the way, and leaves nothing behind.
+func TestMigrationGivesUp(t *testing.T) {
+	url := schematest.URL(t)
+	conn, long := connect(t, url), connect(t, url)
+	if err := schema.Down(context.Background(), conn, schema.Default, 2); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, long, `set application_name = 'a long query'; begin; select from getwork.work`)
+	ctx, cancel := context.WithCancel(context.Background())
+	err := schema.Up(ctx, conn, schema.Default, func(string) { cancel() })
+	if err == nil || !strings.Contains(err.Error(), "a long query (pid ") || !strings.Contains(err.Error(), "try again later") {
+		t.Errorf("error %v", err)
+	}
+	if current, _ := status(t, connect(t, url), schema.Default); current != 2 {
+		t.Errorf("version %d, want 2", current)
+	}
+}
+
+// Time-outs that the login has for people's queries do not end a node's wait for another that migrates.
+func TestMigrationHasNoTimeOuts(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	url := schematest.URL(t)
+	first, second, long, watch := connect(t, url), connect(t, url), connect(t, url), connect(t, url)
+	if err := schema.Down(ctx, first, schema.Default, 2); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, long, `begin; select from getwork.work`)
+	waits, done := make(chan string, 100), make(chan error, 2)
+	go func() { done <- schema.Up(ctx, first, schema.Default, func(message string) { waits <- message }) }()
+	<-waits
+	exec(t, second, `set statement_timeout = '2s'; set lock_timeout = '2s'`)
+	go func() { done <- schema.Up(ctx, second, schema.Default) }()
+	for waited := false; !waited && len(done) == 0; {
+		err := watch.QueryRow(ctx, `select coalesce((select clock_timestamp() > query_start + interval '2500 ms' from pg_stat_activity
+			where pid = $1 and wait_event = 'advisory'), false)`, second.PgConn().PID()).Scan(&waited)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, long, `commit`)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
