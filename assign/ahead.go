@@ -18,17 +18,17 @@ type ahead struct {
 // The scalar sub-queries leave it to the index to give the order; joined to the state, all of the shelf would be sorted.
 const selectShelfAhead = `
 select c.rank, c.item, c.details::text, ` + standingColumns + `
-from getwork.candidate c join getwork.run u on u.id = c.run_id` + standing + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + standingAlone + `
 where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1)
   and c.rank >= (select s.shelf_from from getwork.task_state s where s.task_id = $1) and not st.gone
 order by c.rank
-limit $3`
+limit $2`
 
 func (a *ahead) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	a.asked = wanted(clicks)
 	batch.Queue(r.e.SQL(selectWaiting), r.task)
 	batch.Queue(r.e.SQL(selectIDs), len(clicks))
-	batch.Queue(r.e.SQL(selectShelfAhead), r.task, []int64{}, a.asked)
+	batch.Queue(r.e.SQL(selectShelfAhead), r.task, a.asked)
 }
 
 func (a *ahead) read(results pgx.BatchResults) error {

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
-	"getwork/notify"
 )
 
 // What a round writes: work for those who got something, an answer for each request, what the supply has to remember.
@@ -188,7 +187,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		case plan.Assigned:
 			end(i, a, Assigned, "")
 		case plan.Partial:
-			end(i, a, Partial, "")
+			end(i, a, Partial, reasons[a.Reason])
 		case plan.None:
 			end(i, a, None, reasons[a.Reason])
 		}
@@ -223,15 +222,8 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	statement, args := from.settle(after)
 	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
 	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
-	r.quiet = r.run == 0 && len(ended.ids) == 0 && !r.e.tellsAtOnce(r.task)
-	if !r.quiet {
-		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, r.announcement(r.run))
-	}
-	if err := wrote.send(ctx, r.tx); err != nil {
-		return err
-	}
-	r.told = true
-	return nil
+	r.tell(&wrote, r.run == 0 && len(ended.ids) == 0)
+	return wrote.send(ctx, r.tx)
 }
 
 // nextUntil is when the first offer is somebody's again who has put it off; nil: none is.

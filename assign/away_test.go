@@ -8,6 +8,7 @@ import (
 
 // While the database is away, and somebody follows, a node says that it can't tell him now and then, and not each time.
 func TestTheFeedDoesNotRepeatItselfWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	if pooledMode {
 		t.Skip("a pooler keeps who asks waiting")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,7 +28,10 @@ func (e *Engine) withPlace(ctx context.Context, wait time.Duration, f func(*pgxp
 	if err := e.takePlace(ctx, base, wait); err != nil {
 		return err
 	}
-	defer e.freeSlot() // after the connection was given back: whoever takes the place finds one
+	defer func() { // after the connection was given back: whoever takes the place finds one
+		e.leave(ctx)
+		e.givePlace()
+	}()
 	pool := e.runs
 	if e.Queries != nil {
 		pool = e.Queries
@@ -42,29 +46,45 @@ func (e *Engine) withPlace(ctx context.Context, wait time.Duration, f func(*pgxp
 
 // takePlace takes a place for runs, and waits so long for one; 0: not at all.
 func (e *Engine) takePlace(ctx, base context.Context, wait time.Duration) error {
-	select {
-	case <-e.slots:
+	if e.takeNow(ctx) {
 		return nil
-	default:
 	}
 	if wait == 0 {
 		return errNoPlace()
 	}
+	mine := &inLine{since: time.Now(), given: make(chan struct{})}
+	e.mu.Lock()
+	if e.line = append(e.line, mine); e.free > 0 { // one was given back since
+		e.free--
+		e.giveInLine()
+	}
+	e.mu.Unlock()
 	late := time.NewTimer(wait)
 	defer late.Stop()
+	var err error
 	select {
-	case <-e.slots:
+	case <-mine.given:
 		return nil
 	case <-base.Done():
-		return errEnding
+		err = errEnding
 	case <-late.C:
-		return errNoPlace()
+		err = errNoPlace()
 	case <-ctx.Done():
+		err = context.Cause(ctx)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return errNoPlace()
+			err = errNoPlace()
 		}
-		return context.Cause(ctx)
 	}
+	e.mu.Lock()
+	at := slices.Index(e.line, mine)
+	if at >= 0 {
+		e.line = slices.Delete(e.line, at, at+1)
+	}
+	e.mu.Unlock()
+	if at < 0 { // it was given just now
+		e.givePlace()
+	}
+	return err
 }
 
 func errNoPlace() error {
@@ -90,12 +110,12 @@ func (e *Engine) asQuery(ctx context.Context, wait time.Duration, timeout Durati
 	return e.withPlace(ctx, wait, func(conn *pgxpool.Conn) error {
 		ctx, cancel := e.untilEnding(ctx)
 		defer cancel()
+		limit := bounded
 		if e.Queries != nil { // rows are fetched in chunks there, and the server's limit counts for each anew
-			var done context.CancelFunc
-			ctx, done = context.WithTimeoutCause(ctx, time.Duration(timeout),
-				&errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)})
-			defer done()
+			limit = untilTimeout
 		}
+		ctx, done := limit(ctx, timeout)
+		defer done()
 		began := time.Now()
 		err := e.enter(ctx, conn, timeout, f)
 		var refusal *Refusal
@@ -129,35 +149,27 @@ func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.Canc
 	}
 }
 
-// enter begins the transaction, makes it fit for somebody's query, and rolls it back after f, also when ctx is over:
-// the connection is used again.
+// enter begins the transaction, makes it fit for somebody's query, and rolls it back after f.
 func (e *Engine) enter(ctx context.Context, conn *pgxpool.Conn, timeout Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
-	settings := fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000)) // that login has its own rights
+	settings := limitStatements(timeout) // that login has its own rights
 	if e.Queries == nil {
 		settings = e.enterQuery(timeout)
 		if e.beginRunLock(ctx) != beginLocking {
 			settings += watchClient // so that the query of a node that died ends soon, as a run's does
 		}
 	}
-	tx, err := conn.BeginTx(ctx, readOnly)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() {
-		after, cancel := e.afterQuery(ctx)
-		defer cancel()
-		_ = tx.Rollback(after)
-	}()
-	if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
-		return fmt.Errorf("enter the query: %w", err)
-	}
-	began := time.Now()
-	err = f(ctx, tx)
-	if !cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
+	return e.inQuery(ctx, conn.Conn(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
+			return fmt.Errorf("enter the query: %w", err)
+		}
+		began := time.Now()
+		err := f(ctx, tx)
+		if !cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
+			return err
+		}
+		if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {
+			return Refuse(Unavailable, "%v; try again", errLeapt)
+		}
 		return err
-	}
-	if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {
-		return Refuse(Unavailable, "%v; try again", errLeapt)
-	}
-	return err
+	})
 }

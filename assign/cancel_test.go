@@ -9,6 +9,7 @@ import (
 
 // Runs are given up, one after another, through a pooler that ends itself when who cancels hangs up first: it lives.
 func TestGivingUpRunsSparesThePooler(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{})
 	n := startNode(t, bouncer.URL, nodeOptions{pooled: true, deaf: true})

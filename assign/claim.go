@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
+	"getwork/notify"
 )
 
 // errSinceRun: the item was let go of since the run that put it on the shelf. Whether it still matches, the query knows.
@@ -59,9 +60,10 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by Who) (w Work, 
 		if found == nil {
 			return Work{}, false, Refuse(NotFound, "item %q does not match task %q now", item, name)
 		}
-		err = e.claim(ctx, task, s, found, by)
-		if err == nil {
-			w, err = e.held1(ctx, task, item, by.Holder)
+		var id int64
+		id, err = e.claim(ctx, task, s, found, by)
+		if err == nil { // by its id: it may be let go of in another tab by now
+			w, _, err = e.work(ctx, id, Disposition{})
 			return w, true, err
 		}
 		if !again(err) {
@@ -88,62 +90,54 @@ func (e *Engine) held1(ctx context.Context, task int64, item string, by Holder) 
 	return w, err
 }
 
-// claim decides under the assign lock.
-func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named, by Who) error {
+// claim decides under the assign lock; id is the work's that was given.
+func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named, by Who) (id int64, err error) {
 	w := waiter{holder: by.Holder, wanted: 1, groups: by.recorded()}
-	var id int64
-	err := e.transact(ctx, func(tx pgx.Tx) error {
+	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		r, err := e.openRound(ctx, tx, task)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch {
 		case r.state.deleted:
-			return noTask(s.Name)
+			return nil, noTask(s.Name)
 		case r.state.Paused:
-			return Refuse(NotAvailable, "task %q is paused; try again when a manager has resumed it", s.Name)
+			return nil, Refuse(NotAvailable, "task %q is paused; try again when a manager has resumed it", s.Name)
 		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots:
-			return errMoved
+			return nil, errMoved
 		}
 		o, err := r.stands(ctx, found)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		e.Steps(ctx, StepRead)
 		slot, err := r.grant(ctx, w, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		id, err = r.give(ctx, w, o, slot, found.run)
-		return err
+		return []notify.Change{{Task: task, Work: []int64{id}}}, err
 	})
 	if err == nil {
-		e.given(task, id)
+		e.leased()
+		e.Steps(ctx, StepCommitted)
 	}
-	return err
-}
-
-// given tells of work that was handed out without a request.
-func (e *Engine) given(task int64, ids ...int64) {
-	e.Announce.Work(task, ids...)
-	e.leased()
+	return id, err
 }
 
 const selectNamed = `
 select ` + standingColumns + `, st.gone,
   coalesce((
-    select w.state from getwork.work w
-    where w.task_id = $1 and w.item = c.item and w.state in ('held', 'never', 'returned', 'failed')
-      and (w.available_at is null or w.available_at > clock_timestamp())
-    order by w.id desc limit 1), ''),
-  coalesce((select i.due_at > clock_timestamp() and i.due_at < 'infinity' or i.done_at is not null from getwork.item i where i.task_id = $1 and i.item = c.item order by i.id desc limit 1), false)
+    select (array_agg(w.state order by w.id desc))[1] from getwork.work w
+    where w.task_id = $1 and w.item = c.item and ` + binding + ` and ` + blocks + `), ''),
+  coalesce((select coalesce(i.due_at > clock_timestamp() and i.due_at < 'infinity', false) from getwork.item i where i.task_id = $1 and i.item = c.item and i.done_at is null), $8)
 from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
 cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + standing
 
 // stands reads how a named item stands, and refuses what is gone.
 func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
 	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.item, found.slots, found.exclusive,
-		found.snapshot, found.seenUntil)
+		found.snapshot, found.seenUntil, found.source == plan.Inbox)
 	if err != nil {
 		return nil, fmt.Errorf("read how the item stands: %w", err)
 	}
@@ -256,7 +250,7 @@ select c.rank, c.slots, c.exclusive, c.details::text, u.id, u.snapshot::text, u.
 from getwork.task_state s
 join getwork.run u on u.id = s.shelf_run
 join getwork.candidate c on c.run_id = u.id
-where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.item = $2`
+where s.task_id = $1 and c.item = $2 and ` + shelfFresh
 )
 
 // findNamed looks for the item where it can be found, the cheapest place first; nil: it does not match. What is on the
@@ -333,7 +327,9 @@ func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *na
 		if e.Queries == nil {
 			found.snapshot = &snapshot
 		}
-		n = &found
+		if err != nil || usableKeys(found.item, found.exclusive) { // as its run would pass it over
+			n = &found
+		}
 		return err
 	})
 	return n, err

@@ -11,6 +11,7 @@ import (
 
 // One named item: from the inbox, from the shelf without a run, or by the query's own condition.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
@@ -59,6 +60,7 @@ func TestClaim(t *testing.T) {
 
 // Each thing that keeps an item from somebody who claims it.
 func TestRefusedClaims(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	one := 1
@@ -129,6 +131,7 @@ func TestRefusedClaims(t *testing.T) {
 
 // What was let go of since the shelf's run is not claimed from the shelf: the query says whether it still matches.
 func TestClaimAsksTheQueryAgain(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -148,6 +151,7 @@ func TestClaimAsksTheQueryAgain(t *testing.T) {
 
 // A query that fails when it is asked for one item is the manager's to mend.
 func TestClaimByAQueryThatFails(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select 1 / (i - 3) as item from generate_series(1, 5) i`, nil)
@@ -158,9 +162,37 @@ func TestClaimByAQueryThatFails(t *testing.T) {
 	}
 }
 
+// What another tab lets go of as soon as it is claimed was claimed all the same: the claim is answered, with what became of it.
+func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
+	url := schematest.URL(t)
+	g := newGate(StepCommitted)
+	n, tab := startNode(t, url, nodeOptions{steps: g.hold}), startNode(t, url, nodeOptions{})
+	newInbox(t, tab, "inbox", nil)
+	tab.push(t, "inbox", "a")
+	var w Work
+	var claimed bool
+	answered := make(chan error, 1)
+	go func() {
+		var err error
+		w, claimed, err = n.Claim(t.Context(), "inbox", "a", who("ann"))
+		answered <- err
+	}()
+	<-g.reached
+	held, err := tab.Pipeline(t.Context(), Holder{User: "ann"})
+	if err != nil || len(held.Work) != 1 {
+		t.Fatalf("she holds %+v, %v", held.Work, err)
+	}
+	tab.let(t, held.Work[0], Disposition{Outcome: "complete"})
+	close(g.open)
+	if err := <-answered; err != nil || !claimed || w.ID != held.Work[0].ID || w.State != "completed" {
+		t.Errorf("the claim was answered %+v, %v, %v", w, claimed, err)
+	}
+}
+
 // Two want the same place at the same time, one by a claim and the other by a click, or both by claims: the assign lock
 // is taken first, then they are counted; the second waits, counts after the first has committed, and is refused.
 func TestTwoForOnePlace(t *testing.T) {
+	t.Parallel()
 	atEachLevel(t, func(t *testing.T, url string) {
 		db := pool(t, url)
 		a, b := still(t, url), still(t, url)

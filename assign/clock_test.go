@@ -23,6 +23,7 @@ const aDay = 24 * time.Hour
 
 // What getwork reminds itself of by the clock holds up nobody for long, when that was ahead, and is set right.
 func TestClockSetBack(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	execute(t, db, `create table loan (item text, place integer, divisor integer default 1)`)
 	add := func(t *testing.T, item string, divisor int) {
@@ -154,6 +155,7 @@ func (n *node) orphan(t *testing.T, db *pgxpool.Pool, task Task, set func(time.D
 
 // A shelf that seemed to be over, while the clock was ahead, is handed out when it is set right: nothing of it is gone.
 func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
 	n, _, set := clockNode(t)
 	newTask(t, n, "task", numbers, func(s *Settings) { s.FreshFor = Duration(time.Hour) })
 	if r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID); r.State != Assigned {
@@ -186,7 +188,7 @@ func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 	return func() {
 			t.Helper()
 			await(t, "the query runs", func() bool {
-				return query[int](t, db, `select count(*) from pg_locks where locktype = 'advisory' and not granted`) > 0
+				return query[int](t, db, `select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted`) > 0
 			})
 		}, func() {
 			t.Helper()
@@ -198,6 +200,7 @@ func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 
 // Nobody is told of a run that took less than no time, or a day; nor to wait for so long.
 func TestNoTimesOfAClockThatWasSet(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i, `+barrier+` order by i`, nil)
 	// Forwards by less than the time-out, which would be over.
@@ -233,11 +236,12 @@ func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 // A clock that leaps over a query's time-out has PostgreSQL end it. It is not the query's fault: it runs again, and who waits
 // is served.
 func TestClockLeapsOverATimeOut(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	execute(t, db, `create table nap as select 60 as seconds`)
 	newTask(t, n, "task", `select i as item from nap, generate_series(1, 9) i, pg_sleep(seconds)`, nil)
 	asleep := func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where wait_event = 'PgSleep'`) > 0
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
 	}
 	r := n.click(t, "task", "ann", 1)
 	await(t, "the query runs", asleep)
@@ -266,12 +270,13 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 
 // A run that an operator cancelled is none that the clock leapt over: it fails, as ever.
 func TestCancelledQueryIsNoLeap(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	set(time.Hour)
 	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, nil)
 	r := n.click(t, "task", "ann", 1)
 	await(t, "the query runs, and is cancelled", func() bool {
-		return query[int](t, db, `select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'PgSleep'`) > 0
+		return query[int](t, db, `select count(pg_cancel_backend(pid)) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
 	})
 	if r = n.endedRequest(t, r.ID); r.State != Failed {
 		t.Errorf("ann is %s", r.State)
@@ -280,6 +285,7 @@ func TestCancelledQueryIsNoLeap(t *testing.T) {
 
 // A run counts as stuck by the node's own clock: not because the database's was set forward; and though it was set back.
 func TestStuckWhateverTheClockSays(t *testing.T) {
+	t.Parallel()
 	server, clock := schematest.ClockServer(t)
 	url, set := server.URL("getwork"), clock.Set
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
@@ -315,6 +321,7 @@ func TestStuckWhateverTheClockSays(t *testing.T) {
 
 // However the clock is set, nobody holds what another holds, and what was put off is kept back by what it shows.
 func TestOwnersUnderAClockThatIsSet(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	newInbox(t, n, "jobs", func(s *Settings) { lease := Duration(time.Minute); s.Lease = &lease })
 	n.push(t, "jobs", "a", "b")

@@ -16,6 +16,7 @@ import (
 // What was returned at once, and put off the next time, is due in the inbox when the last said so, and not when the first did:
 // else nobody would be woken for it.
 func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	newInbox(t, n, "jobs", nil)
 	n.push(t, "jobs", "a")
@@ -35,6 +36,7 @@ func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
 
 // Who starts after the clock was set back finds out, too.
 func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
+	t.Parallel()
 	server, clock := schematest.ClockServer(t)
 	url := server.URL("getwork")
 	n := startNode(t, url, nodeOptions{})
@@ -52,6 +54,7 @@ func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 
 // Catching up with a clock that was set back reads what is late, and not all that there ever was.
 func TestCatchUpByIndex(t *testing.T) {
+	t.Parallel()
 	const past = 50_000
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
@@ -88,6 +91,7 @@ from generate_series(1, $2::integer) i, lateral (select clock_timestamp() + (i -
 
 // A run whose lock is let go of, and whose node is about to say why, is not lost, however long ago the clock says that it began.
 func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
@@ -108,6 +112,7 @@ func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
 
 // The look that every node makes every two seconds does nothing for each task that was ever deleted.
 func TestGlancePassesOverDeletedTasks(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	newTask(t, n, "task", numbers, nil)
@@ -133,6 +138,7 @@ func TestGlancePassesOverDeletedTasks(t *testing.T) {
 
 // Who lingers gets what falls due when the clock leaps over that time, though the node's own timer is set for later.
 func TestClockLeapsOverWhatFallsDue(t *testing.T) {
+	t.Parallel()
 	n, _, set := clockNode(t)
 	newInbox(t, n, "jobs", patient)
 	due := time.Now().Add(30 * time.Minute)
@@ -154,11 +160,12 @@ func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 // The server's clock may be a little faster than the node's: a query that used up its time by that one has taken too long, and
 // is not begun again.
 func TestTimeOutByAFasterClock(t *testing.T) {
+	t.Parallel()
 	n, db, set := clockNode(t)
 	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, func(s *Settings) { s.QueryTimeout = Duration(5 * time.Second) })
 	r := n.click(t, "task", "ann", 1)
 	await(t, "the query runs", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where wait_event = 'PgSleep'`) > 0
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
 	})
 	set(40 * time.Millisecond)
 	if r = n.endedRequest(t, r.ID); r.State != Failed || !strings.Contains(faultIn(r), "longer than its query_timeout") {
@@ -171,6 +178,7 @@ func TestTimeOutByAFasterClock(t *testing.T) {
 
 // What was completed while its query ran elsewhere, and the clock was set back, is not handed out by what was true before.
 func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
+	t.Parallel()
 	server, clock := schematest.ClockServer(t)
 	url := server.URL("getwork")
 	n, db := startNode(t, url, nodeOptions{queries: url, look: 200 * time.Millisecond}), pool(t, url)
@@ -194,6 +202,7 @@ func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
 
 // Somebody who waits since before the clock was set back waits, however long, and the longer the more.
 func TestOldestRequestOfALaterTime(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{look: 50 * time.Millisecond}), pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
@@ -221,6 +230,7 @@ values ($1, 'ann', 1, 1, clock_timestamp() + interval '1 hour')`, task.ID)
 
 // Times of a clock that was set back are counted: what took less than no time as nothing, what comes later than now as of now.
 func TestHistoryOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	a := newTask(t, n, "a", numbers, nil)

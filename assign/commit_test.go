@@ -29,7 +29,7 @@ func TestCommitIsNotCancelled(t *testing.T) {
 	for name, p := range map[string]*pgxpool.Pool{"calls": pools.API, "own": pools.Own, "runs": pools.Runs} {
 		abandon(t, db, "", p, `select pg_sleep(60)`)
 		await(t, "what is no commit is cancelled", func() bool {
-			return query[int](t, db, `select count(*) from pg_stat_activity where wait_event = 'PgSleep'`) == 0
+			return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 0
 		})
 		abandon(t, db, name, p, `insert into told values ('`+name+`')`)
 	}

@@ -15,7 +15,7 @@ const complaintEvery = 10 * time.Second
 // Complaints decides what of the system's own faults is worth a line in the log. The zero value is ready.
 type Complaints struct {
 	mu    sync.Mutex
-	kinds map[string]*complaint // by SQLSTATE; empty: the database did not answer at all
+	kinds map[string]*complaint // by SQLSTATE; empty: the database did not answer at all; of what is looked at again and again also by what that is
 }
 
 type complaint struct {
@@ -26,15 +26,31 @@ type complaint struct {
 // About returns what is to be logged of an error: the error, how many like it were passed over since the last one, and
 // what whoever runs the database can do; nothing, if that was said a moment ago.
 func (c *Complaints) About(err error) (facts []any) {
-	facts = []any{"error", err}
 	if !away(err) {
-		return facts
+		return []any{"error", err}
 	}
+	return c.limited(codeOf(err), err)
+}
+
+// Again is About for what is tried again and again whatever comes of it: nothing that fails so is said each time, be it a right
+// that was revoked.
+func (c *Complaints) Again(what string, err error) (facts []any) {
+	if away(err) {
+		return c.About(err)
+	}
+	return c.limited(what+" "+codeOf(err), err)
+}
+
+func codeOf(err error) string {
 	var pg *pgconn.PgError
-	kind := ""
 	if errors.As(err, &pg) {
-		kind = pg.Code
+		return pg.Code
 	}
+	return ""
+}
+
+func (c *Complaints) limited(kind string, err error) (facts []any) {
+	facts = []any{"error", err}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kinds == nil {
@@ -52,7 +68,7 @@ func (c *Complaints) About(err error) (facts []any) {
 	if k.more > 0 {
 		facts = append(facts, "more_since", k.more)
 	}
-	if t, found := troubles[kind]; found {
+	if t, found := troubles[codeOf(err)]; found {
 		facts = append(facts, "advice", t.advice)
 	}
 	k.last, k.more = time.Now(), 0

@@ -8,6 +8,7 @@ import (
 )
 
 func TestDetailsOf(t *testing.T) {
+	t.Parallel()
 	for row, want := range map[string]string{
 		`{"item":1}`:                                                   `{}`,
 		`{"item":"a","note":"x"}`:                                      `{"note":"x"}`,

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // Disposition is how a holder lets go of work.
@@ -112,18 +114,15 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 		return Work{}, noWork(id)
 	}
 	var quiet bool // nothing became free by it: it is done
-	err = e.transact(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, e.SQL(closeWork), id, closedAs[d.Outcome], by.User, microsOf(d.After), d.others(), d.Note, d.Error).Scan(&quiet)
+	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, closedAs[d.Outcome], by.User, microsOf(d.After), d.others(), d.Note, d.Error).Scan(&quiet)
 	})
 	closed := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Work{}, fmt.Errorf("close work: %w", err)
 	}
-	if closed { // before anything else is asked: whoever closed it may be gone by now
-		e.Announce.Work(w.TaskID, id)
-		if !quiet {
-			e.freed(ctx, w.TaskID)
-		}
+	if closed && !quiet { // before anything else is asked: whoever closed it may be gone by now
+		e.freed(ctx, w.TaskID)
 	}
 	w, same, err := e.work(ctx, id, d)
 	switch {

@@ -15,6 +15,7 @@ import (
 // A failed attempt comes back after the back-off, twice as long after each further one, and a little longer by chance,
 // never earlier; the last one makes it never. What was put off or taken over burns no attempt.
 func TestAttempts(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -78,6 +79,7 @@ func (n *node) expires(t testing.TB, want int) {
 
 // An item that kills its agents does not go round for ever: what runs out counts, too.
 func TestExpiryUsesUpAttempts(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -104,6 +106,7 @@ func TestExpiryUsesUpAttempts(t *testing.T) {
 
 // Jitter spreads what failed together, upwards only.
 func TestJitter(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -131,6 +134,7 @@ func TestJitter(t *testing.T) {
 
 // What can't be said of work is refused, and nothing is done.
 func TestRefusedDispositions(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", nil)
@@ -166,6 +170,7 @@ func TestRefusedDispositions(t *testing.T) {
 
 // The same again changes nothing; another outcome of closed work is refused.
 func TestTheSameAgain(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", nil)
@@ -279,6 +284,7 @@ var errNothing = errors.New("nothing ran out")
 // Two meet on one row of work: one of them wins, by row count, and the other is told so. The first is held after its
 // write and before its commit; the second finds the row locked.
 func TestTwoOnOneRow(t *testing.T) {
+	t.Parallel()
 	const none = Kind("")
 	tests := []struct {
 		first, second string

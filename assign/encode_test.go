@@ -41,6 +41,7 @@ var (
 
 // What is encoded by hand is what encoding/json makes of it.
 func TestEncodedByHand(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, w := anyRequest.Draw(t, "request"), anyWork.Draw(t, "work")
 		p := Pipeline{Work: r.Work, Requests: []Request{r}}
@@ -59,6 +60,7 @@ func TestEncodedByHand(t *testing.T) {
 
 // A field that is added is not forgotten there.
 func TestEveryFieldIsEncodedByHand(t *testing.T) {
+	t.Parallel()
 	for what, v := range map[string]struct {
 		body   any
 		append func([]byte) []byte
@@ -79,6 +81,7 @@ func TestEveryFieldIsEncodedByHand(t *testing.T) {
 
 // Line breaks in what somebody pushed would end a line of an event stream.
 func TestDetailsWithLineBreaks(t *testing.T) {
+	t.Parallel()
 	w := Work{Details: json.RawMessage("{\n  \"a\": [1,\r\n 2]\n}")}
 	b, err := Event{Type: "work", Body: &w}.AppendMessage(nil)
 	if err != nil || strings.ContainsAny(string(b), "\r\n") || !strings.Contains(string(b), `"details":{"a":[1,2]},`) {
@@ -96,6 +99,7 @@ func (c countsEncoding) MarshalJSON() ([]byte, error) {
 
 // Whoever has several sockets gets one message, encoded once.
 func TestEncodedOnce(t *testing.T) {
+	t.Parallel()
 	f := newFeed(&Engine{})
 	var got [][]byte
 	for range 3 {

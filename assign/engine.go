@@ -64,9 +64,8 @@ type Engine struct {
 	api  lanes
 	runs *pgxpool.Pool
 
-	slots chan struct{} // a free place for a run each
-
-	starts sync.Mutex // see starting
+	starts  sync.Mutex // see starting
+	passing sync.Mutex // one place at a time is passed on, so that no two go to one task
 
 	watches sync.Mutex // guards begin
 	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
@@ -85,6 +84,8 @@ type Engine struct {
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
 	looks      map[int64]*looking
+	free       int            // places for queries that nobody has
+	line       []*inLine      // who waits for one
 	noted      map[int64]bool // tasks that wait for a place to run, and whether they were stirred
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
@@ -108,7 +109,7 @@ func New(c Config) *Engine {
 		Config:     c,
 		api:        lanes{c.API, c.Own},
 		runs:       c.Runs,
-		slots:      make(chan struct{}, c.MaxRuns),
+		free:       c.MaxRuns,
 		leases:     make(chan struct{}, 1),
 		began:      make(chan struct{}, 1),
 		looks:      map[int64]*looking{},
@@ -117,9 +118,6 @@ func New(c Config) *Engine {
 		timers:     map[int64]*time.Timer{},
 		refreshes:  map[int64]*refresh{},
 		told:       map[int64]time.Time{},
-	}
-	for range c.MaxRuns {
-		e.slots <- struct{}{}
 	}
 	e.Counts.begin()
 	e.lists.engine, e.lists.read = e, e.list

@@ -15,6 +15,7 @@ import (
 // After three runs of a query that takes as long each time, who waits is told how long, when he asks, while it runs, and
 // by the run's event: within a quarter of the truth.
 func TestEta(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -81,6 +82,7 @@ select array_agg(id order by id) from r`, task.ID, count)
 
 // What is told when something else is known, or nothing.
 func TestEtaCases(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{mute: true})
 	db := pool(t, url)
@@ -144,6 +146,7 @@ func TestEtaCases(t *testing.T) {
 
 // Everybody knows his place, wherever he looks, but those with a thousand before them.
 func TestPosition(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{mute: true})
 	db := pool(t, url)

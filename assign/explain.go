@@ -68,8 +68,8 @@ func (e *Engine) Explain(ctx context.Context, task, item string) (Explanation, e
 const (
 	selectPlaceOnShelf = `
 select s.shelf_run, c.rank, c.slots, c.exclusive, c.details::text
-from getwork.task_state s join getwork.candidate c on c.run_id = s.shelf_run
-where s.task_id = $1 and s.fresh_until > clock_timestamp() and c.item = $2
+from getwork.task_state s join getwork.candidate c on c.run_id = s.shelf_run join getwork.run u on u.id = s.shelf_run
+where s.task_id = $1 and c.item = $2 and ` + shelfFresh + `
 order by c.rank
 limit 1`
 

@@ -60,6 +60,7 @@ const (
 
 // Of a task with a query, the item's real rank is told, and the one thing that keeps it back.
 func TestExplainAQuerysItem(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -131,6 +132,7 @@ func TestExplainAQuerysItem(t *testing.T) {
 
 // While the shelf is fresh it is what is handed out: the rank is the shelf's, and what is not on it waits for a run.
 func TestExplainWithAShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -157,6 +159,7 @@ func TestExplainWithAShelf(t *testing.T) {
 
 // With several places held rows use places up, and what was put off or never to return binds its own user.
 func TestExplainPlaces(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{pooled: true})
 	db := pool(t, url)
@@ -190,6 +193,7 @@ func TestExplainPlaces(t *testing.T) {
 
 // Four eyes: who holds or completed the item under a task that this one conflicts with does not get it here.
 func TestExplainFourEyes(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -204,6 +208,7 @@ func TestExplainFourEyes(t *testing.T) {
 
 // Of an inbox, the rank is the item's place among what is ready.
 func TestExplainAnInboxItem(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{pooled: true})
 	db := pool(t, url)

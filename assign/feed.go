@@ -29,7 +29,8 @@ type Feed struct {
 	deaf    bool      // there is no listener: look at everything every few seconds
 	list    string    // of tasks, as it was when it was last read; empty before
 	later   *time.Timer
-	due     time.Time // when later wakes the reader
+	due     time.Time       // when later wakes the reader
+	debts   map[string]debt // by node: it may have committed what it will not name
 
 	// The loop's alone.
 	readTasks time.Time // when tasks were last read
@@ -72,7 +73,7 @@ func newNews() news {
 }
 
 func newFeed(e *Engine) *Feed {
-	f := &Feed{engine: e, wake: make(chan struct{}, 1), holders: map[Holder][]*Subscription{}, topics: map[string]*topic{}}
+	f := &Feed{engine: e, wake: make(chan struct{}, 1), holders: map[Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
 	f.snapshots.engine, f.snapshots.read = e, e.snapshots
 	f.tasks.engine, f.tasks.read = e, e.toFollow
 	return f
@@ -194,6 +195,7 @@ func (s *Subscription) RequestsOnly() *Subscription {
 func (f *Feed) heard(m notify.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.owes(m)
 	if f.all == 0 {
 		return // who subscribes later reads the tables first
 	}
@@ -303,6 +305,7 @@ func (f *Feed) listening(state NodeState) {
 	f.state = state
 	if state == Live {
 		f.hear(func(n *news) { n.gap, n.list = true, true })
+		f.borrowed(unknownNode)
 	}
 	f.mu.Unlock()
 	if changed && state == Lagging && !first {
@@ -343,6 +346,9 @@ func (f *Feed) run(ctx context.Context) error {
 		case <-again.C:
 			ticks = false
 			f.missed()
+			if f.collect() {
+				f.manyAfter = time.Time{}
+			}
 			if time.Since(reread) > rereadEvery {
 				reread = time.Now()
 				f.reread(ctx)
@@ -386,8 +392,12 @@ where deleted_at is null`
 // reread marks every task that somebody follows as news, and their list if it is not as it was.
 func (f *Feed) reread(ctx context.Context) {
 	changed, ids, err := f.listChanged(ctx)
-	if err != nil || !changed && len(ids) == 0 {
-		return // the database is away, and others say so; or there is nothing
+	if err != nil {
+		f.engine.failedLook("look for tasks that have changed", err)
+		return
+	}
+	if !changed && len(ids) == 0 {
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,6 +60,7 @@ func ofType(kind string) func(Event) bool { return func(e Event) bool { return e
 // A round on one node is pushed on another, to its owner alone, with the work in it; runs and tasks are told to who
 // waits or follows.
 func TestPushedOnAnotherNode(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	a := startNode(t, url, nodeOptions{steps: queried.hold})
@@ -109,6 +110,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 
 // Nothing falls between the snapshot and the events after it: what commits while the snapshot is read comes behind it.
 func TestNothingBetweenSnapshotAndEvents(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, nil)
 	ann := follow(t, n, "ann")
@@ -127,6 +129,7 @@ func TestNothingBetweenSnapshotAndEvents(t *testing.T) {
 
 // A follower that does not take its events is cut off; nobody waits for it.
 func TestSlowFollower(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	slow := follow(t, n, "slow")
 	if err := slow.Start(t.Context(), "worker"); err != nil {
@@ -142,6 +145,7 @@ func TestSlowFollower(t *testing.T) {
 
 // After the listener was away everybody is read again, and told.
 func TestSnapshotAfterAGap(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -158,6 +162,7 @@ func TestSnapshotAfterAGap(t *testing.T) {
 
 // A node that does not listen finds by looking what others hear.
 func TestDeafNode(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, deaf := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{deaf: true})
 	newTask(t, a, "task", numbers, nil)
@@ -177,6 +182,7 @@ func TestDeafNode(t *testing.T) {
 }
 
 func TestAwaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, func(s *Settings) { s.Paused = true })
 	r, err := n.GetWork(t.Context(), "task", Click{Holder: Holder{User: "ann"}, Count: 1, Linger: Duration(time.Hour)})
@@ -191,6 +197,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
+	t.Parallel()
 	b, err := json.Marshal(Event{Type: "node", Body: NodeEvent{Lagging}})
 	if err != nil || string(b) != `{"type":"node","node":{"state":"lagging"}}` {
 		t.Errorf("%s, %v", b, err)
@@ -204,6 +211,7 @@ func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
 
 // A node whose listener never comes up, as behind a transaction pooler, finds by looking what others hear.
 func TestListenerThatNeverComesUp(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, mute := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{mute: true})
 	newTask(t, a, "task", numbers, nil)
@@ -220,6 +228,7 @@ func TestListenerThatNeverComesUp(t *testing.T) {
 
 // Who connects while the node is lagging is told so, behind the snapshot: the change itself was before his time.
 func TestConnectedWhileLagging(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
 	n.Feed.Disconnected()
 	ann := follow(t, n, "ann")
@@ -238,6 +247,7 @@ func startTold(t *testing.T) *node {
 	await(t, "the feed has caught up", func() bool {
 		n.Feed.mu.Lock()
 		defer n.Feed.mu.Unlock()
+		clear(n.Feed.debts)
 		return n.Feed.news.rounds == nil
 	})
 	return n
@@ -246,6 +256,7 @@ func startTold(t *testing.T) *node {
 // A round that answered thousands is told to each who follows here, all of it and his own alone, and that its run is over
 // with it; whether a round's own NOTIFY names it or an announcement does.
 func TestRoundOfThousands(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	task := newTask(t, n, "task", numbers, nil)
 	db := n.pools.API
@@ -303,6 +314,7 @@ func TestRoundOfThousands(t *testing.T) {
 // Who follows a task is told how it is, and when it has changed: not when others begin to follow it, nor when it was only
 // read again.
 func TestTaskIsToldWhenItChanges(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	db := n.pools.API
 	task := newTask(t, n, "task", numbers, nil)
@@ -373,6 +385,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 // Ten thousand who follow a task are told of its changes a little later, so that it does not take a core; who begins to
 // follow is told at once.
 func TestThousandsFollowATask(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	task := newTask(t, n, "task", numbers, nil)
 	told := make(chan string, 100_000)
@@ -421,6 +434,7 @@ func TestThousandsFollowATask(t *testing.T) {
 
 // When more has changed than can be named, everybody is read again, but not all the time; what is named comes meanwhile.
 func TestMoreChangesThanNamed(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	task := newTask(t, n, "task", numbers, nil)
 	id := waits(t, n.pools.API, task, 1)[0]
@@ -457,6 +471,7 @@ func TestMoreChangesThanNamed(t *testing.T) {
 // Who follows a task hears that others hold it, or wait for it, though as many do, and nothing else of it has changed. Of
 // a lease that was extended he does not.
 func TestTaskIsToldWhenItChangesHands(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	task := newInbox(t, n, "inbox", func(s *Settings) { s.Lease = new(Duration(time.Hour)) })
 	n.push(t, "inbox", "a")
@@ -512,6 +527,7 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 // Who follows a task hears at once when a run of it begins and how it ends, however long the commit of its end takes: not
 // as it was before that.
 func TestTaskTellsOfItsRun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

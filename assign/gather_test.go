@@ -13,6 +13,7 @@ import (
 
 // Those who ask while a read is under way are answered by the next one, together, each with his own.
 func TestGather(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
 	reading, read := make(chan []int), make(chan error)
 	g := &gather[int, string]{engine: n.Engine, read: func(ctx context.Context, asked []int) (answers []string, err error) {
@@ -77,6 +78,7 @@ func TestGather(t *testing.T) {
 
 // However many connect while the database is busy, each gets his own snapshot.
 func TestManyConnectAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -110,7 +112,7 @@ func TestManyConnectAtOnce(t *testing.T) {
 	}
 	start(0)
 	await(t, "the first one's read waits", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where not granted)`)
+		return query[bool](t, db, `select exists (select from pg_locks join pg_stat_activity using (pid) where datname = current_database() and not granted)`)
 	})
 	for i := 1; i < many; i++ {
 		start(i)

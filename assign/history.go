@@ -34,7 +34,8 @@ const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_a
   u.candidates, u.cut, ` + runMS + `, u.task_id`
 
 // runMS is how long a run u took; null: it is under way. The clock may have been set back meanwhile.
-const runMS = `case when u.finished_at is not null then greatest(extract(epoch from u.finished_at - u.started_at), 0)::float8 * 1000 end`
+// It is reckoned before it is a float8: as one, 1691.39 would be told as 1691.3899999999999.
+const runMS = `case when u.finished_at is not null then (greatest(extract(epoch from u.finished_at - u.started_at), 0) * 1000)::float8 end`
 
 func scanRun(row pgx.CollectableRow) (Run, error) {
 	var r Run

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,5 +126,53 @@ func benchmarkReturns(b *testing.B, rows int) {
 		if r, err := n.Returns(b.Context(), span); err != nil || r.Team.Closed == 0 {
 			b.Fatal(r, err)
 		}
+	}
+}
+
+// BenchmarkItem does the same in turn with an item that has nothing behind it and with one that has a million closings, so that
+// what else the machine does falls on both. "ratio" is of the medians.
+//
+//	go test -run '^$' -bench Item/ -benchtime 2000x ./assign
+func BenchmarkItem(b *testing.B) {
+	claim := func(b *testing.B, n *node, task string) Work {
+		b.Helper()
+		w, _, err := n.Claim(b.Context(), task, old, who("zoe"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return w
+	}
+	for what, take := range map[string]func(b *testing.B, n *node, which string) Work{
+		"claim":                 func(b *testing.B, n *node, which string) Work { return claim(b, n, which) },
+		"click":                 func(b *testing.B, n *node, which string) Work { return n.take(b, which, "zoe") },
+		"claim under four eyes": func(b *testing.B, n *node, which string) Work { return claim(b, n, "beside-"+which) },
+	} {
+		b.Run(what, func(b *testing.B) {
+			url := schematest.URL(b)
+			n := startNode(b, url, nodeOptions{deaf: true})
+			for _, which := range []string{"bare", "long"} {
+				task := newInbox(b, n, which, nil)
+				newInbox(b, n, "beside-"+which, func(s *Settings) { s.ConflictsWith = []string{which} })
+				n.push(b, which, old)
+				n.push(b, "beside-"+which, old)
+				if which == "long" {
+					execute(b, pool(b, url), closings, task.ID, old, 1_000_000)
+				}
+			}
+			execute(b, pool(b, url), analyze)
+			took := map[string][]time.Duration{}
+			for b.Loop() {
+				for _, which := range []string{"bare", "long"} {
+					began := time.Now()
+					n.let(b, take(b, n, which), giveBack(0))
+					took[which] = append(took[which], time.Since(began))
+				}
+			}
+			for which, t := range took {
+				slices.Sort(t)
+				b.ReportMetric(float64(t[len(t)/2].Microseconds()), which+"-µs")
+			}
+			b.ReportMetric(float64(took["long"][len(took["long"])/2])/float64(took["bare"][len(took["bare"])/2]), "ratio")
+		})
 	}
 }

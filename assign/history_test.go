@@ -32,6 +32,7 @@ func found(t *testing.T, n *node, f WorkFilter) string {
 // Work is found by task, user, item and state, in every combination, newest first and page by page; that of a deleted
 // task under the name that it had, but not by that name.
 func TestWorkHistory(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -93,6 +94,7 @@ func TestWorkHistory(t *testing.T) {
 // Of a million rows those of a rare task, user or item are found by their index, also by a plan made for any value,
 // and by statistics that say nothing of them; and a page of a frequent one reads no more than the page.
 func TestWorkHistoryByIndex(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -120,7 +122,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 				{WorkFilter{Item: "item 5"}, 0, "work_item"},
 				{WorkFilter{Item: "item 5", Task: "common"}, common, "work_item"},
 				{WorkFilter{Item: "item 5", User: "user 3"}, 0, "work_item"},
-				{WorkFilter{Item: "item 5", State: "completed"}, 0, "work_item"},
+				{WorkFilter{Item: "item 5", State: "completed"}, 0, "work_completed"},
 				{WorkFilter{}, 0, "work_pkey"},
 			} {
 				c.f.Limit = 50

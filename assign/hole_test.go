@@ -46,6 +46,7 @@ func (g *gate) passed() bool {
 // Who is recorded after the round has read who waits, and finds the lock taken, is served by the look after the round, or by
 // the look every two seconds.
 func TestHoleLostWakeUp(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
@@ -80,6 +81,7 @@ func uniqueWork(t *testing.T, db *pgxpool.Pool) bool {
 
 // Two rounds of one inbox on two nodes: the second waits for the first, or runs into the index, and plans again.
 func TestHoleHeldTwice(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	first, second := newGate(StepRead), newGate(StepRead)
@@ -106,6 +108,7 @@ func TestHoleHeldTwice(t *testing.T) {
 
 // A cancel between the reading and the writing of a round waits for the round and is too late, or takes him off its list.
 func TestHoleCancelled(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	read := newGate(StepRead)
@@ -134,6 +137,7 @@ func TestHoleCancelled(t *testing.T) {
 // Where the server's default is a level that fixes what a transaction sees: a claim sees what was said of its item while it
 // came to its lock. It does if it sees nothing before the lock, or all that is committed at each statement.
 func TestHoleSnapshot(t *testing.T) {
+	t.Parallel()
 	t.Run("the lock is free", func(t *testing.T) {
 		n, db, task := repeatableRead(t)
 		given := make(chan error, 1)
@@ -197,6 +201,7 @@ func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
 
 // A holder who is too late is told so also before the sweep has come.
 func TestHoleLease(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})

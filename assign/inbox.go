@@ -41,12 +41,15 @@ update getwork.item i set due_at = null from due where i.id = due.id`
 	// Members of a group of which one is held are left out here, by one look at what is held: a group may have very
 	// many. As "coalesce" the condition says nothing to the planner, which would take it to leave next to nothing, and read
 	// all items to sort them.
-	selectInbox = `
+	selectInbox      = inboxHead + standing + ` where ` + inboxTail
+	selectInboxAlone = inboxHead + standingAlone + ` where $2::bigint[] = '{}' and ` + inboxTail // of a task that conflicts with none
+
+	inboxHead = `
 select c.item, c.details::text, st.until, ` + standingColumns + `
 from getwork.item i
 cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.exclusive) c
-` + nothingSeen + standing + `
-where i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
+` + nothingSeen
+	inboxTail = `i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
   and coalesce(i.exclusive <> all (array(
     select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')), true)
 order by i.priority desc, i.id
@@ -67,7 +70,11 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 	if _, err := r.tx.Exec(ctx, r.e.SQL(fallDue), r.task, max(n, 1000)); err != nil {
 		return nil, false, err
 	}
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectInbox), r.task, r.state.conflicts, r.state.Slots, n)
+	statement := selectInbox
+	if len(r.state.conflicts) == 0 {
+		statement = selectInboxAlone
+	}
+	rows, err := r.tx.Query(ctx, r.e.SQL(statement), r.task, r.state.conflicts, r.state.Slots, n)
 	if err != nil {
 		return nil, false, err
 	}

@@ -14,6 +14,7 @@ import (
 
 // A batch is pushed whole or not at all, and whatever is wrong with any of it is named.
 func TestPushAllOrNothing(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -60,6 +61,7 @@ func TestPushAllOrNothing(t *testing.T) {
 
 // A key is there once: in its batch, while it is open, held, put off or never; done, it may come again.
 func TestDuplicates(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", nil)
@@ -100,6 +102,7 @@ func TestDuplicates(t *testing.T) {
 
 // The highest priority first, among equals the oldest; a batch keeps its order, and what comes back its age.
 func TestInboxOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", func(s *Settings) { s.MaxRequest = 100 })
@@ -120,6 +123,7 @@ func TestInboxOrder(t *testing.T) {
 // Whoever lingers is served by a push, by what falls due, by what is let go of and by a group that becomes free: at
 // once, by event and timer, first come first served. Nobody looks periodically here.
 func TestLingeringIsServedByEvent(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -179,6 +183,7 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 
 // A lease that runs out serves whoever lingers, too.
 func TestExpiryServesWhoLingers(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "inbox", leased(time.Second))
@@ -192,6 +197,7 @@ func TestExpiryServesWhoLingers(t *testing.T) {
 
 // At most one member of a group is held at a time, whoever asks, and one request never gets two.
 func TestExclusiveGroups(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", nil)
@@ -213,6 +219,7 @@ func TestExclusiveGroups(t *testing.T) {
 
 // Pushed while nothing is handed out, it waits with those who linger until a manager resumes.
 func TestPushedWhilePaused(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "inbox", func(s *Settings) { s.Paused = true })
@@ -234,6 +241,7 @@ func TestPushedWhilePaused(t *testing.T) {
 
 // Many fall due in one moment: the best of them all is handed out first, and the rest is not forgotten.
 func TestManyFallDueAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -275,6 +283,7 @@ func TestManyFallDueAtOnce(t *testing.T) {
 
 // Two batches with the same keys in opposite order wait for each other in one direction only.
 func TestPushesInOppositeOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := still(t, url), still(t, url)
 	db := pool(t, url)
@@ -310,6 +319,7 @@ func TestPushesInOppositeOrder(t *testing.T) {
 
 // A completion and a push of the same key at once: the push counts as before it or as after it, and says which.
 func TestPushBesideACompletion(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := still(t, url), still(t, url)
 	db := pool(t, url)
@@ -339,6 +349,7 @@ func TestPushBesideACompletion(t *testing.T) {
 
 // Somebody who has put off an item with several places is kept from it alone, and only until then.
 func TestPutOffWithPlaces(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	newInbox(t, n, "inbox", func(s *Settings) { s.Slots = 2 })
@@ -357,6 +368,7 @@ func TestPutOffWithPlaces(t *testing.T) {
 
 // With several places, too, an item that kills its agents is not handed out for ever.
 func TestAttemptsWithPlaces(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)

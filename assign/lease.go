@@ -2,11 +2,14 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // A lease is a time by which work must be done with or extended; else its holder is taken for gone, and the item goes
@@ -125,10 +128,8 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 			for _, f := range found {
 				if !f.work {
 					e.countEnd(Cancelled, 1)
-					e.Announce.Request(f.task, f.id)
 					continue
 				}
-				e.Announce.Work(f.task, f.id)
 				tasks[f.task] = true
 				n++
 			}
@@ -158,16 +159,23 @@ type swept struct {
 
 // sweepOnce sweeps one batch.
 func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
-	err = e.transact(ctx, func(tx pgx.Tx) error {
+	err = e.transactTelling(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
 		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s swept, err error) {
 			err = row.Scan(&s.task, &s.id, &s.work)
 			return s, err
 		})
-		return err
+		for _, f := range found {
+			if f.work {
+				changes = append(changes, notify.Change{Task: f.task, Work: []int64{f.id}})
+			} else {
+				changes = append(changes, notify.Change{Task: f.task, Requests: []int64{f.id}})
+			}
+		}
+		return changes, err
 	})
 	return found, err
 }
@@ -176,12 +184,21 @@ func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept
 const extendWork = `
 update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
-where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held'` + leaseRuns
+where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held'` + leaseRuns + `
+returning w.task_id`
 
 // Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the
 // holder's, and whatever he did with it since may be somebody else's by now.
 func (e *Engine) Extend(ctx context.Context, id int64, by Holder) (Work, error) {
-	tag, err := e.write(ctx, extendWork, id, by.User, by.Instance)
+	var extended bool
+	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		var task int64
+		err := tx.QueryRow(ctx, e.SQL(extendWork), id, by.User, by.Instance).Scan(&task)
+		if extended = err == nil; errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil
+		}
+		return []notify.Change{{Task: task, Work: []int64{id}}}, err
+	})
 	if err != nil {
 		return Work{}, fmt.Errorf("extend work: %w", err)
 	}
@@ -191,8 +208,7 @@ func (e *Engine) Extend(ctx context.Context, id int64, by Holder) (Work, error) 
 		return Work{}, err
 	case w.Holder() != by:
 		return Work{}, noWork(id)
-	case tag.RowsAffected() > 0 && w.State == "held": // else it was closed since
-		e.Announce.Work(w.TaskID, id)
+	case extended && w.State == "held": // else it was closed since
 		return w, nil
 	case w.State == "held" && w.LeaseExpiresAt == nil:
 		return w, nil

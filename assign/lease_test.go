@@ -161,6 +161,7 @@ func hear(t testing.TB, told <-chan Work, what string, so func(Work) bool) Work 
 // A lease that nobody extends: a warning at 20 % left, then the item goes back with its age and one attempt more, its
 // holder is told, and whatever he sends then is refused.
 func TestLeaseRunsOut(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	newInbox(t, n, "inbox", leased(time.Hour))
@@ -195,6 +196,7 @@ func TestLeaseRunsOut(t *testing.T) {
 
 // Extending begins the lease anew, also long after it was first given, and the holder is warned anew.
 func TestExtend(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -238,6 +240,7 @@ func TestExtend(t *testing.T) {
 
 // Every node may sweep: rows are taken with skip locked, and each runs out once.
 func TestThreeNodesExpireOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var nodes []*node
@@ -286,6 +289,7 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 // A node that froze in the middle of its sweep keeps but the rows that it had locked, until PostgreSQL ends it; the
 // others go on without it and do not spin on what they can't have.
 func TestFrozenNode(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	frozen := still(t, url)
@@ -374,6 +378,7 @@ func (n *node) tryServe(ctx context.Context, name string, c Click) (Request, err
 
 // The next expiry wakes the sweep, not a tight poll; and what wakes it is not each of many leases.
 func TestSweepSleeps(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var sweeps atomic.Int64
@@ -405,6 +410,7 @@ func TestSweepSleeps(t *testing.T) {
 
 // The lease begins when the work is handed out, at the end of a long run, not with the lock.
 func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select i as item from generate_series(1, 3) i, pg_sleep(1.2) order by i`, leased(time.Hour))
@@ -418,6 +424,7 @@ func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
 
 // An agent says for how long it wants the work, where the task does not.
 func TestLeaseByRequest(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "free", nil)
@@ -451,6 +458,7 @@ func TestLeaseByRequest(t *testing.T) {
 // and time in a bubble of synctest passes only when nothing does. It serves, extends, puts off and sweeps as well as
 // the other, whose clock is right: only the database's counts.
 func TestStoppedClock(t *testing.T) {
+	t.Parallel()
 	if pooledMode {
 		t.Skip("where the clock stands still nobody can wait for the pooler to start")
 	}
@@ -507,6 +515,7 @@ func TestStoppedClock(t *testing.T) {
 
 // The fields that a holder is shown of a lease.
 func TestExpiringIsShown(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -534,6 +543,7 @@ func TestExpiringIsShown(t *testing.T) {
 // A program that is gone is not given its item again: with its lease its pending request ends, too. A person's goes on
 // waiting, and so does that of a program of the same name that is alive.
 func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // endOver ends requests that lingered until their time was over, without a run: a round has read them before and
@@ -32,32 +34,29 @@ returning r.task_id, r.id, r.state`
 
 // endLingering ends, on whichever node comes first, requests that lingered for long enough.
 func (e *Engine) endLingering(ctx context.Context) error {
-	ended, ends := map[int64][]int64{}, map[State]int{}
-	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
-		clear(ended)
+	ends := map[State]int{}
+	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		clear(ends)
+		var ended []notify.Change
 		rows, err := tx.Query(ctx, e.SQL(endOver))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 			var task, id int64
 			var as State
 			err := row.Scan(&task, &id, &as)
-			ended[task] = append(ended[task], id)
+			ended = append(ended, notify.Change{Task: task, Requests: []int64{id}})
 			ends[as]++
 			return struct{}{}, err
 		})
-		return err
+		return ended, err
 	})
 	if err != nil {
 		return fmt.Errorf("end lingering requests: %w", err)
 	}
 	for as, n := range ends {
 		e.countEnd(as, n)
-	}
-	for task, ids := range ended {
-		e.Announce.Request(task, ids...)
 	}
 	return nil
 }

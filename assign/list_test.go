@@ -16,6 +16,7 @@ import (
 // When all pages read the list of tasks at once, since it has changed, that takes one connection, and not all of those that
 // clicks need.
 func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	newTask(t, n, "task", numbers, nil)
@@ -56,6 +57,7 @@ func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 
 // A shelf that stays is not walked through each time that something is removed, however much is on it; what is over goes.
 func TestTidyWalksThroughNoShelf(t *testing.T) {
+	t.Parallel()
 	const size = 20_000
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)

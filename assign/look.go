@@ -14,6 +14,8 @@ import (
 // looking is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
 type looking struct {
 	again   bool
+	handed  bool          // it has a place in hand that it was given, see place.go
+	placed  bool          // it has taken one
 	stirred bool          // something can be handed out again: serve also those who linger
 	pokes   chan struct{} // tells the run under way to check whether it is still wanted
 }
@@ -40,6 +42,11 @@ func (e *Engine) freed(ctx context.Context, tasks ...int64) {
 func (e *Engine) lookAt(task int64, stirred bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.lookAtLocked(task, stirred)
+}
+
+// lookAtLocked is lookAt for who holds e.mu.
+func (e *Engine) lookAtLocked(task int64, stirred bool) {
 	if l := e.looks[task]; l != nil {
 		l.again = true
 		l.stirred = l.stirred || stirred
@@ -58,7 +65,7 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 		stirred := l.stirred
 		l.stirred = false
 		e.mu.Unlock()
-		p, moved, err := e.attempt(ctx, task, stirred)
+		p, moved, err := e.try(ctx, task, l, stirred)
 		if err != nil {
 			e.logAttempt(ctx, task, err)
 			if stirred {
@@ -77,7 +84,11 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 		}
 		delete(e.looks, task)
 		e.wakeIn(task, p.next)
+		handed := l.handed
 		e.mu.Unlock()
+		if handed { // too late: the node is shutting down
+			e.givePlace()
+		}
 		return
 	}
 }
@@ -164,17 +175,18 @@ func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prosp
 	if p.nothing() {
 		return p, false, nil
 	}
-	if !p.waits && len(e.slots) < 2 { // a refresh leaves a place for those who wait
+	if !p.waits && e.places() < 2 { // a refresh leaves a place for those who wait
 		e.refreshAt(task, time.Now().Add(refreshAgain))
 		return p, false, nil
 	}
-	select {
-	case <-e.slots:
-		defer e.freeSlot()
-	default:
+	if !e.takeNow(ctx) {
 		e.note(task, stirred)
 		return p, false, nil
 	}
+	defer func() {
+		e.leave(ctx)
+		e.passOn(ctx, moved)
+	}()
 	moved, err = e.tryLock(ctx, task)
 	return p, moved, err
 }
@@ -233,6 +245,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 		after, cancel := e.afterQuery(ctx)
 		defer cancel()
 		_ = tx.Rollback(after) // after a commit it does nothing
+		giveUpSpoilt(after, conn.Conn())
 	}()
 	return e.underLock(ctx, tx, task, begun)
 }
@@ -289,7 +302,7 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun fun
 	e.Steps(ctx, StepLocked)
 	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after
 	// the lock's sees what he committed.
-	p, err := e.prospect(ctx, tx, task)
+	p, err := e.prospect(ctx, aside{tx}, task)
 	p.backend = backend
 	switch {
 	case err != nil:

@@ -43,6 +43,8 @@ type nodeOptions struct {
 	mute    bool          // a listener that never comes up
 	pooled  bool          // as through a transaction pooler: nothing prepared
 	role    string
+	every   time.Duration // between two announcements
+	dumb    bool          // its announcer can't send, as if the node had died before it did
 	log     io.Writer
 }
 
@@ -80,7 +82,14 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
 		return err
 	}
-	announcer := notify.NewAnnouncer(send, "getwork", name, log)
+	announce := send
+	if o.dumb {
+		announce = func(context.Context, string, string) error { return errors.New("dumb") }
+	}
+	announcer := notify.NewAnnouncer(announce, "getwork", name, log)
+	if o.every > 0 {
+		announcer.Every = o.every
+	}
 	e := New(Config{Node: name, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role,
 		Channel: "getwork", Announce: announcer, Log: log, LookEvery: o.look, Steps: o.steps})
 	working, endEngine := context.WithCancel(context.Background())

@@ -37,11 +37,11 @@ const (
 	// moving on.
 	selectCandidates = `
 select c.rank, c.item, c.run_id
-from getwork.candidate c join getwork.run u on u.id = c.run_id` + standing + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + standingAlone + `
 where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1 and s.fresh_until > clock_timestamp())
-  and c.rank >= greatest($3, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
+  and c.rank >= greatest($2, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
 order by c.rank
-limit $4`
+limit $3`
 )
 
 // askedFor is how many items those want who wait for the task.
@@ -102,7 +102,7 @@ func (l *shelfLook) on(ctx context.Context, enough int) error {
 	for !l.all && enough > 0 {
 		var items []string
 		run := l.run
-		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, []int64{}, l.next, recheckAtOnce)
+		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, l.next, recheckAtOnce)
 		if err == nil {
 			_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item string, err error) {
 				err = row.Scan(&l.next, &item, &run)
@@ -152,8 +152,12 @@ func (e *Engine) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s Set
 		for _, it := range found.items[from:min(from+recheckAtOnce, len(found.items))] {
 			items = append(items, it.item)
 		}
+		if err := e.enterAgain(ctx, tx, s.QueryTimeout); err != nil {
+			return err
+		}
 		began := time.Now()
 		match, err := recheckIn(ctx, tx, s.Recheck, items)
+		markSpoilt(tx.Conn(), err)
 		var fault *errQuery
 		if err = faultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {
 			return &errQuery{"the task's recheck: " + fault.message}

@@ -25,6 +25,7 @@ func recheckedTask(t *testing.T, n *node, db *pgxpool.Pool, loans int, change fu
 
 // What no longer matches when it would be handed out is not, and is again when it matches again.
 func TestRecheckOnTheShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -48,6 +49,7 @@ func TestRecheckOnTheShelf(t *testing.T) {
 
 // Where nothing was handed out, and nothing matches any more, there is no match; not that all is held.
 func TestNothingMatchesAnyMore(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -70,24 +72,25 @@ func TestNothingMatchesAnyMore(t *testing.T) {
 
 // However many no longer match: the round goes on until it finds who does.
 func TestRecheckOfMany(t *testing.T) {
-	url := schematest.URL(t)
+	url := schematest.URL(t) // on a busy machine a recheck takes over 2 s, and the click waits for it as for a run
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
 	recheckedTask(t, n, db, 5000, func(s *Settings) { s.MaxCandidates = 10_000 })
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	execute(t, db, `update loan set open = false where id < 3000`)
-	if r := n.click(t, "task", "bob", 3); fmt.Sprint(r.State, items(r)) != "assigned[3000 3001 3002]" {
+	if r := n.endedRequest(t, n.click(t, "task", "bob", 3).ID); fmt.Sprint(r.State, items(r)) != "assigned[3000 3001 3002]" {
 		t.Errorf("bob got %s %v", r.State, items(r))
 	}
 	// What matches is held, and the next who do not were not asked about at first.
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select 1, i::text, 'somebody' from generate_series(3003, 3400) i`)
-	if r := n.click(t, "task", "cyd", 1); fmt.Sprint(r.State, items(r)) != "assigned[3401]" {
+	if r := n.endedRequest(t, n.click(t, "task", "cyd", 1).ID); fmt.Sprint(r.State, items(r)) != "assigned[3401]" {
 		t.Errorf("cyd got %s %v", r.State, items(r))
 	}
 }
 
 // The query takes its time; what it found is asked again before it is handed out.
 func TestRecheckAfterTheQuery(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -104,7 +107,7 @@ func TestRecheckAfterTheQuery(t *testing.T) {
 	}
 	r := n.click(t, "task", "ann", 2)
 	await(t, "the query waits", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where locktype = 'advisory' and not granted)`)
+		return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
 	})
 	execute(t, db, `update loan set open = false where id in (1, 3)`)
 	if _, err := holding.Exec(t.Context(), `select pg_advisory_unlock(1)`); err != nil {
@@ -117,6 +120,7 @@ func TestRecheckAfterTheQuery(t *testing.T) {
 
 // A cut shelf of which nothing matches any more ends, and a run is made.
 func TestRecheckOfACutShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
@@ -134,6 +138,7 @@ func TestRecheckOfACutShelf(t *testing.T) {
 
 // A recheck that fails hands nothing out: its requests fail with what PostgreSQL says, and so do a run's.
 func TestRecheckThatFails(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -163,18 +168,19 @@ func TestRecheckThatFails(t *testing.T) {
 
 // A recheck takes a place for queries; where there is none, its clicks wait for one.
 func TestRecheckWaitsForAPlace(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
 	recheckedTask(t, n, db, 4, nil)
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	n.idle(t)
-	<-n.slots
+	n.takeNow(t.Context())
 	r := n.click(t, "task", "bob", 1)
 	if r.State != Pending {
 		t.Errorf("bob's request is %s while all places are taken", r.State)
 	}
-	n.freeSlot()
+	n.givePlace()
 	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[2]" {
 		t.Errorf("bob got %v", items(r))
 	}

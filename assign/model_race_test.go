@@ -21,6 +21,7 @@ import (
 // say; but every call ends with an answer or a refusal, every request ends, and what always holds holds in the rows,
 // which are a history of who held what from when to when.
 func TestModelOnThreeNodes(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table model_places (item text primary key, places int, exclusive text)`)

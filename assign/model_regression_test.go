@@ -73,6 +73,7 @@ func regressChange(t *testing.T, e *Engine, change func(*Settings)) {
 
 // Why it had found nothing so far stayed with a cancelled request.
 func TestACancelledRequestHasNoReason(t *testing.T) {
+	t.Parallel()
 	e := regress(t, "", nil)
 	r := regressClick(t, e, "ann", 1, MaxLinger)
 	r, err := e.Cancel(t.Context(), r.ID, r.Holder(), false)
@@ -83,6 +84,7 @@ func TestACancelledRequestHasNoReason(t *testing.T) {
 
 // What was put off, or never to return, at one place bound everybody for good when the places became more.
 func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
+	t.Parallel()
 	hour := MaxLinger
 	for _, d := range []Disposition{{Outcome: "return", After: &hour}, {Outcome: "never"}} {
 		t.Run(d.Outcome, func(t *testing.T) {
@@ -102,6 +104,7 @@ func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 
 // With fewer places nothing is given until fewer are held, and then it is.
 func TestFewerPlacesThanHolders(t *testing.T) {
+	t.Parallel()
 	e := regress(t, "", func(s *Settings) { s.Slots = 2 })
 	regressPush(t, e, 1, NewItem{Item: "a"})
 	ann, bob := regressClick(t, e, "ann", 1, 0), regressClick(t, e, "bob", 1, 0)
@@ -122,6 +125,7 @@ func TestFewerPlacesThanHolders(t *testing.T) {
 // An item of several places that one had completed while another held it could be pushed anew; the other's completion of
 // the old one then removed the new one, which nobody had worked on.
 func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
+	t.Parallel()
 	e := regress(t, "", func(s *Settings) { s.Slots = 2 })
 	regressPush(t, e, 1, NewItem{Item: "a"})
 	ann, bob := regressClick(t, e, "ann", 1, 0), regressClick(t, e, "bob", 1, 0)
@@ -137,6 +141,7 @@ func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
 // Two linger, and were told that there is nothing. The first one's time to have the query run again comes; its result is
 // cut, and she takes all of it: the second does not wait for his own time, the next run is his.
 func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
+	t.Parallel()
 	e := regress(t, `select item from model_rows order by item`, func(s *Settings) { s.MaxCandidates = 1; s.RerunAfter = MaxLinger })
 	execute(t, e.API, `delete from model_rows`)
 	ann, bob := regressClick(t, e, "ann", 1, MaxLinger), regressClick(t, e, "bob", 1, MaxLinger)
@@ -154,6 +159,7 @@ func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 // Somebody lingers whom a rule keeps from what is left on a cut shelf. Each time that something came back to the shelf he
 // alone had the query run again; lingering requests alone do that once per rerun_after.
 func TestAShelfThatIsStirredRunsNothingForWhoLingers(t *testing.T) {
+	t.Parallel()
 	e := regress(t, `select item, places as slots from model_rows order by item`, func(s *Settings) {
 		s.MaxCandidates, s.FreshFor, s.RerunAfter = 1, MaxLinger, MaxLinger
 	})

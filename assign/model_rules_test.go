@@ -337,9 +337,15 @@ func (m *model) answer(t *modelTask, s *modelSupply, r *modelRequest, room int, 
 		return anybody < room
 	case can > 0:
 		m.give(t, s, r.holder, room, r)
-		r.end(Partial, can, "")
-		if can == r.wanted {
-			r.state = Assigned
+		switch {
+		case can == r.wanted:
+			r.end(Assigned, can, "")
+		case can == room:
+			r.end(Partial, can, AtLimit)
+		case anybody > can:
+			r.end(Partial, can, Rules)
+		default:
+			r.end(Partial, can, "")
 		}
 		return false
 	case s.kind == "run" && s.cut && anybody == 0 && went: // the others took all that was kept: the next run is his

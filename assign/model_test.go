@@ -22,6 +22,7 @@ import (
 // TestModel drives random sequences of all operations against the model, on a real database, and compares every answer
 // and all rows after each. What differs is shrunk to a few operations. More cases: -rapid.checks=5000, or -rapid.seed.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create unlogged table model_rows (task text, id bigint generated always as identity, item text, priority int, slots int, exclusive text)`)

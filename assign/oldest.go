@@ -47,7 +47,8 @@ func (e *Engine) lookAtOldest(ctx context.Context, any bool) {
 	var seconds float64
 	var waits bool
 	if err := e.api.QueryRow(ctx, e.SQL(selectOldest)).Scan(&seconds, &waits); err != nil {
-		return // as it was seen last; the database is away, and others say so
+		e.failedLook("look for who has waited longest", err)
+		return // as it was seen last
 	}
 	if !waits {
 		e.Oldest.since.Store(nil)

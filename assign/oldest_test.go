@@ -11,6 +11,7 @@ import (
 // Every node knows how long people have waited, also one that none of them came to, until they are served; who waits on
 // purpose does not count.
 func TestOldestRequest(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{look: 50 * time.Millisecond})
@@ -63,6 +64,7 @@ values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::
 
 // While nobody can look it is as it was seen last, and grows.
 func TestOldestRequestWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	e := New(Config{})
 	since := time.Now().Add(-time.Minute)
 	e.Oldest.since.Store(&since)

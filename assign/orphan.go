@@ -111,6 +111,17 @@ func (e *Engine) lookForOrphans(ctx context.Context) error {
 	}
 }
 
+// failedLook tells that a look failed, now and then: it is made again. Nothing else would say so if it is not the database that is
+// away, but a right that was revoked: what dies would be left behind, and nobody know.
+func (e *Engine) failedLook(what string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the node is shutting down
+	}
+	if facts := e.complaints.Again(what, err); facts != nil {
+		e.Log.Warn(what+"; it is tried again", facts...)
+	}
+}
+
 // lookWithin bounds one look, so that connections which a network swallowed do not end looking.
 const lookWithin = 10 * time.Second
 
@@ -131,7 +142,8 @@ func (e *Engine) lookAround(ctx context.Context, l *lookout) pace {
 	var over, running, busy, waiting, shelved, late bool
 	var at time.Time
 	if err := e.api.QueryRow(ctx, e.SQL(glance)).Scan(&over, &running, &busy, &waiting, &shelved, &late, &at); err != nil {
-		return closely // the database is away; others say so
+		e.failedLook("look for what nobody serves", err)
+		return closely
 	}
 	e.lookAtOldest(ctx, busy || waiting)
 	next := atEase
@@ -140,7 +152,7 @@ func (e *Engine) lookAround(ctx context.Context, l *lookout) pace {
 	}
 	if over {
 		if err := e.endLingering(ctx); err != nil && ctx.Err() == nil {
-			e.Log.Warn("look for requests whose time is over", "error", err)
+			e.failedLook("look for requests whose time is over", err)
 			return next
 		}
 	}
@@ -180,12 +192,13 @@ func (e *Engine) lookAround(ctx context.Context, l *lookout) pace {
 // between the end of its lock and that of its row, its node may be writing down why it gave it up.
 func (e *Engine) rescueAll(ctx context.Context, dead map[int64]bool) pace {
 	rows, err := e.api.Query(ctx, e.SQL(selectOrphans))
-	if err != nil {
-		return closely // the database is away; others say so
+	var found []orphans
+	if err == nil {
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
-	if err != nil && ctx.Err() == nil {
-		e.Log.Warn("look for requests that nobody serves", "error", err)
+	if err != nil {
+		e.failedLook("look for requests that nobody serves", err)
+		return closely
 	}
 	before := maps.Clone(dead)
 	clear(dead)
@@ -251,11 +264,12 @@ update getwork.run u set state = 'lost', finished_at = clock_timestamp() from de
 // the lock and that of the row, their node may be writing down why it gave them up. gone has since when, by this node's clock.
 func (e *Engine) endDead(ctx context.Context, gone map[int64]time.Time) {
 	rows, err := e.api.Query(ctx, e.SQL(selectDeadRuns))
-	if err != nil {
-		return // the database is away; others say so
+	var dead []int64
+	if err == nil {
+		dead, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	}
-	dead, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
+		e.failedLook("look for runs that died", err)
 		return
 	}
 	before := maps.Clone(gone)
@@ -274,9 +288,12 @@ func (e *Engine) endDead(ctx context.Context, gone map[int64]time.Time) {
 	if len(over) == 0 {
 		return
 	}
-	if tag, err := e.write(ctx, endDeadRuns, over); err == nil {
-		e.RunEnds[RunLost].n.Add(tag.RowsAffected())
+	tag, err := e.write(ctx, endDeadRuns, over)
+	if err != nil {
+		e.failedLook("end runs that died", err)
+		return
 	}
+	e.RunEnds[RunLost].n.Add(tag.RowsAffected())
 }
 
 // stuckAfter is how long after its query_timeout a run counts as stuck.
@@ -286,11 +303,15 @@ const stuckAfter = time.Minute
 // since the database's, by which they began, may have been set meanwhile.
 func (e *Engine) endStuck(ctx context.Context, running map[int64]time.Time) {
 	stuck, err := e.stuck(ctx, running)
+	if err != nil {
+		e.failedLook("look for runs that are stuck", err)
+	}
 	if err != nil || len(stuck) == 0 {
-		return // the database is away; others say so
+		return
 	}
 	rows, err := e.api.Query(ctx, e.SQL(endStuckBackends), stuck)
 	if err != nil {
+		e.failedLook("end stuck runs", err)
 		return
 	}
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
@@ -300,8 +321,8 @@ func (e *Engine) endStuck(ctx context.Context, running map[int64]time.Time) {
 		e.Log.Warn("ended the backend of a run that was stuck", "task_id", task, "run", run, "ended", ended)
 		return struct{}{}, err
 	})
-	if err != nil && ctx.Err() == nil {
-		e.Log.Warn("end stuck runs", "error", err)
+	if err != nil {
+		e.failedLook("end stuck runs", err)
 	}
 }
 
@@ -351,7 +372,7 @@ func (e *Engine) rescue(o orphans) {
 	}
 	l := &looking{pokes: make(chan struct{}, 1)}
 	began := e.spawn(func(ctx context.Context) {
-		_, moved, err := e.attempt(ctx, o.Task, false)
+		_, moved, err := e.try(ctx, o.Task, l, false)
 		if err == nil && moved {
 			var n int64
 			if err := e.api.QueryRow(ctx, e.SQL(countAnswered), o.Requests).Scan(&n); err == nil && n > 0 {

@@ -13,6 +13,7 @@ const insertRunning = `insert into getwork.run (task_id, version, node, backend)
 
 // A run whose backend is gone is dead, and others take over at once: not only when who waits has waited for two seconds.
 func TestDeadRunIsNoticedAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 300 * time.Millisecond})
 	db := pool(t, url)
@@ -32,6 +33,7 @@ func TestDeadRunIsNoticedAtOnce(t *testing.T) {
 
 // While a run is alive nobody tries its lock, however often they look; when its holder is gone they do.
 func TestLiveRunIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var tries atomic.Int64
@@ -71,6 +73,7 @@ values ($1, 'ann', 2, 2, clock_timestamp() - interval '1 minute') returning id`,
 
 // A node that has nothing to do looks every two seconds, more or less; and more often when somebody runs.
 func TestPace(t *testing.T) {
+	t.Parallel()
 	e := New(Config{})
 	for range 1000 {
 		for p, within := range map[pace][2]time.Duration{

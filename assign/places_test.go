@@ -12,6 +12,7 @@ import (
 // A task says how many places an item has, a row of its query may say otherwise; who comes gets the lowest that is
 // free, and when all are taken nobody gets one.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "jobs", `select * from (values ('two', null), ('three', 3)) j (item, slots)`, func(s *Settings) {
@@ -45,6 +46,7 @@ func TestPlaces(t *testing.T) {
 
 // Nobody has two places of one item: not by asking for many, not by asking again, not by claiming.
 func TestOnePlaceEach(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "jobs", func(s *Settings) { s.Slots = 5 })
@@ -72,6 +74,7 @@ func TestOnePlaceEach(t *testing.T) {
 
 // When a task's places become fewer nothing is taken away, and none is given until fewer are held.
 func TestFewerPlaces(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"inbox", "query"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -125,6 +128,7 @@ func TestFewerPlaces(t *testing.T) {
 // Leaving gives the place back at once, and that alone serves who has waited for it longest: nobody looks, and nothing
 // runs.
 func TestLeavingServesTheOldest(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	other := startNode(t, url, nodeOptions{})
@@ -153,6 +157,7 @@ func TestLeavingServesTheOldest(t *testing.T) {
 
 // Without a shelf the next run serves him, and those who linger start one by themselves.
 func TestLeavingIsFoundByTheNextRun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -172,6 +177,7 @@ func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 
 // A user holds at most max_open of a task, in however many tabs, copies and nodes he asks at once, and however.
 func TestMaxOpen(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"inbox", "query", "shelf"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -211,7 +217,7 @@ func TestMaxOpen(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if r = n.endedRequest(t, r.ID); r.State == None && why(r) != AtLimit {
+					if r = n.endedRequest(t, r.ID); r.State != Assigned && why(r) != AtLimit { // there are always more than ann may have
 						t.Errorf("%s %v", r.State, why(r))
 					}
 				})

@@ -115,11 +115,19 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// ConfigureConn sets what every connection of a node has: a name, a bounded time to connect, keepalives and, where no pooler
+// SpeakUTF8 has the server take and give text in UTF-8, whatever encoding the database, the login or the URL has. Bytes of
+// another one would be taken for UTF-8: two keys that differ become one in JSON, and what is written is not what was sent.
+// Poolers, too, take this setting at the start of a connection.
+func SpeakUTF8(config *pgx.ConnConfig) {
+	config.RuntimeParams["client_encoding"] = "UTF8"
+}
+
+// ConfigureConn sets what every connection of a node has: UTF-8, a name, a bounded time to connect, keepalives and, where no pooler
 // stands between, keepalives on the server's side, too, so that a host that vanished silently frees its locks in
-// seconds, not hours. Behind a pooler nothing is prepared, since the next statement may meet another session.
+// seconds, not hours, and limits that are not the login's. A URL that sets one of these itself is heeded. Behind a pooler nothing is prepared, since the next statement may meet another session.
 func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
 	config.DialFunc = dialer.DialContext
+	SpeakUTF8(config)
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
@@ -137,6 +145,12 @@ func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
 		"tcp_keepalives_interval": "3",
 		"tcp_keepalives_count":    "3",
 		"tcp_user_timeout":        "15000",
+
+		// What the login or the database sets for others would end our work in the middle: filling a shelf takes longer than
+		// a page's query may, and the listener is idle for hours. Calls and queries have limits of their own.
+		"statement_timeout":             "0",
+		"idle_session_timeout":          "0",
+		"default_transaction_read_only": "off",
 	} {
 		if _, set := config.RuntimeParams[setting]; !set {
 			config.RuntimeParams[setting] = value

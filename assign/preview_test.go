@@ -33,6 +33,7 @@ func asked(query string) *Query {
 
 // A preview tells what a run would give and what it costs, and leaves nothing behind: no run, no shelf.
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -73,6 +74,7 @@ const leftBehind = `
 
 // A query that no task has yet is previewed as a task's is, and takes one of the places for runs; nobody's work counts.
 func TestPreviewNew(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
@@ -128,6 +130,7 @@ func TestPreviewNew(t *testing.T) {
 
 // What can't be previewed is refused, with what PostgreSQL says of it; and a query can't write, whatever it calls.
 func TestPreviewIsRefused(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -169,10 +172,10 @@ func TestPreviewIsRefused(t *testing.T) {
 	if rows := query[int](t, db, `select count(*) from victim`); rows != 0 {
 		t.Errorf("%d rows written by a preview", rows)
 	}
-	if len(n.slots) != cap(n.slots) {
-		t.Errorf("%d places left of %d", len(n.slots), cap(n.slots))
+	if n.places() != n.MaxRuns {
+		t.Errorf("%d places left of %d", n.places(), n.MaxRuns)
 	}
-	if got := query[int](t, db, `select count(*) from pg_stat_activity where state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
+	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
 		t.Errorf("%d connections are left in a transaction", got)
 	}
 }
@@ -180,6 +183,7 @@ func TestPreviewIsRefused(t *testing.T) {
 // A preview has the query role's rights and no more, where queries run on the database itself, and those of the query
 // database's login where they run there.
 func TestPreviewHasTheQuerysRights(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan as select i as id from generate_series(1, 3000) i; create table secret (i int)`)
@@ -220,6 +224,7 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 // Previews, explanations and claims take a place for runs. Who finds none free is told so, a place given back is used,
 // and a node that drains cancels what is under way and refuses the rest.
 func TestPlacesAreLent(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
@@ -260,12 +265,12 @@ func TestPlacesAreLent(t *testing.T) {
 		ended <- err
 	}()
 	await(t, "the preview runs", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where state = 'active' and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) > 0
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) > 0
 	})
 	n.stop()
 	wantKind(t, <-ended, Unavailable)
 	wantKind(t, n.withPlace(t.Context(), placeWait, func(*pgxpool.Conn) error { return nil }), Unavailable)
 	await(t, "its query has ended", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})
 }

@@ -37,7 +37,7 @@ type prospect struct {
 const selectProspect = `
 select s.version, s.deleted_at is not null,
   s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
-  coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false), s.paused,
+  ` + shelfFresh + `, s.paused,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at)
     or exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null),
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at),
@@ -63,11 +63,43 @@ select s.version, s.deleted_at is not null,
       and exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')), 0)::float8,
   ` + settingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join getwork.run u on u.id = s.shelf_run
 cross join (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1`
 
 type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// aside reads one row in a transaction, and has it let go of the tables again that it read: their locks are kept until the
+// transaction ends, and that may last as long as somebody's query. A migration would wait for it, and everybody behind that.
+type aside struct{ tx pgx.Tx }
+
+// QueryRow begins with a statement of its own: in a batch the query would be prepared before the savepoint is there, and that
+// locks its tables, too.
+func (a aside) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if _, err := a.tx.Exec(ctx, "savepoint aside"); err != nil {
+		return asideRow{err: err}
+	}
+	return asideRow{a, ctx, a.tx.QueryRow(ctx, sql, args...), nil}
+}
+
+type asideRow struct {
+	aside
+	ctx context.Context
+	row pgx.Row
+	err error
+}
+
+// Scan implements [pgx.Row].
+func (r asideRow) Scan(into ...any) error {
+	if r.err == nil {
+		r.err = r.row.Scan(into...)
+	}
+	if r.err == nil {
+		_, r.err = r.tx.Exec(r.ctx, "rollback to savepoint aside")
+	}
+	return r.err
 }
 
 func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {

@@ -79,9 +79,8 @@ with numbered as materialized (
   from numbered n
   where not exists (
     select from getwork.work w
-    where w.task_id = $1 and w.item = n.item and (w.state = 'held'
-      or (n.exclusive <> '' or coalesce(n.slots, $9) = 1)
-        and w.state in ('never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp())))
+    where w.task_id = $1 and w.item = n.item and ` + binding + `
+      and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1) and ` + blocks + `))
   order by n.item collate "C", n.id
   on conflict (task_id, item) where done_at is null do nothing
   returning 1

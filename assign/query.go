@@ -122,15 +122,34 @@ func (e *Engine) wrapped(query Query, task int64, slots, limit int) string {
 	return fmt.Sprintf(wrapHead, slots) + trimQuery(query) + e.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
-// enterQuery makes a transaction fit for somebody's query: it can't write, has a time limit, and the rights of
-// the query role only. Under a savepoint, rolling back to it takes all of that off again; the query itself can't.
+// enterQuery makes a transaction fit for somebody's query: it is read-only, has a time limit, and the rights of
+// the query role. That keeps accidents away: a query that means harm can leave the role, but not what the login may do. Under a
+// savepoint, rolling back to it takes all of that off again.
 func (e *Engine) enterQuery(timeout Duration) string {
-	s := "set local transaction_read_only = on; set local lock_timeout = 0; " +
-		fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000))
+	s := "set local transaction_read_only = on; set local lock_timeout = 0; " + limitStatements(timeout)
 	if e.QueryRole != "" {
 		s += "; set local role " + pgx.Identifier{e.QueryRole}.Sanitize()
 	}
 	return s
+}
+
+// enterAgain takes off what somebody's query left behind in its transaction, and makes that fit for the next, here and on
+// the query database: what one of them sets, its own time-out and role included, or makes, such as a large object, is not
+// there for the other.
+func (e *Engine) enterAgain(ctx context.Context, tx pgx.Tx, timeout Duration) error {
+	enter := limitStatements(timeout)
+	if e.Queries == nil {
+		enter = e.enterQuery(timeout)
+	}
+	if _, err := tx.Exec(ctx, "rollback to savepoint ranking; "+enter); err != nil {
+		return fmt.Errorf("enter the recheck: %w", err)
+	}
+	return nil
+}
+
+// limitStatements has the server end each statement of the transaction after so long.
+func limitStatements(timeout Duration) string {
+	return fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000))
 }
 
 // tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but

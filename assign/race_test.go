@@ -16,6 +16,7 @@ import (
 // The click's own node finds the lock taken; the round's node must look again, or nobody serves it. The periodic
 // look, which would cover it a little later, is off.
 func TestLooksAgainAfterTheLock(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
@@ -39,6 +40,7 @@ func TestLooksAgainAfterTheLock(t *testing.T) {
 // And this is what it looks like without it: one attempt alone, which is all but the look again, leaves Tracy waiting,
 // servable, with nobody under way to her.
 func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
@@ -85,6 +87,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 // The same with nobody holding anything, many times: clicks that come while rounds end all over the cluster. The
 // periodic look is off, so each must have been served by somebody's look after his lock.
 func TestLostWakeUpStressed(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	var nodes []*node
 	for range 3 {
@@ -130,6 +133,7 @@ func TestLostWakeUpStressed(t *testing.T) {
 // A cancel that was answered before the round read is out; one that comes after waits for the round, and is told
 // that it came too late. Exactly one of the two ends the request.
 func TestCancelBesideTheRound(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried, read := newGate(StepQueried), newGate(StepRead)
 	steps := func(ctx context.Context, s Step) {
@@ -173,6 +177,7 @@ func TestCancelBesideTheRound(t *testing.T) {
 // Should a request be ended behind the round's back after all, by somebody who takes no lock, the round's write
 // notices, and is planned again without it: what was answered as cancelled stays cancelled.
 func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -228,6 +233,7 @@ func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]offer, boo
 // A constraint, not the code, has the last word: an item that became somebody's behind the round's back is refused
 // by the index, and the round plans again with what is left, without another run of the query.
 func TestConstraintHasTheLastWord(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	read := newGate(StepRead)
 	n := startNode(t, url, nodeOptions{steps: read.hold})
@@ -250,6 +256,7 @@ func TestConstraintHasTheLastWord(t *testing.T) {
 // Batches on two nodes that record the same holders come in opposite order; inserted in one order, they wait for
 // each other in one direction, and nobody is chosen as a deadlock's victim.
 func TestBatchesInOppositeOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, func(s *Settings) { s.Paused = true })
@@ -287,6 +294,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 // An empty round looks again, too: who clicks between its reading that nobody waits and its letting go of the lock has
 // found the lock taken.
 func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	locked, nothing, busy := newGate(StepLocked), newGate(StepNothing), newGate(StepBusy)
 	close(busy.open)

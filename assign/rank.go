@@ -32,6 +32,8 @@ type result struct {
 	snapshot  *string
 	seenUntil *time.Time
 
+	seen map[string]bool // the keys of items; of a query that runs elsewhere
+
 	clock, began time.Time // with seenUntil: the primary's clock when the query began, and this node's
 }
 
@@ -50,25 +52,56 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s Settings
 	if _, err := tx.Exec(ctx, "savepoint ranking; "+e.enterQuery(s.QueryTimeout)); err != nil {
 		return result{}, fmt.Errorf("enter the query: %w", err)
 	}
+	limited, done := bounded(ctx, s.QueryTimeout)
+	defer done()
 	began := time.Now()
-	found, err := readRanked(ctx, tx, e.wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
+	found, err := readRanked(limited, tx, e.wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
 	took := time.Since(began)
 	if err == nil {
-		err = e.recheckResult(ctx, tx, task, s, &found)
+		err = e.recheckResult(limited, tx, task, s, &found)
 	}
 
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if _, back := tx.Exec(after, "rollback to savepoint ranking"); back != nil {
-		return result{}, errors.Join(err, fmt.Errorf("leave the query: %w", back))
+	if left := leaveTo(after, tx, "ranking", err); left != nil {
+		return result{}, errors.Join(err, left)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return result{}, cause
+	}
+	if late := lateness(limited, err); late != nil {
+		return result{}, late
 	}
 	if cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
 		return result{}, errLeapt
 	}
 	return found, faultOf(err, took, s.QueryTimeout)
+}
+
+// bounded is a context for all that is executed of somebody's in one transaction. A query can switch the server's
+// statement_timeout off for what comes after it, and a long row of rechecks can keep to it one by one; without this bound
+// either would hold the task, a place and a connection for as long as it likes.
+func bounded(ctx context.Context, timeout Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, 2*time.Duration(timeout)+5*time.Second,
+		&errQuery{fmt.Sprintf("the query and its recheck together took longer than twice the query_timeout of %s, and 5s", timeout)})
+}
+
+// untilTimeout is a context for a query whose rows are fetched in chunks.
+func untilTimeout(ctx context.Context, timeout Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, time.Duration(timeout), tooLong(timeout))
+}
+
+func tooLong(timeout Duration) *errQuery {
+	return &errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}
+}
+
+// lateness is the errQuery that a context was ended with, if that is why there is an error; nil: it is not.
+func lateness(limited context.Context, err error) error {
+	var late *errQuery
+	if err != nil && !errors.Is(err, errOurs) && errors.As(context.Cause(limited), &late) {
+		return late
+	}
+	return nil
 }
 
 // faultOf makes an errQuery of what is the query's own fault.
@@ -81,11 +114,17 @@ func faultOf(err error, took time.Duration, timeout Duration) error {
 	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pg) || !queryFault(pg):
 		return fmt.Errorf("run the query: %w", err)
 	case pg.Code == "57014" && timedOut(took, timeout):
-		return &errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}
+		return tooLong(timeout)
 	case pg.Hint != "":
 		return &errQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pg.Message, pg.Hint, pg.Code)}
 	}
 	return &errQuery{fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)}
+}
+
+// usableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted those of
+// the database's own encoding, which may be fewer.
+func usableKeys(item string, exclusive *string) bool {
+	return len(item) <= 200 && (exclusive == nil || len(*exclusive) <= 200)
 }
 
 // readRanked reads what a wrapped query returns: counts in every row, and items in those that are free.
@@ -97,6 +136,7 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 		return result{}, err
 	}
 	defer rows.Close()
+	var given, unusable int
 	for rows.Next() {
 		var r ranked
 		var item, snapshot *string
@@ -108,15 +148,21 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (res
 		if !free {
 			continue
 		}
+		given++
+		if !usableKeys(*item, r.exclusive) {
+			unusable++
+			continue
+		}
 		r.item, r.details = *item, detailsOf(r.details)
 		found.items = append(found.items, r)
 	}
 	if err := rows.Err(); err != nil {
 		return result{}, err
 	}
-	if len(found.items) > most {
-		found.items, found.cut = found.items[:most], true
+	if found.cut = given > most; len(found.items) > most {
+		found.items = found.items[:most]
 	}
+	found.passedOver += int64(unusable)
 	slices.SortFunc(found.items, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) }) // what is full came last
 	if found.snapshot == nil {                                                                 // it gave no rows at all, so nothing will be compared with what it saw
 		empty := "1:1:"

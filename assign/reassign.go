@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
+	"getwork/notify"
 )
 
 const (
@@ -42,13 +43,13 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (Work, e
 		return old, nil
 	}
 	var given int64
-	err = e.transact(ctx, func(tx pgx.Tx) error {
+	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		r, err := e.openRound(ctx, tx, old.TaskID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		given, err = r.reassign(ctx, id, waiter{holder: Holder{User: to}, wanted: 1}, by)
-		return err
+		return []notify.Change{{Task: old.TaskID, Work: []int64{id, given}}}, err
 	})
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -57,7 +58,7 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (Work, e
 	if err != nil {
 		return Work{}, fmt.Errorf("reassign work: %w", err)
 	}
-	e.given(old.TaskID, id, given)
+	e.leased()
 	e.freed(ctx, old.TaskID)
 	w, _, err := e.work(ctx, given, Disposition{})
 	return w, err

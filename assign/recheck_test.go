@@ -41,6 +41,7 @@ func rechecked(t *testing.T, n *node, recheck string, items ...string) string {
 // Of what is asked about, what the recheck returns still matches, whatever else it returns, whatever its type, and
 // whatever is in the keys; here and where queries run elsewhere.
 func TestRecheck(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, loans)
@@ -77,6 +78,7 @@ func TestRecheck(t *testing.T) {
 // What goes wrong is told as the recheck's own fault, and nothing is left behind. It can't write, has the query role's
 // rights, and ends at the query_timeout.
 func TestRecheckFails(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, loans)
@@ -114,20 +116,21 @@ func TestRecheckFails(t *testing.T) {
 		if _, err := n.recheck(soon, asking("select x as item from unnest($1) x, pg_sleep(20)"), []string{"1"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, with a deadline: %v", name, err)
 		}
-		if len(n.slots) != cap(n.slots) {
-			t.Errorf("%s: %d places left of %d", name, len(n.slots), cap(n.slots))
+		if n.places() != n.MaxRuns {
+			t.Errorf("%s: %d places left of %d", name, n.places(), n.MaxRuns)
 		}
 	}
 	if rows := query[int](t, db, `select count(*) from secret`); rows != 0 {
 		t.Errorf("%d rows written", rows)
 	}
-	if got := query[int](t, db, `select count(*) from pg_stat_activity where state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
+	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
 		t.Errorf("%d connections are left in a transaction", got)
 	}
 }
 
 // A recheck takes one of the places for runs. Who can't wait for one is told so at once; a free one he gets.
 func TestRecheckTakesAPlace(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	s := asking("select x as item from unnest($1) x")
@@ -171,6 +174,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 
 // What can't be a recheck is refused when the task is saved, with what PostgreSQL says of it and where.
 func TestRecheckIsRefused(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, loans)
@@ -226,6 +230,7 @@ func TestRecheckIsRefused(t *testing.T) {
 
 // A recheck that is set, changed or taken away makes a version, and leaves the shelf alone.
 func TestRecheckLeavesTheShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -278,6 +283,7 @@ func shelved(t *testing.T, n *node, db *pgxpool.Pool) Task {
 // What is claimed from the shelf must be returned by the recheck. What is not on it is found by the query, which was
 // asked just now.
 func TestClaimIsRechecked(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -307,6 +313,7 @@ func TestClaimIsRechecked(t *testing.T) {
 
 // A recheck that is set while a claim waits for the assign lock is asked before the item is given.
 func TestRecheckSetBesideAClaim(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -337,6 +344,7 @@ func TestRecheckSetBesideAClaim(t *testing.T) {
 // Of an item on the shelf it is told when the recheck does not return it, who holds it all the same, and how the recheck
 // fails.
 func TestExplainRechecks(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -362,6 +370,7 @@ func TestExplainRechecks(t *testing.T) {
 
 // However much is on the shelf, a claim and an explanation find their item by index.
 func TestItemOnTheShelfIsFoundByIndex(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 func (h Holder) compare(o Holder) int {
@@ -201,9 +203,9 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 	}
 	var served *round // nil: they were only recorded
 	record := func(found matching) error {
-		return e.transact(ctx, func(tx pgx.Tx) (err error) {
+		return e.transactTelling(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 			served, err = e.recordAndServe(ctx, tx, task, batch, fresh, found)
-			return err
+			return []notify.Change{{Task: task, Requests: unanswered(batch)}}, err
 		})
 	}
 	switch {
@@ -220,7 +222,15 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 		fresh = false
 		err = record(matching{})
 	}
+	if half := len(batch) / 2; half > 0 && unheld(err) { // somebody's name or key, and only they are refused
+		e.recordBatch(ctx, name, batch[:half])
+		e.recordBatch(ctx, name, batch[half:])
+		return
+	}
 	if err != nil {
+		if served != nil {
+			served.telling.End(false)
+		}
 		for _, k := range batch {
 			k.err = fmt.Errorf("record request: %w", err)
 		}
@@ -273,22 +283,28 @@ func wanted(batch []*click) (n int) {
 	return n
 }
 
+// unanswered are the requests of the clicks that no round has answered.
+func unanswered(batch []*click) (ids []int64) {
+	for _, k := range batch {
+		if k.err == nil && k.answer == nil && !k.lost {
+			ids = append(ids, k.id)
+		}
+	}
+	return ids
+}
+
 // answer gives each click its request. Of those that the round recorded everything is known; the others are read, all
-// at once, and what waits is announced and looked at.
+// at once, and what waits is looked at.
 func (e *Engine) answer(ctx context.Context, task int64, batch []*click) {
-	var ids, recorded []int64
+	var ids []int64
 	for _, k := range batch {
 		if k.err == nil && k.answer == nil {
 			ids = append(ids, k.id)
-			if !k.lost {
-				recorded = append(recorded, k.id)
-			}
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
-	e.Announce.Request(task, recorded...)
 	found, err := e.requests(ctx, ids)
 	byID := make(map[int64]*Request, len(found))
 	waits := err != nil
@@ -335,10 +351,14 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batc
 	} else {
 		r, err = nil, e.insertClicks(ctx, tx, task, batch)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = e.bindKeys(ctx, tx, task, batch)
 	}
-	return r, e.bindKeys(ctx, tx, task, batch)
+	if err != nil && r != nil {
+		r.telling.End(false)
+		r = nil
+	}
+	return r, err
 }
 
 // Sorted by holder, like every insert of a batch. "+ 0" and "limit" have each holder looked up by the index of holders: there

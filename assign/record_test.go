@@ -13,6 +13,7 @@ const numbers = `select i as item from generate_series(1, 1000) i order by i`
 
 // The same click twice, whatever happened between: the same Idempotency-Key answers with the same request.
 func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	newTask(t, a, "task", numbers, nil)
@@ -45,6 +46,7 @@ func TestIdempotencyKey(t *testing.T) {
 // A key is recorded with the request that answered it, also when that was pending already; and of many clicks with
 // one key at the same time, on two nodes and for two instances of one user, one is recorded.
 func TestIdempotencyKeyRaces(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	newTask(t, a, "task", numbers, func(s *Settings) { s.Paused = true })
@@ -84,6 +86,7 @@ func TestIdempotencyKeyRaces(t *testing.T) {
 
 // Two instances of a user are two holders.
 func TestInstancesAreHolders(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, func(s *Settings) { s.Paused = true })
 	seen := map[int64]bool{}
@@ -103,6 +106,7 @@ func TestInstancesAreHolders(t *testing.T) {
 }
 
 func TestBadClicks(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, nil)
 	ann := Holder{User: "ann"}
@@ -131,6 +135,7 @@ func TestBadClicks(t *testing.T) {
 
 // A paused task: a click ends at once and says why, one that lingers waits; resuming serves it.
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, func(s *Settings) { s.Paused = true })
 	if r := n.click(t, "task", "ann", 1); r.State != None || *r.Reason != Paused {
@@ -151,6 +156,7 @@ func TestPauseAndResume(t *testing.T) {
 // Who lingers is served by a later run that finds something, at most one each rerun_after for the lingering alone;
 // and ends when his time is over, without a run.
 func TestLingering(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -182,6 +188,7 @@ func TestLingering(t *testing.T) {
 
 // Clicks recorded by a node that died before it looked are found by every other node's periodic look.
 func TestOrphanedClickIsFound(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 300 * time.Millisecond})
 	db := pool(t, url)
@@ -195,6 +202,7 @@ func TestOrphanedClickIsFound(t *testing.T) {
 
 // What its holder left running, dead, is closed as lost by the next who has the run lock.
 func TestOrphanedRunIsClosed(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -208,6 +216,7 @@ func TestOrphanedRunIsClosed(t *testing.T) {
 
 // Servers that default to a higher isolation level change nothing: it is set where it matters.
 func TestOtherIsolationDefaults(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -247,6 +256,7 @@ func TestOtherIsolationDefaults(t *testing.T) {
 // Where a transaction pooler stands between, nothing is prepared and every parameter goes as text: the same
 // statements, from the click to its disposition, on the lock's own connection and elsewhere.
 func TestNothingPrepared(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	for name, n := range map[string]*node{
 		"here":      startNode(t, url, nodeOptions{pooled: true}),

@@ -11,6 +11,7 @@ import (
 // A redrive puts back what used up its attempts, and what is named; what somebody said is never to come back stays so
 // unless it is named. The next attempt is the first again.
 func TestRedrive(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"inbox", "query"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)

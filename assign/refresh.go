@@ -101,12 +101,12 @@ func (e *Engine) refreshAt(task int64, at time.Time) {
 // refreshAll looks at tasks whose shelves are about to end and which nobody has renewed.
 func (e *Engine) refreshAll(ctx context.Context) {
 	rows, err := e.api.Query(ctx, e.SQL(selectRefreshes))
-	if err != nil {
-		return // the database is away; others say so
+	var tasks []int64
+	if err == nil {
+		tasks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	}
-	tasks, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil && ctx.Err() == nil {
-		e.Log.Warn("look for shelves to renew", "error", err)
+	if err != nil {
+		e.failedLook("look for shelves to renew", err)
 	}
 	for _, task := range tasks {
 		e.Look(task)

@@ -47,6 +47,7 @@ func (g *gates) hold(ctx context.Context, step Step) {
 // While a task is used its next run begins before the shelf ends, and nobody waits for it: the old shelf serves until
 // the new one is there.
 func TestRefreshAhead(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	begins := newGates(StepRunBegins)
 	n := startNode(t, url, nodeOptions{steps: begins.hold, look: 50 * time.Millisecond})
@@ -83,6 +84,7 @@ func TestRefreshAhead(t *testing.T) {
 // What nobody has used for as long as its shelf was to be fresh is not refreshed, however often it is looked at; and a
 // refresh is given up when that comes to be so.
 func TestNoRefreshWithoutUse(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 20 * time.Millisecond})
 	db := pool(t, url)
@@ -114,6 +116,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 
 // A cut shelf that runs low is refreshed before it is empty; a whole one holds all that there is.
 func TestRefreshOfWhatRunsLow(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -142,6 +145,7 @@ func TestRefreshOfWhatRunsLow(t *testing.T) {
 
 // A refresh leaves a place for those who wait; a node that has one place starts none.
 func TestRefreshLeavesAPlace(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1, look: 20 * time.Millisecond})
 	db := pool(t, url)
@@ -167,6 +171,7 @@ func TestRefreshLeavesAPlace(t *testing.T) {
 // A refresh that fails costs nobody his work while the old shelf is fresh, and is not tried again before the back-off is
 // over.
 func TestRefreshThatFails(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -28,7 +28,7 @@ const (
 	StaleVersion  Kind = "stale-version"
 	ChangedSet    Kind = "changed-set" // shown as stale-version, with status 409: a release whose set has changed
 	QueryRefused  Kind = "query-refused"
-	KeyReused     Kind = "key-reused" // shown as invalid, with status 422
+	KeyReused     Kind = "idempotency-mismatch"
 	Busy          Kind = "busy"
 	Unavailable   Kind = "unavailable"
 
@@ -39,6 +39,7 @@ const (
 	Internal         Kind = "internal"
 	NoVersion        Kind = "no-version"  // shown as stale-version, with status 428
 	Misdirected      Kind = "misdirected" // shown as invalid, with status 421
+	TooSlow          Kind = "too-slow"    // shown as invalid, with status 408
 )
 
 // Field is one thing that is wrong with what was sent.
@@ -104,12 +105,16 @@ var problems = map[Kind]Problem{
 	NoVersion:        {"/problems/stale-version", "Say which version you change", 428, "", nil},
 	TooLarge:         {"/problems/too-large", "Too large", 413, "", nil},
 	Misdirected:      {"/problems/invalid", "This host name is not served here", 421, "", nil},
+	TooSlow:          {"/problems/invalid", "The body came too slowly", 408, "", nil},
 	QueryRefused:     {"/problems/query-refused", "PostgreSQL refuses the query", 422, "", nil},
-	KeyReused:        {"/problems/invalid", "The Idempotency-Key was used with another body", 422, "", nil},
+	KeyReused:        {"/problems/idempotency-mismatch", "The Idempotency-Key was used with another body", 422, "", nil},
 	Busy:             {"/problems/busy", "Too many requests", 429, "", nil},
 	Internal:         {"/problems/internal", "Something went wrong here", 500, "", nil},
 	Unavailable:      {"/problems/unavailable", "Not available now", 503, "", nil},
 }
+
+// TitleOf is what problems of a kind are called.
+func TitleOf(k Kind) string { return problems[k].Title }
 
 // ProblemOf is what the outside is shown of an error. Of what is not a refusal it tells nothing but whether trying
 // again may help; the cause belongs in the log, and logged says so.
@@ -119,6 +124,10 @@ func ProblemOf(err error) (p Problem, logged bool) {
 	case errors.As(err, &r):
 		p = problems[r.Kind]
 		p.Detail, p.Errors = r.Detail, r.Fields
+		return p, false
+	case unheld(err):
+		p = problems[Invalid]
+		p.Detail = "the database can't hold this text: U+0000, or a character that its encoding, which is not UTF-8, does not have; leave it out"
 		return p, false
 	case away(err):
 		p = problems[Unavailable]
@@ -131,6 +140,13 @@ func ProblemOf(err error) (p Problem, logged bool) {
 		p.Detail = "the cause is in the server's log; trying again may help"
 	}
 	return p, true
+}
+
+// unheld reports whether PostgreSQL was given text that the database can't hold: a character that its encoding does not
+// have, or U+0000. Whoever sent it can mend that; trying again does not help.
+func unheld(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "22P05" || pg.Code == "22021")
 }
 
 // away reports whether an error says that the database can't be reached or can't serve now.

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
@@ -34,7 +36,7 @@ where w.state = 'held' and ($1 = '' or w.user_name = $1) and ($2 = 0 or w.task_i
 order by w.id
 for update`
 
-	tokenOf = `select md5(coalesce(string_agg(id::text, ',' order by id), '')) from unnest($1::bigint[]) as w (id)`
+	tokenOf = `select encode(sha256(convert_to(coalesce(string_agg(id::text, ',' order by id), ''), 'UTF8')), 'hex') from unnest($1::bigint[]) as w (id)`
 
 	releaseWork = `
 with closed as (
@@ -70,9 +72,12 @@ func (e *Engine) Release(ctx context.Context, what Release, by string) (Released
 	}
 	var done Released
 	var byTask map[int64][]int64
-	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
+	err := e.transactTelling(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
 		done, byTask, err = e.release(ctx, tx, what, task, by)
-		return err
+		for task, ids := range byTask {
+			changes = append(changes, notify.Change{Task: task, Work: ids})
+		}
+		return changes, err
 	})
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -82,9 +87,6 @@ func (e *Engine) Release(ctx context.Context, what Release, by string) (Released
 		return Released{}, fmt.Errorf("release work: %w", err)
 	}
 	if !what.DryRun {
-		for task, ids := range byTask {
-			e.Announce.Work(task, ids...)
-		}
 		e.freed(ctx, slices.Collect(maps.Keys(byTask))...)
 	}
 	return done, nil

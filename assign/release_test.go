@@ -10,6 +10,7 @@ import (
 
 // A release lets go of exactly what its dry run counted, or of nothing.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -72,6 +73,7 @@ func TestRelease(t *testing.T) {
 
 // As many in number, but others: the token is for the set.
 func TestReleaseOfAnotherSet(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "inbox", nil)
@@ -91,6 +93,7 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 
 // Reassigned work begins anew with its new holder, in the same place, and both are told.
 func TestReassign(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +32,15 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// What was closed since the query began must not be stamped with a time before that, more than the five seconds.
 	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
 
-	// And what was closed after the query's time: it could not be handed out from this run.
+	// And what was closed after the query's time: it could not be handed out from this run. Of what nobody holds the last
+	// closing says so.
 	blockedItems = `
 select item from getwork.blocked where task_id = $1 and item = any($2::text[])
 union
-select item from getwork.work where task_id = $1 and item = any($2::text[]) and closed_at > $3`
+select c.item
+from unnest($2::text[]) c (item)
+cross join lateral (select w.closed_at from getwork.work w where w.task_id = $1 and ` + lastOf + ` and w.state <> 'held' ` + newestFirst + `) last
+where last.closed_at > $3`
 )
 
 // wasSetBack reports whether the primary's clock was, since the query began.
@@ -72,7 +77,7 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Setti
 	}()
 	var found result
 	began := time.Now()
-	err := pgx.BeginTxFunc(ctx, e.Queries, readOnly, func(tx pgx.Tx) error {
+	err := e.overThere(ctx, func(tx pgx.Tx) error {
 		var free bool
 		if err := tx.QueryRow(ctx, queryLock, e.queryLockClass(), int32(task)).Scan(&free); err != nil {
 			return err
@@ -82,17 +87,15 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Setti
 		}
 		var err error
 		// The server's statement_timeout counts for each fetch anew.
-		limited, done := context.WithTimeoutCause(ctx, time.Duration(s.QueryTimeout),
-			&errQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", s.QueryTimeout)})
+		limited, done := untilTimeout(ctx, s.QueryTimeout)
 		defer done()
+		if _, err := tx.Exec(limited, "savepoint ranking"); err != nil { // see enterAgain
+			return err
+		}
 		if found, err = e.stream(limited, tx, task, s); err == nil {
 			err = e.recheckResult(limited, tx, task, s, &found)
 		}
-		var late *errQuery
-		if err != nil && errors.As(context.Cause(limited), &late) {
-			return late
-		}
-		return err
+		return cmp.Or(lateness(limited, err), err)
 	})
 	cause := context.Cause(ctx)
 	cancel(nil)
@@ -101,6 +104,15 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s Setti
 		return result{}, cause
 	}
 	return found, faultOf(err, time.Since(began), s.QueryTimeout)
+}
+
+func (e *Engine) overThere(ctx context.Context, f func(pgx.Tx) error) error {
+	conn, err := e.Queries.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return e.inQuery(ctx, conn.Conn(), f)
 }
 
 func (e *Engine) queryLockClass() int32 {
@@ -144,21 +156,24 @@ func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) 
 	if bound := found.clock.Add(-5 * time.Second); found.seenUntil.After(bound) { // by a clock that is ahead, or was
 		*found.seenUntil = bound
 	}
-	settings := "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; set local statement_timeout = %d"
-	if _, err := tx.Exec(ctx, fmt.Sprintf(settings, max(1, s.QueryTimeout.micros()/1000))); err != nil {
+	const settings = "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; "
+	if _, err := tx.Exec(ctx, settings+limitStatements(s.QueryTimeout)); err != nil {
 		return result{}, err
 	}
 	if _, err := tx.Exec(ctx, "declare ranked no scroll cursor for"+ranking(s.Query, s.Slots), pgx.QueryExecModeExec); err != nil {
 		return result{}, err
 	}
-	seen := map[string]bool{}
+	found.seen = map[string]bool{}
 	for !found.cut {
-		chunk, read, err := e.fetch(ctx, tx, &found, seen)
+		chunk, read, err := e.fetch(ctx, tx, &found)
 		if err != nil {
 			return result{}, err
 		}
 		if chunk, err = e.dropBlocked(ctx, task, chunk, &found); err != nil {
 			return result{}, err
+		}
+		for _, r := range chunk { // not what is blocked: of that there may be millions, and the next look-up finds it again
+			found.seen[r.item] = true
 		}
 		found.items = append(found.items, chunk...)
 		if len(found.items) > s.MaxCandidates {
@@ -172,12 +187,13 @@ func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s Settings) 
 }
 
 // fetch reads one chunk, without what can't be an item or was there before.
-func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[string]bool) (chunk []ranked, read int, err error) {
+func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result) (chunk []ranked, read int, err error) {
 	rows, err := tx.Query(ctx, fmt.Sprintf("fetch %d from ranked", fetchRows), pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer rows.Close()
+	here := make(map[string]bool, fetchRows)
 	for rows.Next() {
 		var item *string
 		var r ranked
@@ -186,11 +202,11 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result, seen map[s
 		}
 		read++
 		found.given++
-		if item == nil || len(*item) < 1 || len(*item) > 200 || seen[*item] || r.slots < 1 || r.exclusive != nil && (r.slots > 1 || len(*r.exclusive) > 200) {
+		if item == nil || *item == "" || !usableKeys(*item, r.exclusive) || found.seen[*item] || here[*item] || r.slots < 1 || r.exclusive != nil && r.slots > 1 {
 			found.passedOver++
 			continue
 		}
-		seen[*item] = true
+		here[*item] = true
 		r.rank, r.item, r.details = found.given, *item, detailsOf(r.details)
 		chunk = append(chunk, r)
 	}

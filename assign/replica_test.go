@@ -29,6 +29,7 @@ func reader(t *testing.T, address, tables string) string {
 // With a query database, ranking queries run there, by a login that can't see getwork at all; the rows are freed of
 // what is blocked chunk by chunk, in their order.
 func TestQueriesElsewhere(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id, i * 10 as amount from generate_series(1, 5000) i; insert into loan values (null, 1), (1, 1)`)
@@ -60,6 +61,7 @@ func TestQueriesElsewhere(t *testing.T) {
 // A former run that still executes there, its node dead, keeps a second one from starting; its requests wait, and
 // are served when it is over.
 func TestFormerRunElsewhere(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
@@ -91,6 +93,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 
 // When the connection that holds the run lock is lost, so is the query that runs elsewhere.
 func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id, 600::float8 as seconds`)
@@ -100,7 +103,7 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	const executing = `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like 'fetch%'`
 	await(t, "the query runs", func() bool { return query[int](t, db, executing) == 1 })
 	execute(t, db, `update loan set seconds = 0`)
-	execute(t, db, `select pg_terminate_backend(pid) from pg_locks where relation = 'getwork.task'::regclass and mode = 'RowShareLock' and pid <> pg_backend_pid()`)
+	execute(t, db, `select pg_terminate_backend(pid) from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.task'::regclass and mode = 'RowShareLock' and pid <> pg_backend_pid()`)
 	if r = n.endedRequest(t, r.ID); r.State != Assigned {
 		t.Errorf("the request is %s (%v)", r.State, r.Error)
 	}
@@ -112,6 +115,7 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 // What was closed too lately for the query database to have seen it is dropped before the limit is counted, not
 // after: a cut result of nothing would make the query run again and again.
 func TestClosedLatelyElsewhere(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{queries: address})
 	db := pool(t, address)
@@ -130,6 +134,7 @@ func TestClosedLatelyElsewhere(t *testing.T) {
 
 // The time limit is the query's, not each fetch's.
 func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{queries: address})
 	newTask(t, n, "task", `select i as item from generate_series(1, 5000) i where case when i % 100 = 0 then pg_sleep(0.05) is not null else true end`,
@@ -139,6 +144,7 @@ func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
 
 // A query database that can't be reached, or refuses us, is the world's fault.
 func TestNoConnectionElsewhere(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	a := startNode(t, address, nodeOptions{deaf: true})

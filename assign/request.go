@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // State is where a request stands. ARCHITECTURE.md has the page of states and transitions.
@@ -23,14 +25,14 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Reason says why nothing was handed out.
+// Reason says why nothing, or less, was handed out.
 type Reason string
 
-// The reasons of a request that ended with nothing.
+// The reasons of a request that ended with nothing; one that ended with less has none, or Rules or AtLimit.
 const (
 	NoMatch Reason = "no_match" // the query gave nothing, the inbox is empty
 	AllHeld Reason = "all_held" // all that there is is held or put off
-	Rules   Reason = "rules"    // some of it can be handed out, but none of it to this user
+	Rules   Reason = "rules"    // some of it can be handed out, but none, or no more, of it to this user
 	AtLimit Reason = "at_limit" // the user holds as much of the task as he may
 	Paused  Reason = "paused"   // a manager paused the task
 )
@@ -279,13 +281,19 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by Holder, any bool) (Req
 	if err != nil {
 		return Request{}, err
 	}
-	tag, err := e.write(ctx, cancelRequest, id)
+	var cancelled bool
+	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		tag, err := tx.Exec(ctx, e.SQL(cancelRequest), id)
+		if cancelled = tag.RowsAffected() > 0; !cancelled {
+			return nil, err
+		}
+		return []notify.Change{{Task: r.TaskID, Requests: []int64{id}}}, err
+	})
 	if err != nil {
 		return Request{}, fmt.Errorf("cancel request: %w", err)
 	}
-	if tag.RowsAffected() > 0 {
+	if cancelled {
 		e.countEnd(Cancelled, 1)
-		e.Announce.Request(r.TaskID, id)
 		e.poke(r.TaskID)
 	}
 	r, err = e.Request(ctx, id, by, any)

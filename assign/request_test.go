@@ -9,6 +9,7 @@ import (
 // The database goes away between the reading of a request and that of its work: that is no answer, since it would say that
 // he holds two items, and show none.
 func TestARequestWithoutItsWorkIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -26,7 +27,7 @@ func TestARequestWithoutItsWorkIsNoAnswer(t *testing.T) {
 	batch := []*click{{id: id}}
 	done := make(chan struct{})
 	go func() { n.answer(t.Context(), 0, batch); close(done) }()
-	const cut = `select count(pg_terminate_backend(pid)) > 0 from pg_locks where relation = 'getwork.work'::regclass and not granted`
+	const cut = `select count(pg_terminate_backend(pid)) > 0 from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.work'::regclass and not granted`
 	await(t, "the reading of its work is cut off", func() bool { return query[bool](t, db, cut) })
 	<-done
 	if k := batch[0]; k.err == nil || k.answer != nil {

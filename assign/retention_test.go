@@ -11,6 +11,7 @@ import (
 // What is removed when it is old: what is over, and nothing that still blocks an item, binds a user, or tells a task in
 // conflict who has seen an item.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -71,6 +72,7 @@ func TestRetention(t *testing.T) {
 
 // Requests are removed when they are old, their answers' work stays if it must, and one that waits stays.
 func TestRetentionOfRequests(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -113,6 +115,7 @@ func TestRetentionOfRequests(t *testing.T) {
 // However short the retention is, an item that was completed since the shelf's run does not come off that shelf again,
 // and an Idempotency-Key has its 24 hours.
 func TestShortRetention(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -149,6 +152,7 @@ func TestShortRetention(t *testing.T) {
 
 // The retention is what the node was told.
 func TestRetentionIsConfigured(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)

@@ -92,7 +92,7 @@ from (
 ) r
 join getwork.task_state s on s.task_id = r.task_id
 cross join lateral (
-  select w.state from getwork.work w where w.task_id = r.task_id and w.item = r.item order by w.id desc limit 1
+  select w.state from getwork.work w where w.task_id = r.task_id and w.item between r.item and r.item ` + newestFirst + `
 ) newest
 order by r.people desc, r.returns desc, r.last_at desc, r.task_id, r.item`
 )

@@ -11,6 +11,7 @@ import (
 
 // Who returns how much, and what is returned by how many: what a manager took away is nobody's return.
 func TestReturns(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
@@ -83,6 +84,7 @@ func TestReturns(t *testing.T) {
 
 // Where nothing happened there are no shares.
 func TestReturnsOfNothing(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	r, err := n.Returns(t.Context(), Span{})
 	if err != nil {

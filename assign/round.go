@@ -34,7 +34,8 @@ type round struct {
 	waiting  []waiter
 	answered []int64 // requests that this round ended
 	told     bool    // its NOTIFY is written, or left to the announcer
-	quiet    bool    // it answered nobody but who clicked: the announcer tells
+
+	telling *notify.Telling // of a round that may be left to the announcer; nil: it tells by itself, or has nothing to tell
 
 	ends  map[State]int // how many requests that waited it ended, and as what
 	given int           // how many items it handed out
@@ -95,7 +96,7 @@ select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
-  coalesce(s.fresh_until > clock_timestamp() and s.shelf_run is not null, false),
+  ` + shelfFresh + `,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   ` + settingsColumns + `
 from getwork.task_state s
@@ -339,15 +340,14 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 	return requests, nil
 }
 
-// announcement is what the round's one NOTIFY says. It is the transaction's last statement, and goes out if and only if
-// that commits.
-func (r *round) announcement(run int64) string {
-	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}.Encode()
+// announcement is what the round's one NOTIFY says.
+func (r *round) announcement(run int64) notify.Message {
+	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
 }
 
 // announce sends it, for a round that was not written by a plan.
 func (r *round) announce(ctx context.Context, run int64) error {
-	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run)); err != nil {
+	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run).Encode()); err != nil {
 		return fmt.Errorf("announce the round: %w", err)
 	}
 	return nil

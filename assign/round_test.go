@@ -15,6 +15,7 @@ import (
 // The first story: Oliver clicks, and while his query runs Tracy does, on another node. One query runs; he gets the
 // best loans, she the next best; nobody gets another's.
 func TestOliverAndTracy(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	monday := startNode(t, url, nodeOptions{steps: queried.hold})
@@ -49,6 +50,7 @@ func TestOliverAndTracy(t *testing.T) {
 
 // What there is goes to who came first; the last gets a part, then there is nothing, and why.
 func TestPartialAndNone(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "three", `select i as item from generate_series(1, 3) i order by i`, nil)
@@ -78,6 +80,7 @@ func TestPartialAndNone(t *testing.T) {
 
 // A holder has one pending request for a task, from whatever tab and node he asks.
 func TestOnePendingRequest(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
 	a := startNode(t, url, nodeOptions{steps: locked.hold})
@@ -113,6 +116,7 @@ func TestOnePendingRequest(t *testing.T) {
 // Clicks record and answer at once while the run lock is held: recording refers to the task's row, which "for
 // update" would lock against it.
 func TestClicksDoNotWaitForTheQuery(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
 	n := startNode(t, url, nodeOptions{steps: locked.hold})
@@ -131,6 +135,7 @@ func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 
 // The order of the requests' ids is the order of being served, best first.
 func TestFirstComeFirstServedBestFirst(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	n := startNode(t, url, nodeOptions{steps: queried.hold})

@@ -11,6 +11,7 @@ import (
 // Four eyes: who holds or completed an item under one of two tasks does not get it under the other, whichever of them
 // names the other; who put it off or failed with it does.
 func TestFourEyes(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	newInbox(t, n, "check", nil)
@@ -59,6 +60,7 @@ func TestFourEyes(t *testing.T) {
 // Each of two nodes reads the other task's work before it gives an item to the same person: if they did it side by
 // side, each would see nothing. The locks of both tasks are taken first, so the second waits, and sees.
 func TestNoWriteSkew(t *testing.T) {
+	t.Parallel()
 	atEachLevel(t, func(t *testing.T, url string) {
 		db := pool(t, url)
 		a, b := still(t, url), still(t, url)
@@ -148,6 +150,7 @@ func (n *node) change(t testing.TB, task string, change func(*Settings)) (Task, 
 
 // A conflict that comes into force while a round waits for its lock is heeded by that round.
 func TestConflictAddedBesideARound(t *testing.T) {
+	t.Parallel()
 	for _, named := range []string{"a", "z"} { // the other task's lock comes before, or after
 		t.Run(named, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -197,6 +200,7 @@ func TestConflictAddedBesideARound(t *testing.T) {
 
 // To others: not to me again, but to everybody else at once.
 func TestToOthers(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -232,6 +236,7 @@ func TestToOthers(t *testing.T) {
 
 // A task with groups is there for their members alone; who left them while he waited gets nothing.
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "inbox", func(s *Settings) { s.Groups = []string{"desk", "night"} })
@@ -272,6 +277,7 @@ func TestGroups(t *testing.T) {
 
 // Each reason why nothing is handed out, for each way in which a task hands out.
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"inbox", "run", "shelf"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -326,6 +332,7 @@ func TestReasons(t *testing.T) {
 // Whom a rule keeps from all that is left on a cut shelf waits alone and gets a run; the others go on being served, and
 // neither he nor they have it run again and again.
 func TestKeptByARuleOnACutShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -384,6 +391,7 @@ func TestKeptByARuleOnACutShelf(t *testing.T) {
 
 // Who lingers under one task, kept from an item by what he holds under the other, is served when he lets go of that.
 func TestLettingGoServesTheOtherSide(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "review", "", nil)
 	newTask(t, n, "approve", "", func(s *Settings) { s.ConflictsWith = []string{"review"}; s.RerunAfter = Duration(time.Hour) })

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/notify"
 )
 
 // Why a run was given up before its query ended.
@@ -26,19 +28,19 @@ const (
 // holds the run lock knows that no other run of the task is alive: what is still called running died.
 func (e *Engine) beginRun(ctx context.Context, t prospect) (int64, error) {
 	var id, lost int64
-	err := pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) error {
+	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		tag, err := tx.Exec(ctx, e.SQL(closeOrphans), t.task)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		lost = tag.RowsAffected()
-		return tx.QueryRow(ctx, e.SQL(insertRun), t.task, t.version, e.Node, t.backend).Scan(&id)
+		err = tx.QueryRow(ctx, e.SQL(insertRun), t.task, t.version, e.Node, t.backend).Scan(&id)
+		return []notify.Change{{Task: t.task, Runs: []int64{id}}}, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record the run: %w", err)
 	}
 	e.RunEnds[RunLost].n.Add(lost)
-	e.Announce.Run(t.task, id)
 	return id, nil
 }
 
@@ -209,6 +211,7 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	}
 	e.Steps(ctx, StepWritten)
 	if err := r.tx.Commit(ctx); err != nil {
+		r.telling.End(false)
 		return fmt.Errorf("commit the round: %w", err)
 	}
 	e.after(r)
@@ -237,9 +240,7 @@ func (e *Engine) tellsAtOnce(task int64) bool {
 // something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
 func (e *Engine) after(r *round) {
 	e.countRound(r)
-	if r.quiet && len(r.answered) > 0 {
-		e.Announce.Round(r.task, r.id)
-	}
+	r.telling.End(true)
 	if r.leased {
 		e.leased()
 	}
@@ -331,41 +332,42 @@ func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64,
 	_ = lock.Rollback(ctx) // lets go of the run lock; if that fails, the connection is gone, and the lock with it
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
 	var r *round
-	err = pgx.BeginTxFunc(ctx, e.api, readCommitted, func(tx pgx.Tx) (err error) {
+	over := []notify.Change{{Task: t.task, Runs: []int64{run}}}
+	err = e.transactTelling(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 		if r, err = e.openRound(ctx, tx, t.task); err != nil {
-			return err
+			return nil, err
 		}
 		if cancelled {
 			end = RunCancelled
 			if _, err := tx.Exec(ctx, e.SQL(failRun), run, "cancelled", cause.Error()); err != nil {
-				return fmt.Errorf("give up the run: %w", err)
+				return nil, fmt.Errorf("give up the run: %w", err)
 			}
-			return nil
+			return over, nil
 		}
 		tag, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error())
 		if err != nil {
-			return fmt.Errorf("give up the run: %w", err)
+			return nil, fmt.Errorf("give up the run: %w", err)
 		}
 		if end = RunFailed; tag.RowsAffected() == 0 {
 			end = RunLost // others see to the task
-			return nil
+			return nil, nil
 		}
-		return r.retry(ctx, t.QueryTimeout, run, cause)
+		return over, r.retry(ctx, t.QueryTimeout, run, cause)
 	})
 	if err == nil {
 		e.countEnded(r)
-		if end != RunLost {
-			e.Announce.Run(t.task, run)
-		}
 	}
 	return end, err
 }
 
-// retry puts off the next try after the world's fault, or fails the requests if that goes on for too long. run is 0 where
-// none was to be made.
+// retry puts off the next try after the world's fault, or fails the requests if that goes on for too long, or if a query of
+// another database gives what this one can't hold, which it will again. run is 0 where none was to be made.
 func (r *round) retry(ctx context.Context, timeout Duration, run int64, cause error) error {
+	if unheld(cause) {
+		return r.e.failRetried(ctx, r, run, fmt.Sprintf("the query gives text that getwork's database, whose encoding is not UTF-8, can't hold: %v", cause))
+	}
 	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {
-		return r.e.failRetried(ctx, r, run, cause)
+		return r.e.failRetried(ctx, r, run, fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause))
 	}
 	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
 		return fmt.Errorf("put off the next try: %w", err)
@@ -373,12 +375,11 @@ func (r *round) retry(ctx context.Context, timeout Duration, run int64, cause er
 	return nil
 }
 
-// failRetried ends the requests of a task whose run could not be brought to an end for too long.
-func (e *Engine) failRetried(ctx context.Context, r *round, run int64, cause error) error {
+// failRetried ends the requests of a task whose run can't be brought to an end.
+func (e *Engine) failRetried(ctx context.Context, r *round, run int64, message string) error {
 	if err := r.readWaiting(ctx); err != nil {
 		return err
 	}
-	message := fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause)
 	var failed []int64
 	for _, w := range r.waiting {
 		if !w.lingers {

@@ -21,12 +21,14 @@ func failsWith(t *testing.T, n *node, task, want string) Request {
 }
 
 func TestQueryPastItsTimeout(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "slow", `select 1 as item from pg_sleep(60)`, func(s *Settings) { s.QueryTimeout = Duration(200 * time.Millisecond) })
 	failsWith(t, n, "slow", "longer than its query_timeout of 200ms")
 }
 
 func TestQueryOnADroppedTable(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -63,6 +65,7 @@ func TestQueryOnADroppedTable(t *testing.T) {
 // A query that writes, through a function or after switching the protection off, is refused; the lock survives, and
 // the requests are told.
 func TestQueryMayNotWrite(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -81,6 +84,7 @@ func TestQueryMayNotWrite(t *testing.T) {
 
 // With a query role, a ranking query has that role's rights and no more; what is blocked it may read.
 func TestQueryRole(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	role := "ranker_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
@@ -105,6 +109,7 @@ func TestQueryRole(t *testing.T) {
 // The ranking's order survives the look at what is blocked, whatever plan is chosen for it: here 400,000 items are
 // put off, which PostgreSQL looks up in a hash, not in order. One execution tells the counts, too.
 func TestRankingKeepsItsOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `do $$ begin execute format('alter database %I set work_mem = ''64MB''', current_database()); end $$`)
@@ -135,6 +140,7 @@ func TestRankingKeepsItsOrder(t *testing.T) {
 
 // Rows that can't be items are passed over and counted, before the limit: null, empty, too long, repeated.
 func TestPassedOver(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select v as item, n as "rank", 'x' as q from (values (1, null), (2, ''), (3, 'b'), (4, repeat('ü', 101)), (5, 'b'), (6, repeat('ü', 100)), (7, 'a')) as t (n, v) order by n -- best first`, nil)
@@ -154,6 +160,7 @@ func TestPassedOver(t *testing.T) {
 // A lease, and a shelf's freshness, count from the end of a long query: the database's now() stands still since the
 // lock, and a short lease by it would be over before the work is handed out.
 func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -176,6 +183,7 @@ func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
 
 // A run for which nobody waits any more is cancelled, and so is one that is paused.
 func TestRunIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for name, stop := range map[string]func(t *testing.T, n *node, r Request){
 		"nobody waits": func(t *testing.T, n *node, r Request) {
 			if _, err := n.Cancel(t.Context(), r.ID, r.Holder(), false); err != nil {
@@ -211,6 +219,7 @@ func TestRunIsGivenUp(t *testing.T) {
 
 // A run whose query was changed meanwhile serves nobody, and starts over with the new one.
 func TestChangedQueryStartsOver(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	n := startNode(t, url, nodeOptions{steps: queried.hold})
@@ -229,6 +238,7 @@ func TestChangedQueryStartsOver(t *testing.T) {
 // What a manager stopped fails nobody either: neither by an error of the query that is the task's no more, nor while it is
 // paused.
 func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
+	t.Parallel()
 	for name, stop := range map[string]func(*Settings){
 		"changed": func(s *Settings) { s.Query = `select 'new' as item` },
 		"paused":  func(s *Settings) { s.Paused = true },
@@ -265,6 +275,7 @@ func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 
 // Where the world is to blame the requests wait, and the run is repeated: here its backend is terminated.
 func TestLostConnectionIsRetried(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -286,6 +297,7 @@ func TestLostConnectionIsRetried(t *testing.T) {
 
 // One place to run, two tasks: the second waits for it without holding a lock, and is run when it is free.
 func TestTasksWaitForAPlaceToRun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	n := startNode(t, url, nodeOptions{steps: queried.hold, maxRuns: 1})
@@ -309,6 +321,7 @@ func TestTasksWaitForAPlaceToRun(t *testing.T) {
 
 // A node that ends gives its run up, and another takes over at once.
 func TestEndingNodeHandsOver(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	b := startNode(t, url, nodeOptions{})
@@ -335,6 +348,7 @@ func TestEndingNodeHandsOver(t *testing.T) {
 
 // A passing error says nothing about whether the server can watch its clients.
 func TestWatchingClientsIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -346,6 +360,7 @@ func TestWatchingClientsIsAskedAgain(t *testing.T) {
 
 // Items are compared byte by byte, whatever collation the query's column has.
 func TestItemsOfAnotherCollation(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

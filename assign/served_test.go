@@ -11,6 +11,7 @@ import (
 
 // What a round writes for a click is also its answer: it must be what anybody reads of it later.
 func TestAnAnswerIsWhatIsRead(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "shelf", `select i as item, 'ä "quoted" <b>' as note, 1.50::numeric as amount from generate_series(1, 9) i order by i`,
@@ -70,6 +71,7 @@ func asJSON(t *testing.T, v any) string {
 
 // Of one holder's clicks in one batch one is recorded, and all are answered with it; also if he waits already.
 func TestOneHolderInOneBatch(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -105,6 +107,7 @@ func TestOneHolderInOneBatch(t *testing.T) {
 // Another node records the same holder after this round has read who waits: the round plans again, and he gets the
 // request that the other has made.
 func TestTheSameHolderRecordedElsewhere(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	read := newGate(StepRead)
 	n := startNode(t, url, nodeOptions{steps: read.hold})

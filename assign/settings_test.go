@@ -38,6 +38,7 @@ func (n *node) returning(t testing.TB, db *pgxpool.Pool, w Work, after time.Dura
 // A return that is not yet committed when the places change from one to several, or back, is waited for: the item is
 // neither lost nor kept back.
 func TestPlacesChangeBesideAReturn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		from, to int
 		after    time.Duration
@@ -85,6 +86,7 @@ func TestPlacesChangeBesideAReturn(t *testing.T) {
 // A row whose group is longer than one may be is passed over, here and where queries run elsewhere, and the rest is
 // handed out.
 func TestLongGroupIsPassedOver(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -117,6 +119,7 @@ func TestLongGroupIsPassedOver(t *testing.T) {
 
 // A task can't come to name one that is deleted meanwhile, and can be changed afterwards.
 func TestNamedWhileDeleted(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -165,6 +168,7 @@ func TestNamedWhileDeleted(t *testing.T) {
 // A back-off that is longer than the retention does not let a failed attempt be forgotten: when it is over the attempts
 // go on, to the last.
 func TestShortRetentionForgetsNoAttempt(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := still(t, url)
 	n.Retention = time.Hour

@@ -10,6 +10,13 @@ import (
 	"getwork/assign/plan"
 )
 
+// shelfFresh tells whether what the run u left on the shelf of task s may be handed out still: in the time that it has, and in
+// the life of the cluster that it was made in. In one that was restored from a dump, or is the primary by logical
+// replication, transaction ids are others: every closing may look older than the run's snapshot, so that what is done
+// would be handed out. A snapshot from the future is of another life, too. The time comes first: it costs least.
+const shelfFresh = `coalesce(s.fresh_until > clock_timestamp() and u.cluster = getwork.cluster()
+    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`
+
 // shelf hands out what the last run left.
 type shelf struct{ *round }
 

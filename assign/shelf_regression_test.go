@@ -14,6 +14,7 @@ import (
 // The query database is away: a click on a fresh shelf of a task with a recheck is refused with an internal error
 // instead of being recorded (or served).
 func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -32,6 +33,7 @@ func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 
 // A recheck that takes long: clicks are recorded, and served when it is over.
 func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -63,6 +65,7 @@ func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 // Something comes back to a fresh shelf while no place is free for the recheck: who lingers is not served when a
 // place is free again.
 func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 100 * time.Millisecond})
 	db := pool(t, url)
@@ -75,8 +78,8 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 		t.Fatal(err, cyd.State)
 	}
 	n.idle(t)
-	for range cap(n.slots) {
-		<-n.slots
+	for range n.MaxRuns {
+		n.takeNow(t.Context())
 	}
 	zero := Duration(0)
 	if _, err := n.Dispose(t.Context(), bob.Work[0].ID, Disposition{Outcome: "return", After: &zero}, Holder{User: "bob"}, false); err != nil {
@@ -87,8 +90,8 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 		defer n.mu.Unlock()
 		return n.noted[cyd.TaskID] && n.looks[cyd.TaskID] == nil
 	})
-	for range cap(n.slots) {
-		n.freeSlot()
+	for range n.MaxRuns {
+		n.givePlace()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -101,6 +104,7 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 
 // A recheck changed before the round takes its lock is not heeded by the round.
 func TestRecheckChangedBeforeTheLock(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -118,7 +122,7 @@ func TestRecheckChangedBeforeTheLock(t *testing.T) {
 	got := make(chan Request, 1)
 	go func() { got <- n.click(t, "task", "bob", 1) }()
 	await(t, "the round waits for the lock", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where not granted)`)
+		return query[bool](t, db, `select exists (select from pg_locks join pg_stat_activity using (pid) where datname = current_database() and not granted)`)
 	})
 	// as UpdateTask does: only item 5 matches from now on
 	for _, s := range []string{
@@ -141,6 +145,7 @@ func TestRecheckChangedBeforeTheLock(t *testing.T) {
 
 // A recheck that the task did not have when it was looked at, but has when the lock is taken.
 func TestRecheckAddedBeforeTheLock(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -171,6 +176,7 @@ func TestRecheckAddedBeforeTheLock(t *testing.T) {
 
 // A run whose result the recheck refuses altogether: nothing is held, yet all_held.
 func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -182,6 +188,7 @@ func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
 
 // fresh_for shorter than the query: after each run another begins for nobody.
 func TestNoRunForNobodyAfterALongOne(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -195,6 +202,7 @@ func TestNoRunForNobodyAfterALongOne(t *testing.T) {
 
 // A round locks who waits before it claims keys; recording binds keys (which locks the request) after claiming them.
 func TestKeysAndRoundsLockInOneOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -220,7 +228,7 @@ func TestKeysAndRoundsLockInOneOrder(t *testing.T) {
 		done <- err
 	}()
 	await(t, "the round waits for the key", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where not granted)`)
+		return query[bool](t, db, `select exists (select from pg_locks join pg_stat_activity using (pid) where datname = current_database() and not granted)`)
 	})
 	if _, err = tx.Exec(t.Context(), `update getwork.idempotency_key set request_id = $1 where key = 'k'`, p.ID); err != nil {
 		t.Fatal(err)
@@ -238,6 +246,7 @@ func TestKeysAndRoundsLockInOneOrder(t *testing.T) {
 
 // While the back-off after a failed recheck runs, each click executes the recheck again (twice).
 func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -261,6 +270,7 @@ func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 
 // The query database is away and the shelf fresh: no retry delay is kept, so nothing ever ends the request.
 func TestRecheckThatIsAwayIsRetried(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -275,6 +285,7 @@ func TestRecheckThatIsAwayIsRetried(t *testing.T) {
 // One item that does not match any more at the top of the shelf, and what was handed out behind it still matches (it
 // is held): each click takes the assign lock and rechecks again and again.
 func TestRecheckLeavesOutWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -297,6 +308,7 @@ func TestRecheckLeavesOutWhatIsHeld(t *testing.T) {
 // Who came between the recheck of a run's result and its round: partial though there is more; and a second run though
 // the shelf is full.
 func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	q := newGate(StepQueried)
 	n := startNode(t, url, nodeOptions{steps: q.hold})
@@ -321,6 +333,7 @@ func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
 // A manager mends the recheck while the old one is executed for somebody who waits; when the old one fails, he is
 // failed by it, and a back-off begins that the change had ended.
 func TestNobodyFailsByAnOldRecheck(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -346,7 +359,7 @@ func TestNobodyFailsByAnOldRecheck(t *testing.T) {
 	}
 	n.Look(task.ID)
 	await(t, "the recheck waits", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where locktype = 'advisory' and not granted)`)
+		return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
 	})
 	if _, err := n.UpdateTask(t.Context(), "task", task.Version, "a manager", func(s *Settings) error {
 		s.Recheck = `select id as item from loan where open and id = any($1::integer[])`

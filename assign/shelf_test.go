@@ -21,6 +21,7 @@ func runs(t *testing.T, db *pgxpool.Pool) int {
 
 // Leftovers of a run serve later clicks in the click's own transaction, without another run.
 func TestShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -41,6 +42,7 @@ func TestShelf(t *testing.T) {
 // A shelf that was cut says nothing about what else the query would give: who finds too little waits for a run, and
 // nobody overtakes him.
 func TestCutShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1}) // so that no run is started ahead of need
 	db := pool(t, url)
@@ -61,6 +63,7 @@ func TestCutShelf(t *testing.T) {
 // What was closed after the run's snapshot is not handed out from its shelf: the query ranked it by what was true
 // before. Also when it was stamped before the snapshot and committed after it.
 func TestClosedAfterTheSnapshot(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	begins := newGate(StepRunBegins)
 	n := startNode(t, url, nodeOptions{})
@@ -99,6 +102,7 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 
 // While a run is under way the old shelf goes on serving, and what it gave away the run does not give again.
 func TestOldShelfServesDuringARun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -126,6 +130,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 
 // Who is left to linger by a fresh shelf is looked at again in his time, by the node that left him.
 func TestLingeringOnAFreshShelf(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -145,6 +150,7 @@ func TestLingeringOnAFreshShelf(t *testing.T) {
 // Tables that were dumped and restored carry transaction ids of another server. They keep nothing back: with a cut
 // result the query would otherwise run again and again.
 func TestTransactionsOfAFormerServer(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -165,6 +171,7 @@ func TestTransactionsOfAFormerServer(t *testing.T) {
 // A node that freezes in a round, with the assign lock, loses both after a few seconds; what it writes when it wakes is
 // refused, and nobody gets what it had planned for another.
 func TestFrozenRoundLetsGo(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -22,22 +22,22 @@ type standpoint struct {
 	onShelf    bool       // and it can be handed out from there, as far as its rank says
 	taken      int        // places
 	gone, busy bool       // see standing
-	blocking   []binding  // put off or never, and not for one user alone
+	blocking   []bound    // put off or never, and not for one user alone
 	member     *Work      // of its exclusive group, and held
 	due        *time.Time // of an inbox, in the future
 }
 
-// binding is work that is closed, but still has a say.
-type binding struct {
+// bound is work that is closed, but still has a say.
+type bound struct {
 	Work
 	by string // who closed it, or else had it
 }
 
 const (
 	selectTaskNow = `
-select s.paused, case when s.fresh_until > clock_timestamp() then s.fresh_until end, c.rank >= s.shelf_from is true,
+select s.paused, case when ` + shelfFresh + ` then s.fresh_until end, c.rank >= s.shelf_from is true,
   (select i.due_at from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
-from getwork.task_state s left join getwork.candidate c on c.run_id = s.shelf_run and c.item = $2
+from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left join getwork.candidate c on c.run_id = s.shelf_run and c.item = $2
 where s.task_id = $1
 limit 1`
 
@@ -50,13 +50,10 @@ cross join (
 ) u` + standing
 
 	selectBinding = `
-select ` + workColumns + `, b.blocks, coalesce(w.closed_by, w.user_name)
+select ` + workColumns + `, ` + blocks + `, coalesce(w.closed_by, w.user_name)
 from getwork.work w join getwork.task_state s on s.task_id = w.task_id
-cross join lateral (
-  select w.state in ('held', 'never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp()) as blocks
-) b
-where w.task_id = $1 and w.item = $2 and (b.blocks or w.to_others)
-order by w.id`
+where w.task_id = $1 and w.item = $2 and ` + binding + `
+order by w.id + 0`
 
 	selectMember = `
 select ` + workColumns + `
@@ -64,9 +61,15 @@ from getwork.work w join getwork.task_state s on s.task_id = w.task_id
 where w.task_id = $1 and w.exclusive = $3 and w.state = 'held' and w.item <> $2`
 
 	selectElsewhere = `
-select distinct w.user_name, s.name
-from getwork.task_conflict c join getwork.work w on w.task_id = c.other_id join getwork.task_state s on s.task_id = w.task_id
-where c.task_id = $1 and w.item = $2 and w.state in ('held', 'completed')
+select d.user_name, s.name
+from (select other_id as id from getwork.task_conflict where task_id = $1) t
+join getwork.task_state s on s.task_id = t.id
+cross join (select $2::text collate "C" as item) c
+cross join lateral (
+  select w.user_name from getwork.work w where w.task_id = t.id and w.item = c.item and w.state = 'held'
+  union
+  select b.user_name from ` + completedBy + ` b
+) d
 order by 1, 2`
 
 	conflictsOf = `select coalesce(array_agg(other_id), '{}') from getwork.task_conflict where task_id = $1`
@@ -113,7 +116,7 @@ func (s *standpoint) read(ctx context.Context, tx pgx.Tx) error {
 func (s *standpoint) readBinding(rows pgx.Rows) error {
 	defer rows.Close()
 	for rows.Next() {
-		var b binding
+		var b bound
 		var blocks bool
 		var err error
 		if b.Work, err = scanWork(rows, &blocks, &b.by); err != nil {

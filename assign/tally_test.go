@@ -109,6 +109,7 @@ func (c *chronicle) history(n *node, step time.Duration, tasks ...string) Histor
 
 // A past whose every number is known, minute by minute.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
@@ -196,6 +197,7 @@ func TestHistory(t *testing.T) {
 
 // The last bucket goes until now, and a past that is told without a beginning begins at a full step.
 func TestHistoryBegins(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	newTask(t, n, "a", numbers, nil)
@@ -219,6 +221,7 @@ func TestHistoryBegins(t *testing.T) {
 
 // What happens while the history is counted is in all of it or in none.
 func TestHistoryIsOfOneMoment(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	newInbox(t, n, "inbox", nil)
@@ -267,6 +270,7 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 
 // However long the past is, what is counted is found by time: whether or not the tables' statistics were ever taken.
 func TestHistoryIsFoundByTime(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	task := newTask(t, n, "a", numbers, nil)
@@ -302,6 +306,7 @@ func TestHistoryIsFoundByTime(t *testing.T) {
 }
 
 func TestHistoryRefused(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{})
 	db := pool(t, address)
@@ -352,6 +357,7 @@ insert into getwork.task_state (task_id, name, version) select id, 'task-' || id
 
 // What can't be counted within its time is given up, and said to be too much; the next who asks is not kept by it.
 func TestHistoryTakesTooLong(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, impatient(address), nodeOptions{})
 	db := pool(t, address)

@@ -181,11 +181,12 @@ where task_id = $1`
 	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
 	// leaves the index of what is ready; with more, it binds its holder alone, and others can have the item.
 	//
-	// First the work is locked, which waits for closings under way; what is read of it is read after that.
+	// First the work is locked, which waits for closings under way; what is read of it is read after that. Ordered by a sum, lest
+	// all work be read in the order of its ids.
 	lockBlocking = `
 select from getwork.work w
-where w.task_id = $1 and w.state in ('held', 'never', 'returned', 'failed') and (w.available_at is null or w.available_at > clock_timestamp())
-order by w.id
+where w.task_id = $1 and ` + binding + ` and ` + blocks + `
+order by w.id + 0
 for update`
 	settlePlaces = `
 update getwork.item i
@@ -193,8 +194,7 @@ set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due
 from (
   select w.item, max(coalesce(w.available_at, 'infinity')) as until
   from getwork.work w
-  where w.task_id = $1 and w.state in ('held', 'never', 'returned', 'failed')
-    and (w.available_at is null or w.available_at > clock_timestamp())
+  where w.task_id = $1 and ` + binding + ` and ` + blocks + `
   group by w.item
 ) b
 where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`

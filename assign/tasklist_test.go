@@ -65,6 +65,7 @@ func announcements(t *testing.T, url string) (await func(what string)) {
 // Whatever changes of a task, everybody on every node is told that there is another list, whether the task is open to him or
 // not, and nothing of the task.
 func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	all := []*follower{join(t, a, "ann"), join(t, b, "bob"), join(t, b, "bob"), join(t, b, "cyd")}
@@ -118,6 +119,7 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 
 // However many tasks change at once, everybody is told about once a second, and of the last change, too.
 func TestManyTasksChangeAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	const many = 60
@@ -150,6 +152,7 @@ func TestManyTasksChangeAtOnce(t *testing.T) {
 // An announcement that was lost, with its node or on its way, costs time only: each node sees for itself that the list is
 // another, and that it is not.
 func TestListOfTasksWithoutAnnouncement(t *testing.T) {
+	t.Parallel()
 	n := startTold(t) // hears of nothing
 	ann := join(t, n, "ann")
 	task := newTask(t, n, "task", numbers, nil)
@@ -179,6 +182,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 // Who was connected while the listener was away is told once it is back, before his new snapshot: who reads with either reads
 // once.
 func TestListOfTasksAfterAGap(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	ann := join(t, n, "ann")
 	n.Feed.Disconnected()
@@ -198,6 +202,7 @@ func TestListOfTasksAfterAGap(t *testing.T) {
 // An announcement is believed at once, without a look; what too many changes left unsaid may be a list of tasks. What else is
 // announced is none.
 func TestListOfTasksIsAnnounced(t *testing.T) {
+	t.Parallel()
 	n := startTold(t)
 	ann := join(t, n, "ann")
 	n.Feed.heard(notify.Message{Changes: []notify.Change{
@@ -216,6 +221,7 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 
 // A task that was renamed or deleted in the moment after it was created is announced as well.
 func TestCreatedAndChangedAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	announced := announcements(t, url)

@@ -35,13 +35,14 @@ func (f *Feed) resync(ctx context.Context) error {
 			}
 		}
 	}
-	f.manyAfter = time.Now().Add(manyEvery * time.Since(began))
+	f.manyAfter = time.Now().Add(min(manyEvery*time.Since(began), manyWithin))
 	return nil
 }
 
-// manyEvery is how many times longer than reading everybody again the feed then does other things, however much is
-// changed that nobody can name.
-const manyEvery = 10
+const (
+	manyEvery  = 10              // how many times longer than reading everybody again the feed then does other things,
+	manyWithin = 4 * time.Second // but at most this, however much is changed that nobody can name
+)
 
 // tellRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
 func (f *Feed) tellRounds(ctx context.Context) error {

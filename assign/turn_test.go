@@ -35,6 +35,7 @@ func (r *slowReader) read(_ context.Context, q string) (string, error) {
 // One is read at a time. Who asks what is being read waits for the next reading, which all share who ask the same until it
 // begins.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{pass: make(chan struct{})}
 		turns := newTurns(r.read)
@@ -78,6 +79,7 @@ func TestTurns(t *testing.T) {
 
 // Who waits too long for his turn is told that there is much to do; who goes waits for nobody.
 func TestTurnsEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{pass: make(chan struct{})}
 		turns := newTurns(r.read)

@@ -30,7 +30,8 @@ func (w Who) May(s *Settings) bool {
 	return w.Anything || len(s.Groups) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(s.Groups, g) })
 }
 
-// CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters.
+// CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters, and without characters
+// that nobody sees. Two names that look the same would be two people.
 func CheckUser(name string) error {
 	if name == "" || len(name) > 128 || !utf8.ValidString(name) {
 		return refuseField("user", "a user name has 1 to 128 bytes of UTF-8; this one has %d", len(name))
@@ -39,8 +40,24 @@ func CheckUser(name string) error {
 		if unicode.IsControl(r) {
 			return refuseField("user", "a user name has no control characters")
 		}
+		if invisible(r) {
+			return refuseField("user", "a user name has no invisible characters; this one has U+%04X: type it anew instead of pasting it", r)
+		}
+	}
+	if strings.TrimSpace(name) != name {
+		return refuseField("user", "a user name has no blanks around it")
 	}
 	return nil
+}
+
+// invisible reports whether a character shows nothing, or a blank that is not the space bar's. U+115F to U+3164 are
+// Hangul fillers, U+2800 is the empty Braille pattern; the rest follows from Unicode's categories.
+func invisible(r rune) bool {
+	switch r {
+	case '\u034f', '\u115f', '\u1160', '\u17b4', '\u17b5', '\u2800', '\u3164', '\uffa0':
+		return true
+	}
+	return r != ' ' && unicode.In(r, unicode.Cf, unicode.Z, unicode.Co, unicode.Variation_Selector)
 }
 
 // CheckInstance says what is wrong with an instance's name: 1-64 of [A-Za-z0-9._-], or empty for none.

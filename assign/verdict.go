@@ -32,7 +32,7 @@ func (s *standpoint) conclude() {
 }
 
 func (s *standpoint) verdict() (Why, *time.Time, string) {
-	never := slices.IndexFunc(s.blocking, func(b binding) bool { return b.State == "never" })
+	never := slices.IndexFunc(s.blocking, func(b bound) bool { return b.State == "never" })
 	switch {
 	case !s.Matches:
 		return WhyNoMatch, nil, s.noMatch()
@@ -52,7 +52,7 @@ func (s *standpoint) verdict() (Why, *time.Time, string) {
 		}
 		return WhyNever, nil, fmt.Sprintf("It is never to be handed out again, %s said. A manager can redrive it.", b.by)
 	case len(s.blocking) > 0:
-		w := slices.MaxFunc(s.blocking, func(a, b binding) int { return a.AvailableAt.Compare(*b.AvailableAt) })
+		w := slices.MaxFunc(s.blocking, func(a, b bound) int { return a.AvailableAt.Compare(*b.AvailableAt) })
 		how := "put it off"
 		if w.State == "failed" {
 			how = "failed with it"

@@ -20,6 +20,7 @@ func change(t *testing.T, n *node, task string, version int, by string, f func(*
 
 // Every change is a version; restoring an earlier one is a change like others, but leaves the name and the pause alone.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	lease := Duration(time.Minute)
@@ -93,6 +94,7 @@ func TestRestore(t *testing.T) {
 
 // Who restores whatever the version is now is not refused because others change the task at the same time.
 func TestRestoreBesideChanges(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select 1 as item`, nil)

@@ -39,6 +39,7 @@ func (n *node) wantServed(t testing.TB, r Request, item string) {
 // What becomes free between the reading and the commit of the round that records a lingering click serves him at once:
 // who made it free could not see him.
 func TestFreedBesideTheRoundOfAClick(t *testing.T) {
+	t.Parallel()
 	for name, free := range map[string]func(*testing.T, *node, Work){
 		"pushed":    func(t *testing.T, n *node, _ Work) { n.push(t, "jobs", "a") },
 		"let go of": func(t *testing.T, n *node, w Work) { n.let(t, w, giveBack(0)) },
@@ -73,6 +74,7 @@ func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 
 // The same beside the round of a run: the shelf that it leaves was not there to who let go of a place on it.
 func TestFreedBesideTheRoundOfARun(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	other := startNode(t, url, nodeOptions{})
@@ -93,6 +95,7 @@ func TestFreedBesideTheRoundOfARun(t *testing.T) {
 
 // Whom a rule keeps from all of a cut shelf waits for a run; while a back-off puts that off, no round follows the other.
 func TestBarredDuringABackOffWaitsQuietly(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var rounds atomic.Int64
@@ -146,6 +149,7 @@ func (s *said) Write(line []byte) (int, error) {
 // The look that is due with an item meets an error of the database: nothing else tells of the item again, so the node
 // looks again by itself.
 func TestDueWhileTheDatabaseFails(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	failed := &said{text: "round failed", heard: make(chan struct{})}
@@ -165,6 +169,7 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 
 // Who lingers under one of two tasks that conflict is served when what barred him is over under the other.
 func TestConflictThatEndsServesWhoLingers(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *node, Work){
 		"he lets go": func(t *testing.T, n *node, w Work) { n.let(t, w, giveBack(time.Hour)) },
 		"the rule is taken back": func(t *testing.T, n *node, _ Work) {

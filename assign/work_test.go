@@ -13,6 +13,7 @@ func after(d time.Duration) *Duration { return new(Duration(d)) } // new of a va
 
 // Complete, return after a while, return at once, never: what comes back, and what does not.
 func TestDispositions(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -49,6 +50,7 @@ func TestDispositions(t *testing.T) {
 }
 
 func TestBadDispositions(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -85,6 +87,7 @@ func TestBadDispositions(t *testing.T) {
 }
 
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	create := func(change func(*Settings)) error {
@@ -152,6 +155,7 @@ func TestTasks(t *testing.T) {
 
 // A request that was recorded beside the task's deletion is ended.
 func TestRequestBesideADeletion(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -168,6 +172,7 @@ func TestRequestBesideADeletion(t *testing.T) {
 
 // No change of a task waits for its run.
 func TestManagersDoNotWaitForTheQuery(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
 	n := startNode(t, url, nodeOptions{steps: locked.hold})

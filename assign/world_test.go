@@ -18,6 +18,7 @@ func impatient(address string) string { return address + separator(address) + "l
 
 // A lock on a table of getwork's own, while a query runs, is the world's fault: who waits is served afterwards.
 func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, impatient(address), nodeOptions{})
 	db := pool(t, address)
@@ -50,6 +51,7 @@ func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
 
 // A table of the customer's that is locked for a while does not make his query a wrong one.
 func TestLockedTableIsNoWrongQuery(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, impatient(address), nodeOptions{})
 	db := pool(t, address)
@@ -72,6 +74,7 @@ func TestLockedTableIsNoWrongQuery(t *testing.T) {
 
 // A query that needs more room than temp_file_limit gives it fails as any other wrong one: it would need it again.
 func TestTempFileLimitIsTheQuerysFault(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `do $$ begin
@@ -93,6 +96,7 @@ end $$`)
 
 // What a change of a table does to prepared statements has a standby's code, and is none.
 func TestCachedPlanIsNoStandby(t *testing.T) {
+	t.Parallel()
 	db := pool(t, schematest.URL(t))
 	execute(t, db, `create table loan as select 1 as id`)
 	conn, err := db.Acquire(t.Context())
@@ -118,6 +122,7 @@ func TestCachedPlanIsNoStandby(t *testing.T) {
 
 // A run died with its node, and nobody waits: it ends all the same, or every node would look closely for ever.
 func TestDeadRunForNobodyEnds(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{look: 200 * time.Millisecond})
 	db := pool(t, address)
@@ -130,6 +135,7 @@ values ($1, 1, 'dead', $2, clock_timestamp() - interval '3 days')`, task.ID, 1<<
 
 // Who has gone takes no place in the queue from who comes.
 func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	gone := make(chan struct{})
 	close(gone)

@@ -17,14 +17,16 @@ const (
 
 	announceTimeout = 5 * time.Second // for one announcement
 	farewellTimeout = time.Second     // for the last one, when the node is being stopped
+	sendAgainAfter  = time.Second     // a try that failed
 )
 
 // Announcer gathers changes after their commit and sends them as one NOTIFY at most every Every. The first change after
-// quiet goes out at once; with nothing to say it does nothing at all. An announcement is lost when its node dies, or when
-// sending fails twice; whoever listens re-reads from time to time anyway.
+// quiet goes out at once; with nothing to say it does nothing at all. What can't be sent is kept, with what comes, until
+// it can. If the node dies before, the others know that something was to come: see [Announcer.Tell].
 //
-// Round, Request, Work, Run, Settings, Items and Waiting may be called by any goroutine, before, during and after Loop. They never
-// block. Call them after the commit: before it a reader would be sent to rows that it can't see yet.
+// All but Loop may be called by any goroutine, before, during and after Loop, and never blocks. Call Settings, Items and Waiting
+// after the commit: before it a reader would be sent to rows that it can't see yet. They are lost with the node; all that
+// they concern is looked at from time to time anyway.
 type Announcer struct {
 	// Every is the least time between two announcements. 100 ms; set it before Loop.
 	Every time.Duration
@@ -37,7 +39,8 @@ type Announcer struct {
 	wake chan struct{} // holds one value while there may be something to say
 
 	mu      sync.Mutex
-	changes map[int64]*Change // by task: never sent yet
+	changes map[int64]*Change // by task: not sent yet
+	pledge  pledge
 }
 
 // NewAnnouncer returns an announcer for one node. send executes [NotifySQL] in no transaction and must return when its
@@ -52,27 +55,6 @@ func NewAnnouncer(send func(ctx context.Context, channel, payload string) error,
 		wake:    make(chan struct{}, 1),
 		changes: map[int64]*Change{},
 	}
-}
-
-// Round says that a round has committed which answered nobody but who clicked, and so knows already. Such rounds may be
-// hundreds in a second, and a NOTIFY in each would have every node's connection woken as often.
-func (a *Announcer) Round(task, id int64) {
-	a.note(Change{Task: task, Rounds: []int64{id}})
-}
-
-// Request says that requests of the task were recorded or cancelled.
-func (a *Announcer) Request(task int64, ids ...int64) {
-	a.note(Change{Task: task, Requests: ids})
-}
-
-// Work says that work of the task was closed or extended.
-func (a *Announcer) Work(task int64, ids ...int64) {
-	a.note(Change{Task: task, Work: ids})
-}
-
-// Run says that a run of the task started, or ended without a round.
-func (a *Announcer) Run(task, id int64) {
-	a.note(Change{Task: task, Runs: []int64{id}})
 }
 
 // Settings says that the task itself is new, was changed, or was deleted.
@@ -92,65 +74,73 @@ func (a *Announcer) Waiting(task int64) {
 
 // Loop sends announcements until ctx ends, sends what is left within a second, and returns nil.
 func (a *Announcer) Loop(ctx context.Context) error {
-	trouble := outage{log: a.log, bad: "announcement was not sent, others hear of it later", good: "announcements are sent again"}
-	var again map[int64]*Change // failed once
+	trouble := outage{log: a.log, bad: "announcement was not sent, it is tried again", good: "announcements are sent again"}
 	for {
 		select {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
 			defer cancel()
-			a.flush(ctx, again, &trouble)
+			a.flush(ctx, &trouble, true)
 			return nil
 		case <-a.wake:
+		case <-a.owed():
 		}
 		bounded, cancel := context.WithTimeout(ctx, announceTimeout)
-		again = a.flush(bounded, again, &trouble)
+		sent := a.flush(bounded, &trouble, false)
 		cancel()
-		if again != nil {
+		wait := a.Every
+		if !sent {
+			wait = sendAgainAfter
 			a.stir()
 		}
-		pause(ctx, a.Every)
+		pause(ctx, wait)
 	}
 }
 
-// flush sends what was gathered together with what failed before, and returns what to try once more: when sending fails,
-// that which was tried for the first time. So nothing is kept for ever.
-func (a *Announcer) flush(ctx context.Context, again map[int64]*Change, trouble *outage) map[int64]*Change {
+// owed is ready when the others wait for a word. While they do not, it never is.
+func (a *Announcer) owed() <-chan time.Time {
 	a.mu.Lock()
-	fresh := a.changes
-	a.changes = map[int64]*Change{}
-	a.mu.Unlock()
-
-	all := map[int64]*Change{}
-	for _, part := range []map[int64]*Change{again, fresh} {
-		for _, c := range part {
-			merge(all, *c)
-		}
-	}
-	if len(all) == 0 {
+	defer a.mu.Unlock()
+	if !a.pledge.open {
 		return nil
 	}
-	m := Message{Node: a.node}
-	for _, task := range slices.Sorted(maps.Keys(all)) {
-		m.Changes = append(m.Changes, *all[task])
+	return time.After(time.Until(a.pledge.spoken.Add(pledgeFor / 2)))
+}
+
+// flush sends what was gathered, if there is anything to say, and reports whether nothing is left of it. What could not be
+// sent is kept. It names no more than maxIDs of a task, so however long that lasts it does not grow.
+func (a *Announcer) flush(ctx context.Context, trouble *outage, last bool) (sent bool) {
+	a.mu.Lock()
+	changes, at := a.changes, time.Now()
+	a.changes = map[int64]*Change{}
+	m := Message{Node: a.node, Changes: sorted(changes)}
+	m.Again, m.Even = a.pledge.speaks(len(changes) > 0, last)
+	a.mu.Unlock()
+	if len(changes) == 0 && !m.Again && !m.Even {
+		return true
 	}
-	if err := a.send(ctx, a.channel, m.Encode()); err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return all // the node is being stopped, no fault: the farewell takes it all along
+	err := a.send(ctx, a.channel, m.Encode())
+	a.mu.Lock()
+	a.pledge.spoke(at, m.Again, m.Even, err == nil)
+	if err != nil {
+		for _, c := range a.changes {
+			merge(changes, *c)
 		}
+		a.changes = changes
+	}
+	a.mu.Unlock()
+	switch {
+	case err == nil:
+		trouble.over(ctx)
+	case !errors.Is(ctx.Err(), context.Canceled): // else the node is being stopped, no fault: the farewell takes it all along
 		trouble.failed(ctx, err)
-		if len(fresh) == 0 {
-			return nil
-		}
-		return fresh
 	}
-	trouble.over(ctx)
-	return nil
+	return err == nil
 }
 
 // note gathers one change. One without anything to say is left out.
 func (a *Announcer) note(c Change) {
-	if c.ids() == 0 && !c.Settings && !c.Waiting && !c.Items {
+	if c.silent() {
 		return
 	}
 	a.mu.Lock()
@@ -188,6 +178,14 @@ func merge(into map[int64]*Change, c Change) {
 	if to.Many {
 		to.Rounds, to.Requests, to.Work = nil, nil, nil
 	}
+}
+
+// sorted are the changes in the order of their tasks.
+func sorted(changes map[int64]*Change) (all []Change) {
+	for _, task := range slices.Sorted(maps.Keys(changes)) {
+		all = append(all, *changes[task])
+	}
+	return all
 }
 
 // add appends the ids that are not there yet, and stops when they are too many anyway. It looks through the slice, which

@@ -69,19 +69,19 @@ func one(c Change) Message { return Message{Changes: []Change{c}} }
 
 func TestAnnouncerSpeaksAtOnceThenGathers(t *testing.T) {
 	w := announce(t, nil, func(a *Announcer, _ context.CancelFunc) {
-		a.Request(7, 1)
+		a.note(Change{Task: 7, Requests: []int64{1}})
 		time.Sleep(10 * time.Millisecond) // fake time: the bubble's clock
-		a.Request(7, 2, 3)
-		a.Request(7, 3, 4)
-		a.Work(7, 9)
-		a.Run(5, 70)
+		a.note(Change{Task: 7, Requests: []int64{2, 3}})
+		a.note(Change{Task: 7, Requests: []int64{3, 4}})
+		a.note(Change{Task: 7, Work: []int64{9}})
+		a.note(Change{Task: 5, Runs: []int64{70}})
 		a.Settings(6)
 		a.Waiting(6)
-		a.Request(8) // nothing to say
+		a.note(Change{Task: 8}) // nothing to say
 		time.Sleep(95 * time.Millisecond)
-		a.Work(7, 10)
+		a.note(Change{Task: 7, Work: []int64{10}})
 		time.Sleep(10 * time.Second)
-		a.Work(7, 11)
+		a.note(Change{Task: 7, Work: []int64{11}})
 		synctest.Wait()
 	})
 	check(t, w, []sending{
@@ -108,12 +108,12 @@ func TestAnnouncerNamesOnlyTheTaskAbove200(t *testing.T) {
 		a.Settings(1)
 		synctest.Wait()
 		for id := range int64(200) {
-			a.Request(1, id)
-			a.Request(2, id)
-			a.Request(2, id)
+			a.note(Change{Task: 1, Requests: []int64{id}})
+			a.note(Change{Task: 2, Requests: []int64{id}})
+			a.note(Change{Task: 2, Requests: []int64{id}})
 		}
-		a.Work(1, 1)
-		a.Work(1, 2)
+		a.note(Change{Task: 1, Work: []int64{1}})
+		a.note(Change{Task: 1, Work: []int64{2}})
 		a.Waiting(1)
 		time.Sleep(time.Second)
 	})
@@ -128,49 +128,42 @@ func TestAnnouncerNamesOnlyTheTaskAbove200(t *testing.T) {
 	}
 }
 
-func TestAnnouncerTriesOnceMoreAndThenForgets(t *testing.T) {
-	away := errors.New("database is away")
+// What can't be sent is sent when that is possible again; too much of it is said more coarsely.
+func TestAnnouncerKeepsWhatCouldNotBeSent(t *testing.T) {
 	failFirst := func(k int) func(int) error {
 		return func(n int) error {
 			if n < k {
-				return away
+				return errors.New("database is away")
 			}
 			return nil
 		}
 	}
-	w := announce(t, failFirst(1), func(a *Announcer, _ context.CancelFunc) {
-		a.Request(1, 1)
-		time.Sleep(50 * time.Millisecond)
-		a.Request(1, 2)
+	w := announce(t, failFirst(3), func(a *Announcer, _ context.CancelFunc) {
+		a.note(Change{Task: 1, Requests: []int64{1}})
+		time.Sleep(1500 * time.Millisecond)
+		a.note(Change{Task: 1, Requests: []int64{2}})
 		time.Sleep(time.Minute)
 	})
-	check(t, w, []sending{{100 * time.Millisecond, one(Change{Task: 1, Requests: []int64{1, 2}})}})
+	check(t, w, []sending{{3 * time.Second, one(Change{Task: 1, Requests: []int64{1, 2}})}})
 
-	w = announce(t, failFirst(2), func(a *Announcer, _ context.CancelFunc) {
-		a.Request(1, 1)
-		time.Sleep(50 * time.Millisecond)
-		a.Request(1, 2)
+	w = announce(t, failFirst(100), func(a *Announcer, _ context.CancelFunc) {
+		for id := range int64(100) {
+			a.note(Change{Task: 1, Requests: []int64{3 * id, 3*id + 1, 3*id + 2}, Runs: []int64{7}})
+			time.Sleep(time.Second)
+		}
 		time.Sleep(time.Minute)
 	})
-	check(t, w, []sending{{200 * time.Millisecond, one(Change{Task: 1, Requests: []int64{2}})}})
-
-	w = announce(t, failFirst(1000), func(a *Announcer, _ context.CancelFunc) {
-		a.Request(1, 1)
-		time.Sleep(time.Hour)
-	})
-	if w.calls != 2 {
-		t.Errorf("tried %d times, want 2", w.calls)
-	}
+	check(t, w, []sending{{100 * time.Second, one(Change{Task: 1, Runs: []int64{7}, Many: true})}})
 }
 
 func TestAnnouncerSaysTheRestWhenStopped(t *testing.T) {
 	w := announce(t, nil, func(a *Announcer, stop context.CancelFunc) {
-		a.Request(1, 1)
+		a.note(Change{Task: 1, Requests: []int64{1}})
 		synctest.Wait()
-		a.Request(1, 2)
+		a.note(Change{Task: 1, Requests: []int64{2}})
 		stop()
 		synctest.Wait()
-		a.Request(1, 3) // too late, and harmless
+		a.note(Change{Task: 1, Requests: []int64{3}}) // too late, and harmless
 	})
 	check(t, w, []sending{
 		{0, one(Change{Task: 1, Requests: []int64{1}})},
@@ -183,7 +176,7 @@ func TestAnnouncerStopsThoughSendHangs(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		hang := func(ctx context.Context, _, _ string) error { <-ctx.Done(); return ctx.Err() }
 		a := NewAnnouncer(hang, "getwork", "n1", nil)
-		a.Request(1, 1)
+		a.note(Change{Task: 1, Requests: []int64{1}})
 		ended := make(chan error)
 		go func() { ended <- a.Loop(ctx) }()
 		synctest.Wait()

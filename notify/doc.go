@@ -3,9 +3,9 @@
 // The tables are the truth. A notification is a hint that something is worth reading now: it holds ids only, it may be
 // late, and it may never come. Whoever uses this package must stay correct, if slower, when not one arrives.
 //
-// [Message] is what is said. A round sends one in its own transaction ([NotifySQL]); everything else that changes is
-// gathered by the [Announcer] and sent after its commit, ten times a second at most. Nothing is sent per row or click: a
-// commit with a NOTIFY holds a lock of the whole cluster while it flushes.
+// [Message] is what is said. A round sends one in its own transaction ([NotifySQL]), and so does a change that comes alone. Of
+// many, which are gathered, the [Announcer] tells after their commits, ten times a second at most: a commit with a NOTIFY
+// holds a lock of the whole cluster while it flushes. The others know that it does, and look for themselves when they hear no more of it.
 //
 // [Listener] hears, on one direct connection of its own. A connection which says nothing looks the same whether nothing
 // happens, a firewall dropped it, the host is frozen, or a pooler took LISTEN and forgot it. So the node sends itself an

@@ -20,6 +20,8 @@ type Message struct {
 	Round   *Round   `json:"round,omitempty"`   // nil unless a round sent it
 	Changes []Change `json:"changes,omitempty"` // at most one per task
 	All     bool     `json:"all,omitempty"`     // too much changed to name: re-read everything
+	Again   bool     `json:"again,omitempty"`   // the sender may commit more than it says, and speaks again soon; else re-read everything
+	Even    bool     `json:"even,omitempty"`    // nothing of that is left
 }
 
 // Round names one round that has committed. Its rows are those that carry its id.
@@ -77,6 +79,11 @@ func Decode(payload string) (Message, error) {
 
 // ids is how many it names.
 func (c Change) ids() int { return len(c.Rounds) + len(c.Requests) + len(c.Work) + len(c.Runs) }
+
+// silent reports whether it says nothing.
+func (c Change) silent() bool {
+	return c.ids() == 0 && !c.Settings && !c.Waiting && !c.Items && !c.Many
+}
 
 // coarse says the same without ids.
 func (c Change) coarse() Change {

@@ -29,7 +29,8 @@ func checkInvariants(t *testing.T, rules Rules, requests []Request, supply Suppl
 			(got > 0) != (a.Outcome == Assigned || a.Outcome == Partial) || (got == r.Wanted) != (a.Outcome == Assigned) {
 			t.Fatalf("request %d wants %d, may have %d, gets %d, and ends as %v", r.ID, r.Wanted, may, got, outcomes[a.Outcome])
 		}
-		if (a.Reason != NoReason) != (a.Outcome == None || a.Outcome == Linger) {
+		if a.Outcome == Partial && (a.Reason == AtLimit) != (len(a.Grants) == may) ||
+			a.Outcome != Partial && (a.Reason != NoReason) != (a.Outcome == None || a.Outcome == Linger) {
 			t.Fatalf("request %d %v with reason %q", r.ID, outcomes[a.Outcome], reasons[a.Reason])
 		}
 		if a.Outcome == Wait && (!supply.Cut || supply.Source == Inbox) {

@@ -80,15 +80,15 @@ const (
 	None
 )
 
-// Reason says why there was nothing.
+// Reason says why there was nothing, or less.
 type Reason int
 
-// The reasons of None and Linger.
+// The reasons of None and Linger; of Partial, which may also have none, the last two.
 const (
 	NoReason Reason = iota
 	NoMatch         // there are no items
 	AllHeld         // there are, but all are held, put off, or excluded by what is held
-	Barred          // some could be handed out, but none of them to this user
+	Barred          // some could be handed out, but none of them to this user, or no more of them
 	AtLimit         // the user holds as much as he may
 )
 
@@ -164,9 +164,11 @@ func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outc
 	case found == r.Wanted:
 		return Assigned, NoReason
 	case found == room:
-		return Partial, NoReason
+		return Partial, AtLimit
 	case supply.Cut && supply.Source == Shelf:
 		return Wait, NoReason
+	case left > found && found > 0:
+		return Partial, Barred
 	case found > 0:
 		return Partial, NoReason
 	case supply.Cut && supply.Source == Run && usedUp && left == 0:

@@ -142,8 +142,13 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 			case can > 0:
 				a.Grants = l.give(r.Holder, may)
 				a.Outcome = Partial
-				if can == r.Wanted {
+				switch {
+				case can == r.Wanted:
 					a.Outcome = Assigned
+				case can == may:
+					a.Reason = AtLimit
+				case anybody > can:
+					a.Reason = Barred
 				}
 			case supply.Cut && supply.Source == Run && anybody == 0 && (len(l.lines) > 0 || len(supply.Items) == 0):
 				a.Outcome = Wait
@@ -205,7 +210,7 @@ func TestAssignAgainstANaiveTwin(t *testing.T) {
 			seen["spent"]++
 		}
 	}
-	for _, what := range []string{"assigned", "partial", "waits", "spent", "none: no match", "none: all held", "none: barred",
+	for _, what := range []string{"assigned", "partial", "partial: at limit", "partial: barred", "waits", "spent", "none: no match", "none: all held", "none: barred",
 		"none: at limit", "lingers: no match", "lingers: all held", "lingers: barred"} {
 		if seen[what] < 500 {
 			t.Errorf("%q came %d times: the cases are not random enough", what, seen[what])
