@@ -56,11 +56,31 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request, cache string) {
 	if packed := a.packed(); len(packed) < len(content) && takesGzip(r.Header.Values("Accept-Encoding")) {
 		content, tag = packed, a.tag+"-gzip" // other bytes, another tag: a strong one is of the bytes
 		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.Itoa(len(content))) // ServeContent leaves it out of what is encoded
+		w = &sized{w, len(content)}
 	}
 	h.Set("ETag", `"`+tag+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
+
+// sized names the length of a whole body that is encoded, which ServeContent leaves out. An answer without that body (412) or
+// with a part of it (206) must not name it: the client would wait for the rest.
+type sized struct {
+	http.ResponseWriter
+	length int
+}
+
+func (s *sized) WriteHeader(status int) {
+	switch h := s.Header(); status {
+	case http.StatusOK:
+		h.Set("Content-Length", strconv.Itoa(s.length))
+	case http.StatusPreconditionFailed:
+		h.Del("Content-Encoding")
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (s *sized) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // packed compresses a handler's answer, for lists that are long and much alike, and have no tag.
 func packed(h handler) handler {

@@ -46,6 +46,9 @@ func decodeBytes(body []byte, v any) error {
 		return assign.Refuse(assign.Invalid, "the body is not UTF-8")
 	}
 	err := strictly(body, v)
+	if err == nil {
+		err = checkFields(body, v)
+	}
 	if err == nil && string(bytes.TrimSpace(body)) == "null" { // which leaves v as it is
 		err = &json.UnmarshalTypeError{Value: "null"}
 	}
@@ -117,9 +120,12 @@ func hasNUL(body []byte) bool {
 func badBody(err error, v any) error {
 	var large *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
+	var refusal *assign.Refusal
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refusal):
+		return refusal
 	case errors.As(err, &large):
 		return assign.Refuse(assign.TooLarge, "a body has at most %d bytes", maxBody)
 	case errors.Is(err, io.EOF):

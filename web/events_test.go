@@ -79,6 +79,7 @@ func (l *listener) event() (kind string, body map[string]any) {
 
 // Hello, snapshot, then what happens, as the same JSON that REST gives.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and an open stream outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.newTask(t, "answer", five, "")
@@ -119,6 +120,7 @@ func TestEvents(t *testing.T) {
 
 // A request's result is pushed to its owner with the items in it, and is what REST shows; nobody else hears of it.
 func TestResultIsPushed(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	oliver, tracy := n.listen(t, "", as("oliver")), n.listen(t, "", as("tracy"))
@@ -155,6 +157,7 @@ func text(t *testing.T, v any) string {
 }
 
 func TestEventsRefused(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.call(t, "GET", "/api/v1/events?task=nothing", as("oliver"), "").refused(404, "not-found")
 	n.call(t, "GET", "/api/v1/events", nil, "").refused(401, "unauthenticated")
@@ -162,6 +165,7 @@ func TestEventsRefused(t *testing.T) {
 
 // A node that shuts down says so on every stream and ends it, also on one that is opened then.
 func TestEventsEndWithTheNode(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	first := n.listen(t, "", as("oliver"))
 	first.next("snapshot")
@@ -189,6 +193,7 @@ func TestEventsEndWithTheNode(t *testing.T) {
 
 // Every stream tells that a task is new, changed or deleted, also to who may not see it; it does not say which.
 func TestTasksAreToldOf(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	l := n.listen(t, "", as("oliver"))
 	l.next("snapshot")

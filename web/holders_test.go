@@ -40,6 +40,7 @@ func (p holdersPage) shown() string {
 
 // A row for each user and task, his instances together, with the time of his oldest and the end of his first lease.
 func TestHolders(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, task := range []string{"verify", "answer", "idle"} {
 		n.newTask(t, task, five, "")
@@ -96,6 +97,7 @@ func TestHolders(t *testing.T) {
 
 // Hundreds of holders come page by page, each once, also where many began at the same moment; who comes meanwhile comes last.
 func TestHoldersPaged(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.newTask(t, "answer", five, `,"paused":true`)
@@ -147,6 +149,7 @@ func TestHoldersPaged(t *testing.T) {
 }
 
 func TestHoldersRefused(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "cursor=x": "cursor", "cursor=1": "cursor", "cursor=-1-1": "cursor",

@@ -11,6 +11,7 @@ import (
 )
 
 func TestWhoAsks(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	me := func(h ...string) reply { return n.call(t, "GET", "/api/v1/me", h, "") }
 	me().refused(401, "unauthenticated")
@@ -38,6 +39,7 @@ func TestWhoAsks(t *testing.T) {
 
 // Under --auth dev only the machine's own names are answered to.
 func TestHost(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, host := range []string{"localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080"} {
 		n.call(t, "GET", "/api/v1/me", as("oliver", "Host", host), "").want(200)
@@ -59,6 +61,7 @@ func TestHost(t *testing.T) {
 
 // What a role may do, and what it may not.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	table := map[string]string{
@@ -139,6 +142,7 @@ func TestRoles(t *testing.T) {
 
 // Somebody else's is as if it were not there; a manager sees it.
 func TestSomebodyElses(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.pendingRequest(t, "verify", "oliver")
@@ -161,6 +165,7 @@ func TestSomebodyElses(t *testing.T) {
 
 // The log-in page's cookie says who asks, unless a header does.
 func TestCookie(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	logIn := func(body string) reply { return n.call(t, "POST", "/login", nil, body) }
 	cookieOf := func(r reply) *http.Cookie {
@@ -214,6 +219,7 @@ func TestCookie(t *testing.T) {
 
 // What another site's page sends is refused, whatever cookie comes with it; what it reads it can't see.
 func TestCrossSite(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	post := func(h ...string) reply { return n.call(t, "POST", "/login", h, `{"user":"oliver"}`) }
 	post("Sec-Fetch-Site", "cross-site").refused(403, "forbidden")

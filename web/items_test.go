@@ -11,6 +11,7 @@ import (
 
 // Items are pushed all or none, and counted once while they are there.
 func TestPush(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newInbox(t, "photos", "")
 	n.newTask(t, "verify", five, "")
@@ -83,6 +84,7 @@ func TestPush(t *testing.T) {
 
 // A claim names one item, whatever is in its key, and gets it, has it already, or is told why not.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newInbox(t, "photos", "")
@@ -125,6 +127,7 @@ func TestClaim(t *testing.T) {
 
 // A query that fails when it looks for one item is the query's fault, and says how.
 func TestClaimOfABrokenQuery(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", "select 1 / (g - g) as item from generate_series(1, 5) g", "")
 	n.call(t, "POST", "/api/v1/tasks/verify/items/1/claim", as("oliver"), "").refused(422, "query-refused", "query")
@@ -132,6 +135,7 @@ func TestClaimOfABrokenQuery(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newInbox(t, "photos", "")
@@ -160,6 +164,7 @@ func TestExplain(t *testing.T) {
 }
 
 func TestRedrive(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"max_attempts":1`)
 	redrive := func(body string) reply { return n.call(t, "POST", "/api/v1/tasks/verify/redrive", manager(), body) }

@@ -176,6 +176,9 @@ func (s *server) limited(next http.Handler) http.Handler {
 		if wait, asked := prefersWait(r); asked && within > 0 {
 			within += wait
 		}
+		if err := receive(w, r); err != nil {
+			return err
+		}
 		leave, err := g.enter(r.Context(), c.Holder.User)
 		switch {
 		case err == nil:

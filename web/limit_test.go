@@ -18,6 +18,7 @@ import (
 // Every call of the API can be told that there is too much to do, or that the database is away, and says when to come
 // back; nothing outside of it can be told the first.
 func TestOverloadIsDescribed(t *testing.T) {
+	t.Parallel()
 	d := described(t)
 	for path, item := range mapOf(at(map[string]any(d), "paths")) {
 		for method, call := range mapOf(item) {
@@ -39,6 +40,7 @@ func TestOverloadIsDescribed(t *testing.T) {
 
 // What is full is full for whoever comes next, each user has his share, and who leaves twice leaves once.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	g := newGate(320, 0) // 40 for each
 	var leaves []func()
 	enter := func(user string, want error) {
@@ -72,6 +74,7 @@ func TestGate(t *testing.T) {
 
 // Who finds no place waits for one, first come first served, but not for ever, nor behind too many.
 func TestGateLine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, time.Second)
 		leave, err := g.enter(t.Context(), "first")
@@ -118,6 +121,7 @@ func TestGateLine(t *testing.T) {
 
 // A client that has gone just when it is let in gives its place back, and is counted as one that nobody answered.
 func TestGoneClientKeepsNoPlace(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{limit: 1})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -134,6 +138,7 @@ func TestGoneClientKeepsNoPlace(t *testing.T) {
 // Everything is answered as overloaded when the node has no place left, but for what tells how it is; who waits takes no
 // place, and when no more may wait, his answer comes at once.
 func TestOverloadedNode(t *testing.T) {
+	t.Parallel()
 	n := startPatient(t, stationOptions{limit: 1})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")

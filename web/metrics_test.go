@@ -55,6 +55,7 @@ func grown(t *testing.T, before, after map[string]float64, want map[string]float
 }
 
 func TestMetricsCount(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"fresh_for":"1h"`)
 	n.newTask(t, "broken", "select 1/count(*) as item from generate_series(1, 0)", "")
@@ -104,6 +105,7 @@ func TestMetricsCount(t *testing.T) {
 
 // What is under way, what waits to be let in, and who was not: by gate and why. It is shown as well when a node is full.
 func TestMetricsOfGates(t *testing.T) {
+	t.Parallel()
 	n := startPatient(t, stationOptions{limit: 1})
 	n.newInbox(t, "box", "")
 	const (
@@ -180,6 +182,7 @@ func TestMetricsOfGates(t *testing.T) {
 
 // Labels have few values, whatever people send; an answer that was held on purpose is no slow one.
 func TestMetricsOfCalls(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newInbox(t, "box", "")
 	before := n.figures(t)
@@ -219,7 +222,23 @@ func TestMetricsOfCalls(t *testing.T) {
 
 // Only the machine's own names are answered to, as everywhere.
 func TestMetricsOfAnotherHost(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.call(t, "GET", "/metrics", headers{"Host", "getwork.example"}, "").refused(421, "invalid")
 	n.call(t, "POST", "/metrics", nil, "").want(http.StatusMethodNotAllowed).wantHeader("Allow", "GET, HEAD")
+}
+
+// Whatever somebody says that they take, nobody writes of it in the log, and they get the figures.
+func TestMetricsEncodings(t *testing.T) {
+	var log buffer
+	n := start(t, stationOptions{log: &log})
+	for accept, coding := range map[string]string{"": "", "gzip": "gzip", "br": "", "identity;q=0": "", "*;q=0": "", "gzip;q=0, identity;q=0": "", "zstd": "", "gzip;q=x": "", ";;,": ""} {
+		r := n.file(t, "GET", "/metrics", "Accept-Encoding", accept).want(200)
+		if got := r.header.Get("Content-Encoding"); got != coding || !strings.Contains(unpacked(t, r), "getwork_build_info") {
+			t.Errorf("%q: %q, %.100q", accept, got, r.body)
+		}
+	}
+	if got := log.count("level=ERROR"); got > 0 {
+		t.Errorf("%d errors in the log:\n%s", got, log.b.String())
+	}
 }

@@ -22,7 +22,7 @@ func (s *server) describe(m *mux.Router) {
 		m.Handle(path, newAsset(kind, content).fresh()).Methods("GET", "HEAD")
 	}
 	file("/openapi.json", "application/json", description)
-	for address, name := range map[string]string{"/docs": "index.html", "/docs/docs.css": "docs.css", "/docs/docs.js": "docs.js"} {
+	for address, name := range map[string]string{"/docs": "index.html", "/docs/": "index.html", "/docs/docs.css": "docs.css", "/docs/docs.js": "docs.js"} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
 			panic(err) // the build left it out

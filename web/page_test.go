@@ -14,6 +14,7 @@ import (
 
 // Every file of the page is served as it was written, compressed to who takes that, and not at all to who has it.
 func TestPageFiles(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	served := 0
 	err := filepath.WalkDir("static", func(name string, f os.DirEntry, err error) error {
@@ -45,6 +46,12 @@ func TestPageFiles(t *testing.T) {
 					if again.body != "" {
 						t.Errorf("%s: a 304 with a body", address)
 					}
+				}
+				if moved := n.file(t, "GET", address, "If-Match", `"other"`, "Accept-Encoding", coding).want(412).wantHeader("Content-Encoding", ""); moved.body != "" {
+					t.Errorf("%s: a 412 with a body", address)
+				}
+				if part := n.file(t, "GET", address, "Range", "bytes=2-4", "Accept-Encoding", coding).want(206); len(part.body) != 3 {
+					t.Errorf("%s: bytes 2 to 4 are %d", address, len(part.body))
 				}
 				n.file(t, "GET", address, "If-None-Match", `"other"`, "Accept-Encoding", coding).want(200)
 			}
@@ -105,6 +112,7 @@ func unpacked(t *testing.T, r reply) string {
 
 // Each view's page names its files by version, and every module that it begins with.
 func TestPageViews(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	version := theSite().version
 	for _, view := range views {
@@ -134,6 +142,7 @@ func TestPageViews(t *testing.T) {
 }
 
 func TestImportsOfModules(t *testing.T) {
+	t.Parallel()
 	s := &site{files: map[string]*asset{}}
 	for name, text := range map[string]string{
 		"a.js":     "import { x,\n  y } from './b.js';\nexport * from \"./lib/c.js\";\nconst later = () => import('./late.js');\n// import './a.js'",
@@ -149,6 +158,7 @@ func TestImportsOfModules(t *testing.T) {
 }
 
 func TestAcceptEncoding(t *testing.T) {
+	t.Parallel()
 	for accept, gzip := range map[string]bool{
 		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "br": false, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip;q=0.000": false, "gzip ; q=0.1": true,
 		"*": true, "*;q=0": false, "*;q=0.5, gzip;q=0": false, "identity": false, "gzip;q=0.5, identity": false, "gzip, identity;q=0.5": true, "gzip;q=x": false,
@@ -165,6 +175,7 @@ func TestAcceptEncoding(t *testing.T) {
 
 // What compressing would make longer stays as it is.
 func TestSmallFilesStayPlain(t *testing.T) {
+	t.Parallel()
 	if a := newAsset("text/css", []byte("a{}")); !bytes.Equal(a.packed(), a.plain) {
 		t.Errorf("three bytes became %d", len(a.packed()))
 	}
@@ -172,6 +183,7 @@ func TestSmallFilesStayPlain(t *testing.T) {
 
 // Lists are compressed for who takes that; a refusal is plain.
 func TestPackedLists(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.take(t, "verify", "oliver", 3)

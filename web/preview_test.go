@@ -14,6 +14,7 @@ import (
 
 // A preview tells what a query would give and cost, and changes nothing.
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", "select 'loan/' || g as item, g as amount from generate_series(1, 50) g order by g", "")
 	n.newInbox(t, "photos", "")
@@ -47,6 +48,7 @@ func TestPreview(t *testing.T) {
 
 // What no task has yet is previewed as if one had it: the same rows, errors and limits, and nothing comes of it.
 func TestPreviewOfNoTask(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	const query = "select 'loan/' || g as item, case g when 3 then 4 end as slots, g as amount from generate_series(1, 50) g order by g"
 	preview := func(body string) reply {
@@ -93,6 +95,7 @@ func TestPreviewOfNoTask(t *testing.T) {
 
 // Calls that run a query have a bound of their own beside all others, and no time limit but the query's.
 func TestLooksAtQuery(t *testing.T) {
+	t.Parallel()
 	for path, looks := range map[string]bool{
 		"preview": true, "tasks/verify/preview": true, "tasks/verify/items/1": true, "tasks/verify/items/1/claim": true,
 		"tasks/preview": false, "tasks/verify/items": false, "tasks/verify/requests": false, "requests/preview": false,
@@ -105,10 +108,11 @@ func TestLooksAtQuery(t *testing.T) {
 
 // Whoever goes takes his query along, and it waits for no longer than the server allows.
 func TestPreviewOfNoTaskIsCancelled(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{writeTimeout: 300 * time.Millisecond})
 	n.call(t, "POST", "/api/v1/preview", manager(), `{"query":"select 1 as item from pg_sleep(0.6)"}`).want(200)
 	running := func() (yes bool) {
-		const sql = `select exists (select from pg_stat_activity where query like '%pg_sleep(60)%' and state = 'active' and pid <> pg_backend_pid())`
+		const sql = `select exists (select from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and state = 'active' and pid <> pg_backend_pid())`
 		if err := n.db.QueryRow(t.Context(), sql).Scan(&yes); err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +146,7 @@ func TestPreviewOfNoTaskIsCancelled(t *testing.T) {
 // A query that takes longer than the server allows an answer is answered all the same; one that is under way when the
 // node shuts down is given up, and another node can be asked.
 func TestPreviewIsPatient(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{writeTimeout: 300 * time.Millisecond})
 	s := assign.DefaultSettings() // past the server, which has so little time for it
 	s.Name, s.Query = "verify", "select g as item from generate_series(1, 5) g, pg_sleep(0.6)"
@@ -158,7 +163,7 @@ func TestPreviewIsPatient(t *testing.T) {
 	}()
 	await(t, "the query runs", func() bool {
 		var running bool
-		err := n.db.QueryRow(t.Context(), `select exists (select from pg_stat_activity where state = 'active' and query like '%pg_sleep(60)%' and pid <> pg_backend_pid())`).Scan(&running)
+		err := n.db.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(60)%' and pid <> pg_backend_pid())`).Scan(&running)
 		return err == nil && running
 	})
 	n.drain()

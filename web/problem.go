@@ -36,6 +36,10 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	if wantsPage(r) {
+		_ = tell(w, r, p.Status, p.Title, p.Detail)
+		return
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)

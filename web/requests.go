@@ -144,8 +144,7 @@ func requestTag(r *assign.Request) (tag string, body []byte) {
 		}
 	}
 	b, _ := json.Marshal(still)
-	sum := sha256.Sum256(b)
-	tag = `"` + hex.EncodeToString(sum[:12]) + `"`
+	tag = tagOf(b)
 	if changes {
 		b, _ = json.Marshal(r)
 	}
@@ -246,5 +245,37 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	tag, err := pipelineTag(p)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", tag)
+	if matches(r, tag) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
 	return answer(w, http.StatusOK, p)
+}
+
+// pipelineTag covers everything but what changes by itself, as requestTag does.
+func pipelineTag(p assign.Pipeline) (string, error) {
+	p.Work, p.Requests = slices.Clone(p.Work), slices.Clone(p.Requests)
+	for i := range p.Work {
+		p.Work[i].Expiring = false
+	}
+	for i := range p.Requests {
+		p.Requests[i].EtaSeconds, p.Requests[i].Position = nil, nil
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode the pipeline: %w", err)
+	}
+	return tagOf(b), nil
+}
+
+// tagOf is a strong tag of what b says.
+func tagOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }

@@ -25,6 +25,7 @@ func onlyAt(at assign.Step, f func(context.Context)) func(context.Context, assig
 
 // A click, the status while it waits, and what it gets.
 func TestGetWork(t *testing.T) {
+	t.Parallel()
 	open := make(chan struct{})
 	n := start(t, stationOptions{steps: onlyAt(assign.StepRunBegins, func(ctx context.Context) {
 		select {
@@ -69,6 +70,7 @@ func TestGetWork(t *testing.T) {
 }
 
 func TestClickRefused(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	click := func(body string, h ...string) reply {
@@ -92,6 +94,7 @@ func TestClickRefused(t *testing.T) {
 }
 
 func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	click := func(user, body string) reply {
@@ -102,7 +105,7 @@ func TestIdempotencyKey(t *testing.T) {
 	if got := read[assign.Request](again); got.ID != first.ID || len(got.Work) != 1 {
 		t.Errorf("again got %+v", got)
 	}
-	click("oliver", `{"count":2}`).refused(422, "invalid")
+	click("oliver", `{"count":2}`).refused(422, "idempotency-mismatch")
 	if other := read[assign.Request](click("tracy", `{"count":2}`).want(201)); other.ID == first.ID {
 		t.Error("another user's key")
 	}
@@ -110,6 +113,7 @@ func TestIdempotencyKey(t *testing.T) {
 
 // Retry-After goes by age: 5 below 5 s, 10 below 15 s, then 20.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -125,6 +129,7 @@ func TestRetryAfter(t *testing.T) {
 
 // The ETag names everything but what changes by itself: the position.
 func TestETag(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	first, second := n.pendingRequest(t, "verify", "oliver"), n.pendingRequest(t, "verify", "tracy")
@@ -152,6 +157,7 @@ func TestETag(t *testing.T) {
 
 // Prefer: wait holds the answer until there is something to say, and no longer than asked.
 func TestPreferWait(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and a held answer outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
 	began := time.Now()
@@ -196,6 +202,7 @@ func (h headers) request(t *testing.T) *http.Request {
 
 // The preference is found in any of several headers, and is 120 s at most.
 func TestPrefersWait(t *testing.T) {
+	t.Parallel()
 	for want, all := range map[time.Duration][]headers{
 		120 * time.Second: {{"Prefer", "wait=120"}, {"Prefer", "wait=121"}, {"Prefer", "wait=99999999999999999999999"}},
 		7 * time.Second: {{"Prefer", "respond-async, wait=7"}, {"Prefer", "respond-async", "Prefer", "Wait = 7"}, {"Prefer", `wait="7"; x=y`},
@@ -217,6 +224,7 @@ func TestPrefersWait(t *testing.T) {
 
 // An answer that is held is given when the node shuts down, also one that is asked for then.
 func TestHeldAnswersEndWithTheNode(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -234,6 +242,7 @@ func TestHeldAnswersEndWithTheNode(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -256,6 +265,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestDisposition(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	got := read[assign.Request](n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver", "Prefer", "wait=60"), `{"count":5}`).want(201))
@@ -289,4 +299,28 @@ func TestDisposition(t *testing.T) {
 	n.exec(t, `update getwork.work set lease = '1 s', lease_expires_at = clock_timestamp() - interval '1 s' where id = $1`, got.Work[4].ID)
 	dispose(4, `{"outcome":"complete"}`).refused(409, "lease-lost")
 	n.call(t, "POST", "/api/v1/work/999/disposition", as("oliver"), `{"outcome":"complete"}`).refused(404, "not-found")
+}
+
+// The pipeline's tag stays while nothing of it changes, however long one waits, and changes with it.
+func TestPipelineETag(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	n.newTask(t, "later", five, `,"paused":true`)
+	read := func(status int, h ...string) reply {
+		return n.call(t, "GET", "/api/v1/pipeline", as("oliver", h...), "").want(status)
+	}
+	empty := read(200).header.Get("ETag")
+	read(304, "If-None-Match", empty).wantHeader("ETag", empty).wantHeader("Cache-Control", "no-store")
+	work := n.take(t, "verify", "oliver", 2)
+	held := read(200, "If-None-Match", empty).header.Get("ETag")
+	ahead := n.pendingRequest(t, "later", "tracy")
+	n.pendingRequest(t, "later", "oliver")
+	waits := read(200, "If-None-Match", held).header.Get("ETag")
+	n.call(t, "DELETE", "/api/v1/requests/"+fmt.Sprint(ahead.ID), as("tracy"), "").want(200) // oliver's place in line changes
+	read(304, "If-None-Match", `"other", `+waits)
+	n.call(t, "POST", "/api/v1/work/"+fmt.Sprint(work[0].ID)+"/disposition", as("oliver"), `{"outcome":"complete"}`).want(200)
+	read(200, "If-None-Match", waits)
+	if empty == held || held == waits || empty == "" {
+		t.Errorf("tags %s, %s, %s", empty, held, waits)
+	}
 }

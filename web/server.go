@@ -196,7 +196,8 @@ func (s *server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers 200 when the node can serve, and 503 when it can't; with ?verbose it says why.
+// ready answers 200 when the node can serve, and 503 when it can't; with ?verbose it says which check failed. Managers
+// and observers read why, too: an error of the database names its host, its login and the database.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -209,10 +210,18 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if r.URL.Query().Has("verbose") {
+		caller := CallerOf(r)
+		known := caller != nil && (caller.Role == Manager || caller.Role == Observer)
 		for _, c := range checks {
 			state := "ok"
-			if c.Err != nil {
+			switch {
+			case c.Err == nil:
+			case known:
 				state = c.Err.Error()
+			case c.Note:
+				state = "see as a manager or an observer"
+			default:
+				state = "failed; see as a manager or an observer, or in the node's log"
 			}
 			_, _ = fmt.Fprintf(w, "%s: %s\n", c.Name, state)
 		}

@@ -14,6 +14,7 @@ import (
 
 // What a body may not be, on any route that takes one.
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	click := func(body string) reply { return n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), body) }
@@ -45,12 +46,13 @@ func TestBodies(t *testing.T) {
 
 // Paths are taken as they were sent: nothing is cleaned, nothing redirected, and a segment may hold anything.
 func TestPaths(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	for _, path := range []string{"/nothing", "/api/v1", "/api/v1/", "/api/v2/tasks", "//api/v1/tasks", "/api//v1/tasks", "/api/v1//tasks",
 		"/api/v1/tasks/", "/api/v1/tasks//", "/api/v1/tasks/../tasks", "/api/v1/tasks/x/../verify", "/api/v1/tasks/./verify", "/static/../login",
 		"/api/v1/tasks/verify%2Fruns", "/api/v1/tasks/..", "/api/v1/tasks/%2e%2e", "/api/v1/tasks/verify%00", "/api/v1/tasks/%ff",
-		"/api/v1/tasks/verify%20", "/api/v1/tasks/VERIFY", "/api%2Fv1/tasks", "/docs/", "/static/", "/static/%2e%2e/page.go"} {
+		"/api/v1/tasks/verify%20", "/api/v1/tasks/VERIFY", "/api%2Fv1/tasks", "/docs/x", "/problems/", "/problems/nothing", "/static/", "/static/%2e%2e/page.go"} {
 		n.call(t, "GET", path, manager(), "").refused(404, "not-found")
 	}
 	n.call(t, "GET", "/api/v1/tasks/verif%79", manager(), "").want(200)
@@ -58,6 +60,7 @@ func TestPaths(t *testing.T) {
 
 // A method that does not work is refused with those that do.
 func TestMethods(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	for call, allow := range map[string]string{
@@ -97,6 +100,7 @@ func TestMethods(t *testing.T) {
 
 // Nothing of what is somebody's is kept by a cache on the way.
 func TestCaches(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, path := range []string{"/api/v1/me", "/api/v1/tasks", "/api/v1/work", "/api/v1/pipeline", "/api/v1/tasks/nothing", "/readyz"} {
 		n.call(t, "GET", path, as("oliver"), "").wantHeader("Cache-Control", "no-store")
@@ -104,16 +108,22 @@ func TestCaches(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	fine := start(t, stationOptions{checks: []Check{{Name: "database"}, {Name: "listener", Err: errors.New("not listening"), Note: true}}})
 	if r := fine.call(t, "GET", "/readyz", nil, "").want(200); r.body != "ready\n" {
 		t.Errorf("%q", r.body)
 	}
-	if r := fine.call(t, "GET", "/readyz?verbose", nil, "").want(200); r.body != "database: ok\nlistener: not listening\nready\n" {
+	if r := fine.call(t, "GET", "/readyz?verbose", manager(), "").want(200); r.body != "database: ok\nlistener: not listening\nready\n" {
 		t.Errorf("%q", r.body)
+	}
+	for _, who := range []headers{nil, as("oliver")} { // an error may name the database's host and login
+		if r := fine.call(t, "GET", "/readyz?verbose", who, "").want(200); strings.Contains(r.body, "not listening") || !strings.Contains(r.body, "listener: ") {
+			t.Errorf("%v reads %q", who, r.body)
+		}
 	}
 	fine.call(t, "GET", "/livez", nil, "").want(200)
 	bad := start(t, stationOptions{checks: []Check{{Name: "serving", Err: errors.New("shutting down")}}})
-	if r := bad.call(t, "GET", "/readyz?verbose", nil, "").want(503).wantHeader("Retry-After", "2"); r.body != "serving: shutting down\nnot ready\n" {
+	if r := bad.call(t, "GET", "/readyz?verbose", manager(), "").want(503).wantHeader("Retry-After", "2"); r.body != "serving: shutting down\nnot ready\n" {
 		t.Errorf("%q", r.body)
 	}
 	bad.call(t, "GET", "/livez", nil, "").want(200)
@@ -139,6 +149,7 @@ func (b *buffer) count(s string) int {
 
 // A panic is answered as a problem that tells nothing, and logged once.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	var log buffer
 	n := start(t, stationOptions{log: &log})
 	r := n.call(t, "GET", "/api/v1/tasks", as("oliver", panics, "yes"), "")
@@ -153,6 +164,7 @@ func TestPanic(t *testing.T) {
 
 // While the database is away, calls are answered 503 with Retry-After; when it is back, so is everything.
 func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
 	var log buffer
 	server := schematest.OwnServer(t, map[string]string{"synchronous_commit": "on"})
 	n := startOn(t, server.URL("getwork"), stationOptions{log: &log})

@@ -18,6 +18,7 @@ func observer(more ...string) headers {
 
 // Who waits is listed oldest first, page by page, also of several tasks, each with his place on his own.
 func TestWaiting(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, task := range []string{"verify", "answer"} {
 		n.newTask(t, task, five, `,"paused":true`)
@@ -71,6 +72,7 @@ func TestWaiting(t *testing.T) {
 
 // What really happened is in the history and among the returns as it is described.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newInbox(t, "photos", "")
@@ -109,6 +111,7 @@ func TestHistory(t *testing.T) {
 }
 
 func TestHistoryRefused(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	at := func(ago time.Duration) string { return "from=" + time.Now().Add(-ago).UTC().Format(time.RFC3339) }

@@ -12,6 +12,7 @@ import (
 
 // A task as it is made, shown, listed, changed and deleted.
 func TestTask(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	made := n.newTask(t, "verify", five, `,"title":"Verify","query_timeout":"90s","fresh_for":"24h","rerun_after":"120s"`).
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
@@ -52,6 +53,7 @@ func TestTask(t *testing.T) {
 }
 
 func TestTaskRefused(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -96,6 +98,7 @@ func TestTaskRefused(t *testing.T) {
 
 // A recheck is null, or a query of its own, which is tried when it is saved.
 func TestTaskRecheck(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	const recheck = `select x as item from unnest($1) x`
 	made := read[map[string]any](n.newTask(t, "verify", five, `,"fresh_for":"1h","recheck":"`+recheck+`"`))
@@ -134,6 +137,7 @@ func TestTaskRecheck(t *testing.T) {
 
 // Runs are paged by key, newest first.
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	if r := n.call(t, "GET", "/api/v1/tasks/verify/runs", as("otto", "X-Getwork-Role", "observer"), "").want(200); r.body != "{\"runs\":[]}\n" {
@@ -167,6 +171,7 @@ func TestRuns(t *testing.T) {
 
 // Numbers in an item's details stay as they are, whatever their size.
 func TestDetailsAreKept(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", "select 'a/b' as item, 12345678901234567890::numeric as amount, null as gone", "")
 	r := n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver", "Prefer", "wait=60"), `{"count":1}`).want(201)
@@ -177,6 +182,7 @@ func TestDetailsAreKept(t *testing.T) {
 
 // A task of groups is there for their members and for those who see everything, and for nobody else.
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "open", five, "")
 	n.newTask(t, "verify", five, `,"groups":["loans","desk"]`)
@@ -226,4 +232,15 @@ func (n *station) taskNames(t *testing.T, h headers) string {
 		names = append(names, task.Name)
 	}
 	return strings.Join(names, " ")
+}
+
+// How long a run took is told as it was measured, without what a float makes of it.
+func TestDurationOfRuns(t *testing.T) {
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	n.take(t, "verify", "oliver", 1)
+	n.exec(t, `update getwork.run set finished_at = started_at + interval '1.69139 s'`)
+	if r := n.call(t, "GET", "/api/v1/tasks/verify/runs", manager(), "").want(200); !strings.Contains(r.body, `"duration_ms":1691.39}`) {
+		t.Error(r.body)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 // Every change of a task is a version, and each can be had back.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"title":"First"`)
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"title":"Second","slots":2,"groups":["desk"]}`).want(200)

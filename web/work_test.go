@@ -18,6 +18,7 @@ func workPath(w assign.Work, what string) string {
 
 // A lease begins with the work, and anew when it is extended; who has lost it is told so, by every call.
 func TestExtend(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"lease":"1h"`)
 	works := n.take(t, "verify", "oliver", 2)
@@ -53,6 +54,7 @@ func TestExtend(t *testing.T) {
 
 // An agent may say how long it will hold what it gets; people may not, and the task's own lease goes before.
 func TestLeaseOfARequest(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "answer", five, `,"lease":"1h"`)
@@ -74,6 +76,7 @@ func TestLeaseOfARequest(t *testing.T) {
 
 // That a lease is about to run out is shown, and is no change of the request.
 func TestExpiringIsNoChange(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"lease":"1h"`)
 	n.take(t, "verify", "oliver", 1)
@@ -91,6 +94,7 @@ func TestExpiringIsNoChange(t *testing.T) {
 
 // What a disposition says of others and of failure, and what it may not say.
 func TestDispositionToOthersAndFailure(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"max_attempts":1`)
 	works := n.take(t, "verify", "oliver", 3)
@@ -121,6 +125,7 @@ func TestDispositionToOthersAndFailure(t *testing.T) {
 }
 
 func TestReassign(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	works := n.take(t, "verify", "oliver", 2)
@@ -145,6 +150,7 @@ func TestReassign(t *testing.T) {
 
 // A release is for exactly what was counted.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "answer", five, "")
@@ -190,6 +196,7 @@ func TestRelease(t *testing.T) {
 
 // All work there ever was, filtered and paged; notes are the writer's and managers'.
 func TestWorkHistory(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "answer", five, "")

@@ -61,6 +61,10 @@ func (h *Hub) Count() int {
 // ServeHTTP upgrades the request and returns; the socket lives on, without the memory that the request took.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, role := h.Caller(r)
+	if err := checkHandshake(r); err != nil {
+		h.Refuse(w, r, err)
+		return
+	}
 	if err := h.take(who.Holder.User); err != nil {
 		h.Refuse(w, r, err)
 		return

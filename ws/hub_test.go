@@ -14,6 +14,7 @@ import (
 
 // Everybody on the node is told how it is.
 func TestNodeEvents(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
 	n.engine.Feed.Disconnected()
@@ -54,6 +55,7 @@ func TestSlowClient(t *testing.T) {
 
 // Who reads nothing at all is dropped when one write has taken too long.
 func TestStuckClient(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{WriteFor: 200 * time.Millisecond}, nil)
 	n.openRaw(t, "tracy")
 	long := strings.Repeat("x", 1<<20)
@@ -65,6 +67,7 @@ func TestStuckClient(t *testing.T) {
 
 // Who answers no ping is dropped; who does stays.
 func TestPing(t *testing.T) {
+	t.Parallel()
 	// Long enough for who does answer, also where everything stands still for seconds.
 	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: 8 * time.Second}, nil)
 	marked := make(chan error, 1)
@@ -89,6 +92,7 @@ func TestPing(t *testing.T) {
 
 // A node that shuts down says so and closes with 1001, not everybody in the same moment.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	const many = 20
 	ended := make(chan time.Time, many)
@@ -129,6 +133,7 @@ func TestClose(t *testing.T) {
 
 // A client that is dead does not hold up the shutdown longer than its time.
 func TestCloseWithDeadClients(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	quiet, stuck := n.openRaw(t, "oliver"), n.openRaw(t, "tracy")
 	n.awaitCount(t, 2)
@@ -150,6 +155,7 @@ func TestCloseWithDeadClients(t *testing.T) {
 // More clients than there are writers read nothing for a while: everybody else gets everything at once meanwhile, and they
 // get all of it when they read again, whole and in order, with the pings between.
 func TestPausingClients(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{WriteFor: 5 * time.Minute, PingEvery: 50 * time.Millisecond, PongAfter: 5 * time.Minute}, nil)
 	const marks = 200
 	long := strings.Repeat("x", 40<<10)
@@ -200,6 +206,7 @@ func TestPausingClients(t *testing.T) {
 
 // That a task is new, changed or deleted is told to everybody, and not which.
 func TestTasksEvent(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
 	told := func() {

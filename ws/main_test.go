@@ -70,6 +70,13 @@ func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *st
 			return assign.Who{Holder: assign.Holder{User: r.Header.Get("User")}}, "worker"
 		}
 	}
+	if c.Refuse == nil {
+		c.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) {
+			p, _ := assign.ProblemOf(err)
+			w.WriteHeader(p.Status)
+			_ = json.NewEncoder(w).Encode(p)
+		}
+	}
 	n := &station{hub: NewHub(c), engine: e, db: pools.API}
 	n.Server = httptest.NewServer(n.hub)
 	t.Cleanup(func() {

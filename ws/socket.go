@@ -47,7 +47,11 @@ func (s *socket) live(role string) {
 		return
 	}
 	s.schedulePing()
+	var pace pace
 	for {
+		if wait := pace.next(time.Now()); wait > 0 {
+			time.Sleep(wait) // the client's next messages stay in the network meanwhile
+		}
 		message, text, err := s.conn.read()
 		if err != nil { // gone, or the library has told the client why
 			return

@@ -2,6 +2,7 @@ package ws
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 // Hello, then a snapshot, then what happens to one's own work; with the contract's subprotocol and no compression.
 func TestSocket(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	n.newTask(t, "verify", true)
 	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
@@ -45,6 +47,7 @@ func TestSocket(t *testing.T) {
 
 // What was not committed when the snapshot was read comes as an event.
 func TestCommitAfterTheSnapshot(t *testing.T) {
+	t.Parallel()
 	written, commit := make(chan struct{}), make(chan struct{})
 	n := start(t, Config{}, func(ctx context.Context, step assign.Step) {
 		if step != assign.StepWritten {
@@ -72,6 +75,7 @@ func TestCommitAfterTheSnapshot(t *testing.T) {
 
 // What comes while the snapshot is read waits, and comes behind it.
 func TestEventDuringTheSnapshot(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	n.newTask(t, "verify", true)
 	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
@@ -111,6 +115,7 @@ func TestEventDuringTheSnapshot(t *testing.T) {
 
 // A subscription tells how a task stands at once and whenever that changes, until it is given up.
 func TestSubscribe(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	n.newTask(t, "first", true)
 	n.newTask(t, "second", true)
@@ -137,6 +142,7 @@ func TestSubscribe(t *testing.T) {
 
 // A task of groups can be followed by their members and by who sees everything; to others it is not there.
 func TestSubscribeByGroup(t *testing.T) {
+	t.Parallel()
 	groups := map[string][]string{"member": {"other", "desk"}, "outsider": {"desks"}}
 	n := start(t, Config{Caller: func(r *http.Request) (assign.Who, string) {
 		user := r.Header.Get("User")
@@ -168,6 +174,7 @@ func TestSubscribeByGroup(t *testing.T) {
 
 // Without being told who may what, a hub lets everybody follow what everybody may.
 func TestSubscribeWithoutGroups(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	s := assign.DefaultSettings()
 	s.Name, s.Query, s.Groups = "closed", "select 1 as item", []string{"desk"}
@@ -183,6 +190,7 @@ func TestSubscribeWithoutGroups(t *testing.T) {
 
 // What can't be obeyed is answered with a problem, and the socket stays.
 func TestBadMessages(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	c := n.open(t, "oliver")
 	for message, want := range map[string]string{
@@ -204,6 +212,7 @@ func TestBadMessages(t *testing.T) {
 
 // What is not JSON text, or too long, closes the socket with the code that says so.
 func TestUnfitMessages(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	for _, message := range []string{`{"type":`, "hello", "", `{}{}`} {
 		c := n.open(t, "oliver")
@@ -229,18 +238,35 @@ func TestUnfitMessages(t *testing.T) {
 
 // A page of another site can't open a socket in its visitor's name.
 func TestOrigin(t *testing.T) {
+	t.Parallel()
 	n := start(t, Config{}, nil)
 	for _, origin := range []string{"https://evil.example", "null", "http://" + n.address() + ".evil.example", "http://localhost:1"} {
-		if _, response := n.handshake(t, "oliver", "Origin: "+origin); response.StatusCode != http.StatusForbidden {
+		if _, response := n.handshake(t, "oliver", "Sec-WebSocket-Protocol: getwork.v1", "Origin: "+origin); response.StatusCode != http.StatusForbidden {
 			t.Errorf("from %s: %d, want 403", origin, response.StatusCode)
 		}
 	}
 	for _, origin := range []string{"http://" + n.address(), "https://" + n.address()} {
-		if _, response := n.handshake(t, "oliver", "Origin: "+origin); response.StatusCode != http.StatusSwitchingProtocols {
+		if _, response := n.handshake(t, "oliver", "Sec-WebSocket-Protocol: getwork.v1", "Origin: "+origin); response.StatusCode != http.StatusSwitchingProtocols {
 			t.Errorf("from %s: %d, want 101", origin, response.StatusCode)
 		}
 	}
 	if _, err := Dial(t.Context(), n.URL, http.Header{"User": {"oliver"}, "Origin": {"https://evil.example"}}); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("dial: %v", err)
+	}
+}
+
+// A handshake that is refused is answered as the API answers, and says what to send.
+func TestRefusedHandshake(t *testing.T) {
+	t.Parallel()
+	n := start(t, Config{}, nil)
+	for want, lines := range map[string][]string{
+		"Sec-WebSocket-Protocol: getwork.v1": {"Sec-WebSocket-Protocol: getwork.v2"},
+		"another site's page":                {"Sec-WebSocket-Protocol: getwork.v1", "Origin: https://evil.example"},
+	} {
+		_, response := n.handshake(t, "oliver", lines...)
+		body, err := io.ReadAll(response.Body)
+		if err != nil || !strings.Contains(string(body), want) || response.StatusCode/100 != 4 {
+			t.Errorf("%v: %d %s (%v), want a 4xx with %q", lines, response.StatusCode, body, err, want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 // A ping waits for a client that takes nothing: a writer that serves others, too, does not wait behind it.
 func TestNobodyWaitsBehindAControlFrame(t *testing.T) {
+	t.Parallel()
 	client, server := net.Pipe() // has no buffers: who writes waits for who reads
 	defer client.Close()
 	w := &wire{Conn: server}

@@ -95,9 +95,14 @@ export function keepListed(client, read, signal) {
   signal.addEventListener('abort', () => clearTimeout(timer));
 }
 
+const inWords = new Intl.Collator(undefined, { numeric: true });
+
+/** The order of two tasks as they are shown: by title. */
+export const byTitle = (a, b) => inWords.compare(a.title || a.name, b.title || b.name) || (a.name < b.name ? -1 : 1);
+
 /**
  * Makes a function that reads the list of tasks. What an event told of one while it was read is newer, and takes its place;
- * a list that was asked for again meanwhile is null.
+ * a list that was asked for again meanwhile is null. They are in the order in which they are shown.
  */
 export function taskList(client, read) {
   let last;
@@ -107,7 +112,7 @@ export function taskList(client, read) {
     client.addEventListener('task', hear);
     try {
       const tasks = await read();
-      return heard === last ? tasks.map((task) => heard.get(task.name) ?? task) : null;
+      return heard === last ? tasks.map((task) => heard.get(task.name) ?? task).sort(byTitle) : null;
     } finally {
       client.removeEventListener('task', hear);
     }

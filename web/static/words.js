@@ -156,6 +156,7 @@ export function counts({ waiting, held: out, shelf }) {
 const nothing = {
   no_match: 'Nothing matches this task now. Ask again later, or wait for some to come.',
   all_held: 'All that matches is with somebody already, or put off. Ask again later, or wait until some is free.',
+  held_too: 'All that matches is with you or others already, or put off. Ask again later, or wait until some is free.',
   paused: 'A manager has paused this task. Nothing is handed out until it goes on; you can wait for that.',
   rules: 'There is work, but not for you: you had it before, or the task’s rules want somebody else for it. Try another task.',
 };
@@ -165,15 +166,25 @@ function atLimit(limit) {
   return `You hold ${items(limit)} of this task, and may hold no more.`;
 }
 
-/** How a request ended, and what one can do. limit: how many items of the task one may hold, where that is limited. */
-export function outcome(request, limit) {
+/** Why there was less than one asked for. */
+function less({ wanted, reason }, limit) {
+  if (reason === 'at_limit') return `. ${atLimit(limit)}`;
+  const asked = `; of the ${wanted} that you asked for`;
+  return reason === 'rules' ? `${asked} the task’s rules let you have no more.` : `${asked} there were no more.`;
+}
+
+/**
+ * How a request ended, and what one can do. limit: how many items of the task one may hold, where that is limited; holds: how many
+ * one does.
+ */
+export function outcome(request, limit, holds = 0) {
   const there = `${items(request.assigned)} now in your pipeline`;
   switch (request.state) {
     case 'assigned': return `${there}.`;
-    case 'partial': return `${there}; of the ${request.wanted} that you asked for there were no more for you.`;
+    case 'partial': return `${there}${less(request, limit)}`;
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
-      return nothing[request.reason] ?? 'Nothing was handed out.';
+      return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? 'Nothing was handed out.';
     case 'failed': return 'The task’s query failed, and nothing was handed out. Tell a manager, who has to look at it:';
     case 'cancelled': return 'Cancelled; nothing was handed out.';
   }

@@ -19,6 +19,7 @@ func nothing(context.Context, assign.Work) error { return nil }
 
 // What a handler returns becomes what is said of the work.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "fine", "later", "wrapped", "after", "long after", "fails", "garbage", "panics")
 	a := d.agent(func(_ context.Context, w assign.Work) error {
 		switch w.Item {
@@ -64,6 +65,7 @@ func after(d time.Duration) *assign.Duration { return (*assign.Duration)(&d) }
 
 // What can't work ends Run, and says why.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for status, on := range map[int]string{401: "GET /api/v1/pipeline", 403: "POST /api/v1/tasks/crawl/requests", 404: "GET /api/v1/tasks/crawl", 400: "POST /api/v1/tasks/crawl/requests"} {
 		d := newDesk(t)
 		d.fault = func(w http.ResponseWriter, r *http.Request, _ bool) bool {
@@ -96,6 +98,7 @@ func TestRefused(t *testing.T) {
 // Every third call is answered 503, every third is carried out and its answer lost: still each item is worked on once,
 // nothing is held by nobody's knowledge, and never is more in hand than there may be.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	var items []string
 	for i := range 20 {
 		items = append(items, fmt.Sprint("item ", i))
@@ -142,6 +145,7 @@ func TestLostAnswers(t *testing.T) {
 
 // A server that is away when the agent starts is waited for.
 func TestServerAwayAtTheStart(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "a")
 	away := true
 	d.fault = func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
@@ -158,6 +162,7 @@ func TestServerAwayAtTheStart(t *testing.T) {
 
 // Work that is not the agent's any more is not begun; nor is anything said of it.
 func TestNotBegun(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "gone", "ours")
 	d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
 		if before && r.URL.Path == "/api/v1/work/1/extend" {
@@ -240,6 +245,7 @@ func TestLease(t *testing.T) {
 
 // Work without a lease is checked once, before it starts.
 func TestNoLease(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "a")
 	d.lease = 0
 	a := d.agent(nothing)
@@ -251,6 +257,7 @@ func TestNoLease(t *testing.T) {
 
 // Without a live channel a request that waits is asked for as often as the node says.
 func TestPolling(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	began := time.Now()
 	d.start(d.agent(nothing))
@@ -278,6 +285,7 @@ func TestPolling(t *testing.T) {
 
 // Work whose lease is shorter than what the node says is asked for sooner: nobody renews it before it is known.
 func TestPollingShortLease(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	lease := assign.Duration(3 * time.Second)
 	d.task.Lease, d.again = &lease, 3600
@@ -292,6 +300,7 @@ func TestPollingShortLease(t *testing.T) {
 
 // Never is more in hand than there may be, and never more asked for than the task allows, also when that changes.
 func TestConcurrency(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "a", "b", "c", "d", "e", "f")
 	d.task.MaxRequest = 2
 	release := make(chan struct{})
@@ -322,6 +331,7 @@ func TestConcurrency(t *testing.T) {
 // What a former process of the same instance held is worked on, as far as there is room; the rest goes back, and what it
 // waited for is cancelled.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	for _, item := range []string{"a", "b", "c"} {
 		d.hold(item, 0)
@@ -342,6 +352,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	t.Run("waiting", func(t *testing.T) {
 		d := newDesk(t)
 		stop := d.start(d.agent(nothing))

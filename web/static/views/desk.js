@@ -10,7 +10,7 @@ import { held, letGo, outcome, remaining } from '../words.js';
 import { card, keptBecause, line, tooLong, wanted } from './desk/card.js';
 import { Drafts } from './desk/drafts.js';
 import { Outbox } from './desk/outbox.js';
-import { panel } from './desk/panel.js';
+import { mayAsk, panel } from './desk/panel.js';
 import { Pipeline } from './desk/pipeline.js';
 import { Recent } from './desk/recent.js';
 import { Tasks } from './desk/tasks.js';
@@ -18,6 +18,8 @@ import { Tasks } from './desk/tasks.js';
 const dense = [6, 12]; // with more rows than the second they are closed, with no more than the first they are open again
 const many = 60; // with more rows than these, those that are out of sight are not laid out
 const shown = 8; // of what was let go of
+
+const always = () => true;
 
 let desk; // what is typed, or about to be sent, outlasts a look at another view
 
@@ -40,7 +42,7 @@ class Desk {
   #nexts = new Set(); // requests made by "complete and next"
   #owed = new Map(); // by task: how many "complete and next" still wants
   #told = { at: -Infinity, lines: [] };
-  #heard = '';
+  #heard = { text: '', still: always };
   #active = 0; // when somebody last did something
 
   constructor(app) {
@@ -103,7 +105,7 @@ class Desk {
   // What somebody does.
 
   #acts = {
-    ask: (name, count, options) => this.#tasks.ask(name, count, options),
+    ask: (name, count, options) => this.#ask(name, count, options),
     cancel: (name) => this.#tasks.cancel(name),
     extend: (row) => this.#client.extend(row.work.id).catch((e) => row.set({ error: row.lost ? '' : e.message })),
     letGo: (row, disposition, options) => this.#letGo(row, disposition, options),
@@ -112,6 +114,11 @@ class Desk {
     dismiss: (row) => this.#pipeline.dismiss(row),
     claim: (row) => this.#claim(row),
   };
+
+  #ask(name, count, options) {
+    const { task } = this.#tasks.cards.get(name);
+    return this.#tasks.ask(name, Math.min(count, mayAsk(task, this.#pipeline.held(name))), options);
+  }
 
   #letGo(row, disposition, { next = false } = {}) {
     const { work } = row;
@@ -127,7 +134,8 @@ class Desk {
     row.set({ sure: false, error: '' });
     this.#outbox.add(work, note ? { ...disposition, note } : disposition, later);
     if (this.#dense && row.open && successor) successor.open = true;
-    this.#hear(`${work.item}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`);
+    const undoable = () => this.#outbox.of(work.id)?.state === 'waiting';
+    this.#hear(`${work.item}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`, undoable);
     this.#draw();
     this.#focus(successor ?? row);
     if (next && !later) this.#next(work.task);
@@ -240,7 +248,7 @@ class Desk {
     this.#nexts.delete(request.id);
     if (request.assigned === 0) this.#owed.delete(request.task);
     const { task } = this.#tasks.cards.get(request.task) ?? {};
-    if (request.assigned === 0) this.#tell(`There is no next: ${outcome(request, task?.max_open)}`);
+    if (request.assigned === 0) this.#tell(`There is no next: ${outcome(request, task?.max_open, this.#pipeline.held(request.task))}`);
     const at = document.activeElement;
     const idle = at === document.body || at === this.#title || at?.closest?.('.going');
     const [first] = request.work ?? [];
@@ -255,7 +263,8 @@ class Desk {
       this.#tick();
     }
     const names = works.slice(0, 5).map((w) => w.item).join(', ');
-    this.#tell(`New: ${names}${works.length > 5 ? ` and ${works.length - 5} more` : ''}.`);
+    const still = () => works.every(({ id }) => this.#client.work.has(id) && !this.#outbox.of(id));
+    this.#tell(`New: ${names}${works.length > 5 ? ` and ${works.length - 5} more` : ''}.`, still);
   }
 
   #seen() {
@@ -264,16 +273,17 @@ class Desk {
     this.#tick();
   }
 
-  /** Says something about the pipeline. What is told at the same time stands together. */
-  #tell(text) {
+  /** Says something about the pipeline, for as long as it is true. What is told at the same time stands together. */
+  #tell(text, still = always) {
     const now = performance.now();
-    this.#told = { at: now, lines: now - this.#told.at < 1000 ? [...this.#told.lines, text].slice(-5) : [text] };
+    const line = { text, still };
+    this.#told = { at: now, lines: now - this.#told.at < 1000 ? [...this.#told.lines, line].slice(-5) : [line] };
     this.#redraw();
   }
 
   /** The same, of what everybody else sees at once. */
-  #hear(text) {
-    this.#heard = text;
+  #hear(text, still = always) {
+    this.#heard = { text, still };
     this.#redraw();
   }
 
@@ -325,6 +335,8 @@ class Desk {
     let out = 0;
     for (const id of this.#client.work.keys()) if (this.#outbox.of(id)) out++;
     const holds = this.#client.work.size - out;
+    if (!this.#heard.still()) this.#heard = { text: '', still: always };
+    this.#told.lines = this.#told.lines.filter(({ still }) => still());
     return html`<h1 class="visually-hidden">Work</h1>
     <div class="desk">
       ${holds ? html`<a class="jump" href="#pipeline-title" @click=${this.#jump}>Your pipeline <span class="count">${holds}</span></a>` : nothing}
@@ -338,8 +350,8 @@ class Desk {
       </section>
       <section class="pipeline" aria-labelledby="pipeline-title">
         <h2 id="pipeline-title" tabindex="-1">Your pipeline <span id="held" class="count">${holds || ''}</span></h2>
-        <p id="told" class="said" role="status" dir="auto">${this.#told.lines.join('\n')}</p>
-        <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#heard}</p>
+        <p id="told" class="said" role="status" dir="auto">${this.#told.lines.map(({ text }) => text).join('\n')}</p>
+        <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#heard.text}</p>
         ${rows.size === 0 && this.#client.state.name !== 'connecting' ? empty(cards.size) : nothing}
         <ul id="work" class="cards ${this.#dense ? 'dense' : ''} ${rows.size > many ? 'many' : ''}">${
           repeat(rows.values(), (row) => row.key, (row) => this.#item(row, now))}</ul>

@@ -3,7 +3,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { every, onceAFrame } from '../parts.js';
-import { Reader, keepListed } from '../reader.js';
+import { Reader, byTitle, keepListed } from '../reader.js';
 import { Answer } from './items/answer.js';
 import { badge, became, moment } from './items/sentences.js';
 import { releaseDialog } from './release.js';
@@ -59,7 +59,7 @@ class Items {
   #listed() {
     const { value, error } = this.#list;
     this.#error = error ? `The tasks can’t be read: ${error.message}.` : '';
-    if (!error) this.#tasks = value;
+    if (!error) this.#tasks = value.toSorted(byTitle);
     if (!error && this.#asked.item) this.#look();
     this.draw();
   }

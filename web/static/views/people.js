@@ -6,7 +6,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { every, onceAFrame, when } from '../parts.js';
-import { Reader, keepListed } from '../reader.js';
+import { Reader, byTitle, keepListed } from '../reader.js';
 import { Past } from './people/past.js';
 
 const spans = [
@@ -64,7 +64,7 @@ class People {
   /** Without a list the names do without titles, and the figures without events. */
   #listed(tasks) {
     const before = [...this.#titles.keys()];
-    this.#titles = new Map(tasks.map((t) => [t.name, t.title || t.name]));
+    this.#titles = new Map(tasks.toSorted(byTitle).map((t) => [t.name, t.title || t.name]));
     this.#app.client.unsubscribe(before.filter((name) => !this.#titles.has(name)));
     this.#app.client.subscribe([...this.#titles.keys()]);
     this.#draw();

@@ -4,6 +4,7 @@ import { html, nothing } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { when } from '../parts.js';
 import { newDialog } from '../dialog.js';
+import { byTitle } from '../reader.js';
 
 const rows = 8; // of what is to be released are shown
 
@@ -42,7 +43,7 @@ class Release {
   }
 
   async #loadTasks() {
-    this.#tasks = await this.#app.api.tasks().catch(() => null); // then a task can't be chosen, but the one asked for stays
+    this.#tasks = await this.#app.api.tasks().then((tasks) => tasks.sort(byTitle)).catch(() => null); // then a task can't be chosen, but the one asked for stays
     this.#draw();
   }
 

@@ -8,6 +8,9 @@ import { hint } from './card.js';
 const choices = 5; // more than so many items are typed
 const patience = '1h'; // of who waits for something to come
 
+/** How many items one may ask for now, of which one holds so many: at least 1, so that the server can say why there is none. */
+export const mayAsk = ({ max_request: most, max_open: limit }, held) => (limit ? Math.max(1, Math.min(most, limit - held)) : most);
+
 /**
  * card as an element of the list. view: {now, number, held, putOff}: the time; its place in the list, from 1; how many of
  * its items one holds; and what of it one returned. acts: {ask(name, count, options), cancel(name)}.
@@ -20,9 +23,9 @@ export function panel(card, view, acts) {
     ${task.description ? html`<p class="quiet description" dir="auto">${task.description}</p>` : nothing}
     <p class="quiet counts">${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing} ${counts(task)}</p>
     ${task.max_open ? html`<p class="quiet">You hold ${view.held} of at most ${task.max_open}.</p>` : nothing}
-    ${card.request ? pending(card, view.now, acts) : form(card, view.number, acts)}
+    ${card.request ? pending(card, view.now, acts) : form(card, view, acts)}
     <p class="ended" dir="auto" role=${ended?.state === 'assigned' ? nothing : 'status'}>${
-      ended && !card.busy ? endedText(card, view.putOff) : ''}</p>
+      ended && !card.busy ? endedText(card, view) : ''}</p>
     ${ended?.error && !card.busy ? html`<pre class="cause" dir="auto">${ended.error}</pre>` : nothing}
     ${ended && mayCome(ended) && !card.busy ? html`<button class="linger" type="button"
       @click=${() => acts.ask(task.name, ended.wanted, { linger: patience })}>Wait for it, up to ${patience.replace('h', ' h')}</button>` : nothing}
@@ -30,38 +33,38 @@ export function panel(card, view, acts) {
   </li>`;
 }
 
-function endedText({ ended, task }, putOff) {
-  const text = outcome(ended, task.max_open);
+function endedText({ ended, task }, { putOff, held }) {
+  const text = outcome(ended, task.max_open, held);
   const mine = ended.state === 'none' && ['all_held', 'rules', 'no_match'].includes(ended.reason) && putOff.length;
   return mine ? `${text} ${yours(putOff)}` : text;
 }
 
-function form(card, number, acts) {
+function form(card, { number, held }, acts) {
   const { task, busy } = card;
+  const most = mayAsk(task, held);
   const title = task.title || task.name;
   const submit = (e) => {
     e.preventDefault();
     acts.ask(task.name, card.count);
   };
   return html`<form @submit=${submit}>
-    ${task.max_request > choices ? typed(card) : chosen(card)}
+    ${most > choices ? typed(card, most) : chosen(card, most)}
     <button class="primary" type="submit" aria-disabled=${busy} aria-label="Get Work: ${title}"
       aria-keyshortcuts=${number < 10 ? `g ${number}` : nothing}>Get Work${number < 10 ? hint(`g ${number}`) : nothing}</button>
   </form>`;
 }
 
-function chosen(card) {
-  const { name, max_request: most } = card.task;
-  const choice = (n) => html`<label><input type="radio" name="count-${name}" value=${n} .checked=${live(card.count === n)}
+function chosen(card, most) {
+  const { name } = card.task;
+  const choice = (n) => html`<label><input type="radio" name="count-${name}" value=${n} .checked=${live(Math.min(card.count, most) === n)}
     @change=${() => { card.count = n; }}><span>${n}</span></label>`;
   return html`<fieldset class="choose"><legend>How many</legend><div class="choices">${
     Array.from({ length: most }, (_, i) => choice(i + 1))}</div></fieldset>`;
 }
 
-function typed(card) {
-  const { max_request: most } = card.task;
+function typed(card, most) {
   return html`<label class="how-many">How many, up to ${most} <input type="number" min="1" max=${most} required
-    .value=${live(String(card.count))} @input=${(e) => { card.count = e.target.valueAsNumber || 1; }}></label>`;
+    .value=${live(String(Math.min(card.count, most)))} @input=${(e) => { card.count = e.target.valueAsNumber || 1; }}></label>`;
 }
 
 function pending(card, now, acts) {

@@ -3,7 +3,7 @@
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { age, every, onceAFrame } from '../../parts.js';
-import { Reader, keepListed, taskList } from '../../reader.js';
+import { Reader, byTitle, keepListed, taskList } from '../../reader.js';
 import { hasDraft } from './form.js';
 
 const count = new Intl.NumberFormat();
@@ -68,7 +68,7 @@ class List {
 
   template() {
     const { value, error } = this.reader;
-    const rows = [...this.tasks.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const rows = [...this.tasks.values()].sort(byTitle);
     return html`<div class="page tasks">
       <div class="toolbar">
         <h1>Tasks</h1>
