@@ -1,11 +1,37 @@
-# Names for commands; `go test ./...` alone works.
-.PHONY: demo test lint
+# Names for commands. `make help` lists them; `go test ./...` alone works, too.
+GOLANGCI_LINT ?= golangci-lint
+T ?= ./...
 
-demo:
+.PHONY: help demo test short race e2e lint bench matrix
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the demo: PostgreSQL, two nodes and a page
 	go run ./cmd/getwork demo
 
-test:
+test: ## the README's test command: everything, with the race detector
 	go test -race -timeout 55m ./...
 
-lint:
-	golangci-lint run ./...
+short: ## what takes no browser, no fail-over and no bank; T=./assign for one package
+	go test -short -timeout 20m $(T)
+
+race: ## the engine, the live channel and the API with the race detector; T=./assign for one package
+	go test -race -timeout 20m $(if $(filter ./...,$(T)),./assign/... ./notify ./ws/... ./web,$(T))
+
+e2e: ## processes, pages and stories
+	go test -race -timeout 55m ./cmd/getwork
+
+lint: ## format, vet and lint
+	@test -z "$$(gofmt -l cmd notify assign ws web schema | tee /dev/stderr)"
+	go vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+bench: ## how fast getwork and the database are, beside their limits
+	go run ./cmd/getwork bench --quick
+
+matrix: ## all fail-overs, both other modes and the defences switched off: an hour
+	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/getwork
+	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/getwork
+	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/getwork ./assign
+	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 30m ./cmd/internal/torture

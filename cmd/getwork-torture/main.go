@@ -144,7 +144,7 @@ func judge(name string, out io.Writer) error {
 	if err := report.Text(out); err != nil {
 		return err
 	}
-	if n := len(report.Violations); n > 0 {
+	if n := report.Found(); n > 0 {
 		return fmt.Errorf("%d violations", n)
 	}
 	return nil
@@ -181,8 +181,8 @@ func (f flags) runs(ctx context.Context, o torture.Options, out io.Writer) error
 		if err := report.Text(out); err != nil {
 			return err
 		}
-		violations += len(report.Violations)
-		if len(report.Violations) > 0 {
+		violations += report.Found()
+		if report.Found() > 0 {
 			failed++
 		}
 	}

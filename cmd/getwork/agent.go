@@ -87,9 +87,9 @@ func (c agentCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	errs := &shared{w: s.errs}
+	errs := &shared{w: s.rawErrs}
 	log := slog.New(slog.NewTextHandler(errs, nil))
-	p := &program{path: path, args: c.Program, timeout: c.Timeout, killAfter: c.KillAfter, out: shareable(s.out), errs: errs, log: log}
+	p := &program{path: path, args: c.Program, timeout: c.Timeout, killAfter: c.KillAfter, out: shareable(s.rawOut), errs: errs, log: log}
 	if p.warden, err = newWarden(); err != nil {
 		log.Warn("what PROGRAM starts may outlive an agent that is killed", "error", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 	}
 	var end complaint
 	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: p.out, Stderr: io.MultiWriter(p.errs, &end)}
-	cmd.Env = append(os.Environ(), "GETWORK_ITEM="+w.Item, "GETWORK_TASK="+w.Task,
+	cmd.Env = append(withoutSecrets(os.Environ()), "GETWORK_ITEM="+w.Item, "GETWORK_TASK="+w.Task,
 		"GETWORK_WORK_ID="+strconv.FormatInt(w.ID, 10), "GETWORK_ATTEMPT="+strconv.Itoa(w.Attempt))
 	g := &group{cmd: cmd, warden: p.warden, done: make(chan struct{})}
 	if err := g.start(); err != nil { // the item is not to blame
@@ -62,6 +63,15 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 		return context.Cause(ctx)
 	}
 	return end.after(state.String())
+}
+
+// withoutSecrets is the environment without what lets somebody act as the agent, or into the database: a program that
+// works on an item needs neither. One that does needs a variable of another name.
+func withoutSecrets(environ []string) []string {
+	return slices.DeleteFunc(environ, func(variable string) bool {
+		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")
+		return name == "GETWORK_TOKEN" || strings.HasPrefix(name, "PG") || strings.HasSuffix(name, "DATABASE_URL") || strings.Contains(name, "_SECRET")
+	})
 }
 
 // await returns when the program has ended; it is stopped when ctx ends, or when its time is over: late.

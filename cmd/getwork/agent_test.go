@@ -497,7 +497,7 @@ func TestAgentUsage(t *testing.T) {
 
 // What a program finds in its environment configures no command of getwork that it calls.
 func TestProgramEnvironment(t *testing.T) {
-	parser, err := kong.New(&cli{}, kong.DefaultEnvars("GETWORK"), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
+	parser, err := kong.New(&cli{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
 	}

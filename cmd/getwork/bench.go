@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type benchCmd struct {
 	Only        []string `help:"Make only these measurements; see above." placeholder:"NAME,…"`
 	Quick       bool     `help:"Small numbers of users and rows: a first answer in some minutes, not to be quoted."`
 	Rounds      int      `help:"How often each figure is taken; the median counts." default:"3"`
+	Against     string   `help:"Only compare the CPU per click with that of this getwork executable, such as the release before." placeholder:"FILE"`
 	JSON        bool     `name:"json" help:"Print one JSON document: facts and figures."`
 	Write       string   `help:"Also write the table into this folder's benchmarks.md, and the plots beside it." placeholder:"DIR"`
 }
@@ -51,6 +53,19 @@ func (c benchCmd) check() error {
 			return usage("--only names measurements: %s; not %q", strings.Join(names, ", "), name)
 		}
 	}
+	switch {
+	case c.Against == "" && slices.Contains(c.Only, "against"):
+		return usage("--only against needs --against FILE, the executable to compare with")
+	case c.Against != "" && len(c.Only) > 0:
+		return usage("--against is a measurement of its own: leave out --only")
+	case c.Against != "" && c.Write != "":
+		return usage("--against does not belong into the page that --write makes: leave out one of them")
+	}
+	if c.Against != "" {
+		if _, err := exec.LookPath(c.Against); err != nil {
+			return usage("--against: %v: name an executable of getwork, with its folder", err)
+		}
+	}
 	if c.Write != "" {
 		if err := bench.CheckPage(c.Write); err != nil {
 			return usage("--write: %v", err)
@@ -68,7 +83,7 @@ func (c benchCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
-	e := &bench.Env{Binary: program, DatabaseURL: c.DatabaseURL, Rounds: c.Rounds, Quick: c.Quick, Log: func(format string, args ...any) {
+	e := &bench.Env{Binary: program, Against: c.Against, DatabaseURL: c.DatabaseURL, Rounds: c.Rounds, Quick: c.Quick, Log: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(s.errs, "bench: "+format+"\n", args...)
 	}}
 	if c.DatabaseURL == "" {
@@ -124,6 +139,9 @@ func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []bench.Fi
 
 // wants tells whether a measurement is to be made.
 func (c benchCmd) wants(m bench.Measurement) bool {
+	if c.Against != "" || m.ForAgainst {
+		return c.Against != "" && m.ForAgainst
+	}
 	if len(c.Only) > 0 {
 		return slices.Contains(c.Only, m.Name)
 	}
@@ -138,6 +156,9 @@ func (c benchCmd) command() string {
 	}
 	if len(c.Only) > 0 {
 		text += " --only " + strings.Join(c.Only, ",")
+	}
+	if c.Against != "" {
+		text += " --against FILE"
 	}
 	if c.Quick {
 		text += " --quick"

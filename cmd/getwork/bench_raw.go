@@ -12,5 +12,5 @@ type benchRawCmd struct{}
 
 // Run serves until standard input ends.
 func (c *benchRawCmd) Run(ctx context.Context, s *streams) error {
-	return bench.RawTCP(ctx, os.Stdin, s.out)
+	return bench.RawTCP(ctx, os.Stdin, s.rawOut)
 }

@@ -121,6 +121,8 @@ func TestBenchUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--rounds is from 1": {"--rounds", "0"},
 		"idle-click":         {"--only", "clicks,nonsense"},
+		"needs --against":    {"--only", "against"},
+		"name an executable": {"--against", filepath.Join(t.TempDir(), "getwork")},
 		"benchmarks.md":      {"--write", filepath.Join(t.TempDir(), "nowhere")},
 	} {
 		var out, errs bytes.Buffer

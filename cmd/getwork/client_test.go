@@ -153,7 +153,7 @@ func TestClientHelp(t *testing.T) {
 	c := terminal{t: t, binary: cluster.Binary(t)}
 	c.run(0, text("task create", "get ", "pipeline ", "done "), "--help")
 	c.run(0, text("task list", "task show", "task create", "task apply", "task update", "task delete", "task pause", "task resume"), "task", "--help")
-	c.run(0, text("--query-file", "--max-request", "GETWORK_MAX_REQUEST", "name: review-photos"), "task", "create", "--help")
+	c.run(0, text("--query-file", "--max-request", "$GETWORK_URL", "name: review-photos"), "task", "create", "--help")
 	c.run(0, text("stays as it is", "-f, --file"), "task", "apply", "--help")
 	c.run(0, text("--count", "--wait", "--keep", "Which node, and who asks:"), "get", "--help")
 	c.run(0, text("--outcome", "--after", "--note", "getwork done 17 18"), "done", "--help")
@@ -180,7 +180,7 @@ func TestNotGetwork(t *testing.T) {
 	} {
 		server := httptest.NewServer(tt.answer)
 		defer server.Close()
-		err := pipelineCmd{holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
+		err := pipelineCmd{holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.Run(t.Context(), &streams{out: new(bytes.Buffer), errs: new(bytes.Buffer)})
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v, not %q", err, tt.says)
 		}
@@ -197,7 +197,7 @@ func TestWhoAsks(t *testing.T) {
 	run := func(h holding) {
 		t.Helper()
 		h.URL = server.URL + "/"
-		if err := (pipelineCmd{holding: h}).Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)}); err != nil {
+		if err := (pipelineCmd{holding: h}).Run(t.Context(), &streams{out: new(bytes.Buffer), errs: new(bytes.Buffer)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -90,7 +90,7 @@ func (c demoCmd) Run(ctx context.Context, s *streams) error {
 	}
 	hurry, unhurried := onSecondSignal()
 	defer unhurried()
-	d := &demo{demoCmd: c, out: s.out, progress: newProgress(s.errs), hurry: hurry}
+	d := &demo{demoCmd: c, out: s.out, progress: newProgress(s.rawErrs), hurry: hurry}
 	err = d.run(ctx)
 	return errors.Join(err, d.stop())
 }

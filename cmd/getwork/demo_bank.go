@@ -25,7 +25,7 @@ func (d *demo) openBank(ctx context.Context) error {
 	if err := d.ensureDatabase(ctx); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, d.server.URL(bankDatabase))
+	conn, err := pgx.Connect(ctx, d.database)
 	if err != nil {
 		return fmt.Errorf("connect to the bank's database: %w", err)
 	}
@@ -60,32 +60,12 @@ func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Option
 	return nil
 }
 
-func (d *demo) ensureDatabase(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, d.server.URL("postgres"))
-	if err != nil {
-		return fmt.Errorf("connect to PostgreSQL: %w", err)
+// ensureDatabase makes the bank's database, with a login that owns it and is no superuser, and the query role.
+func (d *demo) ensureDatabase(ctx context.Context) (err error) {
+	if d.database, err = d.server.LoginURL(ctx, bankDatabase); err != nil {
+		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, thing := range []struct{ exists, create string }{
-		{`select exists (select from pg_roles where rolname = $1)`, queryRole},
-		{`select exists (select from pg_database where datname = $1)`, bankDatabase},
-	} {
-		var there bool
-		if err := conn.QueryRow(ctx, thing.exists, thing.create).Scan(&there); err != nil {
-			return fmt.Errorf("look for %s: %w", thing.create, err)
-		}
-		if there {
-			continue
-		}
-		statement := `create role ` + queryRole + ` nologin`
-		if thing.create == bankDatabase {
-			statement = `create database ` + bankDatabase
-		}
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("create %s: %w", thing.create, err)
-		}
-	}
-	return nil
+	return makeQueryRole(ctx, d.server.URL(bankDatabase))
 }
 
 // applyTasks creates the bank's tasks. Those that are there stay as people changed them, but for the first one's

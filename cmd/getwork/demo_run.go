@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -21,10 +24,11 @@ type demo struct {
 	progress *progress
 	hurry    context.Context // ends when somebody can't wait for an orderly end
 
-	server *postgres.Server
-	said   lastWords // what PostgreSQL printed
-	fleet  fleet
-	page   net.Listener // of the demo's own page; nil: it has none
+	server   *postgres.Server
+	database string    // URL of the bank, by a login that owns it and is no superuser
+	said     lastWords // what PostgreSQL printed
+	fleet    fleet
+	page     net.Listener // of the demo's own page; nil: it has none
 }
 
 // broken is why a demo can't go on: a part of it ended by itself.
@@ -76,7 +80,7 @@ func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) erro
 		d.fleet.framedBy = originOf(d.page.Addr())
 	}
 	d.progress.step("starting the nodes")
-	d.fleet.database, d.fleet.lost = d.server.URL(bankDatabase), d.nodeLost(ctx, breaks)
+	d.fleet.database, d.fleet.lost = d.database, d.nodeLost(ctx, breaks)
 	if err := d.fleet.start(ctx, addresses); err != nil {
 		return err
 	}
@@ -106,8 +110,14 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 		"wal_level":       "minimal",
 		"max_wal_senders": "0",
 	}})
+	if errors.Is(err, postgres.ErrInUse) {
+		return d.elsewhere(err)
+	}
 	if err != nil {
 		return err
+	}
+	if err := os.Remove(d.whereabouts()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of a demo that was killed
 	}
 	ended := d.server.Done()
 	go func() {
@@ -115,6 +125,18 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 		breaks(broken{fmt.Errorf("PostgreSQL ended unexpectedly; it last said:\n%s", d.said.String())})
 	}()
 	return nil
+}
+
+// whereabouts is the file that says where the demo on this data is served.
+func (d *demo) whereabouts() string { return filepath.Join(d.DataDir, "demo-url") }
+
+// elsewhere says where the demo runs that has the data already, once it has told.
+func (d *demo) elsewhere(inUse error) error {
+	at, err := os.ReadFile(d.whereabouts())
+	if err != nil || len(at) == 0 {
+		return inUse
+	}
+	return fmt.Errorf("a demo with this data runs already: open %s\nanother one needs its own --data-dir and --listen (%w)", at, inUse)
 }
 
 // nodeLost tells of a node that ended, and ends the demo with the last one.
@@ -152,7 +174,10 @@ The data is in %s. To look into the database:
   psql '%s'
 
 Ctrl-C stops all of it.
-`, nodes[0].url, firstTask, d.DataDir, d.server.URL(bankDatabase))
+`, nodes[0].url, firstTask, d.DataDir, d.database)
+	if err := os.WriteFile(d.whereabouts(), []byte(d.fleet.framedBy), 0o600); err != nil {
+		return fmt.Errorf("note for a second start where the demo is: %w", err)
+	}
 	if _, err := io.WriteString(d.out, text); err != nil {
 		return err
 	}
@@ -174,6 +199,7 @@ func (d *demo) heaviness() string {
 func (d *demo) stop() error {
 	if d.page != nil {
 		_ = d.page.Close()
+		_ = os.Remove(d.whereabouts()) // it may not have come so far
 	}
 	if d.server == nil {
 		return nil

@@ -210,7 +210,7 @@ func TestDemoServesAndEnds(t *testing.T) {
 		t.Errorf("the first task is at version %d, %v; nothing of it was changed", task.Version, err)
 	}
 	third := startDemo(t, dir)
-	if status := third.status(); status != 1 || !strings.Contains(third.printed(), "is in use by another process") {
+	if status := third.status(); status != 1 || !strings.Contains(third.printed(), "is in use by another process") || !strings.Contains(third.printed(), "open "+second.page()) {
 		t.Errorf("another demo on the same data ends with %d and says %q", status, third.printed())
 	}
 }

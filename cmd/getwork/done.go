@@ -61,6 +61,9 @@ func (c doneCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	if err := checkIDs(c.IDs...); err != nil {
+		return err
+	}
 	client, err := c.connect(web.Worker)
 	if err != nil {
 		return err
@@ -88,6 +91,16 @@ func (c doneCmd) Run(ctx context.Context, s *streams) error {
 		err = table(s.out, lean([]string{"WORK-ID", "TASK", "ITEM", "STATE", "AGAIN FROM"}, &rows, 4), rows)
 	}
 	return errors.Join(append(failed, err)...)
+}
+
+// checkIDs refuses what can't be the id of work, before anything is done with the others.
+func checkIDs(ids ...string) error {
+	for _, id := range ids {
+		if _, err := strconv.ParseUint(id, 10, 63); err != nil {
+			return usage("an id of work is a number, not %q; `getwork pipeline` lists yours", id)
+		}
+	}
+	return nil
 }
 
 // named puts what an error is about before it, where its text does not say so.

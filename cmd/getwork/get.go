@@ -86,7 +86,7 @@ func (c getCmd) outcome(s *streams, r *assign.Request) error {
 		return nil
 	case assign.Partial:
 		if !c.JSON {
-			_, _ = fmt.Fprintf(s.errs, "There was no more: you got %d of %d.\n", r.Assigned, r.Wanted)
+			_, _ = fmt.Fprintln(s.errs, partialText(r))
 		}
 		return nil
 	case assign.None:
@@ -103,6 +103,18 @@ func (c getCmd) outcome(s *streams, r *assign.Request) error {
 	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; what it gets appears in `getwork pipeline`", r.ID, r.Task)
 }
 
+// partialText says why there was less.
+func partialText(r *assign.Request) string {
+	got := fmt.Sprintf("you got %d of %d.", r.Assigned, r.Wanted)
+	switch {
+	case r.Reason != nil && *r.Reason == assign.AtLimit:
+		return fmt.Sprintf("You hold as much of task %s as you may: %s", r.Task, got)
+	case r.Reason != nil && *r.Reason == assign.Rules:
+		return fmt.Sprintf("There was no more that you may have: %s", got)
+	}
+	return "There was no more: " + got
+}
+
 // noneText says why there was nothing.
 func noneText(r *assign.Request) string {
 	reason := ""
@@ -113,7 +125,7 @@ func noneText(r *assign.Request) string {
 	case "no_match":
 		return fmt.Sprintf("nothing to do: no item matches task %s now", r.Task)
 	case "all_held":
-		return fmt.Sprintf("nothing to do: all that matches task %s is held by somebody or put off", r.Task)
+		return fmt.Sprintf("nothing to do: all that matches task %s is held already, by you or by others, or put off", r.Task)
 	case "rules":
 		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
 	case "at_limit":

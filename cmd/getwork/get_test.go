@@ -31,7 +31,7 @@ func TestWorkFromATerminal(t *testing.T) {
 	if r.State != assign.Partial || r.User != "tracy" || len(r.Work) != 3 || r.Work[0].Item != "loan 3" {
 		t.Errorf("the second to ask: %+v", r)
 	}
-	c.run(1, text("nothing to do: all that matches task verify is held by somebody or put off"), "get", "verify")
+	c.run(1, text("nothing to do: all that matches task verify is held already, by you or by others, or put off"), "get", "verify")
 	c.decode(1, &r, "get", "verify")
 	if r.State != assign.None {
 		t.Errorf("nothing left: %+v", r)
@@ -44,8 +44,9 @@ func TestWorkFromATerminal(t *testing.T) {
 	if len(done.Work) != 1 || done.Work[0].State != "completed" || done.Work[0].Note == nil || *done.Work[0].Note != "fine" {
 		t.Errorf("done again: %+v", done)
 	}
-	c.run(1, text("2        verify  loan 2  returned", "AGAIN FROM", "no work 3 of yours; `getwork pipeline` lists", "work x: "),
-		"done", "2", "3", "x", "--outcome", "return", "--after", "0s")
+	c.run(1, text("2        verify  loan 2  returned", "AGAIN FROM", "no work 3 of yours; `getwork pipeline` lists"),
+		"done", "2", "3", "--outcome", "return", "--after", "0s")
+	c.run(2, text(`an id of work is a number, not "x"`, "`getwork pipeline`"), "done", "4", "x")
 	c.run(1, text("work 1 was closed as completed"), "done", "1", "--outcome", "never")
 	c.run(0, text("3        verify  loan 3  never"), "done", "3", "--outcome", "never", "--role", "manager")
 	var p assign.Pipeline
@@ -54,6 +55,8 @@ func TestWorkFromATerminal(t *testing.T) {
 		t.Errorf("tracy's pipeline: %+v", p)
 	}
 	c.run(0, text("There was no more: you got 2 of 5."), "get", "verify", "--count", "5", "--instance", "two") // 1 and 2 came back
+	c.run(0, nil, "task", "create", "--name", "one-each", "--query", "select i as item from generate_series(1, 3) i", "--max-open", "1")
+	c.run(0, text("You hold as much of task one-each as you may: you got 1 of 3."), "get", "one-each", "--count", "3")
 
 	c.run(0, nil, "task", "update", "verify", "--query", "select i as item from generate_series(1, 0) i")
 	c.run(1, text("nothing to do: no item matches task verify now"), "get", "verify")
@@ -160,7 +163,7 @@ func TestGetIsPatient(t *testing.T) {
 			server.Config.SetKeepAlivesEnabled(false) // on a connection that served before, net/http repeats a GET by itself
 			var out bytes.Buffer
 			err := getCmd{Task: "verify", Count: 1, Wait: &tt.wait, holding: holding{remote: remote{URL: server.URL, User: "oliver"}}}.
-				Run(t.Context(), &streams{&out, io.Discard})
+				Run(t.Context(), &streams{out: &out, errs: io.Discard})
 			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || err.Error() != tt.fails) {
 				t.Errorf("%v, not %q", err, tt.fails)
 			}
@@ -200,7 +203,7 @@ func TestInterruptedClick(t *testing.T) {
 	defer server.Close()
 	var out bytes.Buffer
 	err := getCmd{Task: "verify", Count: 1, Wait: new(time.Minute), holding: holding{remote: remote{URL: server.URL, User: "oliver", JSON: true}}}.
-		Run(ctx, &streams{&out, io.Discard})
+		Run(ctx, &streams{out: &out, errs: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "request 7 was cancelled") || !json.Valid(out.Bytes()) {
 		t.Errorf("%v\n%s", err, &out)
 	}

@@ -12,7 +12,7 @@ import (
 
 type workHoldersCmd struct {
 	Of     *string `help:"Only what this user holds." placeholder:"USER"`
-	Task   *string `env:"-" help:"Only what is held of this task, or of several, separated by commas." placeholder:"TASK"`
+	Task   *string `help:"Only what is held of this task, or of several, separated by commas." placeholder:"TASK"`
 	paged  `embed:""`
 	remote `embed:""`
 }

@@ -148,12 +148,12 @@ func TestSplit(t *testing.T) {
 	defer server.Close()
 	push := itemsPushCmd{Task: "photos", Keys: make([]string, 2*assign.MaxPush+5), remote: remote{URL: server.URL, User: "robot"}}
 	var out bytes.Buffer
-	err := push.Run(t.Context(), &streams{&out, io.Discard})
+	err := push.Run(t.Context(), &streams{out: &out, errs: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "--split pushes them in 3 batches") || calls > 0 {
 		t.Errorf("%d calls, %v", calls, err)
 	}
 	push.Split = true
-	err = push.Run(t.Context(), &streams{&out, io.Discard})
+	err = push.Run(t.Context(), &streams{out: &out, errs: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "batch 3 of 3, items 20001 to 20005: bad\nthe batches before it are pushed") {
 		t.Error(err)
 	}

@@ -23,7 +23,7 @@ const (
 	exitUsage  = 2
 )
 
-// cli is the command line. Every flag can be set by GETWORK_<FLAG>; flags beat the environment.
+// cli is the command line. Settings can be given in the environment, too (see fromEnvironment); flags beat it.
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run one node."`
 	Demo       demoCmd       `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
@@ -41,7 +41,7 @@ type cli struct {
 	Bench      benchCmd      `cmd:"" help:"Measure how fast getwork and the database are."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
-	PrintVersion kong.VersionFlag `name:"version" short:"v" env:"-" help:"Print the version."`
+	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 
 // usageError is a command that can't be carried out as it was given: exit status 2.
@@ -54,21 +54,22 @@ func main() {
 }
 
 // run carries out one command line.
-func run(args []string, out, errs io.Writer) int {
+func run(args []string, rawOut, rawErrs io.Writer) int {
+	out, errs := visible{rawOut}, visible{rawErrs}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("getwork"),
-		kong.Description("Hands out work to many people at once, from PostgreSQL. Every flag can also be set in the environment, as GETWORK_<FLAG>."),
-		kong.DefaultEnvars("GETWORK"),
+		kong.Description("Hands out work to many people at once, from PostgreSQL. Which node or database, who asks, and how a node serves can also be set in the environment; --help names the variables."),
+		kong.PostBuild(fromEnvironment),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(out, errs),
 		kong.Vars{"version": "getwork " + version},
 		kong.Exit(func(status int) { exited = status; panic(exiting{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(&streams{out: out, errs: errs}),
+		kong.Bind(&streams{out: out, errs: errs, rawOut: rawOut, rawErrs: rawErrs}),
 	)
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, "getwork:", err)
@@ -109,5 +110,16 @@ func parse(parser *kong.Kong, args []string) (command *kong.Context, err error) 
 	return parser.Parse(args)
 }
 
+// document is where to print YAML, which has no such escapes in most places: a file gets it as it is.
+func (s *streams) document() io.Writer {
+	if f, ok := s.rawOut.(*os.File); ok && !isTerminal(f) {
+		return f
+	}
+	return s.out
+}
+
 // streams are where a command prints.
-type streams struct{ out, errs io.Writer }
+type streams struct {
+	out, errs       io.Writer // for everything that holds data
+	rawOut, rawErrs io.Writer // for what other programs print, and for a progress line
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign"
 	"getwork/schema"
 )
 
@@ -19,12 +20,16 @@ type migrateCmd struct {
 }
 
 type migrateTarget struct {
-	DatabaseURL string `help:"PostgreSQL to work in: a direct connection, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	Schema      string `help:"The schema that getwork's tables are in." default:"getwork"`
+	DatabaseURL     string `help:"PostgreSQL to work in: a direct connection, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	DatabaseURLFile string `help:"Read that URL from this file; it beats --database-url." placeholder:"FILE" complete:"file"`
+	Schema          string `help:"The schema that getwork's tables are in." default:"getwork"`
 }
 
 // with connects and calls f.
 func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+	if err := readURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
+		return err
+	}
 	if t.DatabaseURL == "" {
 		return usage("no database: give --database-url, or set DATABASE_URL")
 	}
@@ -36,7 +41,7 @@ func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, con
 	defer cancel()
 	conn, err := t.connect(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return noConnection(err)
 	}
 	defer conn.Close(ctx)
 	return f(ctx, conn, name)
@@ -48,6 +53,7 @@ func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	assign.SpeakUTF8(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }
@@ -68,7 +74,7 @@ type migrateUpCmd struct {
 
 func (c migrateUpCmd) Run(ctx context.Context, s *streams) error {
 	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
-		if err := schema.Up(ctx, conn, name); err != nil {
+		if err := schema.Up(ctx, conn, name, s.tell); err != nil {
 			return err
 		}
 		return printStatus(ctx, s, conn, name)
@@ -82,7 +88,7 @@ type migrateDownCmd struct {
 
 func (c migrateDownCmd) Run(ctx context.Context, s *streams) error {
 	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
-		if err := schema.Down(ctx, conn, name, c.To); err != nil {
+		if err := schema.Down(ctx, conn, name, c.To, s.tell); err != nil {
 			return err
 		}
 		return printStatus(ctx, s, conn, name)
@@ -98,6 +104,9 @@ func (c migrateStatusCmd) Run(ctx context.Context, s *streams) error {
 		return printStatus(ctx, s, conn, name)
 	})
 }
+
+// tell shows what a migration waits for.
+func (s *streams) tell(message string) { _, _ = fmt.Fprintln(s.errs, message) }
 
 func printStatus(ctx context.Context, s *streams, conn *pgx.Conn, name schema.Name) error {
 	current, latest, err := schema.Status(ctx, conn, name)

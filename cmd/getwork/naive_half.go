@@ -101,7 +101,7 @@ func affordable(users int, budget, cost time.Duration) int {
 // naivePool has a connection for every user, made before anybody clicks. A query that outlives the comparison is
 // ended by the server.
 func (c *contest) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(c.server.URL(bankDatabase))
+	config, err := pgxpool.ParseConfig(c.database)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (c *contest) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
 func (d *demo) dropNaiveWork() {
 	ctx, cancel := context.WithTimeout(d.hurry, cleanUpWithin)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, d.server.URL(bankDatabase))
+	conn, err := pgx.Connect(ctx, d.database)
 	if err != nil {
 		return
 	}

@@ -62,6 +62,9 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	if err := n.migrate(ctx, name); err != nil {
 		return nil, err
 	}
+	if err := n.refuseLogins(ctx, name); err != nil {
+		return nil, err
+	}
 	n.pools, err = assign.OpenPools(assign.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
 		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
 	if err != nil {
@@ -108,7 +111,7 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	defer cancel()
 	conn, err := n.connectDirectly(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return noConnection(err)
 	}
 	defer conn.Close(ctx)
 	if err = n.bringUp(ctx, conn, name); err != nil || n.config.QueryRole == "" {

@@ -82,7 +82,9 @@ func (b *browser) focused(text string) {
 func TestPageUndo(t *testing.T) {
 	b, s := desk(t, undoLasts, "1h", 3)
 	b.typeNote("looked at")
+	b.shows("#told", "New: ")
 	b.press("#work li:first-child .complete")
+	b.await(`document.querySelector('#told').textContent === ''`, soon) // what is new is new no more
 	b.shows("#work .going", "a: completed.")
 	b.focused("b") // the next card
 	b.shows("#heard", "a: completed.")
@@ -103,6 +105,7 @@ func TestPageUndo(t *testing.T) {
 	b.shows("#work .going", "b: returned, not offered before ")
 	b.eval(`(passes(), '')`)
 	b.works(1, soon)
+	b.await(`document.querySelector('#heard').textContent === ''`, soon) // it can't be undone any more
 	b.focused("c")
 	if got := s.dispositions(); got != "a completed looked at, b returned, c held" {
 		t.Error("after it was sent: ", got)

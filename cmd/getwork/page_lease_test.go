@@ -51,7 +51,15 @@ func (s *site) manages(method, path string, body any) (answered struct{ Token st
 func (b *browser) typeNote(text string) {
 	b.t.Helper()
 	b.click("#work li:first-child summary")
-	b.do(chromedp.SendKeys(chromedp.CSS("#work li:first-child textarea"), text, chromedp.NodeVisible))
+	b.await(`(() => {
+		const item = document.querySelector('#work li:first-child');
+		const details = item?.querySelector('details');
+		if (details && !details.open) details.open = true; // a draft that was kept had opened it before the click
+		const note = item?.querySelector('textarea');
+		note?.focus();
+		return !!note && document.activeElement === note;
+	})()`, soon)
+	b.do(chromedp.KeyEvent(text))
 }
 
 // press clicks a button without a pointer, so that it is no sign that somebody is there.
@@ -214,11 +222,27 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.state("live", soon)
 	const click = `(document.querySelector('.task [aria-label="Get Work: jobs"]').click(), '')`
 	b.await(`document.querySelector('.task [aria-label="Get Work: jobs"]')`, soon)
+	if n := b.eval(`String(document.querySelectorAll('[name="count-jobs"]').length)`); n != "1" {
+		t.Errorf("%s numbers to choose from, of which one may hold 1", n)
+	}
 	b.eval(click)
 	b.works(1, soon)
 	b.shows("#work .which", "place 1 of 3")
 	b.eval(click)
 	b.shows(".task .ended", "You hold 1 item of this task, and may hold no more.")
+	b.eval(`(import('/static/words.js').then((words) => { window.words = words; }), '')`)
+	b.await(`window.words`, soon)
+	for _, tt := range []struct{ request, limit, holds, want string }{
+		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "1", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for the task’s rules let you have no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:null}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for there were no more."},
+		{"{state:'none',reason:'all_held'}", "null", "2", "All that matches is with you or others already, or put off. Ask again later, or wait until some is free."},
+		{"{state:'none',reason:'all_held'}", "null", "0", "All that matches is with somebody already, or put off. Ask again later, or wait until some is free."},
+	} {
+		if got := b.eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.limit, tt.holds)); got != tt.want {
+			t.Errorf("%s, of at most %s, holding %s: %q", tt.request, tt.limit, tt.holds, got)
+		}
+	}
 }
 
 // What a manager takes away leaves with a word, unless something is typed in it; what he gives, and what is claimed in

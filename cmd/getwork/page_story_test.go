@@ -236,7 +236,7 @@ func TestPageNewcomer(t *testing.T) {
 	b.sees("loan-7: returned")
 	s.await("it is returned", soon, `select available_at > now() from getwork.work where item = 'loan-7' and state = 'returned'`)
 	b.use("button", "Get Work")
-	b.sees("All that matches is with somebody already, or put off.")
+	b.sees("All that matches is with you or others already, or put off.")
 	b.sees("tomorrow")
 	b.leave("button", "Log out")
 	b.sees("Who are you?")

@@ -97,7 +97,7 @@ func written(s *site) {
 }
 
 // evilUser is a name. What has the mark but is not markup, so that it can be looked for as a whole.
-const evilUser = mark + `<b onclick=alert(1)>Олівер ع` + "\u202e" + `</b>`
+const evilUser = mark + `<b onclick=alert(1)>Олівер ع</b>`
 
 // Whatever people write, as titles, descriptions, keys, details, notes, names and queries, every view shows as text.
 func TestPageShowsTextAsText(t *testing.T) {

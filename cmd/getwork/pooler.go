@@ -127,7 +127,7 @@ func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
 // transaction pooler, which would leave the lock of migrations behind.
 func (n *node) bringUp(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 	if !n.config.NoMigrate && !n.shared {
-		return schema.Up(ctx, conn, name)
+		return schema.Up(ctx, conn, name, func(message string) { n.log.Warn(message) })
 	}
 	err := schema.Check(ctx, conn, name)
 	if errors.Is(err, schema.ErrOlder) && n.shared {

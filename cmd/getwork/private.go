@@ -13,14 +13,15 @@ import (
 	"getwork/schema/postgres"
 )
 
-// queryRole is what ranking queries are run as on a server of our own. It may read what it is granted, and no more.
+// queryRole is what ranking queries are run as on a server of our own: so they read what it is granted. The node's login,
+// which one that means harm can go back to, is no superuser and owns that database alone.
 const queryRole = "getwork_query"
 
 // Help is what `getwork serve --help` says before the flags.
 func (c *serveCmd) Help() string {
 	return `With --private-postgres the node starts a PostgreSQL of its own, which nobody else can reach and which ends with it. Its data is kept in ` +
 		defaultDataDir() + `, or where --data-dir says. Ranking queries are run there as the role ` + queryRole +
-		`, which may read what is in the schema public, and what you grant it.`
+		`, which may read what is in the schema public, and what you grant it. The node logs in as ` + postgres.Login + `, which owns the database and is no superuser.`
 }
 
 // defaultDataDir is where a private server's data is when nobody says: where data that must stay belongs.
@@ -52,13 +53,14 @@ func (c *serveCmd) startPostgres(ctx context.Context) (ended <-chan struct{}, st
 		defer cancel()
 		_ = server.Stop(ctx)
 	}
-	c.DatabaseURL = server.URL("postgres")
-	if c.QueryRole == "" {
+	c.DatabaseURL, err = server.LoginURL(ctx, "postgres")
+	if err == nil && c.QueryRole == "" {
 		c.QueryRole = queryRole
-		if err := makeQueryRole(ctx, c.DatabaseURL); err != nil {
-			stop()
-			return nil, nil, err
-		}
+		err = makeQueryRole(ctx, server.URL("postgres"))
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
 	}
 	return server.Done(), stop, nil
 }
@@ -67,8 +69,11 @@ const createQueryRole = `
 do $$ begin
   if not exists (select from pg_roles where rolname = 'getwork_query') then
     create role getwork_query nologin;
+  end if;
+  if not pg_has_role('getwork', 'getwork_query', 'member') then -- it is new, or was made while getwork worked as the superuser
+    grant getwork_query to getwork;
     grant select on all tables in schema public to getwork_query;
-    alter default privileges in schema public grant select on tables to getwork_query;
+    alter default privileges for role getwork, postgres in schema public grant select on tables to getwork_query;
   end if;
 end $$`
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,22 @@ func TestPrivatePostgres(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a query that reads getwork's tables: %v", err)
 	}
+	// A query can leave the query role. Its login may then do no more than own what getwork has.
+	for task, statement := range map[string]string{
+		"reads-files":     `select pg_read_file('PG_VERSION')`,
+		"reads-passwords": `select rolpassword from pg_authid`,
+		"writes-files":    `select lo_export(lo_from_bytea(0, 'x'), '/tmp/getwork-was-here')`,
+		"reads-config":    `select pg_reload_conf()`,
+	} {
+		leaves := "with out as materialized (select set_config('role', 'none', true)) select left(query_to_xml($q$" + statement + "$q$, true, true, '')::text, 100) as item from out"
+		if err := n.Client("boss").CreateTask(ctx, map[string]any{"name": task, "query": leaves}); err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := n.Client("ann").GetWork(ctx, task, 1, "Prefer", "wait=60")
+		if err != nil || r.Error == nil || !strings.Contains(*r.Error, "permission denied") {
+			t.Errorf("a query that %s: %s (%v)", task, r.State, err)
+		}
+	}
 	r, _, err := n.Client("ann").GetWork(ctx, "numbers", 2, "Prefer", "wait=60")
 	if err != nil || r.State != assign.Assigned {
 		t.Fatalf("ann is %s (%v)", r.State, err)
@@ -68,6 +85,25 @@ func TestPrivatePostgres(t *testing.T) {
 	var held int
 	if err := conn.QueryRow(ctx, `select count(*) from getwork.work where state = 'held'`).Scan(&held); err != nil || held != 2 {
 		t.Errorf("%d held in the tables (%v), want 2", held, err)
+	}
+}
+
+// A database that does not answer is told of once, with what to do.
+func TestServeWithoutDatabase(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close() // nobody listens there now
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "status"}} {
+		var out, errs strings.Builder
+		if status := run(append(command, "--database-url", "postgres://getwork@"+address+"/getwork"), &out, &errs); status != exitFailed {
+			t.Errorf("%s: exit status %d, want %d", command, status, exitFailed)
+		}
+		if said := errs.String(); strings.Count(said, "connection refused") != 1 || !strings.Contains(said, "check the URL (--database-url") {
+			t.Errorf("%s says:\n%s", command, said)
+		}
 	}
 }
 

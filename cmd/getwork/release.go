@@ -18,7 +18,7 @@ import (
 
 type workReleaseCmd struct {
 	Of     *string `help:"Take back what this user holds." placeholder:"USER"`
-	Task   *string `env:"-" help:"Take back what is held of this task." placeholder:"TASK"`
+	Task   *string `help:"Take back what is held of this task." placeholder:"TASK"`
 	Yes    bool    `help:"Don't ask." xor:"sure"`
 	DryRun bool    `help:"Only tell how much it is." xor:"sure"`
 	remote `embed:""`

@@ -14,27 +14,30 @@ import (
 
 // serveCmd is one node's configuration.
 type serveCmd struct {
-	DatabaseURL       string        `help:"PostgreSQL to work in, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	ListenDatabaseURL string        `help:"A direct, session-mode connection for LISTEN and migrations, where --database-url goes through a pooler." placeholder:"URL"`
-	QueryDatabaseURL  string        `help:"Run the ranking queries here: a read replica, or a login that may only read." placeholder:"URL"`
-	Pooled            bool          `help:"--database-url goes through a transaction pooler: keep no session state."`
-	QueryRole         string        `help:"Role that ranking queries are run as (set local role)." placeholder:"ROLE"`
-	Schema            string        `help:"The schema that getwork's tables are in." default:"getwork"`
-	Listen            string        `help:"Address to serve on (default ${default}); port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR"`
-	NoListen          bool          `help:"Do not LISTEN: results are found by polling only."`
-	NoMigrate         bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
-	Auth              string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
-	FrameAncestors    string        `help:"The one page that may show this node's in a frame, such as http://127.0.0.1:8083. Without it none may." placeholder:"URL"`
-	MaxRuns           int           `help:"Ranking queries that this node runs at the same time." default:"2"`
-	MaxCalls          int           `help:"Calls that this node serves at the same time, an eighth of them, and at least 32, for one user; more are answered 429." default:"1024"`
-	MaxSockets        int           `help:"Live channels that this node keeps open, an eighth of them, and at least 32, for one user, and as many event streams and held answers." default:"20000"`
-	Retention         time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
-	DrainTimeout      time.Duration `help:"How long a shutdown may take. A fifth of it is for load balancers to notice, if /readyz is watched." default:"15s"`
-	LogFormat         string        `help:"text or json." default:"text" enum:"text,json"`
-	LogLevel          slog.Level    `help:"debug, info, warn or error." default:"info"`
-	PrivatePostgres   bool          `help:"Start a PostgreSQL of this node's own, if there is no --database-url."`
-	DataDir           string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
-	UntilStdinCloses  bool          `hidden:"" help:"Shut down when standard input is closed: a parent process that dies takes this one along."`
+	DatabaseURL           string        `help:"PostgreSQL to work in, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	DatabaseURLFile       string        `help:"Read that URL from this file, so that no password shows in the list of processes; it beats --database-url." placeholder:"FILE" complete:"file"`
+	ListenDatabaseURL     string        `help:"A direct, session-mode connection for LISTEN and migrations, where --database-url goes through a pooler." placeholder:"URL"`
+	QueryDatabaseURL      string        `help:"Run the ranking queries here: a read replica, or a login that may only read." placeholder:"URL"`
+	ListenDatabaseURLFile string        `help:"Read --listen-database-url from this file." placeholder:"FILE" complete:"file"`
+	QueryDatabaseURLFile  string        `help:"Read --query-database-url from this file." placeholder:"FILE" complete:"file"`
+	Pooled                bool          `help:"--database-url goes through a transaction pooler: keep no session state."`
+	QueryRole             string        `help:"Role that ranking queries are run as (set local role)." placeholder:"ROLE"`
+	Schema                string        `help:"The schema that getwork's tables are in." default:"getwork"`
+	Listen                string        `help:"Address to serve on (default ${default}); port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR"`
+	NoListen              bool          `help:"Do not LISTEN: results are found by polling only."`
+	NoMigrate             bool          `help:"Do not change the schema; refuse to start if it is not the one that is needed."`
+	Auth                  string        `help:"How people are known. dev: by name, and only on a loopback address." default:"dev" enum:"dev"`
+	FrameAncestors        string        `help:"The one page that may show this node's in a frame, such as http://127.0.0.1:8083. Without it none may." placeholder:"URL"`
+	MaxRuns               int           `help:"Ranking queries that this node runs at the same time." default:"2"`
+	MaxCalls              int           `help:"Calls that this node serves at the same time, an eighth of them, and at least 32, for one user; more are answered 429." default:"1024"`
+	MaxSockets            int           `help:"Live channels that this node keeps open, an eighth of them, and at least 32, for one user, and as many event streams and held answers." default:"20000"`
+	Retention             time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
+	DrainTimeout          time.Duration `help:"How long a shutdown may take. A fifth of it is for load balancers to notice, if /readyz is watched." default:"15s"`
+	LogFormat             string        `help:"text or json." default:"text" enum:"text,json"`
+	LogLevel              slog.Level    `help:"debug, info, warn or error." default:"info"`
+	PrivatePostgres       bool          `help:"Start a PostgreSQL of this node's own, if there is no --database-url."`
+	DataDir               string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
+	UntilStdinCloses      bool          `hidden:"" help:"Shut down when standard input is closed: a parent process that dies takes this one along."`
 }
 
 // errNoDatabase: a node that lost its URL must not become a private island.
@@ -46,6 +49,12 @@ var errPostgresEnded = errors.New("the private PostgreSQL ended by itself; start
 var origin = regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]+)?$`)
 
 func (c *serveCmd) check() error {
+	err := errors.Join(readURL(&c.DatabaseURL, c.DatabaseURLFile, "database-url-file"),
+		readURL(&c.ListenDatabaseURL, c.ListenDatabaseURLFile, "listen-database-url-file"),
+		readURL(&c.QueryDatabaseURL, c.QueryDatabaseURLFile, "query-database-url-file"))
+	if err != nil {
+		return usageError{err}
+	}
 	if c.DatabaseURL == "" && !c.PrivatePostgres {
 		return errNoDatabase
 	}

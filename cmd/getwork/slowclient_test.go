@@ -111,7 +111,7 @@ func TestSlowReaders(t *testing.T) {
 		}
 	}
 	t.Logf("%d MiB before, at most %d", before, most)
-	if before > 0 && most-before > 200 {
+	if before > 0 && most-before > 320 { // kept for everybody who reads nothing, the events would be 400 MB
 		t.Errorf("the node takes %d MiB more", most-before)
 	}
 	if err := <-told; err != nil {

@@ -101,7 +101,7 @@ func (l *sharing) takes(me cluster.Client) []assign.Work {
 		l.t.Fatalf("%s got %+v", me.Instance, r)
 	}
 	for _, w := range r.Work {
-		if left := w.LeaseExpiresAt.Sub(w.AssignedAt); left < sharedLease-time.Millisecond || left > sharedLease+time.Second {
+		if left := w.LeaseExpiresAt.Sub(w.AssignedAt); left < sharedLease-time.Second || left > sharedLease+time.Second {
 			l.t.Errorf("the lease of %s is %v", w.Item, left)
 		}
 	}

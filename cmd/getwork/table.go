@@ -55,7 +55,7 @@ func plain(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
 }
 
-// printJSON prints a value for programs.
+// printJSON prints a value for programs, and for people who look at it.
 func printJSON(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -65,9 +65,34 @@ func printJSON(w io.Writer, v any) error {
 	if err := json.Indent(&indented, b, "", "  "); err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	_, err = fmt.Fprintln(w, indented.String())
+	_, err = fmt.Fprintf(w, "%s\n", readable(indented.Bytes()))
 	return err
 }
+
+// readable writes <, > and & as they are in JSON that was made to stand in HTML, as a node's answers are: "rank < 10" and not
+// "rank \u003c 10".
+func readable(b []byte) []byte {
+	text := make([]byte, 0, len(b))
+	for len(b) > 0 {
+		n := 1
+		switch {
+		case b[0] != '\\' || len(b) == 1:
+			text = append(text, b[0])
+		case len(b) >= 6 && slices.Contains(forHTML, string(b[:6])):
+			n = 6
+			code, _ := strconv.ParseUint(string(b[2:6]), 16, 8)
+			text = append(text, byte(code))
+		default: // a backslash and what it is about, which may be another one
+			n = 2
+			text = append(text, b[:2]...)
+		}
+		b = b[n:]
+	}
+	return text
+}
+
+// forHTML is how encoding/json writes <, > and &.
+var forHTML = []string{`\u003c`, `\u003e`, `\u0026`}
 
 // counted writes how many there are.
 func counted(n int, noun string) string {

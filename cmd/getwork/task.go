@@ -91,7 +91,7 @@ func (c taskShowCmd) Run(ctx context.Context, s *streams) error {
 	case c.JSON:
 		return printJSON(s.out, t.raw)
 	}
-	return t.print(s.out)
+	return t.print(s.document())
 }
 
 type taskCreateCmd struct {

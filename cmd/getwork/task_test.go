@@ -314,7 +314,7 @@ func TestStaleVersion(t *testing.T) {
 		}))
 		defer server.Close()
 		err := taskUpdateCmd{remote: remote{URL: server.URL, User: "mary"}, Task: "verify",
-			taskFlags: taskFlags{taskFields: taskFields{Title: new("new")}}}.Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
+			taskFlags: taskFlags{taskFields: taskFields{Title: new("new")}}}.Run(t.Context(), &streams{out: new(bytes.Buffer), errs: new(bytes.Buffer)})
 		if !slices.Equal(tags, []string{`"v"`, `"vv"`}) {
 			t.Errorf("sent for %q", tags)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,8 +25,8 @@ type workCmd struct {
 
 type workListCmd struct {
 	Of     *string `help:"Only this user's work." placeholder:"USER"`
-	Task   *string `env:"-" help:"Only work of this task." placeholder:"TASK"`
-	Item   *string `env:"-" help:"Only work with this item." placeholder:"ITEM"`
+	Task   *string `help:"Only work of this task." placeholder:"TASK"`
+	Item   *string `help:"Only work with this item." placeholder:"ITEM"`
 	State  *string `help:"Only work in this state: held, completed, returned, never, failed, expired or reassigned." enum:"held,completed,returned,never,failed,expired,reassigned" placeholder:"STATE"`
 	paged  `embed:""`
 	remote `embed:""`
@@ -117,6 +118,9 @@ func (workExtendCmd) Help() string {
 
 // Run extends one after the other. What is refused does not keep the rest from being extended.
 func (c workExtendCmd) Run(ctx context.Context, s *streams) error {
+	if err := checkIDs(c.IDs...); err != nil {
+		return err
+	}
 	client, err := c.connect(web.Worker)
 	if err != nil {
 		return err
@@ -163,7 +167,7 @@ func (workReassignCmd) Help() string {
 
 // Run gives work to somebody else.
 func (c workReassignCmd) Run(ctx context.Context, s *streams) error {
-	if err := fits(assign.CheckUser(c.To)); err != nil {
+	if err := cmp.Or(checkIDs(c.ID), fits(assign.CheckUser(c.To))); err != nil {
 		return err
 	}
 	client, err := c.connect(web.Manager)

@@ -142,7 +142,7 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 	}))
 	defer server.Close()
 	err := workReleaseCmd{Task: new("verify"), Yes: true, remote: remote{URL: server.URL, User: "mary"}}.
-		Run(t.Context(), &streams{new(bytes.Buffer), new(bytes.Buffer)})
+		Run(t.Context(), &streams{out: new(bytes.Buffer), errs: new(bytes.Buffer)})
 	if err == nil || !strings.Contains(err.Error(), "nothing was released: what is held has changed") || !strings.Contains(err.Error(), "run the command again") {
 		t.Error(err)
 	}

@@ -45,6 +45,7 @@ func (f *Figure) Median() float64 {
 // Env is where measurements are made.
 type Env struct {
 	Binary      string // getwork's executable
+	Against     string // another one to compare it with; empty: no comparison is made
 	DatabaseURL string // a server's, with a database in which schemas may be made
 	ServerPID   int    // of PostgreSQL's first process, if it is on this machine; 0: its CPU is not known
 	Rounds      int    // how often each figure is taken
@@ -58,5 +59,6 @@ type Measurement struct {
 	Help string
 	Run  func(ctx context.Context, e *Env) ([]Figure, error)
 
-	ForPlots bool // made only if plots are wanted
+	ForPlots   bool // made only if plots are wanted
+	ForAgainst bool // made only if there is another program to compare with
 }

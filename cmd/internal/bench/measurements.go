@@ -13,4 +13,5 @@ var All = []Measurement{
 	{Name: "listeners", Help: "clicks a second while 19 more nodes listen", Run: listeners},
 	{Name: "wrap", Help: "what a query's run takes more than the query alone", Run: wrap},
 	{Name: "growth", Help: "how the figures grow, for plots: made only when it is named here, or for --write", Run: growth, ForPlots: true},
+	{Name: "against", Help: "CPU per click beside another getwork's, in turn, and how much the same one differs from itself: made only for --against", Run: against, ForAgainst: true},
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,17 +38,24 @@ func (c *caller) node() *member {
 	return m
 }
 
+// changes are calls of whose effect others are told by push.
+var changes = []history.Kind{history.Dispose, history.Extend, history.Reassign, history.Release, history.Claim, history.Cancel}
+
 // request is what is sent.
 type request struct {
 	method, path string
 	body         any
 	header       []string      // names and values in turn
 	held         time.Duration // the answer may take so much longer
+	notNode      int           // if not 0: not of the node before this number
 }
 
 // do makes one call and records it. call says what it is about; the rest is filled in.
 func (c *caller) do(ctx context.Context, call history.Call, r request) history.Call {
 	m := c.node()
+	for i := 0; i < 10 && m.number+1 == r.notNode; i++ {
+		m = c.node()
+	}
 	call.Who, call.Node = c.who, m.number
 	ctx, cancel := context.WithTimeout(ctx, patience+r.held)
 	defer cancel()
@@ -57,9 +65,15 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 	if err != nil { // also when half an answer came
 		call.Status, call.Type, call.Tag, call.Body, call.Error = 0, "", "", nil, err.Error()
 	}
+	if call.Status/100 == 2 && slices.Contains(changes, call.Kind) {
+		select {
+		case c.stage.answered <- m.number:
+		default:
+		}
+	}
 	c.stage.rec.Add(history.Entry{Call: &call})
 	if call.Status == http.StatusInternalServerError {
-		c.stage.findings.add("answers", fmt.Sprintf("node %d answered 500 to %s %s at %v: an error that nobody expected; its log says which", m.number, r.method, r.path, call.Ended))
+		c.stage.findings.add("answers", "node %d answered 500 to %s %s at %v: an error that nobody expected; its log says which", m.number, r.method, r.path, call.Ended)
 	}
 	return call
 }

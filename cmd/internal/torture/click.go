@@ -20,6 +20,7 @@ type wish struct {
 	lease  string
 	key    string
 	held   int // seconds
+	other  int // if not 0: not at the node before this number
 }
 
 func (p *person) wish() wish {
@@ -46,6 +47,10 @@ func (p *person) click(ctx context.Context, w wish, tried int) {
 	call := p.sendClick(ctx, &p.caller, w)
 	if p.settled(call) || tried >= retries {
 		p.clicked(ctx, call)
+		if w.key != "" && w.other == 0 && call.Status/100 == 2 && p.chance(p.crowd.scenario.habits.again) {
+			w.other, w.held = call.Node+1, 0
+			p.agenda.in(p.pause(2*time.Second), func() { p.click(ctx, w, 0) }) // as who has lost the answer
+		}
 		return
 	}
 	p.agenda.in(p.later(call), func() { p.click(ctx, w, tried+1) })
@@ -74,7 +79,7 @@ func (p *person) sendClick(ctx context.Context, by *caller, w wish) history.Call
 	if w.lease != "" {
 		body["lease"] = w.lease
 	}
-	r := request{method: http.MethodPost, path: "/api/v1/tasks/" + w.job.name + "/requests", body: body}
+	r := request{method: http.MethodPost, path: "/api/v1/tasks/" + w.job.name + "/requests", body: body, notNode: w.other}
 	if w.key != "" {
 		r.header = append(r.header, "Idempotency-Key", w.key)
 	}

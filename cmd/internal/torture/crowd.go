@@ -115,7 +115,11 @@ func (c *crowd) item(j job, rng *rand.Rand) string {
 		if narrow := c.scenario.habits.narrow; narrow > 0 {
 			n = min(n, narrow)
 		}
-		return j.item(1 + rng.IntN(n))
+		item := j.item(1 + rng.IntN(max(1, n)))
+		if j.books {
+			return c.books.item(item)
+		}
+		return item
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

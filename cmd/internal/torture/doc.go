@@ -7,6 +7,7 @@
 //	options.go, scenario.go   what is wanted
 //	stage.go, member.go       PostgreSQL, the nodes and their proxies
 //	task.go                   the tasks, which between them use every path through a round
+//	books.go                  a world that the query of one of them looks at, and people change
 //	crowd.go                  who works: person.go one of them, click.go, fate.go how work ends,
 //	                          socket.go, stream.go their live channels, manager.go who pushes, pauses, reassigns
 //	plan.go, storm.go         which faults come when; fault.go carries them out, jump.go those of the clock

@@ -72,6 +72,10 @@ type disposition struct {
 // dispose lets go of work, and says the same again if there was no answer. Sometimes it says it twice, or another thing
 // after it: the one changes nothing, the other is refused.
 func (p *person) dispose(ctx context.Context, w held, d disposition, tried int) {
+	if d.Outcome == "complete" && w.Task == bookTask && !p.stage.books.finish(ctx, p.stage.rec, w.Item) {
+		p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, w, d, tried) })
+		return
+	}
 	call := p.do(ctx, history.Call{Kind: history.Dispose, Task: w.Task, Item: w.Item, Work: w.ID, Outcome: d.Outcome, After: d.After, To: d.To},
 		request{method: http.MethodPost, path: workPath(w.ID, "disposition"), body: d})
 	switch {

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -26,6 +25,7 @@ var Kinds = []Kind{
 	{Name: "proxy-freeze-listener", Help: "the same for the listener only", often: 2, least: 500 * time.Millisecond, most: 40 * time.Second, strike: (*storm).freezeListener},
 	{Name: "proxy-delay", Help: "every packet between a node and the database takes 1 to 100 ms longer", often: 2, least: time.Second, most: 8 * time.Second, strike: (*storm).delay},
 	{Name: "terminate", Help: "up to four backends of getwork are terminated", often: 3, strike: (*storm).terminate},
+	{Name: "kill-told", Help: "kill -9 of a node that has just answered a change, of which others are to hear", often: 2, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killTold},
 	{Name: jumps, Help: "PostgreSQL's clock is set forward or back, by a second to two hours, and mostly right again", often: 3, least: time.Second, most: 15 * time.Second, strike: (*storm).jump},
 }
 
@@ -44,7 +44,7 @@ func (s *storm) onProcess(f planned, do func(m *member)) {
 // restarted starts a node again; that it can't is a finding, and the end of the run is not held up by it.
 func (s *storm) restarted(m *member) {
 	if err := m.start(s.stage.ctx); err != nil && s.stage.ctx.Err() == nil {
-		s.findings.add("process", err.Error())
+		s.findings.add("process", "after a fault, %v", err)
 	}
 }
 
@@ -52,6 +52,18 @@ func (s *storm) kill(f planned) {
 	s.onProcess(f, func(m *member) {
 		s.strike(f, m.number, "", m.kill, func() { s.restarted(m) })
 	})
+}
+
+// killTold kills the node that answers the next change.
+func (s *storm) killTold(f planned) {
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	select {
+	case f.node = <-s.answered:
+		s.kill(f)
+	case <-ctx.Done():
+		s.skip()
+	}
 }
 
 func (s *storm) freeze(f planned) {
@@ -91,7 +103,7 @@ func (s *storm) onDatabase(f planned, end func()) {
 	defer s.epoch.Add(1)
 	s.strike(f, -1, "", end, func() {
 		if err := s.server.Restart(s.stage.ctx); err != nil && s.stage.ctx.Err() == nil {
-			s.findings.add("database", fmt.Sprintf("PostgreSQL does not start again: %v", err))
+			s.findings.add("database", "PostgreSQL does not start again: %v", err)
 		}
 	})
 }

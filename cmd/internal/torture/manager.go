@@ -63,25 +63,26 @@ type pushed struct {
 
 func (m *manager) push(ctx context.Context, j job) {
 	var all []pushed
-	var keys []string
+	var keys, late []string
 	for range 1 + m.rng.IntN(8) {
 		m.count++
-		p := pushed{Item: fmt.Sprintf("in-%06d", m.count), Priority: m.rng.IntN(4)}
+		p := pushed{Item: fmt.Sprintf("%s-%06d", j.keys, m.count), Priority: m.rng.IntN(4)}
 		switch m.rng.IntN(12) {
 		case 0, 1:
 			later := m.stage.now().Add(time.Duration(300+m.rng.IntN(3000)) * time.Millisecond).UTC()
 			p.NotBefore = &later
+			late = append(late, p.Item)
 		case 2, 3:
 			p.Exclusive = fmt.Sprintf("group-%d", m.rng.IntN(4))
 		case 4:
 			p.Slots = 2
 		case 5:
-			p.Item = fmt.Sprintf("in-%06d", 1+m.rng.IntN(m.count)) // one that is there already, or done
+			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // one that is there already, or done
 		}
 		all, keys = append(all, p), append(keys, p.Item)
 	}
 	for range 3 {
-		call := m.do(ctx, history.Call{Kind: history.Push, Task: j.name, Items: keys}, request{method: http.MethodPost, path: "/api/v1/tasks/" + j.name + "/items", body: all})
+		call := m.do(ctx, history.Call{Kind: history.Push, Task: j.name, Items: keys, Later: late}, request{method: http.MethodPost, path: "/api/v1/tasks/" + j.name + "/items", body: all})
 		if call.Status != 0 && call.Status < 500 {
 			break
 		}

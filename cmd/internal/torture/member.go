@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,14 +56,15 @@ func newMember(s *stage, number int, binary string) (m *member, err error) {
 		if *p, err = proxy.Start(target); err != nil {
 			return nil, err
 		}
-		if urls[i], err = (*p).URL(s.url); err != nil {
+		if urls[i], err = (*p).URL(strings.TrimSuffix(s.url, speaking)); err != nil {
 			return nil, err
 		}
 		urls[i] += "&application_name=" + m.name()
 	}
+	scenario, _ := scenarioOf(s.o.Scenario)
 	m.node = node.New(node.Options{
 		Binary: binary, DatabaseURL: urls[0],
-		Args: append([]string{"--max-runs", "4", "--drain-timeout", drainTimeout.String()}, s.o.Flags...),
+		Args: append([]string{"--max-runs", "4", "--drain-timeout", drainTimeout.String()}, slices.Concat(scenario.flags, s.o.Flags)...),
 		Env:  []string{"GETWORK_LISTEN_DATABASE_URL=" + urls[1]},
 	})
 	return m, nil
@@ -114,10 +116,10 @@ func (m *member) watch(done <-chan struct{}, meant *atomic.Bool) {
 	m.process.Lock()
 	defer m.process.Unlock()
 	if m.meant == meant { // nobody has started it again
-		m.stage.findings.add("process", fmt.Sprintf("node %d ended by itself: %v\n%s", m.number, m.node.Err(), tail(m.node.Output(), 40)))
+		m.stage.findings.add("process", "node %d ended by itself: %v\n%s", m.number, m.node.Err(), tail(m.node.Output(), 40))
 		m.kill()
 		if err := m.start(m.stage.ctx); err != nil && m.stage.ctx.Err() == nil {
-			m.stage.findings.add("process", err.Error())
+			m.stage.findings.add("process", "after it ended by itself, %v", err)
 		}
 	}
 }
@@ -142,13 +144,13 @@ func (m *member) drain() {
 	}
 	m.meant.Store(true)
 	late := time.AfterFunc(drainWithin, func() {
-		m.stage.findings.add("drain", fmt.Sprintf("node %d did not end within %v after SIGTERM\n%s", m.number, drainWithin, tail(m.node.Output(), 40)))
+		m.stage.findings.add("drain", "node %d did not end within %v after SIGTERM\n%s", m.number, drainWithin, tail(m.node.Output(), 40))
 		_ = m.node.Signal(syscall.SIGABRT) // its goroutines' stacks go into its log
 		time.AfterFunc(2*time.Second, func() { _ = m.node.Signal(syscall.SIGKILL) })
 	})
 	err := m.node.Terminate()
 	if late.Stop() && err != nil {
-		m.stage.findings.add("drain", fmt.Sprintf("node %d ended with %v after SIGTERM, not with status 0\n%s", m.number, err, tail(m.node.Output(), 40)))
+		m.stage.findings.add("drain", "node %d ended with %v after SIGTERM, not with status 0\n%s", m.number, err, tail(m.node.Output(), 40))
 	}
 	m.keepOutput()
 	m.running = false
@@ -158,7 +160,7 @@ func (m *member) drain() {
 func (m *member) keepOutput() {
 	text := m.node.Output()
 	if complaint := node.Complaint(text); complaint != "" {
-		m.stage.findings.add("process", fmt.Sprintf("node %d reports:\n%s", m.number, head(complaint, 60)))
+		m.stage.findings.add("process", "node %d reports:\n%s", m.number, head(complaint, 60))
 	}
 	f, err := os.OpenFile(filepath.Join(m.stage.dir, fmt.Sprintf("node-%d.log", m.number)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -164,7 +165,7 @@ func (p *person) claim(ctx context.Context) {
 		return
 	}
 	call := p.do(ctx, history.Call{Kind: history.Claim, Task: job.name, Item: item},
-		request{method: http.MethodPost, path: "/api/v1/tasks/" + job.name + "/items/" + item + "/claim", held: 2 * time.Second})
+		request{method: http.MethodPost, path: "/api/v1/tasks/" + job.name + "/items/" + url.PathEscape(item) + "/claim", held: 2 * time.Second})
 	var w held
 	if call.Status/100 == 2 && json.Unmarshal(call.Body, &w) == nil {
 		p.take(ctx, []held{w})

@@ -36,12 +36,13 @@ type Report struct {
 	RescuedKnown bool // the nodes tell
 	Judged       map[string]int
 	Undecided    int
-	Violations   []Violation
-	Out          string // where history and logs are; empty: nowhere
+	Violations   []Violation    // of each kind some
+	Kinds        map[string]int // how many there were of each
+	Out          string         // where history and logs are; empty: nowhere
 }
 
 // judge fills in what the history and the checker say.
-func (r *Report) judge(h history.History, verdict checker.Report, own []Violation) {
+func (r *Report) judge(h history.History, verdict checker.Report, own *findings) {
 	r.Calls, r.Sockets, r.Messages = map[history.Kind]map[int]int{}, map[int]int{}, map[string]int{}
 	for _, e := range h.Entries {
 		switch {
@@ -75,22 +76,17 @@ func (r *Report) judge(h history.History, verdict checker.Report, own []Violatio
 		r.Runs[row.State]++
 	}
 	r.Judged, r.Undecided = verdict.Judged, verdict.Undecided
-	r.Violations = own
+	r.Violations, r.Kinds = own.list()
 	for _, v := range verdict.Violations {
 		r.Violations = append(r.Violations, Violation{Rule: string(v.Rule), Text: v.Text + shown(h, v.Entries)})
 	}
-	for rule, n := range verdict.Found {
-		told := 0
-		for _, v := range verdict.Violations {
-			if v.Rule == rule {
-				told++
-			}
-		}
-		if n > told {
-			r.Violations = append(r.Violations, Violation{Rule: string(rule), Text: fmt.Sprintf("and %d more like these", n-told)})
-		}
+	for kind, n := range verdict.Kinds {
+		r.Kinds[kindOf(string(kind.Rule), kind.Text)] += n
 	}
 }
+
+// Found is how many violations there were, of all kinds.
+func (r Report) Found() int { return total(r.Kinds) }
 
 const shownEntries, shownBytes = 6, 700
 
@@ -134,7 +130,10 @@ func (r Report) Text(w io.Writer) error {
 	line("runs", "%d: %s", total(r.Runs), counts(r.Runs))
 	line("rounds", "%d that answered somebody", r.Rounds)
 	line("judged", "%s; %d undecided", counts(r.Judged), r.Undecided)
-	line("violations", "%d", len(r.Violations))
+	line("violations", "%d", r.Found())
+	for _, kind := range slices.Sorted(maps.Keys(r.Kinds)) {
+		line("", "%6d of %s", r.Kinds[kind], kind)
+	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(&b, "  %s: %s\n", v.Rule, v.Text)
 	}

@@ -37,7 +37,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	s := &stage{ctx: ctx, o: o, dir: dir, findings: &findings{}}
+	s := &stage{ctx: ctx, o: o, dir: dir, findings: &findings{}, answered: make(chan int)}
 	defer func() {
 		end()
 		err = errors.Join(err, s.tearDown())
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	o.Log("checking %d entries", len(h.Entries))
-	r.judge(h, checker.Judge(h, checker.Config{Recovery: o.Recovery}), s.findings.list())
+	r.judge(h, checker.Judge(h, checker.Config{Recovery: o.Recovery}), s.findings)
 	r.Took = time.Since(r.Began)
 	return r, r.write(filepath.Join(dir, "report.txt"))
 }
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 // Judge judges a history that was kept.
 func Judge(h history.History) Report {
 	r := Report{}
-	r.judge(h, checker.Judge(h, checker.Config{}), nil)
+	r.judge(h, checker.Judge(h, checker.Config{}), &findings{})
 	return r
 }
 
@@ -158,11 +158,17 @@ func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *sto
 
 // createTasks makes the tasks, before anything breaks.
 func (c *crowd) createTasks(ctx context.Context) error {
+	if err := c.books.open(ctx, c.url); err != nil {
+		return err
+	}
 	m := c.manager(1)
 	for _, j := range c.jobs {
 		err := m.exchange(ctx, c.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, &history.Call{})
 		if err != nil {
 			return fmt.Errorf("create the task %s: %w", j.name, err)
+		}
+		if r := j.ranking(); r != nil {
+			c.rec.Add(history.Entry{Ranking: r})
 		}
 	}
 	conn, err := pgx.Connect(ctx, c.url)

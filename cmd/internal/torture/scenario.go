@@ -11,10 +11,13 @@ type Scenario struct {
 	Name string
 	Help string
 
-	tasks  []string      // which tasks are worked on, each as often as it is named
-	turn   time.Duration // if not 0: instead, a task of its own for each turn, which is then left alone
-	deaf   time.Duration // if not 0: how long a listener is frozen
-	habits habits
+	tasks    []string      // which tasks are worked on, each as often as it is named
+	turn     time.Duration // if not 0: instead, a task of its own for each turn, which is then left alone
+	deaf     time.Duration // if not 0: how long a listener is frozen
+	jobs     func(Options) []job
+	flags    []string // of getwork serve
+	encoding string   // of the database; empty: UTF-8
+	habits   habits
 }
 
 // habits are parts of a hundred, unless it is said otherwise.
@@ -27,6 +30,7 @@ type habits struct {
 	lease   int     // of programs' clicks: with a lease
 	hold    int     // of clicks: have the answer held
 	key     int     // of clicks: with an Idempotency-Key
+	again   int     // of those: repeated after their answer, at another node
 	cancel  int     // of those who wait: cancel
 	late    int     // of work with a lease: let go of just after it ran out
 	forget  int     // of work: never let go of
@@ -39,7 +43,7 @@ type habits struct {
 	calm    bool    // no manager does anything
 }
 
-var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, cancel: 12, late: 15, forget: 2, extend: 25,
+var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, again: 40, cancel: 12, late: 15, forget: 2, extend: 25,
 	never: 2, fail: 10, back: 25, holdFor: 1.2}
 
 func (h habits) with(change func(*habits)) habits {
@@ -50,7 +54,7 @@ func (h habits) with(change func(*habits)) habits {
 // Scenarios are the workloads to choose from. All but the first lean on one defence each.
 var Scenarios = []Scenario{
 	{Name: "mixed", Help: "everything, all tasks",
-		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "places", "leased", "inbox", "inbox"},
+		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "places", "leased", "watched", "nothing", "books", "inbox", "inbox"},
 		habits: mixed},
 	{Name: "clicks", Help: "many click at once on a short query, and then nobody: who clicked last",
 		turn: 100 * time.Millisecond,
@@ -65,7 +69,7 @@ var Scenarios = []Scenario{
 		tasks:  []string{"quick", "leased", "plain", "inbox"},
 		habits: mixed.with(func(h *habits) { h.cancel, h.linger, h.hold, h.claim, h.holdFor = 80, 50, 0, 0, 0.2 })},
 	{Name: "leases", Help: "work is let go of just when its lease runs out",
-		tasks:  []string{"leased", "leased", "inbox"},
+		tasks:  []string{"leased", "leased", "inbox", "watched"},
 		habits: mixed.with(func(h *habits) { h.late, h.extend, h.claim = 90, 40, 0 })},
 	{Name: "places", Help: "items with several places, and a limit for each user: counting beside others",
 		tasks:  []string{"places"},
@@ -73,15 +77,57 @@ var Scenarios = []Scenario{
 	{Name: "claims", Help: "nothing but claims, of items that are put off again soon: who sees that",
 		turn:   600 * time.Millisecond,
 		habits: habits{claim: 100, narrow: 3, back: 100, holdFor: 0.4, calm: true}},
+	{Name: "books", Help: "who finishes something changes what the query returns, while it runs",
+		tasks:  []string{"books"},
+		habits: mixed.with(func(h *habits) { h.claim, h.holdFor, h.back, h.fail, h.never, h.forget = 25, 0.3, 5, 0, 0, 0 })},
+	{Name: "keys", Help: "clicks are repeated with their keys, after their answer, at other nodes",
+		tasks:  []string{"quick", "inbox", "shelf"},
+		habits: mixed.with(func(h *habits) { h.key, h.again, h.holdFor = 100, 80, 0.4 })},
+	{Name: "few", Help: "rounds for one who waits alone: what is the best that he can be given",
+		tasks:  []string{"quick", "leased", "cut", "inbox", "nothing"},
+		habits: mixed.with(func(h *habits) { h.claim, h.double, h.linger, h.holdFor = 0, 0, 0, 0.5 })},
+	{Name: "unequal", Help: "five busy tasks and one that few click on, with a place for one run on each node",
+		tasks:  slices.Concat(slices.Repeat(busy, 5), []string{"rare"}),
+		jobs:   unequal,
+		flags:  []string{"--max-runs", "1"},
+		habits: habits{key: 30, hold: 10, holdFor: 0.5, calm: true}},
+	{Name: "encodings", Help: "a database whose encoding is Latin-1, and items that are not ASCII",
+		tasks:    []string{"quick", "quick", "shelf", "inbox"},
+		jobs:     umlauts,
+		encoding: "LATIN1",
+		habits:   mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor = 20, 40, 0.5 })},
 	{Name: "live", Help: "what is pushed, and when; a listener that freezes stays so to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
 		habits: mixed.with(func(h *habits) { h.linger, h.cancel, h.claim, h.hold = 40, 5, 4, 0 })},
 }
 
+// busy are the tasks of unequal that many click on.
+var busy = []string{"busy-1", "busy-2", "busy-3", "busy-4", "busy-5"}
+
+func unequal(o Options) (all []job) {
+	for _, name := range append(slices.Clone(busy), "rare") {
+		all = append(all, ranked(name, name, 2000, nap{0.4, 0.7, o.jumps()}, nil))
+	}
+	return all
+}
+
+// umlauts are tasks whose items are not ASCII.
+func umlauts(o Options) []job {
+	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
+	return []job{
+		all(ranked("quick", "prüfung-ß", 400, n(0.005, 0.03), nil)),
+		all(ranked("shelf", "größe", 300, n(0.2, 0.5), map[string]any{"fresh_for": "2s"})),
+		leased(job{name: "inbox", keys: "café", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", 4*time.Second),
+	}
+}
+
 // worked are the tasks that a scenario works on.
 func (s Scenario) worked(o Options) (all []job) {
-	if s.turn == 0 {
+	switch {
+	case s.jobs != nil:
+		return s.jobs(o)
+	case s.turn == 0:
 		return jobs(o)
 	}
 	for n := range int(o.For/s.turn) + 2 {

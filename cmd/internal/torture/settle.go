@@ -89,7 +89,7 @@ func (s *stage) rescued(ctx context.Context) (n int, known bool) {
 		n += int(x)
 	}
 	if n > 0 && !s.o.faults() {
-		s.findings.add("rescued", fmt.Sprintf("%d requests were found by the sweep alone, although nothing was broken", n))
+		s.findings.add("rescued", "%d requests were found by the sweep alone, although nothing was broken", n)
 	}
 	return n, true
 }
@@ -120,7 +120,7 @@ func (s *stage) read(ctx context.Context) (h history.History, err error) {
 	}
 	for _, r := range t.Requests {
 		if r.State == "failed" {
-			s.findings.add("whose fault", fmt.Sprintf("request %d of %s failed, and no query of a run does so by itself: %s", r.ID, r.User, *r.Error))
+			s.findings.add("whose fault", "request %d of %s failed, and no query of a run does so by itself: %s", r.ID, r.User, *r.Error)
 		}
 	}
 	return s.rec.History(t), nil

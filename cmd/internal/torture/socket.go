@@ -102,7 +102,7 @@ func (l *listener) connect(ctx context.Context) {
 	c, err := l.dial(ctx, m, stream)
 	defer func() {
 		if errors.Is(err, errNoStream) {
-			l.stage.findings.add("socket", err.Error())
+			l.stage.findings.add("socket", "%v", err)
 		}
 	}()
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *listener) read(ctx context.Context, c channel, s *history.Socket) error
 			err = json.Unmarshal(fields["type"], &kind)
 		}
 		if err != nil || fields[kind] == nil {
-			l.stage.findings.add("socket", "a message that is none: "+string(b))
+			l.stage.findings.add("socket", "a message that is none: %s", b)
 			continue
 		}
 		if kind == "snapshot" && s.Live < 0 {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"getwork/cmd/internal/node"
@@ -30,6 +31,8 @@ type stage struct {
 	members  []*member
 	sockets  atomic.Int64 // how many there were
 	findings *findings
+	books    books
+	answered chan int // nodes that have answered a change, for a fault that waits for one
 
 	database sync.Mutex   // held by a fault of the database
 	epoch    atomic.Int64 // counts what may make a node's start fail: it is another after each fault of the database
@@ -111,11 +114,32 @@ func (s *stage) startServer(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	s.url = s.server.URL("postgres")
+	if s.url, err = s.makeDatabase(ctx); err != nil {
+		return err
+	}
 	if s.clock != nil {
 		return s.clock.Check(ctx, s.url)
 	}
 	return nil
+}
+
+// speaking has the harness's own connections speak UTF-8; the nodes have to see to that themselves.
+const speaking = "&client_encoding=UTF8"
+
+// makeDatabase is the address of the database that the scenario wants.
+func (s *stage) makeDatabase(ctx context.Context) (url string, err error) {
+	url = s.server.URL("postgres")
+	scenario, _ := scenarioOf(s.o.Scenario)
+	if scenario.encoding == "" {
+		return url, nil
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, fmt.Sprintf(`create database bank template template0 encoding '%s' lc_collate 'C' lc_ctype 'C'`, scenario.encoding))
+	return s.server.URL("bank") + speaking, err
 }
 
 // now is what the database's clock shows.
@@ -131,6 +155,7 @@ func (s *stage) tearDown() error {
 	for _, m := range s.members {
 		m.end()
 	}
+	s.books.close()
 	var err error
 	if s.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"getwork/cmd/internal/torture/history"
 )
 
 // job is a task that the run works on.
@@ -14,9 +16,11 @@ type job struct {
 	items    int            // how many its query returns, numbered from 1; an inbox: 0
 	nap      nap            // of its query
 	lease    time.Duration  // 0: none
+	whole    bool           // its query returns all of its items, always, each with one place, and all may be handed out
+	books    bool           // an item that is finished in the books is not returned any more; see books.go
 }
 
-func (j job) inbox() bool { return j.items == 0 }
+func (j job) inbox() bool { return j.settings["query"] == nil }
 
 // item is the key of the n-th item of a query task.
 func (j job) item(n int) string { return fmt.Sprintf("%s-%03d", j.keys, n) }
@@ -24,13 +28,17 @@ func (j job) item(n int) string { return fmt.Sprintf("%s-%03d", j.keys, n) }
 // mark stands in each ranking query, so that its executions are found among the server's activities.
 const mark = "torture: "
 
-// ranking is a query that naps, and then returns all items of a job in their order.
-func ranking(name, keys string, items int, n nap) string {
-	return fmt.Sprintf(`-- %s%s
-with nap as materialized (select %s)
-select '%s-' || to_char(n, 'FM000') as item, n as place
-from nap, generate_series(1, %d) n
-order by n`, mark, name, n.sql(), keys, items)
+// ranking is what is known of the order in which a query returns its items; nil: it is not always the same.
+func (j job) ranking() *history.Ranking {
+	if !j.whole {
+		return nil
+	}
+	r := &history.Ranking{Task: j.name, Items: []string{}}
+	for n := range j.items {
+		r.Items = append(r.Items, j.item(n+1))
+	}
+	_, r.Cut = j.settings["max_candidates"]
+	return r
 }
 
 // recheck is what a shelf asks before it hands out: at any time a tenth of the items does not match.
@@ -40,20 +48,37 @@ const recheck = `select item from unnest($1::text[]) item where abs(hashtext(ite
 func jobs(o Options) []job {
 	naps := func(least, most float64) nap { return nap{least, most, o.jumps()} }
 	return []job{
-		ranked("quick", "quick", 400, naps(0.005, 0.03), nil),
+		all(ranked("quick", "quick", 400, naps(0.005, 0.03), nil)),
 		ranked("shelf", "loan", 300, naps(0.2, 0.5), map[string]any{"fresh_for": "2s", "recheck": recheck}),
-		ranked("plain", "loan", 300, naps(0.2, 0.8), map[string]any{"conflicts_with": []string{"shelf"}}), // four eyes
-		ranked("cut", "cut", 200, naps(0.1, 0.4), map[string]any{"fresh_for": "1s", "max_candidates": 12}),
+		all(ranked("plain", "loan", 300, naps(0.2, 0.8), map[string]any{"conflicts_with": []string{"shelf"}})), // four eyes
+		all(ranked("cut", "cut", 200, naps(0.1, 0.4), map[string]any{"fresh_for": "1s", "max_candidates": 12})),
 		ranked("places", "place", 40, naps(0.05, 0.3), map[string]any{"slots": 3, "max_open": 6}),
-		leased(ranked("leased", "lease", 200, naps(0.05, 0.4), map[string]any{"max_attempts": 6, "backoff": "1s"}), "1s", time.Second),
-		leased(job{name: "inbox", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", 4*time.Second),
+		leased(all(ranked("leased", "lease", 200, naps(0.05, 0.4), map[string]any{"max_attempts": 6, "backoff": "1s"})), "1s", time.Second),
+		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s"})), "8s", 8*time.Second), // there is time to warn
+		all(job{name: "nothing", keys: "nothing", nap: naps(0.02, 0.1)}.asked("select null as item where false")),
+		fromBooks(naps(0.4, 0.9)),
+		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", 4*time.Second),
 	}
 }
 
 func ranked(name, keys string, items int, n nap, settings map[string]any) job {
-	all := map[string]any{"name": name, "query": ranking(name, keys, items, n), "query_timeout": "20s", "rerun_after": "1s"}
-	maps.Copy(all, settings)
-	return job{name: name, keys: keys, items: items, settings: all, nap: n}
+	j := job{name: name, keys: keys, items: items, nap: n}
+	j = j.asked(fmt.Sprintf("select '%s-' || to_char(n, 'FM000') as item, n as place from nap, generate_series(1, %d) n order by n", keys, items))
+	maps.Copy(j.settings, settings)
+	return j
+}
+
+// asked is the job with a ranking query that naps first.
+func (j job) asked(query string) job {
+	j.settings = map[string]any{"name": j.name, "query": fmt.Sprintf("-- %s%s\nwith nap as materialized (select %s)\n%s", mark, j.name, j.nap.sql(), query),
+		"query_timeout": "20s", "rerun_after": "1s"}
+	return j
+}
+
+// all is the job, whose query returns all of its items, always.
+func all(j job) job {
+	j.whole = true
+	return j
 }
 
 func leased(j job, lease string, length time.Duration) job {

@@ -30,8 +30,8 @@ func run(t *testing.T, o torture.Options) torture.Report {
 		t.Fatal(err)
 	}
 	t.Log("\n" + text.String())
-	if len(report.Violations) > 0 {
-		t.Errorf("%d violations; this finds them again, perhaps: %s", len(report.Violations), report.Options.Command())
+	if n := report.Found(); n > 0 {
+		t.Errorf("%d violations; this finds them again, perhaps: %s", n, report.Options.Command())
 	}
 	return report
 }

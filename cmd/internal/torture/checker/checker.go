@@ -33,14 +33,22 @@ const (
 	NotBefore   Rule = "nothing before its time"
 	ToldTheSame Rule = "push and poll tell the same"
 	Limits      Rule = "attempts and limits"
+	Best        Rule = "the best that is free"
+	Reasons     Rule = "the right reason"
+	DoneIsDone  Rule = "nothing that is done"
+	OnceAKey    Rule = "one request for a key"
+	Warned      Rule = "warned before a lease's end"
+	Fair        Rule = "fair between tasks"
+	ToldStill   Rule = "told, whoever dies" // of what another node wrote, which may be gone
 )
 
 // Rules are all of them.
-var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits}
+var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill}
 
 // Violation is something that must never be.
 type Violation struct {
 	Rule    Rule
+	Kind    string // one of the ways to break the rule: the text, without what differs from case to case
 	Text    string
 	Entries []int // of the history, that show it; none: the tables do
 }
@@ -57,7 +65,7 @@ type Config struct {
 	// Linearize bounds the time for the search for an order of each item's holders, all together; 0: 10 s. What it leaves
 	// undecided is no violation, and is counted in the report.
 	Linearize time.Duration
-	// Most is how many violations of each rule are told in words; 0: 50.
+	// Most is how many violations of each kind are told in words; 0: 5. A flood of one kind hides no other.
 	Most int
 }
 
@@ -67,10 +75,17 @@ const (
 	Recovery   = 20 * time.Second
 )
 
+// Kind is a rule, and one of the ways to break it.
+type Kind struct {
+	Rule Rule
+	Text string
+}
+
 // Report is what came of it.
 type Report struct {
 	Violations []Violation
 	Found      map[Rule]int   // how many there were of each rule, also those that are not told in words
+	Kinds      map[Kind]int   // and of each kind
 	Judged     map[string]int // how often each thing was looked at: what was never looked at was not judged
 	Undecided  int            // items for which the search for an order was given up
 }
@@ -90,6 +105,8 @@ func Judge(h history.History, c Config) Report {
 		(*trial).judgeReturns, (*trial).judgeLeases, (*trial).judgeInbox, (*trial).judgeParked,
 		(*trial).judgeTold,
 		(*trial).judgeAttempts, (*trial).judgeOpen, (*trial).judgeFourEyes,
+		(*trial).judgeBest, (*trial).judgeReasons, (*trial).judgeDone, (*trial).judgeKeys, (*trial).judgeWarnings,
+		(*trial).judgeFairness,
 	} {
 		judge(t)
 	}
@@ -99,14 +116,16 @@ func Judge(h history.History, c Config) Report {
 	return t.report
 }
 
-// broken notes a violation.
+// broken notes a violation. Its kind is the text before anything is put into it.
 func (t *trial) broken(rule Rule, entries []int, text string, args ...any) {
+	kind := Kind{rule, text}
 	t.report.Found[rule]++
-	if t.report.Found[rule] > t.Most {
+	t.report.Kinds[kind]++
+	if t.report.Kinds[kind] > t.Most {
 		return
 	}
 	entries = slices.DeleteFunc(entries, func(i int) bool { return i < 0 })
-	t.report.Violations = append(t.report.Violations, Violation{Rule: rule, Text: fmt.Sprintf(text, args...), Entries: entries})
+	t.report.Violations = append(t.report.Violations, Violation{Rule: rule, Kind: text, Text: fmt.Sprintf(text, args...), Entries: entries})
 }
 
 // judged counts what was looked at.

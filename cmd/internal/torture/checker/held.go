@@ -153,7 +153,7 @@ func (t *trial) judgeOverlaps(works []*work, what string) {
 	}
 	t.judgeSuccession(works, what)
 	overlaps(t.rows(works), func(a, b span[*work]) {
-		t.broken(HeldInTurn, nil, "%s: %s, and %s", what, a.of.describe(), b.of.describe())
+		t.broken(HeldInTurn, nil, what+": %s, and %s", a.of.describe(), b.of.describe())
 	})
 }
 
@@ -167,7 +167,7 @@ func (t *trial) judgeSuccession(works []*work, what string) {
 	slices.SortFunc(works, func(a, b *work) int { return cmp.Compare(a.id, b.id) })
 	for i, w := range works[:len(works)-1] {
 		if w.row.ClosedAt == nil {
-			t.broken(HeldOnce, nil, "%s: %s, and %s", what, w.describe(), works[i+1].describe())
+			t.broken(HeldOnce, nil, what+": %s, and %s", w.describe(), works[i+1].describe())
 		}
 	}
 }

@@ -34,13 +34,11 @@ func (t *trial) place(w *work) (place, bool) {
 // has several places, or with the same item under another task, where that matters.
 func (t *trial) barred(user string, key itemKey) bool {
 	it, k := t.items[key], t.tasks[key.task]
-	if it == nil || k == nil {
+	if k == nil {
 		return true
 	}
-	for _, w := range it.works {
-		if w.row.User == user && (w.row.ToOthers || !it.single()) {
-			return true
-		}
+	if it != nil && slices.ContainsFunc(it.works, func(w *work) bool { return w.row.User == user && (w.row.ToOthers || !it.single()) }) {
+		return true
 	}
 	if !k.rules {
 		return false

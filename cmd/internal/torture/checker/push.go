@@ -12,13 +12,13 @@ type news struct {
 	what       string        // of which kind, for the report
 	text       string        // what happened, for a violation
 	before, by history.Clock // it surely had not happened yet, and it surely had
-	announced  bool          // by the transaction that wrote it; else a little later by its node, and lost with that
 	tells      func(i int) bool
 	entries    []int
 }
 
 // judgeTold: a socket that was there before something happened to its holder, and stayed for long enough after, has told of it.
-// Faults may delay that, of the socket's own node and of the database; they do not excuse it.
+// Faults may delay that, of the socket's own node and of the database; they do not excuse it. What becomes of other nodes, such as
+// the one that wrote it, does not even delay it.
 func (t *trial) judgeTold() {
 	of := map[history.Who][]*socket{}
 	for _, s := range t.sockets {
@@ -83,31 +83,38 @@ func (t *trial) written(stamp time.Time) history.Clock {
 }
 
 func (t *trial) judgeSocket(n news, s *socket) {
-	node := anyNode
-	if n.announced {
-		node = s.Node
-	}
-	late := t.undisturbed(n.by+t.PushWithin, t.Recovery, n.by-t.Recovery, node)
-	if s.Ended < late || !n.announced && late != n.by+t.PushWithin {
+	late := t.undisturbed(n.by+t.PushWithin, t.Recovery, n.by-t.Recovery, s.Node)
+	if s.Ended < late {
 		return
 	}
+	rule := ToldTheSame
 	t.judged(n.what)
+	if t.othersBroken(s.Node, n.before-t.Recovery, n.by) {
+		rule = ToldStill
+		t.judged("of these, while another node was broken")
+	}
 	for _, i := range s.told {
 		if t.entries[i].Told.At <= late && n.tells(i) {
 			return
 		}
 	}
-	t.broken(ToldTheSame, slices.Concat([]int{s.entry}, n.entries),
+	t.broken(rule, slices.Concat([]int{s.entry}, n.entries),
 		"socket %d of %s%s was there from %s to %s, and did not tell by %s that %s, which it had by %s",
 		s.ID, s.Who.User, instance(s.Who.Instance), seconds(s.Live), seconds(s.Ended), seconds(late), n.text, seconds(n.by))
 }
 
-// ended is that a request has. It was announced if it waited, and a round answered it.
+// othersBroken reports whether another node than this was broken at some time between two.
+func (t *trial) othersBroken(node int, from, to history.Clock) bool {
+	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool {
+		return f.Node >= 0 && f.Node != node && f.Began < to && f.Ended > from
+	})
+}
+
+// ended is that a request has.
 func (t *trial) ended(r *request) (news, bool) {
 	before, by, known := t.ending(r)
 	return news{
 		what: "ends that a socket was to tell", text: "request " + itoa(r.id) + " had ended", before: before, by: by, entries: r.entriesOf(),
-		announced: r.row.Round != nil && slices.ContainsFunc(r.seen, func(s requestSight) bool { return s.pending() }),
 		tells: func(i int) bool { // itself, or as a new snapshot in which it waits no more
 			switch body := t.bodies[i].(type) {
 			case *requestBody:

@@ -90,7 +90,6 @@ func (t *trial) judgeSightsOfRequests() {
 		}
 		t.judgeEnding(r)
 	}
-	t.judgeKeys()
 	t.judgeOnePending()
 }
 
@@ -181,30 +180,6 @@ func (t *trial) judgeEnding(r *request) {
 		if s.pending() && s.called && s.began > ended {
 			t.broken(EndsOnce, []int{by, s.entry}, "request %d was told to wait at %s, and had ended by %s",
 				r.id, seconds(s.began), seconds(ended))
-		}
-	}
-}
-
-// judgeKeys: a key of a user on a task belongs to one request.
-func (t *trial) judgeKeys() {
-	type key struct{ user, task, key string }
-	first := map[key]int{}
-	for _, i := range t.calls {
-		c := t.entries[i].Call
-		body, _ := t.bodies[i].(*requestBody)
-		if c.Kind != history.Click || c.Key == "" || body == nil || len(t.named[c.Task]) > 1 {
-			continue
-		}
-		t.judged("idempotency keys")
-		k := key{c.Who.User, c.Task, c.Key}
-		was, known := first[k]
-		if !known {
-			first[k] = i
-			continue
-		}
-		if before := t.bodies[was].(*requestBody).ID; before != body.ID {
-			t.broken(EndsOnce, []int{was, i}, "one Idempotency-Key of %s was answered with request %d, and with request %d",
-				c.Who.User, before, body.ID)
 		}
 	}
 }

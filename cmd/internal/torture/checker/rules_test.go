@@ -173,6 +173,30 @@ var broken = []struct {
 		h.add(history.Call{Kind: history.Dispose, Who: tracy, Work: 999, Outcome: "complete"}, 3.005, 200, h.workNow(worksThen))
 	}, HeldOnce, "there is no order"},
 
+	{"the second best", func(h *tale) { h.returns("loan-0", "loan-3") }, Best, `item "loan-0", which is better, was free`},
+	{"the second best of an inbox", func(h *tale) { h.Tables.Items[1].Priority = 5 }, Best, `item "case-b", which is better, was free`},
+	{"less than there was", func(h *tale) {
+		h.returns("loan-3", "loan-9")
+		h.request(2).Wanted, h.request(2).State = 2, "partial"
+	}, Best, `and item "loan-9" was free`},
+	{"nothing, with some there", func(h *tale) { h.returns("loan-3"); h.endsFor(2, "none", "no_match") }, Reasons, "the query always returns some"},
+	{"nothing, with some in the inbox", func(h *tale) { h.endsFor(4, "none", "no_match") }, Reasons, "there were items in the inbox"},
+	{"all held, of nothing", func(h *tale) { h.returns(); h.endsFor(2, "none", "all_held") }, Reasons, "the query never returns any"},
+	{"rules, without any", func(h *tale) { h.returns("loan-3"); h.endsFor(2, "none", "rules") }, Reasons, "no rule keeps anything"},
+	{"a limit, without one", func(h *tale) { h.endsFor(4, "none", "at_limit") }, Reasons, "the task has no limit"},
+	{"a limit that is not reached", func(h *tale) { h.endsFor(2, "partial", "at_limit") }, Reasons, "held less than the limit"},
+	{"paused, by nobody", func(h *tale) { h.endsFor(2, "none", "paused") }, Reasons, "nobody has paused"},
+	{"some, since all are held", func(h *tale) { h.endsFor(2, "partial", "all_held") }, Reasons, "something was handed out"},
+	{"what is done is handed out", func(h *tale) { h.finishes("loan-1", 3.9); h.again(loan1) }, DoneIsDone, "that was finished by 3.9s"},
+	{"a key is refused", func(h *tale) {
+		h.call(history.Click, 1).Key = "k"
+		h.add(history.Call{Kind: history.Click, Who: h.call(history.Click, 1).Who, Task: h.call(history.Click, 1).Task, Key: "k"}, 100, 422, nil)
+	}, OnceAKey, "was refused with the body"},
+	{"nobody is warned", func(h *tale) { h.runOut(false) }, Warned, "of 8 leases that ran out beside a live channel 0 were warned of"},
+
+	{"not told, as another node is killed", func(h *tale) { h.untell(loan3too); h.fault("kill", 2, 49, 51) }, ToldStill, "did not tell"},
+	{"another task has one turn after the other", func(h *tale) { h.turns(6) }, Fair, "in which task 2 began 5"},
+
 	{"two executions", func(h *tale) {
 		h.Entries = append(h.Entries, history.Entry{Sample: &history.Sample{At: time.Second, Task: "verify", Executions: 2}})
 	}, OneRun, "2 executions"},
@@ -201,7 +225,7 @@ var broken = []struct {
 	{"waits after its end, on a socket", func(h *tale) { h.tell(100, "request", h.waiting(0)) }, ToldTheSame, "had ended, and then that it waits"},
 	{"a click that is accepted, and over", func(h *tale) { h.call(history.Click, 0).Status = 201 }, EndsOnce, "answered 201"},
 	{"a click that gets another's request", func(h *tale) { h.call(history.Click, 0).Who = tracy }, Kept, "was answered with request"},
-	{"one key, two requests", func(h *tale) { h.call(history.Click, 1).Key, h.call(history.Click, 2).Key = "k", "k" }, EndsOnce, "one Idempotency-Key"},
+	{"one key, two requests", func(h *tale) { h.call(history.Click, 1).Key, h.call(history.Click, 2).Key = "k", "k" }, OnceAKey, "one Idempotency-Key"},
 	{"two pending requests", func(h *tale) {
 		h.add(history.Call{Kind: history.Status, Who: tracy, Request: h.request(1).ID}, 6.3, 200, h.waiting(1))
 	}, EndsOnce, "two pending requests"},
@@ -370,6 +394,90 @@ func (h *tale) wantBroken(t *testing.T, rule Rule, text string) {
 		}
 	}
 	t.Errorf("want a violation of %q that says %q; found %v", rule, text, found)
+}
+
+// returns has the query of verify return these items, always.
+func (h *tale) returns(items ...string) {
+	h.Entries = append(h.Entries, history.Entry{Ranking: &history.Ranking{Task: "verify", Items: items}})
+}
+
+// endsFor changes how a request ended.
+func (h *tale) endsFor(i int, state, reason string) {
+	h.request(i).State, h.request(i).Reason = state, &reason
+}
+
+// finishes writes into the world that the query looks at that an item is done.
+func (h *tale) finishes(item string, at float64) {
+	began := time.Duration(at * float64(time.Second))
+	h.Entries = append(h.Entries, history.Entry{Done: &history.Done{Task: "verify", Item: item, Began: began - time.Millisecond, Ended: began}})
+}
+
+// again has somebody get an item once more.
+func (h *tale) again(i int) {
+	w := *h.work(i)
+	w.ID, w.User, w.Request, w.AssignedAt, w.ClosedAt = 999, "nobody", nil, h.moment(100), h.at(101)
+	h.Tables.Work = append(h.Tables.Work, w)
+}
+
+// turns has a request of tracy's wait for 10 s, in which another task runs so often.
+func (h *tale) turns(n int) {
+	h.request(2).CreatedAt = h.moment(100)
+	h.Tables.Runs[1].StartedAt, h.Tables.Runs[1].FinishedAt = h.moment(110), h.at(111)
+	for i := range n {
+		at := 100.5 + float64(i)
+		h.Tables.Runs = append(h.Tables.Runs, history.RunRow{ID: int64(900 + i), Task: agents, State: "finished", StartedAt: h.moment(at), FinishedAt: h.at(at + 0.9)})
+	}
+}
+
+// runOut has eight leases of oliver's run out beside his socket, which warns of them or does not.
+func (h *tale) runOut(warns bool) {
+	for i := range 8 {
+		at := 90 + float64(i)
+		w := history.WorkRow{ID: int64(900 + i), Task: agents, Item: "lease-" + itoa(int64(i)), Slot: 1, User: "oliver", Attempt: 1, AssignedAt: h.moment(at),
+			Lease: pointer(30 * time.Second), LeaseExpiresAt: h.at(at + 30), State: "expired", ClosedAt: h.at(at + 30.1)}
+		h.Tables.Work = append(h.Tables.Work, w)
+		if warns {
+			body := h.heldOnceMore(len(h.Tables.Work) - 1)
+			body["expiring"] = true
+			h.tell(at+24.1, "work", body)
+		}
+	}
+}
+
+// A rule says nothing where there is nothing to say.
+func TestNotBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *tale)
+		rule   Rule
+	}{
+		"what is better is put off":  {func(h *tale) { h.returns("loan-2", "loan-3") }, Best},
+		"what is better comes later": {func(h *tale) { h.returns("loan-3", "loan-0") }, Best},
+		"what is better is not due":  {func(h *tale) { h.Tables.Items[1].Priority = 5; h.call(history.Push, 0).Later = []string{"case-b"} }, Best},
+		"what is better was returned to others": {func(h *tale) {
+			h.returns("loan-0", "loan-3")
+			w := *h.work(loan2)
+			w.ID, w.Item, w.Request, w.ToOthers, w.AssignedAt, w.ClosedAt, w.AvailableAt = -1, "loan-0", nil, true, h.moment(-20), h.at(-19), h.at(-19)
+			h.Tables.Work = append(h.Tables.Work, w)
+		}, Best},
+		"it was completed before it was done": {func(h *tale) { h.finishes("loan-1", 4.5); h.again(loan1) }, DoneIsDone},
+		"each other task has some turns":      {func(h *tale) { h.turns(4) }, Fair},
+		"it waits for a run of its own": {func(h *tale) {
+			h.turns(6)
+			h.Tables.Runs[0].FinishedAt = h.at(101)
+		}, Fair},
+		"all were warned":         {func(h *tale) { h.runOut(true) }, Warned},
+		"a limit that is reached": {func(h *tale) { *h.Tables.Versions[0].MaxOpen = 1; h.endsFor(2, "partial", "at_limit") }, Reasons},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := tale{told().end()}
+			c.change(&h)
+			for _, v := range Check(h.History) {
+				if v.Rule == c.rule {
+					t.Error(v)
+				}
+			}
+		})
+	}
 }
 
 // What looks wrong, and isn't.

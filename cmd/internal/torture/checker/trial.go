@@ -33,7 +33,9 @@ type trial struct {
 	over     map[int]history.Clock // when such a call is over; see alive
 	cancels  map[int64][]int       // of each request
 	returned map[asker]bool        // who returned something to others, by the id of its task; nil: not yet known
-	releases []int                 // calls that may have taken work away without naming it
+	users    map[holding][]*work   // what each user had of each task; nil: not yet known
+	holders  map[history.Who][]*work
+	releases []int // calls that may have taken work away without naming it
 }
 
 // asker is a holder on a task.
@@ -117,10 +119,10 @@ func newTrial(h history.History, c Config) *trial {
 	c.PushWithin = cmp.Or(c.PushWithin, PushWithin)
 	c.Recovery = cmp.Or(c.Recovery, Recovery)
 	c.Linearize = cmp.Or(c.Linearize, 10*time.Second)
-	c.Most = cmp.Or(c.Most, 50)
+	c.Most = cmp.Or(c.Most, 5)
 	t := &trial{
 		Config: c, entries: h.Entries, tables: &h.Tables,
-		report: Report{Found: map[Rule]int{}, Judged: map[string]int{}},
+		report: Report{Found: map[Rule]int{}, Kinds: map[Kind]int{}, Judged: map[string]int{}},
 		tasks:  map[int64]*task{}, named: map[string][]*task{}, requests: map[int64]*request{}, works: map[int64]*work{},
 		items: map[itemKey]*item{}, sockets: map[int64]*socket{},
 		clicked: map[int64]int{}, lost: map[asker][]int{}, over: map[int]history.Clock{}, cancels: map[int64][]int{},

@@ -51,6 +51,7 @@ type Call struct {
 	Task    string   `json:"task,omitempty"`
 	Item    string   `json:"item,omitempty"`
 	Items   []string `json:"items,omitempty"` // pushed, redriven
+	Later   []string `json:"later,omitempty"` // of those pushed: not to be handed out before some time
 	Request int64    `json:"request,omitempty"`
 	Work    int64    `json:"work,omitempty"`
 	To      string   `json:"to,omitempty"` // reassign, release, and a manager's pipeline: the user; return: "others"
@@ -116,6 +117,23 @@ type Tick struct {
 	Now   time.Time `json:"now"`
 }
 
+// Ranking is what a task's query returns at any time: these items, best first, each with one place, and none that a recheck
+// would leave out.
+type Ranking struct {
+	Task  string   `json:"task"`
+	Items []string `json:"items"`
+	Cut   bool     `json:"cut,omitempty"` // the task keeps fewer than there may be
+}
+
+// Done is that an item was finished in the world that the task's query looks at: from a moment between Began and Ended on it is
+// not returned any more. Whoever does so completes the work after that.
+type Done struct {
+	Task  string `json:"task"`
+	Item  string `json:"item"`
+	Began Clock  `json:"began"`
+	Ended Clock  `json:"ended"`
+}
+
 // Entry is one line of a recorded history; exactly one field is set.
 type Entry struct {
 	Call   *Call   `json:"call,omitempty"`
@@ -124,4 +142,7 @@ type Entry struct {
 	Fault  *Fault  `json:"fault,omitempty"`
 	Sample *Sample `json:"sample,omitempty"`
 	Tick   *Tick   `json:"tick,omitempty"`
+
+	Ranking *Ranking `json:"ranking,omitempty"`
+	Done    *Done    `json:"done,omitempty"`
 }

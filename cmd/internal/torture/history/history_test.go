@@ -55,6 +55,8 @@ func TestFile(t *testing.T) {
 			{Fault: &Fault{Kind: "kill", Node: -1, Began: 5, Ended: 6}},
 			{Sample: &Sample{At: 7, Task: "t", Executions: 1}},
 			{Tick: &Tick{Began: 8, Ended: 9, Now: at}},
+			{Ranking: &Ranking{Task: "t", Items: []string{"a", "b"}, Cut: true}},
+			{Done: &Done{Task: "t", Item: "a", Began: 10, Ended: 11}},
 		},
 		Tables: Tables{Now: at, Work: []WorkRow{{ID: 1, Item: "2026/117", AssignedAt: at, ClosedAt: &at, After: &after}}},
 	}
@@ -145,7 +147,7 @@ func filled() Tables {
 		Runs:     []RunRow{{7, 1, "n", "lost", *at(0), at(1)}},
 		Work: []WorkRow{
 			{ID: 8, Task: 1, Item: "k", Slot: 1, Exclusive: pointer("g"), User: "ann", Instance: "i", Request: pointer(int64(5)), Run: pointer(int64(7)),
-				Rank: pointer(int64(9)), Attempt: 2, AssignedAt: *at(0), LeaseExpiresAt: at(60), State: "returned", ClosedAt: at(1), ClosedBy: pointer("mary"),
+				Rank: pointer(int64(9)), Attempt: 2, AssignedAt: *at(0), Lease: pointer(time.Hour), LeaseExpiresAt: at(60), State: "returned", ClosedAt: at(1), ClosedBy: pointer("mary"),
 				After: pointer(72 * time.Hour), ToOthers: true, AvailableAt: at(2), Note: pointer("note")},
 			{ID: 9, Task: 1, Item: "l", Slot: 1, User: "ann", Attempt: 1, AssignedAt: *at(0), State: "never", Exhausted: true, ClosedAt: at(1),
 				RedrivenBy: pointer("boss"), AvailableAt: at(2)},

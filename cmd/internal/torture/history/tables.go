@@ -86,6 +86,7 @@ type WorkRow struct {
 	Rank           *int64         `db:"rank"`
 	Attempt        int            `db:"attempt"`
 	AssignedAt     time.Time      `db:"assigned_at"`
+	Lease          *time.Duration `db:"lease"`
 	LeaseExpiresAt *time.Time     `db:"lease_expires_at"`
 	State          string         `db:"state"`
 	Exhausted      bool           `db:"exhausted"`
@@ -131,7 +132,7 @@ order by id`
 	selectRuns = `select id, task_id, node, state, started_at, finished_at from getwork.run order by id`
 
 	selectWork = `
-select id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease_expires_at,
+select id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease, lease_expires_at,
   state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note
 from getwork.work
 order by id`

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"getwork/schema/schematest"
+)
+
+// A URL with a password is read from a file, and beats the one of the environment.
+func TestURLFromFile(t *testing.T) {
+	url := schematest.URL(t)
+	t.Setenv("DATABASE_URL", "postgres://127.0.0.1:1/nowhere")
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	migrate := func() (int, string) {
+		var out, errs bytes.Buffer
+		status := run([]string{"migrate", "status", "--database-url-file", file}, &out, &errs)
+		return status, out.String() + errs.String()
+	}
+	write(url + "\n")
+	if status, out := migrate(); status != exitDone {
+		t.Errorf("status %d: %s", status, out)
+	}
+	for _, wrong := range []string{"", url + "\n" + url} {
+		write(wrong)
+		if status, out := migrate(); status != exitUsage || !strings.Contains(out, "one URL") {
+			t.Errorf("%q: status %d: %s", wrong, status, out)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if status, out := migrate(); status != exitUsage || !strings.Contains(out, "--database-url-file") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	c := serveCmd{QueryDatabaseURLFile: file}
+	if err := c.check(); err == nil || !strings.Contains(err.Error(), "--query-database-url-file") {
+		t.Errorf("serve says %v", err)
+	}
+}

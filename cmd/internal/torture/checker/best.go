@@ -1,0 +1,215 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"getwork/cmd/internal/torture/history"
+)
+
+// gap is a time in which an item of one place could be handed out.
+type gap struct {
+	put   time.Time     // not before that, by the database's clock
+	sure  history.Clock // what had the item before was surely over by then
+	until *work         // who got it then; nil: nobody any more
+}
+
+// gaps are those of an item, in their order.
+func (t *trial) gaps(it *item) (all []gap) {
+	g := gap{sure: -forever}
+	for _, w := range it.works {
+		g.until = w
+		all = append(all, g)
+		row := w.row
+		done := row.State == "completed" && len(it.pushed) > 0
+		if row.ClosedAt == nil || row.State == "never" || done {
+			return all
+		}
+		g = gap{sure: t.written(*row.ClosedAt)}
+		for _, s := range w.seen {
+			if !s.held() {
+				g.sure = min(g.sure, s.ended)
+			}
+		}
+		if row.AvailableAt != nil {
+			g.put = *row.AvailableAt
+		}
+	}
+	g.until = nil
+	return append(all, g)
+}
+
+// wasFree reports whether an item was certainly free all the while from since, which was no earlier than began, to until, and who
+// got it after that got it by another round.
+func (t *trial) wasFree(gaps []gap, began history.Clock, since, until time.Time, round int64) bool {
+	n, _ := slices.BinarySearchFunc(gaps, until, func(g gap, at time.Time) int {
+		if g.until == nil || g.until.row.AssignedAt.After(at) {
+			return 1
+		}
+		return -1
+	})
+	if n == len(gaps) {
+		return false
+	}
+	g := gaps[n]
+	if g.until != nil && g.until.row.Request != nil {
+		if r := t.requests[*g.until.row.Request]; r != nil && r.row != nil && r.row.Round != nil && *r.row.Round == round {
+			return false
+		}
+	}
+	return g.sure <= began && !g.put.After(since)
+}
+
+// supply is what a task could hand out, best first.
+type supply struct {
+	task  *task
+	items []*item // of which nobody had any: without works
+	gaps  [][]gap
+	place map[string]int
+	cut   bool
+	whole bool            // it is what the query returns; else an inbox
+	since []history.Clock // when each of them surely was there
+	given []*work         // all that the task gave, in the order of the times
+}
+
+// add adds what comes next.
+func (t *trial) add(s *supply, key string, since history.Clock) {
+	it := t.items[itemKey{s.task.ID, key}]
+	if it == nil {
+		it = &item{key: itemKey{s.task.ID, key}, places: 1}
+	}
+	s.place[key] = len(s.items)
+	s.items, s.since = append(s.items, it), append(s.since, since)
+	s.gaps = append(s.gaps, t.gaps(it))
+}
+
+// supplies are those of all tasks whose order is known: what their query returns does not change, or they are an inbox.
+func (t *trial) supplies() (all []*supply) {
+	for i := range t.entries {
+		r := t.entries[i].Ranking
+		if r == nil || t.task(r.Task) == nil {
+			continue
+		}
+		s := &supply{task: t.task(r.Task), place: map[string]int{}, cut: r.Cut, whole: true}
+		for _, key := range r.Items {
+			t.add(s, key, -forever)
+		}
+		all = append(all, s)
+	}
+	later := map[itemKey]bool{}
+	for _, i := range t.calls {
+		if c := t.entries[i].Call; c.Kind == history.Push && t.task(c.Task) != nil {
+			for _, key := range c.Later {
+				later[itemKey{t.task(c.Task).ID, key}] = true
+			}
+		}
+	}
+	for _, k := range t.tasks {
+		if !k.inbox || !k.single || k.rules {
+			continue
+		}
+		s := &supply{task: k, place: map[string]int{}}
+		var rows []*history.ItemRow
+		for _, it := range t.items {
+			if it.key.task == k.ID && it.single() && len(it.pushed) == 1 && it.pushed[0].Exclusive == nil && !later[it.key] {
+				rows = append(rows, it.pushed[0])
+			}
+		}
+		slices.SortFunc(rows, func(a, b *history.ItemRow) int {
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+		})
+		for _, row := range rows {
+			t.add(s, row.Item, t.written(row.PushedAt))
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// better is an item that was certainly free all the while, and that a rule did not keep from the user, among those before so many;
+// nil: there is none.
+func (t *trial) better(s *supply, before int, user string, since, until time.Time, round int64) *item {
+	began, known := t.clock.after(since)
+	for i := 0; known && i < before; i++ {
+		if s.since[i] <= began && t.wasFree(s.gaps[i], began, since, until, round) && !t.barred(user, s.items[i].key) {
+			return s.items[i]
+		}
+	}
+	return nil
+}
+
+// looked is a time after which a round that wrote at that time has read what was free: its run's start, or the last time that
+// somebody was given something of the task by another round, since all of them come one after the other.
+func (t *trial) looked(s *supply, r *request, at time.Time) (since time.Time, known bool) {
+	if s.whole {
+		if r.row.Run == nil {
+			return since, false
+		}
+		n, found := slices.BinarySearchFunc(t.tables.Runs, *r.row.Run, func(row history.RunRow, id int64) int { return cmp.Compare(row.ID, id) })
+		if !found {
+			return since, false
+		}
+		return t.tables.Runs[n].StartedAt, true
+	}
+	n, _ := slices.BinarySearchFunc(s.given, at, func(w *work, at time.Time) int { return w.row.AssignedAt.Compare(at) })
+	for n--; n >= 0; n-- {
+		w := s.given[n]
+		if w.row.Request == nil || *w.row.Request != r.id && !t.together(*w.row.Request, r) {
+			return w.row.AssignedAt, true
+		}
+	}
+	return since, false
+}
+
+// together reports whether two requests were answered by one round.
+func (t *trial) together(id int64, r *request) bool {
+	other := t.requests[id]
+	return other != nil && other.row != nil && sameRound(other.row, r.row)
+}
+
+// judgeBest: people got the best of what was certainly free, and those who got less than they wanted were not kept from any. The
+// tables' times tell what was free, so nothing is judged where the clock was set.
+func (t *trial) judgeBest() {
+	if t.clock.jumped() {
+		return
+	}
+	for _, s := range t.supplies() {
+		for _, w := range t.works {
+			if w.row != nil && w.row.Task == s.task.ID {
+				s.given = append(s.given, w)
+			}
+		}
+		slices.SortFunc(s.given, func(a, b *work) int { return a.row.AssignedAt.Compare(b.row.AssignedAt) })
+		for _, r := range t.requests {
+			if r.row != nil && r.row.Task == s.task.ID && r.row.Round != nil && r.row.CompletedAt != nil {
+				t.judgeGiven(s, r)
+			}
+		}
+	}
+}
+
+func (t *trial) judgeGiven(s *supply, r *request) {
+	for _, w := range r.works {
+		place, known := s.place[w.row.Item]
+		since, looked := t.looked(s, r, w.row.AssignedAt)
+		if !known || !looked {
+			continue
+		}
+		t.judged("items given, and whether they were the best")
+		if it := t.better(s, place, r.row.User, since, w.row.AssignedAt, *r.row.Round); it != nil {
+			t.broken(Best, nil, "item %q, which is better, was free from %s on: %s", it.key.item, since.Format(time.StampMicro), w.describe())
+			return
+		}
+	}
+	if r.row.Assigned == r.row.Wanted || s.cut || passed(r.row) || r.row.State == "failed" {
+		return
+	}
+	if since, looked := t.looked(s, r, *r.row.CompletedAt); looked {
+		t.judged("requests that got less, and whether there was more")
+		if it := t.better(s, len(s.items), r.row.User, since, *r.row.CompletedAt, *r.row.Round); it != nil {
+			t.broken(Best, nil, "request %d of %s ended at %s as %s with %d of %d, and item %q was free from %s on", r.id, r.row.User,
+				r.row.CompletedAt.Format(time.StampMicro), r.row.State, r.row.Assigned, r.row.Wanted, it.key.item, since.Format(time.StampMicro))
+		}
+	}
+}

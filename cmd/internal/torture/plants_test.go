@@ -1,0 +1,185 @@
+package torture_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/cmd/internal/node"
+	"getwork/cmd/internal/torture"
+	"getwork/cmd/internal/torture/checker"
+)
+
+// plant is a mistake that somebody could make. A build has it by an overlay; the source stays as it is.
+type plant struct {
+	name     string
+	rule     checker.Rule // that it breaks
+	file     string       // of the module
+	old, new string       // the text that it changes, which the file has once
+	options  torture.Options
+}
+
+// plants has one mistake for each rule, at least: a rule that finds none says nothing.
+var plants = []plant{
+	{"an item has a place more than it has", checker.HeldOnce, "assign/plan/plan.go",
+		"left: it.Slots - len(it.Taken)", "left: it.Slots + 1 - len(it.Taken)", torture.Options{Scenario: "owners"}},
+	{"closings are stamped later than they are", checker.HeldInTurn, "assign/disposition.go",
+		"closed_at = least(clock_timestamp(), w.lease_expires_at)", "closed_at = least(clock_timestamp() + interval '2 seconds', w.lease_expires_at)",
+		torture.Options{Scenario: "owners"}},
+	{"the run lock is read, and not taken", checker.OneRun, "assign/look.go",
+		"where id = $1 for no key update skip locked`", "where id = $1`", torture.Options{}},
+	{"a cancel undoes the end of a request", checker.EndsOnce, "assign/request.go",
+		"where id = $1 and state = 'pending'`", "where id = $1`", torture.Options{Scenario: "cancels"}},
+	{"who came last is served first", checker.InOrder, "assign/round.go",
+		"order by id` + forUpdate", "order by id desc` + forUpdate", torture.Options{}},
+	{"what is answered is not on the disk yet", checker.Kept, "assign/query.go",
+		"`read write; set local idle_in_transaction_session_timeout = '5s';", "`read write; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '5s';",
+		torture.Options{Faults: []string{"crash"}, Every: time.Second, Recovery: 5 * time.Second}},
+	{"what is put off comes back in half the time", checker.NotBefore, "assign/disposition.go",
+		"when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond' / 2",
+		torture.Options{Scenario: "owners"}},
+	{"a request keeps its ETag when it changes", checker.ToldTheSame, "web/requests.go",
+		"tag = tagOf(b)", "tag = tagOf([]byte(strconv.FormatInt(r.ID, 10)))", torture.Options{}},
+	{"nobody counts what a user holds", checker.Limits, "assign/round.go",
+		"if r.state.MaxOpen == nil || len(waiting) == 0 {", "if len(waiting) >= 0 {", torture.Options{Scenario: "places"}},
+	{"closings are not compared with the run's snapshot", checker.DoneIsDone, "assign/standing.go",
+		"not pg_visible_in_snapshot(last.closed_xid, u.snapshot)", "false", torture.Options{Scenario: "books"}},
+	{"a lone waiter is given the second-best item", checker.Best, "assign/plan/plan.go",
+		"found, left := s.pick(r.Holder, room)\n", `found, left := s.pick(r.Holder, room)
+			if more, _ := s.pick(r.Holder, room+1); len(requests) == 1 && len(more) > room {
+				found = more[1:]
+			}
+`, torture.Options{Scenario: "few", Users: 12, Agents: 4}},
+	{"nobody is warned of a lease's end", checker.Warned, "assign/lease.go",
+		"range []string{expireWork, warnHolders}", "range []string{expireWork}", torture.Options{Scenario: "leases", For: 20 * time.Second}},
+	{"no_match and all_held are swapped", checker.Reasons, "assign/answer.go",
+		"plan.NoMatch: NoMatch, plan.AllHeld: AllHeld", "plan.NoMatch: AllHeld, plan.AllHeld: NoMatch", torture.Options{Scenario: "few"}},
+	{"the Idempotency-Key is dropped", checker.OnceAKey, "web/requests.go",
+		"Key: key, Groups: c.Groups", "Groups: c.Groups", torture.Options{Scenario: "keys"}},
+	{"nobody misses what a dead node had still to tell", checker.ToldStill, "assign/feed.go",
+		"f.owes(m)", "", torture.Options{Scenario: "live", Faults: []string{"kill-told"}, Every: 3 * time.Second, For: 30 * time.Second, Recovery: 10 * time.Second}},
+	{"places for runs go to the same tasks again", checker.Fair, "assign/place.go",
+		"order by greatest(due.at, last.finished_at), s.task_id", "order by s.task_id", torture.Options{Scenario: "unequal", For: 20 * time.Second}},
+}
+
+// Each rule has a plant that it catches: that it does is TestPlants.
+func TestEveryRuleHasAPlant(t *testing.T) {
+	for _, rule := range checker.Rules {
+		if !slices.ContainsFunc(plants, func(p plant) bool { return p.rule == rule }) {
+			t.Errorf("no plant breaks the rule %q: add one to the table, and see it caught by TestPlants", rule)
+		}
+	}
+	for _, p := range plants {
+		if !slices.Contains(checker.Rules, p.rule) {
+			t.Errorf("%s: there is no rule %q", p.name, p.rule)
+		}
+	}
+}
+
+// Each plant applies and compiles.
+func TestPlantsCompile(t *testing.T) {
+	for _, p := range plants {
+		t.Run(p.name, func(t *testing.T) {
+			overlay := p.overlay(t)
+			if testing.Short() {
+				return
+			}
+			out, err := exec.CommandContext(t.Context(), "go", "vet", "-overlay", overlay, "getwork/"+filepath.ToSlash(filepath.Dir(p.file))).CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestPlants proves the rules: each plant is caught by the rule that it breaks.
+func TestPlants(t *testing.T) {
+	if os.Getenv("GETWORK_TEST_HOLES") == "" {
+		t.Skip("takes some minutes, and all of the machine: set GETWORK_TEST_HOLES=1")
+	}
+	for _, p := range plants {
+		t.Run(p.name, func(t *testing.T) {
+			o := p.complete()
+			o.Binary = filepath.Join(t.TempDir(), "getwork")
+			if err := node.Build(t.Context(), o.Binary, "-overlay", p.overlay(t)); err != nil {
+				t.Fatal(err)
+			}
+			for range seeds {
+				if p.caught(t, o) {
+					return
+				}
+			}
+			t.Errorf("%q was not found to be broken, in %d runs", p.rule, seeds)
+		})
+	}
+}
+
+// complete are the options of a short run, where the plant does not say otherwise.
+func (p plant) complete() torture.Options {
+	o := p.options
+	if o.For == 0 {
+		o.For = 12 * time.Second
+	}
+	if o.Users == 0 {
+		o.Users, o.Agents = 60, 12
+	}
+	if o.Faults == nil {
+		o.Faults = []string{torture.None}
+	}
+	o.Think, o.Settle = 500*time.Millisecond, 15*time.Second
+	return o
+}
+
+// caught runs the build, and reports whether the rule was found to be broken.
+func (p plant) caught(t *testing.T, o torture.Options) bool {
+	o.Out, o.Log = t.TempDir(), t.Logf
+	report, err := torture.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, v := range report.Violations {
+		if found[v.Rule]++; found[v.Rule] < 3 {
+			t.Log(v.Rule, ": ", v.Text)
+		}
+	}
+	t.Logf("%d requests, %d pieces of work; found: %v; judged: %v", total(report.States), total(report.Work), found, report.Judged)
+	return found[string(p.rule)] > 0
+}
+
+// overlay writes the changed file beside an overlay that names it.
+func (p plant) overlay(t *testing.T) string {
+	t.Helper()
+	root, err := moduleRoot(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := filepath.Join(root, filepath.FromSlash(p.file))
+	b, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(b), p.old); n != 1 {
+		t.Fatalf("%s has the text %d times, want once; give the plant %q the text as it is now:\n%s", p.file, n, p.name, p.old)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, filepath.Base(p.file)), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	err = errors.Join(err, os.WriteFile(changed, []byte(strings.Replace(string(b), p.old, p.new, 1)), 0o600), os.WriteFile(overlay, replace, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot(t *testing.T) (string, error) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	return strings.TrimSpace(string(out)), err
+}
