@@ -10,6 +10,7 @@ import (
 
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // follower gathers what a stream delivers.
@@ -36,7 +37,7 @@ func follow(t *testing.T, n *node, user string) *follower {
 // next is the next event that matches.
 func (f *follower) next(what string, match func(Event) bool) Event {
 	f.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
 	defer deadline.Stop()
 	for {
 		for i, e := range f.seen {
@@ -402,7 +403,7 @@ func TestThousandsFollowATask(t *testing.T) {
 	}
 	next := func(count int) (all []string) {
 		t.Helper()
-		late := time.After(30 * time.Second)
+		late := time.After(timeout.Scale(30 * time.Second))
 		for range count {
 			select {
 			case who := <-told:

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // What each defence covers, held in step. Every test says what must come of it in any build, whatever is switched off: what
@@ -62,7 +63,7 @@ func TestHoleLostWakeUp(t *testing.T) {
 	if r := a.endedRequest(t, oliver.ID); r.Assigned != 1 {
 		t.Errorf("oliver got %d", r.Assigned)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
 	defer cancel()
 	r, err := b.AwaitRequest(ctx, tracy.ID, tracy.Holder(), false, func(r *Request) bool { return r.State != Pending })
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 var boss = Who{Holder: Holder{User: "boss"}, Anything: true}
@@ -144,7 +145,7 @@ func (n *node) workEvents(t testing.TB, h Holder) <-chan Work {
 // hear waits for the first event that is so.
 func hear(t testing.TB, told <-chan Work, what string, so func(Work) bool) Work {
 	t.Helper()
-	late := time.NewTimer(30 * time.Second)
+	late := time.NewTimer(timeout.Scale(30 * time.Second))
 	defer late.Stop()
 	for {
 		select {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // rivals are nodes of one place for queries each and tasks which somebody always wants something of: as soon as a run of one has
@@ -74,7 +75,7 @@ func (r *rivals) begins(t *testing.T, node int) (task string) {
 	t.Helper()
 	select {
 	case task = <-r.began[node]:
-	case <-time.After(60 * time.Second):
+	case <-time.After(timeout.Scale(60 * time.Second)):
 		t.Fatalf("no run begins at node %d", node)
 	}
 	return task

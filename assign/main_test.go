@@ -18,6 +18,7 @@ import (
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -135,17 +136,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 // await waits until something is so, by asking; it fails the test after a while.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	timeout.Await(t, what, so)
 }
 
 // standstill measures for how long, from now on, the machine stood still, or the database: in what it tells nothing could go on,
@@ -199,7 +190,7 @@ func (n *node) click(t testing.TB, task, user string, count int) Request {
 // ended waits until a request has ended.
 func (n *node) endedRequest(t testing.TB, id int64) Request {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
 	defer cancel()
 	r, err := n.AwaitRequest(ctx, id, Holder{}, true, func(r *Request) bool { return r.State != Pending })
 	if err != nil {

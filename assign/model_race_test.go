@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // TestModelOnThreeNodes has three nodes do random operations at the same time. What they will be answered nobody can
@@ -282,7 +283,7 @@ func (c *modelRace) end() {
 
 // awaitEnd waits until no request is pending: those that linger do for a second.
 func (c *modelRace) awaitEnd(ctx context.Context) {
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

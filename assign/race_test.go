@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // The lost wake-up, held in step: a click is recorded after the round read who waits and before its lock is free.
@@ -105,7 +106,7 @@ func TestLostWakeUpStressed(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
 				r, err = n.AwaitRequest(ctx, r.ID, r.Holder(), false, func(r *Request) bool { return r.State != Pending })
 				cancel()
 				if err != nil || r.State != Assigned {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // What a review of the shelf found, each with what is to be so instead.
@@ -93,7 +94,7 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	for range n.MaxRuns {
 		n.givePlace()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
 	r, err := n.AwaitRequest(ctx, cyd.ID, Holder{}, true, func(r *Request) bool { return r.State != Pending })
 	if err != nil || r.State == Pending {

@@ -12,6 +12,7 @@ import (
 
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // listed is the next event that tells of another list of tasks. It names none.
@@ -47,7 +48,7 @@ func announcements(t *testing.T, url string) (await func(what string)) {
 	}
 	return func(what string) {
 		t.Helper()
-		soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		soon, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 		defer cancel()
 		for {
 			said, err := conn.WaitForNotification(soon)

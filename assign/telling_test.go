@@ -7,6 +7,7 @@ import (
 
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // eventsOf follows a holder.
@@ -25,7 +26,7 @@ func (n *node) eventsOf(t testing.TB, user string) <-chan Event {
 // heard waits until an event is so.
 func heard(t testing.TB, told <-chan Event, what string, so func(Event) bool) {
 	t.Helper()
-	late := time.NewTimer(time.Minute)
+	late := time.NewTimer(timeout.Scale(time.Minute))
 	defer late.Stop()
 	for {
 		select {

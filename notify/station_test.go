@@ -13,10 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // patience is how long a test waits for what must happen before it gives up.
-const patience = 20 * time.Second
+var patience = timeout.Scale(20 * time.Second)
 
 // station is a running listener with all that it says.
 type station struct {

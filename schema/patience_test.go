@@ -8,12 +8,13 @@ import (
 
 	"getwork/schema"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // A migration that needs a table which a long transaction uses waits in short tries: others are let through in between, it
 // says whom it waits for, and it goes on when that has ended.
 func TestMigrationWaitsInShortTries(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)
 	conn, long, other := connect(t, url), connect(t, url), connect(t, url)
@@ -71,7 +72,7 @@ func TestMigrationGivesUp(t *testing.T) {
 
 // Time-outs that the login has for people's queries do not end a node's wait for another that migrates.
 func TestMigrationHasNoTimeOuts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)
 	first, second, long, watch := connect(t, url), connect(t, url), connect(t, url), connect(t, url)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest/timeout"
 )
 
 // listener is a client of the event stream.
@@ -24,7 +25,7 @@ type listener struct {
 // listen opens the event stream, which must be answered.
 func (n *station) listen(t *testing.T, query string, h headers) *listener {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(2*time.Minute))
 	t.Cleanup(cancel)
 	response, err := n.Client().Do(n.request(t, "GET", "/api/v1/events"+query, h, "").WithContext(ctx))
 	if err != nil {

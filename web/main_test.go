@@ -22,6 +22,7 @@ import (
 	"getwork/assign"
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -296,17 +297,7 @@ func (n *station) pendingRequest(t *testing.T, task, user string) assign.Request
 // await waits until something is so, by asking.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	timeout.Await(t, what, so)
 }
 
 func (n *station) exec(t *testing.T, sql string, args ...any) {

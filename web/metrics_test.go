@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // figures reads /metrics: the value of each counter and gauge, and the count of each histogram, by name and labels.
@@ -124,7 +126,7 @@ func TestMetricsOfGates(t *testing.T) {
 			}
 			return true
 		}
-		for deadline := time.After(30 * time.Second); !so(); {
+		for deadline := time.After(timeout.Scale(30 * time.Second)); !so(); {
 			select {
 			case <-deadline:
 				for name, v := range want {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // Bodies that never come take no place: a node with one place serves others meanwhile, and answers 408 in the end.
@@ -23,7 +25,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.call(t, "GET", "/api/v1/pipeline", as("oliver"), "").want(200)
-	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(timeout.Scale(2 * time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest/timeout"
 )
 
 // workPath is where something is done to work.
@@ -83,7 +84,7 @@ func TestExpiringIsNoChange(t *testing.T) {
 	n.exec(t, `update getwork.work set lease = '1000 s', lease_expires_at = clock_timestamp() + interval '207 s'`)
 	before := n.call(t, "GET", "/api/v1/requests/1", as("oliver"), "").want(200)
 	after := before
-	for deadline := time.Now().Add(30 * time.Second); !read[assign.Request](after).Work[0].Expiring && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(timeout.Scale(30 * time.Second)); !read[assign.Request](after).Work[0].Expiring && time.Now().Before(deadline); {
 		after = n.call(t, "GET", "/api/v1/requests/1", as("oliver"), "").want(200)
 	}
 	if read[assign.Request](before).Work[0].Expiring || !read[assign.Request](after).Work[0].Expiring {

@@ -18,6 +18,7 @@ import (
 	"getwork/assign"
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -91,7 +92,7 @@ func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *st
 // dial connects; the connection ends with the test.
 func (n *station) dial(t *testing.T, user string) *client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
 	c, err := Dial(ctx, n.URL, http.Header{"User": {user}})
 	if err != nil {
@@ -118,7 +119,7 @@ type client struct {
 // message is the next one, whatever it is.
 func (c *client) message() (kind string, body map[string]any, err error) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
 	b, err := c.Read(ctx)
 	if err != nil {
@@ -206,17 +207,7 @@ func (n *station) mark(text string) {
 // await waits until something is so, by asking.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	timeout.Await(t, what, so)
 }
 
 func (n *station) awaitCount(t *testing.T, want int) {

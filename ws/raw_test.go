@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // The frames of RFC 6455 that tests tell apart.
@@ -37,7 +39,7 @@ func (n *station) handshake(t *testing.T, user string, lines ...string) (*raw, *
 	if err := conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // what it does not read soon stops the server
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(4 * time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout.Scale(4 * time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	request := "GET / HTTP/1.1\r\nHost: " + n.address() + "\r\nUser: " + user + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +

@@ -18,6 +18,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // site is a database and the nodes that serve from it.
@@ -165,7 +166,7 @@ func (s *site) await(what string, within time.Duration, sql string, args ...any)
 // await waits until something is so, by asking.
 func await(t *testing.T, what string, within time.Duration, so func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(within)
+	deadline := time.NewTimer(timeout.Scale(within))
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

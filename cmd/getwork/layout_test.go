@@ -16,10 +16,12 @@ var mayImport = map[string][]string{
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
-	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock"},
+	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
 	"getwork/web":               {"getwork/assign"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws"},
+
+	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},
 }
 
 // The pure function may import nothing that has a clock, chance, a log or I/O.

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest/timeout"
 )
 
 // browser is a real one, with a profile of its own.
@@ -145,7 +146,7 @@ func (b *browser) eval(expression string) string {
 // await waits until an expression is true in the page. It lasts over a reload.
 func (b *browser) await(expression string, within time.Duration) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, within)
+	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(within))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -334,7 +335,7 @@ func TestPageOliverAndTracy(t *testing.T) {
 // answered waits until the database has nobody who waits.
 func (s *site) answered() {
 	s.t.Helper()
-	deadline := time.After(soon)
+	deadline := time.After(timeout.Scale(soon))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

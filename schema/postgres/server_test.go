@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"getwork/schema/postgres"
+	"getwork/schema/schematest/timeout"
 )
 
 // childDir, when set, makes the test binary a process that starts a server there, tells its PID, and waits to
@@ -68,7 +69,7 @@ func start(t *testing.T, cfg postgres.Config) *postgres.Server {
 
 func stop(t *testing.T, server *postgres.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(time.Minute))
 	defer cancel()
 	if err := server.Stop(ctx); err != nil {
 		t.Error(err)
@@ -107,7 +108,7 @@ func runs(pid int) bool {
 // eventually asks until the answer is yes.
 func eventually(t *testing.T, what string, within time.Duration, is func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(within)
+	deadline := time.NewTimer(timeout.Scale(within))
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // stopTimeout bounds the server's shutdown after the tests; then it is ended the hard way.
@@ -37,7 +39,7 @@ const stopTimeout = 10 * time.Second
 func Main(m *testing.M, leaks ...goleak.Option) int {
 	waitTogether()
 	code := m.Run()
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(stopTimeout))
 	defer cancel()
 	if err := shared.stop(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "stop PostgreSQL:", err)

@@ -14,6 +14,7 @@ import (
 	"getwork/schema"
 	"getwork/schema/postgres"
 	"getwork/schema/schematest/clock"
+	"getwork/schema/schematest/timeout"
 )
 
 const (
@@ -68,7 +69,7 @@ func launch(cfg postgres.Config) (*postgres.Server, error) {
 	all := map[string]string{"max_connections": "400"} // a node opens up to 17
 	maps.Copy(all, cfg.Parameters)
 	cfg.Dir, cfg.Parameters, cfg.Fast, cfg.Remove = dir, all, true, true
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(startTimeout))
 	defer cancel()
 	return postgres.Start(ctx, cfg)
 }
@@ -136,13 +137,13 @@ func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(stopTimeout))
 		defer cancel()
 		if err := server.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(startTimeout))
 	defer cancel()
 	if err := execute(ctx, server.URL("postgres"), `create database getwork`); err != nil {
 		t.Fatal(err)

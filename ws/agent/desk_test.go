@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"getwork/assign"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -295,22 +296,10 @@ func standstill() (until func() time.Duration) {
 // await waits until something is so, by asking.
 func (d *desk) await(what string, so func() bool) {
 	d.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var is bool
+	timeout.Await(d.t, what, func() (is bool) {
 		d.do(func() { is = so() })
-		if is {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			d.t.Fatalf("waited in vain until %s", what)
-		}
-	}
+		return is
+	})
 }
 
 // agent makes one of the desk's task; it logs to the test.

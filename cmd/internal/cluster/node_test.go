@@ -16,6 +16,7 @@ import (
 
 	"getwork/cmd/internal/cluster"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // child, when set, makes the test binary a parent of one frozen node that waits to be killed.
@@ -43,7 +44,7 @@ func TestNodeLives(t *testing.T) {
 	if err != nil || a.Status != 201 || len(r.Work) != 2 {
 		t.Fatalf("%d, %+v, %v", a.Status, r, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
 	if _, err := socket.Until(ctx, func(e cluster.Event) bool { return e.Request != nil && len(e.Request.Work) == 2 }); err != nil {
 		t.Error(err)
@@ -90,7 +91,7 @@ func TestNoNodeOutlivesItsParent(t *testing.T) {
 		t.Fatal("the other process started no node")
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(binary)) })
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(timeout.Scale(30 * time.Second))
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // startWithin is generous: a machine that runs many tests at once is slow.
@@ -58,7 +60,7 @@ func Start(t testing.TB, options Options) *Cluster {
 	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(startWithin))
 	defer cancel()
 	c.AwaitWhole(ctx)
 	return c
@@ -138,7 +140,7 @@ func (c *Cluster) Create(database string) {
 	if _, err := conn.Exec(c.t.Context(), "create database "+pgx.Identifier{database}.Sanitize()); err != nil {
 		c.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), startWithin)
+	ctx, cancel := context.WithTimeout(c.t.Context(), timeout.Scale(startWithin))
 	defer cancel()
 	for _, h := range c.Hosts {
 		c.await(ctx, h.Name+" has the database "+database, func() bool {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // child, when set, makes the test binary a parent of one cluster, one of whose hosts is frozen, that waits to be killed.
@@ -51,7 +53,7 @@ func TestNothingOutlivesItsParent(t *testing.T) {
 	if dir == "" || ran < 20 {
 		t.Fatalf("the other process started %d processes in %q:\n%s", ran, dir, said)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(time.Minute))
 	defer cancel()
 	c := &Cluster{t: t}
 	c.await(ctx, "nothing is left", func() bool {
@@ -64,7 +66,7 @@ func TestNothingOutlivesItsParent(t *testing.T) {
 func TestHostDies(t *testing.T) {
 	c := Start(t, Options{Synchronous: true})
 	c.Create("bank")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(4*time.Minute))
 	defer cancel()
 	first, next := c.Primary(ctx), c.Standby(ctx)
 	execute(t, c.ProxyURL("bank"), `create table loan as select 1 as id`)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"getwork/cmd/internal/proxy"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,7 +78,7 @@ func (l line) say(t *testing.T, text string) {
 
 func (l line) hear(t *testing.T, text string) {
 	t.Helper()
-	_ = l.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = l.SetReadDeadline(time.Now().Add(timeout.Scale(30 * time.Second)))
 	if got, err := l.in.ReadString('\n'); err != nil || got != text+"\n" {
 		t.Fatalf("heard %q, %v; want %q", got, err, text)
 	}
@@ -94,7 +95,7 @@ func (l line) silent(t *testing.T, d time.Duration) {
 
 func (l line) closed(t *testing.T) {
 	t.Helper()
-	_ = l.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = l.SetReadDeadline(time.Now().Add(timeout.Scale(30 * time.Second)))
 	if got, err := l.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("heard %q, %v; want the end", got, err)
 	}

@@ -11,13 +11,14 @@ import (
 	"getwork/cmd/internal/torture/history"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/clock"
+	"getwork/schema/schematest/timeout"
 )
 
 // A node that stands still in the midst of a transaction whose query has napped keeps nobody else's from waking up.
 func TestNapBesideAFrozenNode(t *testing.T) {
 	s := &stage{url: schematest.Server(t).URL("postgres")}
 	n := nap{0.005, 0.03, true}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(2*time.Minute))
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"getwork/cmd/internal/node"
+	"getwork/schema/schematest/timeout"
 )
 
 // A node that does not answer does not keep the run from its end.
@@ -17,7 +18,7 @@ func TestRescuedOfWhoIsSilent(t *testing.T) {
 	}
 	defer silent.Close()
 	s := &stage{members: []*member{{node: &node.Node{URL: "http://" + silent.Addr().String()}}}}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
 	if _, known := s.rescued(ctx); known || ctx.Err() != nil {
 		t.Errorf("known: %t; the run: %v", known, ctx.Err())

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest/timeout"
 )
 
 const (
@@ -143,7 +145,7 @@ func ini(server *pgx.ConnConfig, port int, o Options) string {
 // Tell has its console execute a command, such as "pause", and fails the test if that refuses.
 func (b *Bouncer) Tell(command string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(startWithin))
 	defer cancel()
 	if err := b.tell(ctx, command); err != nil {
 		b.t.Fatalf("pgbouncer: %s: %v\n%s", command, err, b.Output())
@@ -207,7 +209,7 @@ func (b *Bouncer) start() error {
 	}
 	b.life = life
 	defer life.forget()
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(startWithin))
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -221,7 +223,7 @@ func (b *Bouncer) start() error {
 			return fmt.Errorf("pgbouncer ended at its start: %w\n%s", life.err, life.out)
 		case <-ctx.Done():
 			life.end()
-			return errors.Join(fmt.Errorf("pgbouncer did not answer within %v\n%s", startWithin, life.out), err)
+			return errors.Join(fmt.Errorf("pgbouncer did not answer within %v\n%s", timeout.Scale(startWithin), life.out), err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
+	"getwork/schema/schematest/timeout"
 )
 
 // child makes the test binary start a bouncer, tell its address, and wait to be killed.
@@ -29,7 +30,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 		t.Fatal(err)
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -113,7 +114,7 @@ func TestEndsWithTheTestBinary(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(timeout.Scale(30 * time.Second))
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
