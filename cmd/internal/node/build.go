@@ -8,16 +8,25 @@ import (
 	"runtime"
 )
 
-// Build compiles getwork into the file named path; flags are more of those of `go build`, such as -race. It needs the
-// module's source, where this program was compiled from.
-func Build(ctx context.Context, path string, flags ...string) error {
+// Source is the folder of the module's source, where this program was compiled from.
+func Source() (string, error) {
 	_, here, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(here) {
-		return fmt.Errorf("build getwork: its source is not known; give the path of a binary")
+		return "", fmt.Errorf("build getwork: its source is not known; give the path of a binary")
+	}
+	return filepath.Join(filepath.Dir(here), "..", "..", ".."), nil
+}
+
+// Build compiles getwork into the file named path; flags are more of those of `go build`, such as -race. It needs the
+// module's source.
+func Build(ctx context.Context, path string, flags ...string) error {
+	source, err := Source()
+	if err != nil {
+		return err
 	}
 	args := append([]string{"build", "-o", path}, flags...)
 	compile := exec.CommandContext(ctx, "go", append(args, "./cmd/getwork")...)
-	compile.Dir = filepath.Join(filepath.Dir(here), "..", "..", "..")
+	compile.Dir = source
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build getwork: %w\n%s", err, out)
 	}

@@ -54,6 +54,9 @@ type life struct {
 // New is a node that is not started yet.
 func New(o Options) *Node { return &Node{options: o} }
 
+// Use has the next start run another binary.
+func (n *Node) Use(binary string) { n.options.Binary = binary }
+
 // Start starts the process, at the address that it had before if there was one, and returns when it is ready. After an
 // error a process may be left: Kill it.
 func (n *Node) Start(ctx context.Context) error {

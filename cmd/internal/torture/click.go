@@ -84,7 +84,11 @@ func (p *person) sendClick(ctx context.Context, by *caller, w wish) history.Call
 		r.header = append(r.header, "Idempotency-Key", w.key)
 	}
 	r.hold(w.held)
-	return by.do(ctx, history.Call{Kind: history.Click, Task: w.job.name, Count: w.count, Linger: w.linger, Key: w.key}, r)
+	within := p.crowd.scenario.prompt
+	if w.held > 0 {
+		within = 0
+	}
+	return by.do(ctx, history.Call{Kind: history.Click, Task: w.job.name, Count: w.count, Linger: w.linger, Key: w.key, Within: within}, r)
 }
 
 // clicked goes on from the answer to a click.

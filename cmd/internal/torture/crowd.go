@@ -65,6 +65,7 @@ const (
 	drawsSocket
 	drawsManager
 	drawsNap
+	drawsBeside
 )
 
 func (c *crowd) person(i int) *person {

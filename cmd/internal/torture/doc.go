@@ -11,6 +11,7 @@
 //	crowd.go                  who works: person.go one of them, click.go, fate.go how work ends,
 //	                          socket.go, stream.go their live channels, manager.go who pushes, pauses, reassigns
 //	plan.go, storm.go         which faults come when; fault.go carries them out, jump.go those of the clock
+//	restore.go, upgrade.go, grants.go, past.go   what some scenarios have beside the faults
 //	call.go                   every call is recorded with its answer
 //	sampler.go                how often the ranking query executes at once, seen from the server
 //	settle.go, report.go      the end

@@ -45,7 +45,7 @@ const (
 // name is what a node's connections are called in the server.
 func (m *member) name() string { return fmt.Sprintf("torture-%d", m.number) }
 
-func newMember(s *stage, number int, binary string) (m *member, err error) {
+func newMember(s *stage, number int) (m *member, err error) {
 	m = &member{stage: s, number: number}
 	target, err := proxy.Target(s.url)
 	if err != nil {
@@ -56,14 +56,14 @@ func newMember(s *stage, number int, binary string) (m *member, err error) {
 		if *p, err = proxy.Start(target); err != nil {
 			return nil, err
 		}
-		if urls[i], err = (*p).URL(strings.TrimSuffix(s.url, speaking)); err != nil {
+		if urls[i], err = (*p).URL(s.login); err != nil {
 			return nil, err
 		}
 		urls[i] += "&application_name=" + m.name()
 	}
 	scenario, _ := scenarioOf(s.o.Scenario)
 	m.node = node.New(node.Options{
-		Binary: binary, DatabaseURL: urls[0],
+		Binary: s.binary, DatabaseURL: urls[0],
 		Args: append([]string{"--max-runs", "4", "--drain-timeout", drainTimeout.String()}, slices.Concat(scenario.flags, s.o.Flags)...),
 		Env:  []string{"GETWORK_LISTEN_DATABASE_URL=" + urls[1]},
 	})
@@ -76,6 +76,9 @@ func (m *member) start(ctx context.Context) error {
 	for {
 		before := m.stage.epoch.Load() + m.touched.Load()
 		m.running, m.meant = true, new(atomic.Bool)
+		if m.stage.upgraded.Load() {
+			m.node.Use(m.stage.newer)
+		}
 		err := m.node.Start(ctx)
 		if err == nil {
 			go m.watch(m.node.Done(), m.meant)

@@ -117,6 +117,12 @@ func names[T any](of []T, name func(T) string) (all []string) {
 // faults tells whether anything is broken at all.
 func (o Options) faults() bool { return !slices.Equal(o.Faults, []string{None}) }
 
+// disturbed tells whether anything happens that getwork has to recover from, be it by the scenario.
+func (o Options) disturbed() bool {
+	scenario, _ := scenarioOf(o.Scenario)
+	return o.faults() || scenario.beside != nil
+}
+
 // Command is what repeats a run: the same faults, and the same intentions. Its binary and its limits are left out.
 func (o Options) Command() string {
 	args := []string{"getwork-torture", fmt.Sprintf("--seed %d --scenario %s --for %v --every %v --nodes %d --users %d --agents %d --think %v",

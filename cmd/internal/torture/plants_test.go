@@ -66,6 +66,12 @@ var plants = []plant{
 		"f.owes(m)", "", torture.Options{Scenario: "live", Faults: []string{"kill-told"}, Every: 3 * time.Second, For: 30 * time.Second, Recovery: 10 * time.Second}},
 	{"places for runs go to the same tasks again", checker.Fair, "assign/place.go",
 		"order by greatest(due.at, last.finished_at), s.task_id", "order by s.task_id", torture.Options{Scenario: "unequal", For: 20 * time.Second}},
+	{"a shelf of another life of the cluster is fresh", checker.DoneIsDone, "assign/shelf.go",
+		`and u.cluster = getwork.cluster()
+    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`, `, false)`,
+		torture.Options{Scenario: "restore", For: 20 * time.Second}},
+	{"a click waits for its task's query", checker.Prompt, "assign/look.go",
+		"where id = $1 for no key update skip locked`", "where id = $1 for update skip locked`", torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
 }
 
 // Each rule has a plant that it catches: that it does is TestPlants.

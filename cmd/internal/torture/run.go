@@ -93,6 +93,11 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	if err := c.createTasks(ctx); err != nil {
 		return h, err
 	}
+	if open := c.scenario.open; open != nil {
+		if err := open(s, ctx); err != nil {
+			return h, err
+		}
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -110,7 +115,7 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	storm := s.rage(ctx, c.scenario, seen)
 	healed()
 	r.Faults, r.Skipped = storm.struck, storm.skipped
-	if s.o.faults() {
+	if s.o.disturbed() {
 		quiet := cmp.Or(s.o.Recovery, checker.Recovery) + quietFor
 		s.o.Log("%d faults; all is healed, and everybody works on for %v", total(r.Faults), quiet)
 		wait(ctx, quiet)
@@ -129,6 +134,11 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	s.drainAll()
 	end()
 	all.Wait()
+	if last := c.scenario.close; last != nil {
+		if err := last(s, s.ctx); err != nil {
+			return h, err
+		}
+	}
 	return s.read(s.ctx)
 }
 
@@ -148,11 +158,7 @@ func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *sto
 	ctx, cancel := context.WithTimeout(ctx, s.o.For)
 	defer cancel()
 	storm := &storm{stage: s, ctx: ctx, scenario: scenario, seen: seen, struck: map[string]int{}}
-	if s.o.faults() {
-		storm.run()
-	} else {
-		<-ctx.Done()
-	}
+	storm.run()
 	return storm
 }
 

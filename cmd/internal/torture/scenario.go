@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -18,6 +20,13 @@ type Scenario struct {
 	flags    []string // of getwork serve
 	encoding string   // of the database; empty: UTF-8
 	habits   habits
+
+	prompt  time.Duration                             // if not 0: within that a click is answered, where nothing is broken
+	prepare func(*stage, context.Context) error       // before the nodes start
+	open    func(*stage, context.Context) error       // when the tasks are there, and nobody works yet
+	close   func(*stage, context.Context) error       // before the tables are read
+	beside  func(*storm, context.Context, *rand.Rand) // happens again and again, whatever else is broken
+	rest    time.Duration                             // before each time
 }
 
 // habits are parts of a hundred, unless it is said otherwise.
@@ -96,6 +105,28 @@ var Scenarios = []Scenario{
 		jobs:     umlauts,
 		encoding: "LATIN1",
 		habits:   mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor = 20, 40, 0.5 })},
+	{Name: "restore", Help: "the database is dumped, and restored into another cluster, whose transaction ids are lower",
+		tasks:  []string{"books", "shelf", "quick", "inbox"},
+		jobs:   shelved,
+		habits: mixed.with(func(h *habits) { h.holdFor, h.back = 0.6, 40 }),
+		beside: (*storm).restore, rest: 8 * time.Second},
+	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, and a migration is run beside a query of 20 seconds",
+		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
+		jobs:    oneLong,
+		habits:  mixed.with(func(h *habits) { h.cancel = 4 }),
+		prompt:  time.Second,
+		prepare: (*stage).buildNewer,
+		beside:  (*storm).upgrade, rest: 5 * time.Second},
+	{Name: "history", Help: "items that were handed out and let go of 100,000 times before anybody comes",
+		tasks:  []string{"quick", "shelf", "leased", "inbox"},
+		habits: mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor, h.back = 20, 3, 0.4, 50 }),
+		prompt: time.Second,
+		open:   (*stage).insertPast, close: (*stage).deletePast},
+	{Name: "grants", Help: "a right is taken from the nodes' login for some seconds, again and again",
+		tasks:   []string{"quick", "plain", "shelf", "leased", "inbox", "inbox"},
+		habits:  mixed,
+		prepare: (*stage).logInAsWorker,
+		beside:  (*storm).revoke, rest: 3 * time.Second},
 	{Name: "live", Help: "what is pushed, and when; a listener that freezes stays so to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
@@ -118,7 +149,7 @@ func umlauts(o Options) []job {
 	return []job{
 		all(ranked("quick", "prüfung-ß", 400, n(0.005, 0.03), nil)),
 		all(ranked("shelf", "größe", 300, n(0.2, 0.5), map[string]any{"fresh_for": "2s"})),
-		leased(job{name: "inbox", keys: "café", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", 4*time.Second),
+		leased(job{name: "inbox", keys: "café", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", leaseOfInbox),
 	}
 }
 

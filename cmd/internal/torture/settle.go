@@ -88,7 +88,7 @@ func (s *stage) rescued(ctx context.Context) (n int, known bool) {
 		}
 		n += int(x)
 	}
-	if n > 0 && !s.o.faults() {
+	if n > 0 && !s.o.disturbed() {
 		s.findings.add("rescued", "%d requests were found by the sweep alone, although nothing was broken", n)
 	}
 	return n, true

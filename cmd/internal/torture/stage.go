@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,14 +27,20 @@ type stage struct {
 	rec      *history.Recorder
 	dir      string // logs, and the binary if it was built here
 	server   *postgres.Server
-	clock    *clock.Clock // of the server; nil: it is this machine's
-	url      string       // of the database, past all proxies
+	config   postgres.Config // of the server
+	clock    *clock.Clock    // of the server; nil: it is this machine's
+	url      string          // of the database, past all proxies
+	login    string          // the same, as the nodes log in
+	binary   string          // of the nodes
+	newer    string          // of those that replace them; empty: none do
 	members  []*member
 	sockets  atomic.Int64 // how many there were
 	findings *findings
 	books    books
 	answered chan int // nodes that have answered a change, for a fault that waits for one
 
+	upgraded atomic.Bool  // what starts from now on is the newer one
+	revoked  atomic.Int64 // how often rights were taken from the nodes' login, and given back
 	database sync.Mutex   // held by a fault of the database
 	epoch    atomic.Int64 // counts what may make a node's start fail: it is another after each fault of the database
 	sparing  sync.Mutex   // held while it is decided whether a node can be spared
@@ -46,20 +53,26 @@ const (
 
 // setUp starts everything. If it fails, tearDown still has to be called.
 func (s *stage) setUp(ctx context.Context) error {
-	binary := s.o.Binary
-	if binary == "" {
-		binary = filepath.Join(s.dir, "getwork")
+	s.binary = s.o.Binary
+	if s.binary == "" {
+		s.binary = filepath.Join(s.dir, "getwork")
 		s.o.Log("building getwork")
-		if err := Build(ctx, binary, s.o); err != nil {
+		if err := Build(ctx, s.binary, s.o); err != nil {
 			return err
 		}
 	}
 	if err := s.startServer(ctx); err != nil {
 		return err
 	}
+	s.login = strings.TrimSuffix(s.url, speaking)
+	if scenario, _ := scenarioOf(s.o.Scenario); scenario.prepare != nil {
+		if err := scenario.prepare(s, ctx); err != nil {
+			return err
+		}
+	}
 	var g errgroup.Group
 	for i := range s.o.Nodes {
-		m, err := newMember(s, i, binary)
+		m, err := newMember(s, i)
 		if err != nil {
 			return err
 		}
@@ -69,9 +82,8 @@ func (s *stage) setUp(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Build compiles the getwork that options ask for.
-func Build(ctx context.Context, path string, o Options) error {
-	var flags []string
+// Build compiles the getwork that options ask for; flags are more of those of `go build`.
+func Build(ctx context.Context, path string, o Options, flags ...string) error {
 	if o.Tags != "" {
 		flags = append(flags, "-tags", o.Tags)
 	}
@@ -81,8 +93,8 @@ func Build(ctx context.Context, path string, o Options) error {
 	return node.Build(ctx, path, flags...)
 }
 
-// startServer starts a PostgreSQL that keeps what it has acknowledged, however it ends.
-func (s *stage) startServer(ctx context.Context) error {
+// dataDir makes a folder for a PostgreSQL.
+func (s *stage) dataDir() (string, error) {
 	below := s.o.DataDir
 	if below == "" {
 		below = os.TempDir()
@@ -92,7 +104,16 @@ func (s *stage) startServer(ctx context.Context) error {
 	}
 	dir, err := os.MkdirTemp(below, "getwork-torture-")
 	if err != nil {
-		return fmt.Errorf("a folder for PostgreSQL's data: %w; see --data-dir", err)
+		return "", fmt.Errorf("a folder for PostgreSQL's data: %w; see --data-dir", err)
+	}
+	return dir, nil
+}
+
+// startServer starts a PostgreSQL that keeps what it has acknowledged, however it ends.
+func (s *stage) startServer(ctx context.Context) error {
+	dir, err := s.dataDir()
+	if err != nil {
+		return err
 	}
 	parameters := map[string]string{"max_connections": "300", "fsync": "on", "synchronous_commit": "on",
 		"track_activity_query_size": "4096", "log_min_messages": "fatal"}
@@ -103,14 +124,14 @@ func (s *stage) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := postgres.Config{Dir: dir, Parameters: parameters, TCP: true, Remove: true, Log: log}
+	s.config = postgres.Config{Dir: dir, Parameters: parameters, TCP: true, Remove: true, Log: log}
 	if s.o.jumps() {
 		if s.clock, err = clock.New(ctx); err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
-		cfg.Environment = s.clock.Environment()
+		s.config.Environment = s.clock.Environment()
 	}
-	s.server, err = postgres.Start(ctx, cfg)
+	s.server, err = postgres.Start(ctx, s.config)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -28,15 +29,32 @@ type storm struct {
 
 // run breaks things until the context ends, and returns when all is healed again.
 func (s *storm) run() {
-	p := newPlan(s.o)
-	for {
+	if s.scenario.beside != nil {
+		s.work.Go(s.besides)
+	}
+	if s.o.faults() {
+		s.rage()
+	}
+	<-s.ctx.Done()
+	s.work.Wait()
+}
+
+func (s *storm) rage() {
+	for p := newPlan(s.o); ; {
 		next := p.next()
 		if !s.pause(next.after) {
-			break
+			return
 		}
 		s.work.Go(func() { next.kind.strike(s, next) })
 	}
-	s.work.Wait()
+}
+
+// besides has what the scenario has beside the faults happen, again and again. What is under way is ended when all is to be healed.
+func (s *storm) besides() {
+	rng := rand.New(rand.NewPCG(s.o.Seed, drawsBeside))
+	for s.pause(s.scenario.rest) {
+		s.scenario.beside(s, s.stage.ctx, rng)
+	}
 }
 
 // pause waits; false: the storm is over.

@@ -44,6 +44,9 @@ func (j job) ranking() *history.Ranking {
 // recheck is what a shelf asks before it hands out: at any time a tenth of the items does not match.
 const recheck = `select item from unnest($1::text[]) item where abs(hashtext(item) + extract(epoch from clock_timestamp())::bigint / 10) % 10 > 0`
 
+// leaseOfInbox is how long items of an inbox may be held.
+const leaseOfInbox = 4 * time.Second
+
 // jobs are the tasks. Each stands for one way through the rounds. The tasks that others refer to come first.
 func jobs(o Options) []job {
 	naps := func(least, most float64) nap { return nap{least, most, o.jumps()} }
@@ -57,7 +60,7 @@ func jobs(o Options) []job {
 		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s"})), "8s", 8*time.Second), // there is time to warn
 		all(job{name: "nothing", keys: "nothing", nap: naps(0.02, 0.1)}.asked("select null as item where false")),
 		fromBooks(naps(0.4, 0.9)),
-		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", 4*time.Second),
+		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", leaseOfInbox),
 	}
 }
 

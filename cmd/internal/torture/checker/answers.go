@@ -162,10 +162,11 @@ func (t *trial) judgeReassigned(i int, c *history.Call) {
 	}
 }
 
+// judgeClaimed: what was claimed is the claimer's; it may be over by the time of the answer.
 func (t *trial) judgeClaimed(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*workBody)
-	if body == nil || body.Item != c.Item || body.User != c.Who.User || body.Instance != c.Who.Instance || !body.held() {
-		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item, held by him",
+	if body == nil || body.Item != c.Item || body.User != c.Who.User || body.Instance != c.Who.Instance || !body.held() && body.ClosedAt == nil {
+		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item, his",
 			c.Item, c.Who.User, instance(c.Who.Instance), c.Status)
 	}
 }

@@ -32,12 +32,24 @@ func (t *trial) gaps(it *item) (all []gap) {
 				g.sure = min(g.sure, s.ended)
 			}
 		}
+		if t.movedSince(g.sure) {
+			g.sure = forever
+		}
 		if row.AvailableAt != nil {
 			g.put = *row.AvailableAt
 		}
 	}
 	g.until = nil
 	return append(all, g)
+}
+
+// moving is the fault of a database that goes on in another cluster. Until that one's transaction ids have passed those of the one
+// before, what was closed there may be kept back.
+const moving = "restore"
+
+// movedSince reports whether the database went on in another cluster after a moment, or may have.
+func (t *trial) movedSince(at history.Clock) bool {
+	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool { return f.Kind == moving && f.Ended >= at })
 }
 
 // wasFree reports whether an item was certainly free all the while from since, which was no earlier than began, to until, and who

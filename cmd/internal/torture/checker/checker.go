@@ -40,10 +40,11 @@ const (
 	Warned      Rule = "warned before a lease's end"
 	Fair        Rule = "fair between tasks"
 	ToldStill   Rule = "told, whoever dies" // of what another node wrote, which may be gone
+	Prompt      Rule = "answered in time"
 )
 
 // Rules are all of them.
-var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill}
+var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt}
 
 // Violation is something that must never be.
 type Violation struct {
@@ -106,7 +107,7 @@ func Judge(h history.History, c Config) Report {
 		(*trial).judgeTold,
 		(*trial).judgeAttempts, (*trial).judgeOpen, (*trial).judgeFourEyes,
 		(*trial).judgeBest, (*trial).judgeReasons, (*trial).judgeDone, (*trial).judgeKeys, (*trial).judgeWarnings,
-		(*trial).judgeFairness,
+		(*trial).judgeFairness, (*trial).judgePrompt,
 	} {
 		judge(t)
 	}

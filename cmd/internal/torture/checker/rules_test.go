@@ -86,6 +86,15 @@ func (h *tale) drop(kind string) {
 	h.Entries = kept
 }
 
+// promise promises an answer to each click.
+func (h *tale) promise(within time.Duration) {
+	for _, e := range h.Entries {
+		if e.Call != nil && e.Call.Kind == history.Click {
+			e.Call.Within = within
+		}
+	}
+}
+
 // untell drops what a socket told of some work alone.
 func (h *tale) untell(i int) {
 	h.Entries = slices.DeleteFunc(h.Entries, func(e history.Entry) bool {
@@ -241,6 +250,11 @@ var broken = []struct {
 		h.request(0).Round, h.request(0).CompletedAt = pointer(int64(1000)), h.at(2.2)
 	}, InOrder, "was served before it"},
 
+	{"a click is answered late", func(h *tale) {
+		h.promise(time.Second)
+		h.call(history.Click, 3).Ended += 6 * time.Second
+	}, Prompt, "took 6."},
+
 	{"a completion is lost", func(h *tale) { h.work(loan1).State = "expired" }, Kept, "was answered 200"},
 	{"another way to return", func(h *tale) { h.work(loan2).After = pointer(time.Hour) }, Kept, "was answered 200"},
 	{"to others", func(h *tale) { h.work(loan2).ToOthers = true }, Kept, "was answered 200"},
@@ -267,6 +281,7 @@ var broken = []struct {
 	}, Kept, "extend of it after"},
 	{"a reassignment is lost", func(h *tale) { h.work(loan3).State, h.work(loan3).ClosedBy = "expired", nil }, Kept, "was reassigned as work"},
 	{"reassigned to another", func(h *tale) { h.call(history.Reassign, 0).To = "tracy" }, Kept, "was to be reassigned to"},
+	{"a claim of what is another's", func(h *tale) { change(h.call(history.Claim, 0), `"oliver"`, `"tracy"`) }, Kept, "a claim of item"},
 	{"a claim of another item", func(h *tale) { h.call(history.Claim, 0).Item = "loan-7" }, Kept, "a claim of item"},
 	{"a claim is lost", func(h *tale) { h.Tables.Work = h.Tables.Work[:loan4too] }, Kept, "there is no such row"},
 	{"a cancel is lost", func(h *tale) {
@@ -570,6 +585,24 @@ var innocent = []struct {
 			return e.Tick != nil && e.Tick.Began > 2*time.Second && e.Tick.Ended < 40*time.Second
 		})
 		h.tellOf(0, 45)
+	}},
+	{"answered late, where the others took as long", func(h *tale) {
+		h.promise(time.Second)
+		for n := range 5 {
+			h.call(history.Click, n).Ended += 400 * time.Millisecond
+		}
+		h.call(history.Click, 3).Ended += 4 * time.Second
+	}},
+	{"answered late by a node that stood still", func(h *tale) {
+		h.promise(time.Second)
+		c := h.call(history.Click, 3)
+		c.Ended += 6 * time.Second
+		h.fault("freeze", c.Node, c.Began.Seconds(), c.Ended.Seconds())
+	}},
+	{"a claim that was over by its answer", func(h *tale) {
+		c := h.call(history.Claim, 0)
+		c.Body, _ = json.Marshal(h.workNow(loan4))
+		c.Ended = h.at(76).Sub(h.moment(0))
 	}},
 	{"a click that was lost, and done late", func(h *tale) {
 		h.fault("freeze", 0, 0.5, 10)

@@ -60,6 +60,7 @@ type Call struct {
 	Outcome string   `json:"outcome,omitempty"` // dispose: complete, return, never, fail; release: "dry-run" if it only counts
 	After   string   `json:"after,omitempty"`   // return: a duration such as "0s"
 	Paused  *bool    `json:"paused,omitempty"`  // update
+	Within  Clock    `json:"within,omitempty"`  // it is to be answered by then, where nothing is broken; 0: nobody has promised
 
 	Status int             `json:"status"`          // of the answer; 0: there was none, so it may or may not have happened
 	Type   string          `json:"type,omitempty"`  // of a problem, such as "/problems/lease-lost"
