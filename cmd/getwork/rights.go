@@ -64,15 +64,26 @@ where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and c.relname <> 'blo
 order by c.oid
 limit 1`
 
-// refuseLogins looks at the login that getwork works as, and at that of --query-database-url. Under --auth dev, where
-// everybody may be a manager, on this machine alone, it warns.
+// refuseLogins looks at the logins that getwork has: the one that it works as, that of --listen-database-url if it is another, which
+// makes and owns the tables, and that of --query-database-url. Under --auth dev, where everybody may be a manager, on this machine
+// alone, it warns.
 func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
 	err := n.lookAtLogin(ctx, "--database-url", n.config.DatabaseURL, selectDangers)
+	if url := n.config.ListenDatabaseURL; url != "" && !sameLogin(url, n.config.DatabaseURL) {
+		err = errors.Join(err, n.lookAtLogin(ctx, "--listen-database-url", url, selectDangers))
+	}
 	if url := n.config.QueryDatabaseURL; url != "" {
 		err = errors.Join(err, n.lookAtLogin(ctx, "--query-database-url", url, selectDangers),
 			n.lookAtLogin(ctx, "--query-database-url", url, selectReadable, string(name)))
 	}
 	return err
+}
+
+// sameLogin reports whether two URLs surely name one login: what is wrong with it is said once.
+func sameLogin(one, other string) bool {
+	a, err := pgx.ParseConfig(one)
+	b, err2 := pgx.ParseConfig(other)
+	return err == nil && err2 == nil && a.User == b.User && a.Database == b.Database
 }
 
 func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args ...any) error {
@@ -90,7 +101,11 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 			n.log.Warn("the login can do what a ranking query must not; outside of --auth dev it is refused", "of", flag, "login", d.login, "it", d.what, "mend", d.mend)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("the login %s of %s %s, and so may every ranking query: as a superuser, execute %s", d.login, flag, d.what, d.mend))
+		why := "and so may every ranking query"
+		if flag == "--listen-database-url" {
+			why = "which getwork does not need"
+		}
+		errs = append(errs, fmt.Errorf("the login %s of %s %s, %s: as a superuser, execute %s", d.login, flag, d.what, why, d.mend))
 	}
 	return errors.Join(errs...)
 }

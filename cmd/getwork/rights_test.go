@@ -88,6 +88,20 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 		execute("alter role " + group + " nosuperuser")
 	}
 
+	for listen, refused := range map[string]bool{address: true, plain: false, plain + "&connect_timeout=3": false} {
+		n := &node{config: serveCmd{DatabaseURL: plain, ListenDatabaseURL: listen, Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		err := n.refuseLogins(ctx, schema.Default)
+		if !refused && err != nil || refused && (err == nil || !strings.Contains(err.Error(), "of --listen-database-url is a superuser")) {
+			t.Errorf("the listener logs in by %s: %v", listen, err)
+		}
+	}
+	execute("alter role " + login + " createrole")
+	n := &node{config: serveCmd{DatabaseURL: plain, ListenDatabaseURL: plain + "&connect_timeout=3", Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := n.refuseLogins(ctx, schema.Default); err == nil || strings.Count(err.Error(), "may make roles") != 1 {
+		t.Errorf("what is wrong with the login of both is not said once: %v", err)
+	}
+	execute("alter role " + login + " nocreaterole")
+
 	execute(`grant usage on schema getwork to ` + login + `; grant select on getwork.blocked to ` + login)
 	if err := look(plain, plain, "token"); err != nil {
 		t.Errorf("a query login that may read what is blocked: %v", err)
