@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -21,7 +22,7 @@ type benchCmd struct {
 	Rounds      int      `help:"How often each figure is taken; the median counts." default:"3"`
 	Against     string   `help:"Only compare the CPU per click with that of this getwork executable, such as the release before." placeholder:"FILE"`
 	JSON        bool     `name:"json" help:"Print one JSON document: facts and figures."`
-	Write       string   `help:"Also write the table into this folder's benchmarks.md, and the plots beside it." placeholder:"DIR"`
+	Write       string   `help:"Also write the table into this folder's benchmarks.md." placeholder:"DIR"`
 }
 
 // Help is shown by --help.
@@ -66,11 +67,6 @@ func (c benchCmd) check() error {
 			return usage("--against: %v: name an executable of getwork, with its folder", err)
 		}
 	}
-	if c.Write != "" {
-		if err := bench.CheckPage(c.Write); err != nil {
-			return usage("--write: %v", err)
-		}
-	}
 	return nil
 }
 
@@ -78,6 +74,13 @@ func (c benchCmd) check() error {
 func (c benchCmd) Run(ctx context.Context, s *streams) error {
 	if err := c.check(); err != nil {
 		return err
+	}
+	var page bench.Page
+	if c.Write != "" { // before anything is measured
+		var err error
+		if page, err = bench.ReadPage(c.Write); err != nil {
+			return usage("--write: %v", err)
+		}
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -109,16 +112,16 @@ func (c benchCmd) Run(ctx context.Context, s *streams) error {
 	if c.JSON {
 		err = report.JSON(s.out)
 	} else {
-		err = report.Text(s.out)
+		_, err = io.WriteString(s.out, report.Markdown())
 	}
 	if c.Write != "" && failed == nil && err == nil {
-		err = report.Write(c.Write)
+		err = page.Write(&report)
 	}
 	return errors.Join(failed, err)
 }
 
 // measure makes the measurements. One that fails does not keep the others from being made.
-func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []bench.Figure, failed error) {
+func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []*bench.Figure, failed error) {
 	for _, m := range bench.All {
 		if !c.wants(m) {
 			continue
@@ -145,7 +148,7 @@ func (c benchCmd) wants(m bench.Measurement) bool {
 	if len(c.Only) > 0 {
 		return slices.Contains(c.Only, m.Name)
 	}
-	return !m.ForPlots || c.Write != ""
+	return !m.ForWrite || c.Write != ""
 }
 
 // command is what was typed, as far as it matters for the figures: without the URL, in which there may be a password.

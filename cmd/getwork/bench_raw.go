@@ -1,16 +1,18 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"getwork/cmd/internal/bench"
 )
 
 // benchRawCmd is the other end of `getwork bench`'s raw TCP limit, which it starts itself.
-type benchRawCmd struct{}
+type benchRawCmd struct {
+	Connections int `arg:""`
+	Size        int `arg:""`
+}
 
 // Run serves until standard input ends.
-func (c *benchRawCmd) Run(ctx context.Context, s *streams) error {
-	return bench.RawTCP(ctx, os.Stdin, s.rawOut)
+func (c *benchRawCmd) Run(s *streams) error {
+	return bench.RawTCP(os.Stdin, s.rawOut, c.Connections, c.Size)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/cputime"
 )
 
 // bench is one run of the command.
@@ -75,7 +77,7 @@ func (b *bench) inspect(ctx context.Context) error {
 	if err := b.report.Facts.fill(ctx, conn); err != nil {
 		return err
 	}
-	if b.postmaster, err = postmasterOf(ctx, conn); err != nil {
+	if b.postmaster, err = cputime.Postmaster(ctx, conn); err != nil {
 		return err
 	}
 	if b.postmaster == 0 {
@@ -221,13 +223,13 @@ type clocks struct {
 
 // read starts the clocks, and at the end leaves in them what has passed.
 func (c *clocks) read(client, postmaster int, end bool) error {
-	own, err := processCPU(client)
+	own, err := cputime.Process(client)
 	if err != nil {
 		return nil // no /proc here
 	}
 	var server time.Duration
 	if postmaster != 0 {
-		if server, err = serverCPU(postmaster); err != nil {
+		if server, err = cputime.Server(postmaster); err != nil {
 			return fmt.Errorf("read the database's CPU: %w", err)
 		}
 	}

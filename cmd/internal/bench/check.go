@@ -13,15 +13,16 @@ const (
 	selectHeldItems = `
 select w.item::bigint
 from getwork.work w join getwork.task_state t on t.task_id = w.task_id
-where t.name = $1 and w.state = 'held'`
+where t.name = $1 and w.state = 'held'
+order by 1`
 
 	countPending = `
 select count(*)
 from getwork.work_requested r join getwork.task_state t on t.task_id = r.task_id
 where t.name = $1 and r.state = 'pending'`
 
-	// Of each run: who was served earlier, in an earlier round or by a lower id, has the better items. That is so only
-	// where nothing comes back.
+	// Of each run: earlier requests, of an earlier round or with a lower id, have the better items. That is so only where
+	// nothing comes back.
 	countOutOfOrder = `
 select count(*)
 from (
@@ -33,10 +34,10 @@ from (
 where earlier >= rank`
 )
 
-// check fails if what a load was answered breaks a promise: nobody has what another has, everybody was served, the
-// better items went to who was served earlier, and the database says the same. items are all that were handed out of
-// the task, of which nothing was let go.
-func (s *stage) check(ctx context.Context, task string, items []int64) error {
+// check fails if what was handed out of a task breaks a promise: no item is given twice, everybody is served, earlier
+// requests have the better items, and the database says the same. Users must have been closed, and nothing let go.
+func (s *stage) check(ctx context.Context, task string) error {
+	items := s.given[task]
 	slices.Sort(items)
 	for i := 1; i < len(items); i++ {
 		if items[i] == items[i-1] {
@@ -51,7 +52,6 @@ func (s *stage) check(ctx context.Context, task string, items []int64) error {
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	slices.Sort(held)
 	if !slices.Equal(held, items) {
 		return fmt.Errorf("check: the answers have %d items, and the database %d, or others", len(items), len(held))
 	}
@@ -64,7 +64,7 @@ func (s *stage) check(ctx context.Context, task string, items []int64) error {
 	case pending > 0:
 		return fmt.Errorf("check: %d requests were never answered", pending)
 	case misplaced > 0:
-		return fmt.Errorf("check: %d items went past somebody who was served earlier", misplaced)
+		return fmt.Errorf("check: %d items went past an earlier request", misplaced)
 	}
 	return nil
 }

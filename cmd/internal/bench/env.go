@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,17 +10,40 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/cmd/internal/cputime"
 	"getwork/schema/postgres"
 )
 
-// schemaPrefix is what all schemas of a bench begin with.
-const schemaPrefix = "getwork_bench_"
+// Env is where measurements are made.
+type Env struct {
+	Binary      string // getwork's executable
+	Against     string // another one to compare it with; empty: no comparison is made
+	DatabaseURL string // a server's, with a database in which schemas may be made
+	ServerPID   int    // PostgreSQL's first process, if it is on this machine; 0: its CPU is not known
+	Rounds      int    // how often each figure is taken
+	Quick       bool   // smaller numbers of users and rows: a first answer, not to be quoted
+	Log         func(format string, args ...any)
+}
+
+func (e *Env) log(format string, args ...any) {
+	if e.Log != nil {
+		e.Log(format, args...)
+	}
+}
+
+// sized is one of two numbers: with --quick the first.
+func sized[T any](e *Env, quick, full T) T {
+	if e.Quick {
+		return quick
+	}
+	return full
+}
 
 // cleanUpWithin bounds what is done after the measurements, when the caller's context may be over.
 const cleanUpWithin = 30 * time.Second
 
 // Private starts a PostgreSQL for the bench alone, and sets what the Env needs to know of it. Its data is on disk and
-// it is durable: without waiting for the disk, commits would cost nothing, and batching them would gain nothing.
+// durable: if a commit didn't wait for the disk it would cost nothing, and batching commits would gain nothing.
 func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 	parent, err := os.MkdirTemp("", "getwork-bench-")
 	if err != nil {
@@ -50,43 +71,21 @@ func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-func (e *Env) log(format string, args ...any) {
-	if e.Log != nil {
-		e.Log(format, args...)
+// FindServer looks for the server's first process on this machine, so that its CPU time can be read.
+func (e *Env) FindServer(ctx context.Context) error {
+	conn, err := e.connect(ctx)
+	if err != nil {
+		return err
 	}
+	defer conn.Close(ctx)
+	e.ServerPID, err = cputime.Postmaster(ctx, conn)
+	return err
 }
 
-// Connect opens a connection to the database.
-func (e *Env) Connect(ctx context.Context) (*pgx.Conn, error) {
+func (e *Env) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, e.DatabaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return conn, nil
-}
-
-// Schema chooses the name of a schema for one measurement. Nothing is made: the nodes do that when they start. drop
-// drops it with all that is in it, and says so if it can't; call it after the nodes are gone.
-func (e *Env) Schema(ctx context.Context) (name string, drop func(), err error) {
-	b := make([]byte, 4)
-	_, _ = rand.Read(b)
-	name = schemaPrefix + hex.EncodeToString(b)
-	return name, func() {
-		// Also after a Ctrl-C.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
-		defer cancel()
-		if err := e.drop(ctx, name); err != nil {
-			e.log("the schema %s is left behind; drop it with: drop schema %s cascade (%v)", name, name, err)
-		}
-	}, nil
-}
-
-func (e *Env) drop(ctx context.Context, name string) error {
-	conn, err := e.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "drop schema if exists "+pgx.Identifier{name}.Sanitize()+" cascade")
-	return err
 }

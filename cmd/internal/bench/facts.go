@@ -7,12 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Facts are what figures mean nothing without.
@@ -39,12 +36,13 @@ var telling = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_l
 
 // Facts gathers them. getwork is the program's version, command what was typed.
 func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) (Facts, error) {
+	kb, _ := strconv.Atoi(strings.TrimSuffix(fromProc("meminfo", "MemTotal"), " kB"))
 	f := Facts{
 		Date: time.Now().Format(time.DateOnly), Command: command, Getwork: getwork, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Processor: processor(), Cores: runtime.NumCPU(), MemoryMB: memoryMB(), Settings: map[string]string{},
+		Processor: fromProc("cpuinfo", "model name"), Cores: runtime.NumCPU(), MemoryMB: kb >> 10, Settings: map[string]string{},
 		Private: private, SameMachine: e.ServerPID != 0, Rounds: e.Rounds, Quick: e.Quick,
 	}
-	conn, err := e.Connect(ctx)
+	conn, err := e.connect(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -92,15 +90,7 @@ func fdatasync(dir string) (float64, error) {
 		}
 		times = append(times, millis(time.Since(began)))
 	}
-	return percentile(times, 50), nil
-}
-
-// processor is its name, where the system tells.
-func processor() string { return fromProc("cpuinfo", "model name") }
-
-func memoryMB() int {
-	kb, _ := strconv.Atoi(strings.TrimSuffix(fromProc("meminfo", "MemTotal"), " kB"))
-	return kb >> 10
+	return quantile(times, 0.5), nil
 }
 
 // fromProc is a value of the first line in a file of /proc that begins with its name; empty if there is none.
@@ -147,38 +137,4 @@ func (f Facts) Lines() []string {
 		fmt.Sprintf("%s; fdatasync of 8 KiB in the temporary folder takes %.2f ms", machine, f.FdatasyncMs),
 		fmt.Sprintf("%s, %s: %s", f.PostgreSQL, where, strings.Join(settings, ", ")),
 	}
-}
-
-// FindServer looks for the server's first process on this machine, so that its CPU time can be read.
-func (e *Env) FindServer(ctx context.Context) error {
-	conn, err := e.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	var user string
-	var pid int
-	if err := conn.QueryRow(ctx, `select current_user, pg_backend_pid()`).Scan(&user, &pid); err != nil {
-		return fmt.Errorf("ask for the server's process: %w", err)
-	}
-	e.ServerPID = parentOfBackend(conn, user, pid)
-	return nil
-}
-
-// parentOfBackend is the process that started a server process of ours; 0 if that is not on this machine. Another
-// machine's, or another container's, process may have the same number as one here, but not its title.
-func parentOfBackend(conn *pgx.Conn, user string, pid int) int {
-	host := conn.Config().Host
-	if !strings.HasPrefix(host, "/") && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
-		return 0
-	}
-	title, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	if err != nil || !strings.HasPrefix(string(title), "postgres: ") || !strings.Contains(string(title), " "+user+" ") {
-		return 0
-	}
-	t, err := timesOf(pid)
-	if err != nil {
-		return 0
-	}
-	return t.parent
 }

@@ -1,275 +1,135 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// growthPrefix is what the keys of figures begin with that are points of a plot, not lines of the table.
-const growthPrefix = "growth_"
-
-// chart is a plot of figures: of each line those whose keys are its prefix and a number, which is their x.
-type chart struct {
-	file        string
-	title, x, y string
-	logY        bool
-	lines       []chartLine
+// point is a figure at one size.
+type point struct {
+	key, name, unit string
+	rounds          int // at most: what is to be seen is the line
+	at              func(ctx context.Context, e *Env) (float64, error)
 }
 
-type chartLine struct{ name, prefix string }
-
-// charts are all that there are.
-var charts = []chart{
-	{file: "growth-users.svg", title: "Clicks that one node serves", x: "users who click all the time", y: "clicks/s",
-		lines: []chartLine{{"", "growth_users_"}}},
-	{file: "growth-nodes.svg", title: "Clicks that several nodes serve", x: "nodes, on one machine", y: "clicks/s",
-		lines: []chartLine{{"", "growth_nodes_"}}},
-	{file: "growth-waiting.svg", title: "End of the query to the last user's items", x: "waiting users", y: "ms", logY: true,
-		lines: []chartLine{{"one node", "growth_waiting_1_"}, {"three nodes", "growth_waiting_3_"}}},
-	{file: "growth-items.svg", title: "What a click costs, by size of the shelf", x: "items on the shelf", y: "µs of CPU",
-		lines: []chartLine{{"database", "growth_items_database_"}, {"node", "growth_items_node_"}}},
-	{file: "growth-history.svg", title: "What a click costs, by length of history", x: "rows of work that are over", y: "µs of CPU, database and node",
-		lines: []chartLine{{"", "growth_history_"}}},
+// points are figures that grow: each at several sizes, which end their keys.
+func points(e *Env) (all []point) {
+	add := func(key, name, unit string, rounds, size int, at func(ctx context.Context, e *Env) (float64, error)) {
+		all = append(all, point{"growth_" + key + "_" + strconv.Itoa(size), fmt.Sprintf(name, thousands(size)), unit, rounds, at})
+	}
+	clicks := func(users, nodes int) func(ctx context.Context, e *Env) (float64, error) {
+		return func(ctx context.Context, e *Env) (float64, error) {
+			c, err := e.freshClicks(ctx, freshLoad{users: users, nodes: nodes})
+			return c.rate, err
+		}
+	}
+	for _, users := range []int{1, 4, 16, 64, 256} {
+		add("users", "Clicks of %s users on one node", "clicks/s", 3, users, clicks(users, 1))
+	}
+	for _, nodes := range []int{1, 2, 4} {
+		add("nodes", "Clicks of 64 users, nodes: %s", "clicks/s", 3, nodes, clicks(64, nodes))
+	}
+	for _, nodes := range []int{1, 3} {
+		for _, users := range sized(e, []int{100, 300, 1000}, []int{100, 1000, 5000, 10_000}) {
+			add(fmt.Sprintf("waiting_%d", nodes), fmt.Sprintf("The last of %%s waiting users, nodes: %d", nodes), "ms", 3, users,
+				func(ctx context.Context, e *Env) (float64, error) {
+					p, err := e.waitOnce(ctx, users, nodes)
+					return p.last, err
+				})
+		}
+	}
+	if e.ServerPID == 0 {
+		return all // the rest is CPU of the database
+	}
+	for _, part := range []string{"database", "node"} {
+		for _, items := range sized(e, []int{1000, 10_000, 100_000}, []int{1000, 10_000, 100_000, 1_000_000}) {
+			add("items_"+part, "The "+part+"'s CPU for a click, %s items on the shelf", "µs", 3, items, func(ctx context.Context, e *Env) (float64, error) {
+				c, err := e.shelfCost(ctx, items)
+				if part == "node" {
+					return c.nodes, err
+				}
+				return c.database, err
+			})
+		}
+	}
+	for _, rows := range sized(e, []int{10_000, 100_000}, []int{100_000, 1_000_000, 10_000_000}) {
+		// Once: filling them in takes long.
+		add("history", "CPU of a click with %s rows of work history", "µs", 1, rows, func(ctx context.Context, e *Env) (cpu float64, err error) {
+			if room, err := e.historyRoom(ctx); err != nil || room < rows {
+				return 0, err
+			}
+			err = e.onPast(ctx, rows, historyItems(e), func(s *stage) error {
+				c, err := s.clickAfter(ctx, sized(e, 1*time.Second, 2*time.Second))
+				cpu = c.database + c.nodes
+				return err
+			})
+			return cpu, err
+		})
+	}
+	return all
 }
 
-// growthRounds is how often a point is taken at most: what is to be seen is the line.
-func (e *Env) growthRounds() int { return min(e.Rounds, 3) }
+func growthFigures(e *Env) (all []*Figure) {
+	for _, p := range points(e) {
+		all = append(all, &Figure{Key: p.key, Name: p.name, Unit: p.unit})
+	}
+	return all
+}
 
 // growth measures how figures grow.
-func growth(ctx context.Context, e *Env) ([]Figure, error) {
-	var all []Figure
-	for _, part := range []func(context.Context, *Env) ([]Figure, error){usersGrowth, nodesGrowth, waitingGrowth, itemsGrowth, historyGrowth} {
-		figures, err := part(ctx, e)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, figures...)
-	}
-	return all, nil
-}
-
-// grown is what is taken at each of some sizes: a figure for each, whose name has the size in it.
-type grown struct{ prefix, name, unit string }
-
-// grow takes figures at each size, all of them in each round; at brings a value of each.
-func grow(e *Env, what []grown, sizes []int, at func(size int) ([]float64, error)) ([]Figure, error) {
-	var figures []Figure
-	for _, size := range sizes {
-		for _, w := range what {
-			figures = append(figures, Figure{Key: w.prefix + strconv.Itoa(size), Name: fmt.Sprintf(w.name, size), Unit: w.unit})
-		}
-	}
-	for round := range e.growthRounds() {
-		for i, size := range sizes {
-			of := figures[i*len(what) : (i+1)*len(what)]
-			values, err := at(size)
+func growth(ctx context.Context, r *rounds) error {
+	for _, p := range points(r.Env) {
+		for range min(r.Rounds, p.rounds) {
+			value, err := p.at(ctx, r.Env)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", of[0].Name, err)
+				return fmt.Errorf("%s: %w", p.key, err)
 			}
-			for j, v := range values {
-				of[j].Values = append(of[j].Values, v)
-				e.log("round %d of %d: %s: %s %s", round+1, e.growthRounds(), of[j].Name, short(v), of[j].Unit)
+			if value > 0 { // else there is no room for it
+				r.add(p.key, value)
 			}
 		}
 	}
-	return figures, nil
-}
-
-func usersGrowth(ctx context.Context, e *Env) ([]Figure, error) {
-	what := []grown{{"growth_users_", "clicks of %d users on one node", "clicks/s"}}
-	return grow(e, what, []int{1, 4, 16, 64, 256}, func(users int) ([]float64, error) { return e.clicksOn(ctx, users, 1) })
-}
-
-func nodesGrowth(ctx context.Context, e *Env) ([]Figure, error) {
-	what := []grown{{"growth_nodes_", "clicks of 64 users on %d nodes", "clicks/s"}}
-	return grow(e, what, []int{1, 2, 4}, func(nodes int) ([]float64, error) { return e.clicksOn(ctx, 64, nodes) })
-}
-
-// clicksOn is how many clicks a second so many nodes answer from a fresh shelf.
-func (e *Env) clicksOn(ctx context.Context, users, nodes int) ([]float64, error) {
-	s, leave, err := e.stage(ctx, nodes)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	rate, err := s.shelfClicks(ctx, users, e.clickSetup())
-	return []float64{rate}, err
-}
-
-func waitingGrowth(ctx context.Context, e *Env) ([]Figure, error) {
-	sizes := []int{100, 1000, 5000, 10_000}
-	if e.Quick {
-		sizes = []int{100, 300, 1000}
-	}
-	var all []Figure
-	for _, nodes := range []int{1, 3} {
-		what := []grown{{fmt.Sprintf("growth_waiting_%d_", nodes), fmt.Sprintf("the last of %%d waiting users, nodes: %d", nodes), "ms"}}
-		figures, err := grow(e, what, sizes, func(users int) ([]float64, error) {
-			p, err := e.waitOnce(ctx, users, nodes)
-			return []float64{millis(p.last)}, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, figures...)
-	}
-	return all, nil
-}
-
-func itemsGrowth(ctx context.Context, e *Env) ([]Figure, error) {
-	if e.ServerPID == 0 {
-		e.log("the database's CPU is not known: items are left out")
-		return nil, nil
-	}
-	sizes := []int{1000, 10_000, 100_000, 1_000_000}
-	if e.Quick {
-		sizes = []int{1000, 10_000, 100_000}
-	}
-	what := []grown{
-		{"growth_items_database_", "the database's CPU for a click, %d items on the shelf", "µs"},
-		{"growth_items_node_", "the node's CPU for a click, %d items on the shelf", "µs"},
-	}
-	return grow(e, what, sizes, func(items int) ([]float64, error) {
-		database, node, err := e.shelfCost(ctx, items)
-		return []float64{database, node}, err
-	})
+	return nil
 }
 
 // costClicks is how many clicks are counted, so that each costs a share of the same.
 const costClicks = 3000
 
-// shelfCost is the CPU time of a click from a fresh shelf of that many items, in µs. Of small shelves it takes several.
-func (e *Env) shelfCost(ctx context.Context, items int) (database, node float64, err error) {
-	s, leave, err := e.stage(ctx, 1)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer leave()
-	if err := s.makeItems(ctx, items); err != nil {
-		return 0, 0, err
-	}
-	each := min(costClicks, items/wantedEach-1)
-	var used, usedByNode time.Duration
-	clicks := 0
-	for n := range (costClicks + each - 1) / each {
-		task := fmt.Sprintf("cost-%d", n)
-		if err := s.task(ctx, task, itemsQuery, map[string]any{"max_candidates": items, "fresh_for": "1h"}); err != nil {
-			return 0, 0, err
-		}
-		given, err := s.fillShelf(ctx, task)
-		if err != nil {
-			return 0, 0, err
-		}
-		before, beforeNode, err := s.cost()
-		if err != nil {
-			return 0, 0, err
-		}
-		c, err := s.spread(ctx, spread{task: task, users: 16, most: each}, time.Minute)
-		if err != nil {
-			return 0, 0, err
-		}
-		after, afterNode, err := s.cost()
-		if err != nil {
-			return 0, 0, err
-		}
-		used, usedByNode, clicks = used+after-before, usedByNode+afterNode-beforeNode, clicks+c.clicks
-		if err := s.check(ctx, task, append(given, c.items...)); err != nil {
-			return 0, 0, err
-		}
-	}
-	return micros(used) / float64(clicks), micros(usedByNode) / float64(clicks), nil
-}
-
-// cost is the CPU time that the database and the first node have used so far.
-func (s *stage) cost() (database, node time.Duration, err error) {
-	if database, err = s.env.databaseRanFor(); err != nil {
-		return 0, 0, err
-	}
-	node, err = ranFor(s.nodes.PID(0))
-	return database, node, err
-}
-
-// historyGrowth fills in each history once, since that takes long.
-func historyGrowth(ctx context.Context, e *Env) ([]Figure, error) {
-	if e.ServerPID == 0 {
-		e.log("the database's CPU is not known: the history is left out")
-		return nil, nil
-	}
-	sizes, items, window := []int{100_000, 1_000_000, 10_000_000}, 1_500_000, 2*time.Second
-	if e.Quick {
-		sizes, items, window = []int{10_000, 100_000}, 400_000, time.Second
-	}
-	var figures []Figure
-	for _, size := range sizes {
-		if room, note, err := e.longHistory(ctx, size); err != nil || room < size {
-			e.log("a history of %s rows is left out: %s", thousands(size), note)
-			return figures, err
-		}
-		f := Figure{Key: "growth_history_" + strconv.Itoa(size), Name: "CPU of a click with " + thousands(size) + " rows of work history", Unit: "µs"}
-		if err := e.historyPoint(ctx, &f, size, items, window); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name, err)
-		}
-		figures = append(figures, f)
-	}
-	return figures, nil
-}
-
-func (e *Env) historyPoint(ctx context.Context, f *Figure, rows, items int, window time.Duration) error {
-	p, leave, err := e.past(ctx, rows, items)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	for round := range e.growthRounds() {
-		_, cpu, err := p.take(ctx, window)
-		if err != nil {
+// shelfCost is what a click from a fresh shelf of that many items costs. Of small shelves it takes several.
+func (e *Env) shelfCost(ctx context.Context, items int) (c cost, err error) {
+	err = e.on(ctx, 1, func(s *stage) error {
+		if err := s.makeItems(ctx, items); err != nil {
 			return err
 		}
-		f.Values = append(f.Values, cpu)
-		e.log("round %d of %d: %s: %s µs", round+1, e.growthRounds(), f.Name, short(cpu))
-	}
-	return nil
-}
-
-// WritePlots draws the plots of growth into a folder; those that there are no figures of it leaves as they are.
-func WritePlots(folder string, figures []Figure) error {
-	for _, c := range charts {
-		p, some := c.plot(figures)
-		if !some {
-			continue
-		}
-		b, err := p.svg()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(folder, c.file), b, 0o644); err != nil {
-			return fmt.Errorf("write a plot: %w", err)
-		}
-	}
-	return nil
-}
-
-// plot is what the figures say of it, if they say something.
-func (c chart) plot(figures []Figure) (p plot, some bool) {
-	p = plot{Title: c.title, X: c.x, Y: c.y, LogY: c.logY}
-	for _, l := range c.lines {
-		line := curve{Name: l.name}
-		for _, f := range figures {
-			if x, err := strconv.Atoi(strings.TrimPrefix(f.Key, l.prefix)); err == nil && strings.HasPrefix(f.Key, l.prefix) {
-				line.Points = append(line.Points, point{float64(x), f.Median()})
+		clicks := 0
+		for n := 0; clicks < costClicks; n++ {
+			task := fmt.Sprintf("cost-%d", n)
+			if err := s.fill(ctx, task, itemsQuery, items, untilEnd); err != nil {
+				return err
+			}
+			before, err := s.usage()
+			if err != nil {
+				return err
+			}
+			out, err := s.run(ctx, ctx, load{task: task, users: 16, most: min(costClicks-clicks, items/wantedEach-1)})
+			if err != nil {
+				return err
+			}
+			after, err := s.usage()
+			if err != nil {
+				return err
+			}
+			clicks += len(out.clicks)
+			c.database += micros(after.database - before.database)
+			c.nodes += micros(after.nodes - before.nodes)
+			if err := s.check(ctx, task); err != nil {
+				return err
 			}
 		}
-		slices.SortFunc(line.Points, func(a, b point) int { return cmp.Compare(a.X, b.X) })
-		if len(line.Points) > 0 {
-			p.Curves = append(p.Curves, line)
-		}
-	}
-	return p, len(p.Curves) > 0
+		c.database, c.nodes = c.database/float64(clicks), c.nodes/float64(clicks)
+		return nil
+	})
+	return c, err
 }

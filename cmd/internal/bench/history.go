@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,177 +25,117 @@ select a.task_id, (1 + (a.n * 3 + s) % $5::bigint)::text, a.user_name, a.id, '{"
   'completed', a.completed_at + interval '10 minutes', a.user_name, pg_current_xact_id()
 from numbered a cross join generate_series(0, 2) s`
 
-// chunk is how many requests one statement of the filling writes.
-const chunk = 50_000
+const (
+	historyTask = "past"
+	chunk       = 50_000 // how many requests one statement of the filling writes
+	rowBytes    = 900    // what a row of work takes on the disk, with its indexes, its part of a request, and some of the log
+)
 
-// rowBytes is what a row of work takes on the disk, with its indexes, its part of a request, and some of the log.
-const rowBytes = 900
+func historySizes(e *Env) (few, many int) {
+	return sized(e, 10_000, 100_000), sized(e, 300_000, 10_000_000)
+}
+
+func historyFigures(e *Env) []*Figure {
+	few, many := historySizes(e)
+	with, than := " with "+thousands(many)+" rows of work history, 64 users", "with "+thousands(few)
+	return []*Figure{
+		{Key: "history_cpu", Name: "CPU of a click" + with, Unit: "µs", Goal: atMost(1.2), Limit: &Figure{Key: "limit_history_cpu", Name: than, Unit: "µs"}},
+		{Key: "history_clicks", Name: "Clicks" + with, Unit: "clicks/s", Limit: &Figure{Key: "limit_history_clicks", Name: than, Unit: "clicks/s"}},
+	}
+}
 
 // history measures what a click costs with a long history, and with a short one.
-func history(ctx context.Context, e *Env) ([]Figure, error) {
-	short, long, items, window := 100_000, 10_000_000, 1_500_000, 5*time.Second
-	if e.Quick {
-		short, long, items, window = 10_000, 300_000, 400_000, 3*time.Second
-	}
-	long, note, err := e.longHistory(ctx, long)
+func history(ctx context.Context, r *rounds) error {
+	few, many := historySizes(r.Env)
+	room, err := r.historyRoom(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	few, leave, err := e.past(ctx, short, items)
-	if err != nil {
-		return nil, err
+	if room < many {
+		r.figure("history_cpu").Note = fmt.Sprintf("only %s rows: there is no room for more, or the server's disk can't be looked at from here", thousands(room))
+		many = room
 	}
-	defer leave()
-	many, leave, err := e.past(ctx, long, items)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	cpu := Figure{Key: "history_cpu", Name: fmt.Sprintf("CPU of a click with %s rows of work history, 64 users", thousands(long)), Unit: "µs", Goal: atMost(1.2), Note: note}
-	cpuFew := Figure{Key: "limit_history_cpu", Name: "with " + thousands(short), Unit: "µs"}
-	rate := Figure{Key: "history_clicks", Name: fmt.Sprintf("Clicks with %s rows of work history, 64 users", thousands(long)), Unit: "clicks/s"}
-	rateFew := Figure{Key: "limit_history_clicks", Name: "with " + thousands(short), Unit: "clicks/s"}
-	type part struct {
-		past      *past
-		cpu, rate *Figure
-	}
-	parts := []part{{many, &cpu, &rate}, {few, &cpuFew, &rateFew}}
-	for round := range e.Rounds {
-		for _, p := range parts {
-			e.log("round %d of %d: clicks with %s rows of history", round+1, e.Rounds, thousands(p.past.rows))
-			clicks, used, err := p.past.take(ctx, window)
-			if err != nil {
-				return nil, err
+	return r.onPast(ctx, few, historyItems(r.Env), func(short *stage) error {
+		return r.onPast(ctx, many, historyItems(r.Env), func(long *stage) error {
+			parts := []struct {
+				*stage
+				prefix string
+			}{{long, "history_"}, {short, "limit_history_"}}
+			for range r.each() {
+				for _, p := range parts {
+					c, err := p.clickAfter(ctx, sized(r.Env, 3*time.Second, 5*time.Second))
+					if err != nil {
+						return err
+					}
+					r.add(p.prefix+"clicks", c.rate)
+					if cpu := c.database + c.nodes; cpu > 0 {
+						r.add(p.prefix+"cpu", cpu)
+					}
+				}
+				slices.Reverse(parts) // what comes later is not always the slower one for it
 			}
-			if used > 0 {
-				p.cpu.Values = append(p.cpu.Values, used)
-			}
-			p.rate.Values = append(p.rate.Values, clicks)
-		}
-		slices.Reverse(parts) // what comes later is not always the slower one for it
-	}
-	rate.Limit = &rateFew
-	if len(cpu.Values) == 0 {
-		rate.Note = "CPU time is known only of a server on this machine, on Linux"
-		return []Figure{rate}, nil
-	}
-	cpu.Limit = &cpuFew
-	return []Figure{cpu, rate}, nil
+			return nil
+		})
+	})
 }
 
-// longHistory is how many rows there is room for.
-func (e *Env) longHistory(ctx context.Context, want int) (rows int, note string, err error) {
+// historyItems are for all clicks of all rounds.
+func historyItems(e *Env) int { return sized(e, 400_000, 1_500_000) }
+
+// historyRoom is how many rows there is room for: a million if the disk can't be looked at.
+func (e *Env) historyRoom(ctx context.Context) (int, error) {
 	const cautious = 1_000_000
-	free, err := e.freeDisk(ctx)
-	switch {
-	case errors.Is(err, errDiskUnknown) && want > cautious:
-		return cautious, fmt.Sprintf("fewer than %s rows, since the server's disk can't be looked at from here", thousands(want)), nil
-	case errors.Is(err, errDiskUnknown):
-		return want, "", nil
-	case err != nil:
-		return 0, "", err
-	}
-	room := int(free / 2 / rowBytes)
-	if room >= want {
-		return want, "", nil
-	}
-	return room, fmt.Sprintf("fewer than %s rows, since the disk has only %d MB free", thousands(want), free>>20), nil
-}
-
-var errDiskUnknown = errors.New("the server's disk can't be looked at from here")
-
-// freeDisk is how many bytes are free where the database's data is.
-func (e *Env) freeDisk(ctx context.Context) (uint64, error) {
-	if e.ServerPID == 0 {
-		return 0, errDiskUnknown
-	}
-	conn, err := e.Connect(ctx)
+	conn, err := e.connect(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(ctx)
-	var dir *string
-	const dataDirectory = `select setting from pg_settings where name = 'data_directory'` // no row for who may not see it
-	if err := conn.QueryRow(ctx, `select (`+dataDirectory+`)`).Scan(&dir); err != nil {
+	var dir *string // null for a login that may not see it
+	if err := conn.QueryRow(ctx, `select (select setting from pg_settings where name = 'data_directory')`).Scan(&dir); err != nil {
 		return 0, fmt.Errorf("ask where the data is: %w", err)
 	}
-	if dir == nil {
-		return 0, errDiskUnknown
+	if dir == nil || e.ServerPID == 0 {
+		return cautious, nil
 	}
 	free, err := freeBytes(*dir)
 	if err != nil {
-		return 0, errDiskUnknown
+		return cautious, nil
 	}
-	return free, nil
+	return int(free / 2 / rowBytes), nil
 }
 
-// thousands writes a number with gaps, as people read it.
-func thousands(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + " " + text[i:]
-	}
-	return text
-}
-
-// past is a stage whose task has a history.
-type past struct {
-	*stage
-	rows  int
-	items []int64 // handed out so far
-}
-
-func (e *Env) past(ctx context.Context, rows, items int) (*past, func(), error) {
-	s, leave, err := e.stage(ctx, 1)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := &past{stage: s, rows: rows}
-	err = s.makeItems(ctx, items)
-	if err == nil {
-		err = s.task(ctx, "past", itemsQuery, map[string]any{"max_candidates": min(items, 1_000_000), "fresh_for": "24h"})
-	}
-	if err == nil {
-		err = p.fill(ctx, items)
-	}
-	if err == nil {
-		p.items, err = s.fillShelf(ctx, "past")
-	}
-	if err != nil {
-		leave()
-		return nil, nil, err
-	}
-	return p, leave, nil
-}
-
-func (p *past) fill(ctx context.Context, items int) error {
-	requests := p.rows / 3
-	for from := 0; from < requests; from += chunk {
-		if from%(10*chunk) == 0 {
-			p.env.log("filling in a history of %s rows: %d %%", thousands(p.rows), 100*from/requests)
+// onPast has something done on a getwork whose task has a history, and a shelf.
+func (e *Env) onPast(ctx context.Context, rows, items int, do func(s *stage) error) error {
+	return e.on(ctx, 1, func(s *stage) error {
+		err := s.makeItems(ctx, items)
+		if err == nil {
+			err = s.task(ctx, historyTask, itemsQuery, min(items, 1_000_000), untilEnd)
 		}
-		if err := p.exec(ctx, fillHistory, "past", from, min(from+chunk, requests), requests, items); err != nil {
-			return fmt.Errorf("fill in a history: %w", err)
+		requests := rows / wantedEach
+		for from := 0; err == nil && from < requests; from += chunk {
+			if from%(10*chunk) == 0 {
+				e.log("filling in a history of %s rows: %d %%", thousands(rows), 100*from/requests)
+			}
+			err = s.exec(ctx, "fill in a history", []string{fillHistory}, historyTask, from, min(from+chunk, requests), requests, items)
 		}
-	}
-	for _, table := range []string{"work", "work_requested"} {
-		if err := p.exec(ctx, `vacuum analyze getwork.`+table); err != nil {
-			return fmt.Errorf("vacuum a history: %w", err)
+		if err == nil {
+			err = s.exec(ctx, "vacuum a history", []string{`vacuum analyze getwork.work`, `vacuum analyze getwork.work_requested`})
 		}
-	}
-	return nil
+		if err == nil {
+			err = s.firstClick(ctx, historyTask)
+		}
+		if err != nil {
+			return err
+		}
+		return do(s)
+	})
 }
 
-// take is one round: clicks a second, and the CPU time of one, in µs.
-func (p *past) take(ctx context.Context, window time.Duration) (rate, cpu float64, err error) {
-	l := load{url: p.nodes.URL(0), task: "past", users: 64, count: 3}
-	out, used, err := p.measure(ctx, l, window, nil)
+// clickAfter is what clicks cost on a task with a history.
+func (s *stage) clickAfter(ctx context.Context, window time.Duration) (cost, error) {
+	out, err := s.measure(ctx, load{task: historyTask, users: 64}, window, nil)
 	if err != nil {
-		return 0, 0, err
+		return cost{}, err
 	}
-	from, to := used[0], used[len(used)-1]
-	clicks := float64(len(out.between(from.at, to.at)))
-	spent := to.since(from)
-	p.items = append(p.items, out.items...)
-	return clicks / to.at.Sub(from.at).Seconds(), micros(spent.database+spent.nodes) / clicks, p.check(ctx, "past", p.items)
+	return out.cost(), s.check(ctx, historyTask)
 }

@@ -3,113 +3,90 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// moreListeners are the nodes beside the one that is clicked on.
-const moreListeners = 19
+// moreListeners are the nodes beside the one that is clicked on. A server must have so many connections for them: each
+// holds a listener's and a few others.
+const (
+	moreListeners = 19
+	listenersNeed = 130
+)
 
-// listenersNeed is how many connections a server must have for them: each node holds a listener's and a few others.
-const listenersNeed = 130
-
-// clickSetup are the numbers of a measurement of steady clicks: one filling of the shelf is enough for them.
-type clickSetup struct {
-	items int
-	lasts time.Duration
-}
-
-func (e *Env) clickSetup() clickSetup {
-	if e.Quick {
-		return clickSetup{items: 150_000, lasts: 2 * time.Second}
-	}
-	return clickSetup{items: 600_000, lasts: 5 * time.Second}
+func listenersFigures(*Env) []*Figure {
+	alone := &Figure{Key: "listeners_none", Name: "the same on one node alone", Unit: "clicks/s"}
+	return []*Figure{{Key: "listeners", Name: fmt.Sprintf("Clicks from a fresh shelf, 64 users, while %d more nodes listen", moreListeners), Unit: "clicks/s", Limit: alone, Goal: atLeast(0.8)}}
 }
 
 // listeners measures what it costs that others listen: each round is announced to all nodes.
-func listeners(ctx context.Context, e *Env) ([]Figure, error) {
-	enough, err := e.hasConnections(ctx, listenersNeed)
+func listeners(ctx context.Context, r *rounds) error {
+	conn, err := r.connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !enough {
-		e.log("left out: %d nodes need a server with max_connections of %d", moreListeners+1, listenersNeed)
-		return nil, nil
-	}
-	const users = 64
-	alone := Figure{Key: "listeners_none", Name: "the same on one node alone", Unit: "clicks/s"}
-	among := Figure{Key: "listeners", Name: fmt.Sprintf("Clicks from a fresh shelf, %d users, while %d more nodes listen", users, moreListeners), Unit: "clicks/s", Goal: atLeast(0.8)}
-	for round := range e.Rounds {
-		for _, f := range inTurn(round, &alone, &among) {
-			more := 0
-			if f == &among {
-				more = moreListeners
-			}
-			rate, err := e.clicksAmong(ctx, users, more)
-			if err != nil {
-				return nil, fmt.Errorf("clicks with %d more nodes: %w", more, err)
-			}
-			f.Values = append(f.Values, rate)
-		}
-		e.log("round %d of %d: alone %.0f clicks/s, among %d others %.0f", round+1, e.Rounds, alone.Values[round], moreListeners, among.Values[round])
-	}
-	among.Limit = &alone
-	return []Figure{among}, nil
-}
-
-// inTurn has another figure first in each round: what comes later is not always the slower one for it.
-func inTurn(round int, a, b *Figure) []*Figure {
-	if round%2 == 1 {
-		return []*Figure{b, a}
-	}
-	return []*Figure{a, b}
-}
-
-func (e *Env) hasConnections(ctx context.Context, n int) (bool, error) {
-	conn, err := e.Connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close(ctx)
 	var most int
-	if err := conn.QueryRow(ctx, `select current_setting('max_connections')::int`).Scan(&most); err != nil {
-		return false, fmt.Errorf("ask how many connections the server has: %w", err)
+	err = conn.QueryRow(ctx, `select current_setting('max_connections')::int`).Scan(&most)
+	_ = conn.Close(ctx)
+	if err != nil || most < listenersNeed {
+		r.log("left out: %d nodes need a server with max_connections of %d", moreListeners+1, listenersNeed)
+		return err
 	}
-	return most >= n, nil
-}
-
-// clicksAmong is how many clicks a second one node answers from a fresh shelf while so many others listen.
-func (e *Env) clicksAmong(ctx context.Context, users, others int) (rate float64, err error) {
-	s, leave, err := e.stage(ctx, 1)
-	if err != nil {
-		return 0, err
+	takes := []func() error{
+		func() error { return r.takeAmong(ctx, "listeners_none", 0) },
+		func() error { return r.takeAmong(ctx, "listeners", moreListeners) },
 	}
-	defer leave()
-	if others > 0 {
-		more, err := e.Start(ctx, string(s.name), others)
-		if err != nil {
-			return 0, err
+	for range r.each() {
+		for _, take := range takes {
+			if err := take(); err != nil {
+				return err
+			}
 		}
-		defer more.Stop()
+		slices.Reverse(takes) // what comes later is not always the slower one for it
 	}
-	return s.shelfClicks(ctx, users, e.clickSetup())
+	return nil
 }
 
-// shelfClicks fills a shelf, and is how many clicks a second are answered from it.
-func (s *stage) shelfClicks(ctx context.Context, users int, setup clickSetup) (rate float64, err error) {
-	const task = "clicks"
-	if err := s.makeItems(ctx, setup.items); err != nil {
-		return 0, err
+func (r *rounds) takeAmong(ctx context.Context, key string, others int) error {
+	c, err := r.freshClicks(ctx, freshLoad{users: 64, nodes: 1, others: others})
+	if err == nil {
+		r.add(key, c.rate)
 	}
-	if err := s.task(ctx, task, itemsQuery, map[string]any{"max_candidates": setup.items, "fresh_for": "1h"}); err != nil {
-		return 0, err
+	return err
+}
+
+// freshLoad is a load on a shelf that stays fresh for all of a window, so that no run falls into it.
+type freshLoad struct {
+	users, nodes int
+	others       int           // more nodes, which nobody clicks on
+	items        int           // 0: enough for the usual window
+	window       time.Duration // 0: the usual one
+}
+
+// freshClicks is what clicks on a fresh shelf cost, on a getwork of its own.
+func (e *Env) freshClicks(ctx context.Context, l freshLoad) (c cost, err error) {
+	if l.items == 0 {
+		l.items, l.window = sized(e, 150_000, 600_000), sized(e, 2*time.Second, 5*time.Second)
 	}
-	items, err := s.fillShelf(ctx, task)
+	err = e.on(ctx, l.nodes, func(s *stage) error {
+		const task = "clicks"
+		if l.others > 0 {
+			if err := s.start(ctx, l.others); err != nil {
+				return err
+			}
+		}
+		if err := s.shelf(ctx, task, l.items); err != nil {
+			return err
+		}
+		out, err := s.measure(ctx, load{task: task, users: l.users, nodes: l.nodes, most: l.items/wantedEach - l.users}, l.window, nil)
+		if err != nil {
+			return err
+		}
+		c = out.cost()
+		return s.check(ctx, task)
+	})
 	if err != nil {
-		return 0, err
+		err = fmt.Errorf("%s, %d users, nodes: %d and %d: %w", e.Binary, l.users, l.nodes, l.others, err)
 	}
-	c, err := s.spread(ctx, spread{task: task, users: users, most: setup.items/wantedEach - 1}, setup.lasts)
-	if err != nil {
-		return 0, err
-	}
-	return c.rate(), s.check(ctx, task, append(items, c.items...))
+	return c, err
 }

@@ -1,80 +1,140 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// load is a closed loop of users: each has a name and a connection of his own, clicks, waits for his items, and clicks
-// again.
+// wantedEach is how many items everybody asks for.
+const wantedEach = 3
+
+// load is a closed loop of users: each clicks, waits for their items, and clicks again.
 type load struct {
-	url   string
 	task  string
 	users int
-	count int           // items a click
+	nodes int           // the first so many serve them, in turn; 0: one
 	pause time.Duration // between an answer and the next click
-	most  int64         // clicks altogether, so that there are items for all; 0: any number
+	most  int           // clicks altogether, so that there are items for all; 0: any number
 }
 
 // answered is a click that was answered.
 type answered struct {
-	at   time.Duration // when, since the load began
+	at   time.Time
 	took time.Duration
 }
 
 // outcome is what came of a load.
 type outcome struct {
-	began  time.Time
 	clicks []answered // by the time of their answers
-	items  []int64    // all that were handed out
 	waited int        // clicks that were answered "pending" first
+	used   []usage    // once a second of the window
 }
 
-// run has the users click until it is over, and returns when the last click is answered.
-func (l load) run(ctx, over context.Context) (*outcome, error) {
-	out := &outcome{began: time.Now()}
-	var mu sync.Mutex
+// run has the users click until it is over, or there were enough clicks, and returns when the last click is answered.
+func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
+	out := &outcome{}
 	var total atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range l.users {
 		g.Go(func() error {
-			u, err := openUser(ctx, l.url, l.task, "user "+strconv.Itoa(i), l.count)
+			u, err := s.user(ctx, i%max(1, l.nodes), l.task, "user "+strconv.Itoa(i), wantedEach)
 			if err != nil {
 				return err
 			}
 			defer u.close()
 			var clicks []answered
-			for over.Err() == nil && ctx.Err() == nil && (l.most == 0 || total.Add(1) <= l.most) {
+			for over.Err() == nil && ctx.Err() == nil && (l.most == 0 || total.Add(1) <= int64(l.most)) {
 				took, err := u.click()
 				if err != nil {
 					return err
 				}
-				clicks = append(clicks, answered{at: time.Since(out.began), took: took})
+				clicks = append(clicks, answered{at: time.Now(), took: took})
 				sleep(ctx, l.pause)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.clicks = append(out.clicks, clicks...)
-			out.items = append(out.items, u.items...)
-			out.waited += u.waited
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			out.clicks, out.waited = append(out.clicks, clicks...), out.waited+u.waited
 			return context.Cause(ctx)
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out.clicks, func(a, b answered) int { return int(a.at - b.at) })
+	slices.SortFunc(out.clicks, func(a, b answered) int { return a.at.Compare(b.at) })
 	return out, nil
 }
+
+// warmUp is how long a load is on before anything is measured: plans and connections are made in it.
+const warmUp = time.Second
+
+// measure puts a load on, and reads the usage once a second after it has warmed up: for as long as the window is, and
+// then until enough says so, but no longer than three windows. Without enough the window is enough.
+func (s *stage) measure(ctx context.Context, l load, window time.Duration, enough func() (bool, error)) (out *outcome, err error) {
+	var used []usage
+	g, ctx := errgroup.WithContext(ctx)
+	over, end := context.WithCancel(ctx)
+	g.Go(func() (err error) {
+		defer end()
+		out, err = s.run(ctx, over, l)
+		return err
+	})
+	g.Go(func() error {
+		defer end()
+		sleep(over, warmUp)
+		for ; ; sleep(over, time.Second) {
+			u, err := s.usage()
+			if err != nil {
+				return err
+			}
+			used = append(used, u)
+			passed := u.at.Sub(used[0].at)
+			if over.Err() != nil || passed >= window && enough == nil || passed >= 3*window {
+				return nil
+			}
+			if passed >= window {
+				if yes, err := enough(); yes || err != nil {
+					return err
+				}
+			}
+		}
+	})
+	err = g.Wait()
+	if err == nil && len(used) < 2 {
+		err = errors.New("the items were used up before anything was measured: this machine is faster than was foreseen")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.used = used
+	return out, nil
+}
+
+// between are the clicks that were answered from one time to the other.
+func (o *outcome) between(from, to time.Time) []answered {
+	search := func(t time.Time) int {
+		i, _ := slices.BinarySearchFunc(o.clicks, t, func(a answered, t time.Time) int { return a.at.Compare(t) })
+		return i
+	}
+	return o.clicks[search(from):search(to)]
+}
+
+// cost is what the clicks of a window came to.
+type cost struct{ rate, database, nodes float64 } // clicks a second; µs of CPU for one
+
+func (o *outcome) cost() cost {
+	from, to := o.used[0], o.used[len(o.used)-1]
+	n := float64(len(o.between(from.at, to.at)))
+	return cost{rate: n / to.at.Sub(from.at).Seconds(), database: micros(to.database-from.database) / n, nodes: micros(to.nodes-from.nodes) / n}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // sleep waits, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
@@ -87,109 +147,4 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// between are the clicks that were answered from one time to the other.
-func (o *outcome) between(from, to time.Time) []answered {
-	search := func(t time.Time) int {
-		i, _ := slices.BinarySearchFunc(o.clicks, t.Sub(o.began), func(a answered, at time.Duration) int { return int(a.at - at) })
-		return i
-	}
-	return o.clicks[search(from):search(to)]
-}
-
-// user is one who clicks.
-type user struct {
-	name   string
-	count  int
-	wire   *wire
-	call   []byte
-	items  []int64
-	waited int
-	stop   func() bool
-}
-
-// answerWithin is how long an answer may take; a held one is held for two minutes at most.
-const answerWithin = 150 * time.Second
-
-func openUser(ctx context.Context, url, task, name string, count int) (*user, error) {
-	w, err := dialWire(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	u := &user{name: name, count: count, wire: w,
-		call: request("POST", "/api/v1/tasks/"+task+"/requests", name, fmt.Sprintf(`{"count":%d}`, count))}
-	u.stop = context.AfterFunc(ctx, w.close)
-	return u, nil
-}
-
-func (u *user) close() {
-	u.stop()
-	u.wire.close()
-}
-
-// click gets work, and returns how long that took. Every click must be answered with as many items as it asked for.
-func (u *user) click() (time.Duration, error) {
-	began := time.Now()
-	if err := u.wire.conn.SetDeadline(began.Add(answerWithin)); err != nil {
-		return 0, err
-	}
-	status, body, err := u.wire.do(u.call)
-	for status == 202 && err == nil { // it waits for a run: hold on until that is over
-		u.waited++
-		var id []byte
-		if id, err = idOf(body); err == nil {
-			status, body, err = u.wire.do(request("GET", "/api/v1/requests/"+string(id), u.name, "", "Prefer: wait=120"))
-		}
-		if err == nil && status == 200 {
-			status = 201
-			if bytes.Contains(body, []byte(`"state":"pending"`)) {
-				err = errors.New("it was still pending after two minutes")
-			}
-		}
-	}
-	took := time.Since(began)
-	if err == nil {
-		u.items, err = takeItems(u.items, status, body, u.count)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("a click of %s: %w", u.name, err)
-	}
-	return took, nil
-}
-
-func idOf(body []byte) ([]byte, error) {
-	rest, found := bytes.CutPrefix(body, []byte(`{"id":"`))
-	id, _, whole := bytes.Cut(rest, []byte(`"`))
-	if !found || !whole {
-		return nil, fmt.Errorf("the answer does not begin with an id: %.200s", body)
-	}
-	return id, nil
-}
-
-// takeItems adds the items of an answer, which are numbers, to those of before.
-func takeItems(items []int64, status int, body []byte, want int) ([]int64, error) {
-	if status != 201 || !bytes.Contains(body, []byte(`"state":"assigned"`)) {
-		return items, fmt.Errorf("the answer is not the items that were asked for, but %d: %.400s", status, body)
-	}
-	from := len(items)
-	for rest := body; ; {
-		_, after, found := bytes.Cut(rest, []byte(`"item":"`))
-		if !found {
-			break
-		}
-		key, after, _ := bytes.Cut(after, []byte(`"`))
-		n, err := strconv.ParseInt(string(key), 10, 64)
-		if err != nil {
-			return items, fmt.Errorf("the item %q was never there", key)
-		}
-		if slices.Contains(items[from:], n) {
-			return items, fmt.Errorf("one answer has the item %d twice", n)
-		}
-		items, rest = append(items, n), after
-	}
-	if got := len(items) - from; got != want {
-		return items, fmt.Errorf("the answer has %d items, not %d: %.400s", got, want, body)
-	}
-	return items, nil
 }

@@ -1,243 +1,172 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-
-	"getwork/schema"
 )
 
-// push measures how long after a round's commit its user is told by another node than the one that served him.
-func push(ctx context.Context, e *Env) ([]Figure, error) {
-	told := Figure{Key: "push_p50", Name: "Commit of a round to the push on another node, p50", Unit: "ms", Goal: &Goal{AtMost: new(2.0), Absolute: true}}
-	late := Figure{Key: "push_p99", Name: "Commit of a round to the push on another node, p99", Unit: "ms"}
-	bare := Figure{Key: "limit_notify_p50", Name: "NOTIFY alone: commit to receipt, p50", Unit: "ms"}
-	stamped, err := e.stampsCommits(ctx)
-	if err != nil {
-		return nil, err
+func pushFigures(*Env) []*Figure {
+	alone := &Figure{Key: "limit_notify_p50", Name: "NOTIFY alone: commit to receipt, p50", Unit: "ms"}
+	return []*Figure{
+		{Key: "push_p50", Name: "Commit of a round to the push on another node, p50", Unit: "ms", Limit: alone, Goal: below(2), Note: "counted from PostgreSQL's own time of the commit"},
+		{Key: "push_p99", Name: "Commit of a round to the push on another node, p99", Unit: "ms"},
 	}
-	if told.Note = "counted from PostgreSQL's own time of the commit"; !stamped {
-		told.Note = "counted from the answer on the first node, which comes somewhat later than the commit: track_commit_timestamp is off, or the server is on another machine"
-		bare.Note = "counted from the commit's return"
-	}
-	for round := range e.Rounds {
-		e.log("round %d of %d: pushes", round+1, e.Rounds)
-		pushes, notices, err := e.pushes(ctx, stamped)
-		if err != nil {
-			return nil, err
-		}
-		told.Values, late.Values = append(told.Values, percentile(pushes, 50)), append(late.Values, percentile(pushes, 99))
-		bare.Values = append(bare.Values, percentile(notices, 50))
-	}
-	told.Limit = &bare
-	return []Figure{told, late}, nil
 }
 
-// stampsCommits tells whether the server says when a transaction was committed, by this machine's clock.
-func (e *Env) stampsCommits(ctx context.Context) (bool, error) {
-	conn, err := e.Connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close(ctx)
-	var on bool
-	if err := conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&on); err != nil {
-		return false, fmt.Errorf("ask for the server's settings: %w", err)
-	}
-	return on && e.ServerPID != 0, nil
-}
-
-// arrival is when something came that was committed before.
-type arrival struct {
-	id   int64 // of its row
-	from time.Time
-	at   time.Time
-}
-
-// pushes are the times, in ms, from a commit to the push, and from a commit to a bare notification, in turn.
-func (e *Env) pushes(ctx context.Context, stamped bool) (pushes, notices []float64, err error) {
-	s, leave, err := e.stage(ctx, 2)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer leave()
-	u, err := s.shelfFor(ctx, "push", 3, 20_000)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer u.close()
-	socket, err := dialSocket(ctx, s.nodes.URL(1), u.name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer socket.close()
-	defer context.AfterFunc(ctx, socket.close)()
-	bell, err := s.newBell(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer bell.conn.Close(context.WithoutCancel(ctx))
-	n := 500
-	if e.Quick {
-		n = 100
-	}
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	told := socket.requests(reading)
-	var pushed, noticed []arrival
-	for range n {
-		a, err := pushOne(u, told)
-		if err != nil {
-			return nil, nil, err
-		}
-		pushed = append(pushed, a)
-		sleep(ctx, breath)
-		if a, err = bell.ring(ctx); err != nil {
-			return nil, nil, fmt.Errorf("NOTIFY alone: %w", err)
-		}
-		noticed = append(noticed, a)
-		sleep(ctx, breath)
-	}
-	const requestTime = `select pg_xact_commit_timestamp(xmin) from getwork.work_requested where id = $1`
-	const bellTime = `select pg_xact_commit_timestamp(xmin) from getwork.bench_bell where id = $1`
-	if pushes, err = s.delays(ctx, pushed, requestTime, stamped); err != nil {
-		return nil, nil, err
-	}
-	if notices, err = s.delays(ctx, noticed, bellTime, stamped); err != nil {
-		return nil, nil, err
-	}
-	return pushes, notices, s.check(ctx, "push", u.items)
-}
-
-// pushedRequest is one that a socket was told of as served.
-type pushedRequest struct {
-	id int64
-	at time.Time
-}
-
-// requests reads a socket until it ends, and passes on what it is told of requests. It may be told of one twice.
-func (s *socketWire) requests(ctx context.Context) <-chan pushedRequest {
-	told := make(chan pushedRequest, 100)
-	go func() {
-		defer close(told)
-		for {
-			message, err := s.read()
-			at := time.Now()
+// push measures how long after a round's commit its user is told by another node than the one that served them.
+func push(ctx context.Context, r *rounds) error {
+	for range r.each() {
+		err := r.on(ctx, 2, func(s *stage) error {
+			var stamped bool
+			if err := s.conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
+				return fmt.Errorf("ask for the server's settings: %w", err)
+			}
+			if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock shows another time
+				r.figure("push_p50").Note = "counted from the answer on the first node, which comes somewhat later than the commit: track_commit_timestamp is off, or the server is on another machine"
+				r.figure("limit_notify_p50").Note = "counted from the commit's return"
+			}
+			pushes, notices, err := s.pushes(ctx, sized(r.Env, 100, 500), stamped)
 			if err != nil {
-				return // whoever waits notices
+				return err
 			}
-			_, request, found := bytes.Cut(message, []byte(`"request":`))
-			if !found || !endsRequest(message) {
-				continue
-			}
-			if id, err := numberOf(request); err == nil {
-				select {
-				case told <- pushedRequest{id, at}:
-				case <-ctx.Done():
-					return
-				}
+			r.add("push_p50", quantile(pushes, 0.5))
+			r.add("push_p99", quantile(pushes, 0.99))
+			r.add("limit_notify_p50", quantile(notices, 0.5))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrival is when something came of a row that was committed.
+type arrival struct {
+	id  int64
+	at  time.Time
+	err error
+}
+
+// listen passes on what arrives until something fails. The channel has room for all that will come.
+func listen(most int, next func() (int64, error)) <-chan arrival {
+	arrivals := make(chan arrival, most)
+	go func() {
+		for range most {
+			id, err := next()
+			arrivals <- arrival{id, time.Now(), err}
+			if err != nil {
+				return
 			}
 		}
 	}()
-	return told
+	return arrivals
 }
 
-func numberOf(request []byte) (int64, error) {
-	id, err := idOf(request)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(string(id), 10, 64)
-}
-
-// pushOne has the user click on the first node, and waits until his socket on the other is told of it.
-func pushOne(u *user, told <-chan pushedRequest) (arrival, error) {
-	if _, err := u.click(); err != nil {
-		return arrival{}, err
-	}
-	answered := time.Now()
-	id, err := numberOf(u.wire.body)
-	if err != nil {
-		return arrival{}, err
-	}
-	late := time.NewTimer(10 * time.Second)
-	defer late.Stop()
+// await waits for a row's arrival. Others are passed over: a socket may be told of a request twice.
+func await(arrivals <-chan arrival, id int64) (arrival, error) {
+	late := time.After(10 * time.Second)
 	for {
 		select {
-		case p, open := <-told:
-			switch {
-			case !open:
-				return arrival{}, errors.New("the socket ended before the push came")
-			case p.id == id:
-				return arrival{id: id, from: answered, at: p.at}, nil
+		case a := <-arrivals:
+			if a.err != nil || a.id == id {
+				return a, a.err
 			}
-		case <-late.C:
-			return arrival{}, fmt.Errorf("request %d was not pushed within ten seconds", id)
+		case <-late:
+			return arrival{}, fmt.Errorf("nothing came of the row %d within ten seconds", id)
 		}
 	}
 }
 
-// bell is a row that is inserted with a NOTIFY, and a connection that listens.
-type bell struct {
-	stage *stage
-	conn  *pgx.Conn // listens
-}
+const (
+	makeBell = `create table getwork.bench_bell (id bigint generated always as identity primary key)`
+	ringBell = `with r as (insert into getwork.bench_bell default values returning id) select id, pg_notify($1, id::text) from r`
 
-func (s *stage) newBell(ctx context.Context) (*bell, error) {
-	if err := s.exec(ctx, `create table getwork.bench_bell (id bigint generated always as identity primary key)`); err != nil {
-		return nil, fmt.Errorf("make a table: %w", err)
+	requestCommitted = `select pg_xact_commit_timestamp(xmin) from getwork.work_requested where id = $1`
+	bellCommitted    = `select pg_xact_commit_timestamp(xmin) from getwork.bench_bell where id = $1`
+)
+
+// pushes are the times, in ms, from a commit to the push, and from a commit to a bare notification, n of each, in turn.
+func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notices []float64, err error) {
+	const task, user = "push", "somebody"
+	if err := s.shelf(ctx, task, 20_000); err != nil {
+		return nil, nil, err
 	}
-	conn, err := s.env.Connect(ctx)
+	if err := s.exec(ctx, "make a table", []string{makeBell}); err != nil {
+		return nil, nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	socket, err := s.socket(ctx, 1, user)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if _, err := conn.Exec(ctx, "listen "+s.bellChannel().Quoted()); err != nil {
-		_ = conn.Close(ctx)
-		return nil, fmt.Errorf("listen: %w", err)
+	defer socket.Close()
+	bell, err := s.connect(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	return &bell{stage: s, conn: conn}, nil
-}
-
-// bellChannel is one that no node hears.
-func (s *stage) bellChannel() schema.Name { return s.name + "_bell" }
-
-func (b *bell) ring(ctx context.Context) (arrival, error) {
-	heard := make(chan error, 1)
-	var at time.Time
-	waiting, stop := context.WithTimeout(ctx, 10*time.Second)
-	defer stop()
-	go func() {
-		_, err := b.conn.WaitForNotification(waiting)
-		at = time.Now()
-		heard <- err
+	channel := s.name + "_bell" // which no node hears
+	if _, err := bell.Exec(ctx, "listen "+channel.Quoted()); err != nil {
+		return nil, nil, fmt.Errorf("listen: %w", err)
+	}
+	u, err := s.user(ctx, 0, task, user, wantedEach)
+	if err != nil {
+		return nil, nil, err
+	}
+	told := listen(2*n, func() (int64, error) {
+		message, err := readEnded(ctx, socket)
+		if err != nil {
+			return 0, err
+		}
+		return idOf(message)
+	})
+	heard := listen(n, func() (id int64, err error) {
+		notice, err := bell.WaitForNotification(ctx)
+		if err == nil {
+			_, err = fmt.Sscan(notice.Payload, &id)
+		}
+		return id, err
+	})
+	kinds := []struct {
+		do       func() (int64, error)
+		arrivals <-chan arrival
+		when     string
+		delays   *[]float64
+	}{
+		{arrivals: told, when: requestCommitted, delays: &pushes, do: func() (int64, error) {
+			if _, err := u.click(); err != nil {
+				return 0, err
+			}
+			return idOf(u.body.Bytes())
+		}},
+		{arrivals: heard, when: bellCommitted, delays: &notices, do: func() (id int64, err error) {
+			return id, s.conn.QueryRow(ctx, s.sql(ringBell), channel).Scan(&id, nil)
+		}},
+	}
+	defer func() {
+		end()
+		_ = bell.Close(context.WithoutCancel(ctx))
 	}()
-	const ring = `with r as (insert into getwork.bench_bell default values returning id) select id, pg_notify($1, id::text) from r`
-	var id int64
-	err := b.stage.conn.QueryRow(ctx, b.stage.sql(ring), string(b.stage.bellChannel())).Scan(&id, nil)
-	returned := time.Now()
-	if err != nil {
-		stop()
-	}
-	return arrival{id: id, from: returned, at: at}, errors.Join(err, <-heard)
-}
-
-// delays are the times, in ms, from each commit to what came of it. A commit that was not stamped counts from what the
-// arrival itself says.
-func (s *stage) delays(ctx context.Context, arrivals []arrival, when string, stamped bool) ([]float64, error) {
-	var delays []float64
-	for _, a := range arrivals {
-		if stamped {
-			if err := s.conn.QueryRow(ctx, s.sql(when), a.id).Scan(&a.from); err != nil {
-				return nil, fmt.Errorf("ask when it was committed: %w", err)
+	for range n {
+		for _, k := range kinds {
+			id, err := k.do()
+			if err != nil {
+				return nil, nil, err
 			}
+			from := time.Now()
+			a, err := await(k.arrivals, id)
+			if err == nil && stamped {
+				err = s.conn.QueryRow(ctx, s.sql(k.when), id).Scan(&from)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			*k.delays = append(*k.delays, millis(a.at.Sub(from)))
+			sleep(ctx, breath)
 		}
-		delays = append(delays, millis(a.at.Sub(a.from)))
 	}
-	return delays, nil
+	u.close()
+	return pushes, notices, s.check(ctx, task)
 }

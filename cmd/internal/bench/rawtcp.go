@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,278 +21,142 @@ import (
 // rawWriters is how many goroutines write at the same time.
 const rawWriters = 4
 
-// RawTCP is the other end of the raw TCP limit, in a process of its own as a node is: it holds connections, and writes
-// each a message of its own when it is told to. It prints its address, and then carries out what it reads, line by
-// line, answering each with "ok": "await N" connections, "fill SIZE" makes messages, "send" writes them. It ends when
-// in does, or ctx.
-func RawTCP(ctx context.Context, in io.Reader, out io.Writer) error {
+// RawTCP is the other end of the raw TCP limit, in a process of its own as a node is. It prints its address, accepts n
+// connections, each with a goroutine that reads, and prints "ready"; for each line that it reads it writes each connection
+// a message of that size. It ends when in does.
+func RawTCP(in io.Reader, out io.Writer, n, size int) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	s := &rawServer{arrived: sync.NewCond(&sync.Mutex{})}
-	s.working.Go(func() { s.accept(l) })
-	defer func() {
-		_ = l.Close()
-		s.close()
-	}()
-	stop := context.AfterFunc(ctx, s.close)
-	defer stop()
-
+	debug.FreeOSMemory() // its memory is compared with what it is now: what the program left behind is not to go later
+	if _, err := fmt.Fprintln(out, l.Addr()); err != nil {
+		return err
+	}
 	lines := make(chan string)
-	go func() { // not waited for: nothing ends the reading of a standard input
+	go func() {
+		defer l.Close()
 		defer close(lines)
 		for scan := bufio.NewScanner(in); scan.Scan(); {
-			select {
-			case lines <- scan.Text():
-			case <-ctx.Done():
-				return
+			lines <- scan.Text()
+		}
+	}()
+	conns, messages := make([]net.Conn, n), make([][]byte, n)
+	for i := range conns {
+		if conns[i], err = l.Accept(); err != nil {
+			return err
+		}
+		defer func() { _ = conns[i].Close() }()
+		messages[i] = make([]byte, size)
+		go func() { _, _ = conns[i].Read(make([]byte, 1)) }() // until the other end closes
+	}
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return err
+	}
+	for range lines {
+		var g errgroup.Group
+		for part := range rawWriters {
+			g.Go(func() (err error) {
+				for i := part; i < n && err == nil; i += rawWriters {
+					_, err = conns[i].Write(messages[i])
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rawPeer is such a process, with connections to it.
+type rawPeer struct {
+	pid    int
+	before float64 // KiB of memory, when there were no connections
+	conns  []net.Conn
+	in     io.Writer
+}
+
+// onRaw has something done with a process that has n connections, for messages of a size.
+func (e *Env) onRaw(ctx context.Context, n, size int, do func(p *rawPeer) error) (err error) {
+	ctx, end := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, e.Binary, "__raw-tcp", strconv.Itoa(n), strconv.Itoa(size))
+	cmd.Env, cmd.SysProcAttr = node.Environment(), node.Attributes()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		end()
+		return fmt.Errorf("start the raw TCP server: %w", err)
+	}
+	p := &rawPeer{pid: cmd.Process.Pid, in: in, conns: make([]net.Conn, n)}
+	defer func() {
+		end()
+		_ = cmd.Wait()
+		for _, c := range p.conns {
+			if c != nil {
+				_ = c.Close()
 			}
 		}
 	}()
-	debug.FreeOSMemory() // its memory is compared with what it is now: what the program left behind is not to go later
-	answer := l.Addr().String()
-	for {
-		if _, err := fmt.Fprintln(out, answer); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case line, more := <-lines:
-			if !more {
-				return nil
-			}
-			if err := s.obey(line); err != nil {
-				return err
-			}
-			answer = "ok"
-		}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return fmt.Errorf("the raw TCP server ended: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
 	}
-}
-
-// rawServer holds connections, and for each a goroutine that reads, as any server does.
-type rawServer struct {
-	working sync.WaitGroup
-
-	arrived  *sync.Cond
-	conns    []net.Conn
-	closed   bool
-	messages [][]byte // of the same index as conns
-}
-
-func (s *rawServer) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		s.arrived.L.Lock()
-		if s.closed {
-			_ = conn.Close()
-		}
-		s.conns = append(s.conns, conn)
-		s.arrived.L.Unlock()
-		s.arrived.Broadcast()
-		s.working.Go(func() {
-			var b [1]byte
-			_, _ = conn.Read(b[:])
-			_ = conn.Close()
-		})
-	}
-}
-
-func (s *rawServer) close() {
-	s.arrived.L.Lock()
-	s.closed = true
-	for _, c := range s.conns {
-		_ = c.Close()
-	}
-	s.arrived.L.Unlock()
-	s.arrived.Broadcast()
-	s.working.Wait()
-}
-
-func (s *rawServer) obey(line string) error {
-	verb, argument, _ := strings.Cut(line, " ")
-	n, _ := strconv.Atoi(argument)
-	s.arrived.L.Lock()
-	defer s.arrived.L.Unlock()
-	switch verb {
-	case "await":
-		for len(s.conns) < n && !s.closed {
-			s.arrived.Wait()
-		}
-		return nil
-	case "fill":
-		s.messages = make([][]byte, len(s.conns))
-		for i := range s.messages {
-			s.messages[i] = rawMessage(i, n)
-		}
-		return nil
-	case "send":
-		return s.send()
-	}
-	return fmt.Errorf("there is no command %q", line)
-}
-
-// rawMessage is one that no other connection gets.
-func rawMessage(i, size int) []byte {
-	m := bytes.Repeat([]byte{'.'}, max(size, rawNumber))
-	copy(m, fmt.Sprintf("%0*d", rawNumber, i))
-	return m
-}
-
-// rawNumber is how long the part of a message is that tells it from the others.
-const rawNumber = 8
-
-func (s *rawServer) send() error {
-	var g errgroup.Group
-	for part := range rawWriters {
-		g.Go(func() error {
-			for i := part; i < len(s.conns); i += rawWriters {
-				if _, err := s.conns[i].Write(s.messages[i]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// rawPeer is such a process.
-type rawPeer struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Scanner
-	addr string
-}
-
-// startRaw starts one. It ends with this process: then its standard input ends.
-func (e *Env) startRaw(ctx context.Context) (*rawPeer, error) {
-	p := &rawPeer{cmd: exec.CommandContext(ctx, e.Binary, "__raw-tcp")}
-	p.cmd.Env = node.Environment()
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.in, p.out = in, bufio.NewScanner(out)
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the raw TCP server: %w", err)
-	}
-	if p.addr, err = p.answer(); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *rawPeer) answer() (string, error) {
-	if !p.out.Scan() {
-		return "", fmt.Errorf("the raw TCP server ended: %w", errors.Join(p.out.Err(), io.ErrUnexpectedEOF))
-	}
-	return p.out.Text(), nil
-}
-
-// tell has it carry out a command.
-func (p *rawPeer) tell(command string, args ...any) error {
-	if _, err := fmt.Fprintf(p.in, command+"\n", args...); err != nil {
-		return fmt.Errorf("tell the raw TCP server: %w", err)
-	}
-	_, err := p.answer()
-	return err
-}
-
-func (p *rawPeer) stop() {
-	_ = p.in.Close()
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
-// connect opens n connections to it, and returns when it has accepted them.
-func (p *rawPeer) connect(ctx context.Context, n int) ([]net.Conn, error) {
-	conns := make([]net.Conn, n)
-	err := dialAll(ctx, n, func(int) string { return p.addr }, func(_ context.Context, i int, c net.Conn) error {
-		conns[i] = c
-		return nil
+	address := lines.Text()
+	p.before = resident(p.pid)
+	err = many(ctx, p.conns, dialers, func(ctx context.Context, c *net.Conn) (err error) {
+		*c, err = new(net.Dialer).DialContext(ctx, "tcp", address)
+		return err
 	})
-	if err == nil {
-		err = p.tell("await %d", n)
-	}
 	if err != nil {
-		closeAll(conns)
-		return nil, fmt.Errorf("open %d raw TCP connections: %w", n, err)
+		return fmt.Errorf("open %d raw TCP connections: %w", n, err)
 	}
-	return conns, nil
-}
-
-func closeAll(conns []net.Conn) {
-	for _, c := range conns {
-		if c != nil {
-			_ = c.Close()
-		}
+	if !lines.Scan() {
+		return fmt.Errorf("the raw TCP server ended: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
 	}
+	return do(p)
 }
 
 // rawPush is the limit of telling n people something: each has a TCP connection, and gets a message of that size which
-// nobody else gets. It returns how long it takes until the last has his.
-func (e *Env) rawPush(ctx context.Context, n, size int) (time.Duration, error) {
-	size = max(size, rawNumber)
-	peer, err := e.startRaw(ctx)
+// nobody else gets. It returns how long it takes until the last has theirs.
+func (e *Env) rawPush(ctx context.Context, n, size int) (took time.Duration, err error) {
+	err = e.onRaw(ctx, n, size, func(p *rawPeer) error {
+		times := make([]time.Time, n)
+		var g errgroup.Group
+		for i, c := range p.conns {
+			_ = c.SetReadDeadline(time.Now().Add(servedWithin))
+			g.Go(func() error {
+				_, err := io.ReadFull(c, make([]byte, size))
+				times[i] = time.Now()
+				return err
+			})
+		}
+		began := time.Now()
+		if _, err := fmt.Fprintln(p.in, "send"); err != nil {
+			return err
+		}
+		err := g.Wait()
+		took = slices.MaxFunc(times, time.Time.Compare).Sub(began)
+		return err
+	})
 	if err != nil {
-		return 0, err
+		err = fmt.Errorf("push over raw TCP: %w", err)
 	}
-	defer peer.stop()
-	conns, err := peer.connect(ctx, n)
-	if err != nil {
-		return 0, err
-	}
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer closeAll(conns)
-	all, broken := newLatch(n), make(chan error, n)
-	messages, times := make([][]byte, n), make([]time.Time, n)
-	for i, c := range conns {
-		messages[i] = make([]byte, size)
-		reading.Go(func() {
-			if _, err := io.ReadFull(c, messages[i]); err != nil {
-				broken <- fmt.Errorf("read from raw TCP: %w", err)
-				return
-			}
-			times[i] = time.Now()
-			all.down()
-		})
-	}
-	if err := peer.tell("fill %d", size); err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	if err := peer.tell("send"); err != nil {
-		return 0, err
-	}
-	if err := all.wait(ctx, broken, time.Minute, "told over raw TCP"); err != nil {
-		return 0, err
-	}
-	if err := differ(messages); err != nil {
-		return 0, err
-	}
-	return slices.MaxFunc(times, time.Time.Compare).Sub(began), nil
+	return took, err
 }
 
-// differ says so if two messages are the same.
-func differ(messages [][]byte) error {
-	seen := map[string]bool{}
-	for _, m := range messages {
-		number := string(m[:rawNumber])
-		if seen[number] {
-			return fmt.Errorf("raw TCP: message %s came twice", number)
-		}
-		seen[number] = true
-	}
-	return nil
+// fewestRaw is how many raw connections stand out of what a process's memory changes by of itself: 3 MiB of them,
+// where its collector and the system give and take up to 1.
+const fewestRaw = 1_000
+
+// rawMemory is the limit: what a connection costs that nothing is known of, of at least n of them, in KiB.
+func (e *Env) rawMemory(ctx context.Context, n int) (kib float64, err error) {
+	n = max(n, fewestRaw)
+	err = e.onRaw(ctx, n, 0, func(p *rawPeer) error {
+		sleep(ctx, settle(e))
+		kib = (resident(p.pid) - p.before) / float64(n)
+		return nil
+	})
+	return kib, err
 }

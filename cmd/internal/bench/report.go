@@ -16,7 +16,7 @@ import (
 // Report is all that was measured, and on what.
 type Report struct {
 	Facts   Facts
-	Figures []Figure
+	Figures []*Figure
 }
 
 // Ratio is the figure to its limit: the median of the rounds' ratios, since what disturbs a round disturbs both.
@@ -24,17 +24,14 @@ func (f *Figure) Ratio() (ratio float64, known bool) {
 	if f.Limit == nil || len(f.Values) == 0 || f.Limit.Median() == 0 {
 		return 0, false
 	}
-	if len(f.Values) != len(f.Limit.Values) {
+	if len(f.Values) != len(f.Limit.Values) || slices.Contains(f.Limit.Values, 0) {
 		return f.Median() / f.Limit.Median(), true
 	}
-	var ratios Figure
+	var ratios []float64
 	for i, v := range f.Values {
-		if f.Limit.Values[i] == 0 {
-			return f.Median() / f.Limit.Median(), true
-		}
-		ratios.Values = append(ratios.Values, v/f.Limit.Values[i])
+		ratios = append(ratios, v/f.Limit.Values[i])
 	}
-	return ratios.Median(), true
+	return quantile(ratios, 0.5), true
 }
 
 // Met tells whether the goal was reached; known is false if there is none, or nothing to hold against it.
@@ -70,6 +67,15 @@ func (f *Figure) goal() string {
 		parts = append(parts, "≤ "+exact(*f.Goal.AtMost)+unit)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// thousands writes a number with gaps, as people read it.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
 }
 
 // exact is a number as somebody wrote it.
@@ -130,21 +136,15 @@ func (f *Figure) note() string {
 	return strings.Join(parts, "; ")
 }
 
-// lines are the figures of the table: points of a plot are none.
-func (r *Report) lines() []Figure {
-	return slices.DeleteFunc(slices.Clone(r.Figures), func(f Figure) bool { return strings.HasPrefix(f.Key, growthPrefix) })
-}
-
-// Text prints the report for a terminal.
-func (r *Report) Text(w io.Writer) error {
-	var b strings.Builder
-	for _, line := range r.Facts.Lines() {
-		fmt.Fprintln(&b, line)
-	}
-	b.WriteString("\n")
-	rows := [][]string{columns}
-	for _, f := range r.lines() {
+// Markdown is the report for people: on a terminal, and as a part of a page.
+func (r *Report) Markdown() string {
+	rows := [][]string{columns, {"---", "---", "---:", "---:", "---:", "---:", "---", "---"}}
+	var notes strings.Builder
+	for _, f := range r.Figures {
 		rows = append(rows, f.cells())
+		if note := f.note(); note != "" {
+			fmt.Fprintf(&notes, "- **%s**: %s.\n", f.Name, note)
+		}
 	}
 	widths := make([]int, len(columns))
 	for _, row := range rows {
@@ -152,52 +152,24 @@ func (r *Report) Text(w io.Writer) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	var table strings.Builder
 	for _, row := range rows {
-		var line strings.Builder
 		for i, cell := range row {
-			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			width := -widths[i]
 			if i >= 2 && i <= 5 { // numbers
-				cell = gap + cell
-			} else {
-				cell += gap
+				width = widths[i]
 			}
-			line.WriteString(cell + "  ")
+			fmt.Fprintf(&table, "| %*s ", width, cell)
 		}
-		fmt.Fprintln(&b, strings.TrimRight(line.String(), " "))
+		table.WriteString("|\n")
 	}
-	b.WriteString("\n")
-	for _, f := range r.lines() {
-		if note := f.note(); note != "" {
-			fmt.Fprintf(&b, "%s: %s.\n", f.Name, note)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// Markdown is the report as a part of a page.
-func (r *Report) Markdown() string {
-	var b strings.Builder
-	for _, line := range r.Facts.Lines() {
-		fmt.Fprintf(&b, "- %s\n", line)
-	}
-	fmt.Fprintf(&b, "\n| %s |\n| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n", strings.Join(columns, " | "))
-	for _, f := range r.lines() {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(f.cells(), " | "))
-	}
-	b.WriteString("\n")
-	for _, f := range r.lines() {
-		if note := f.note(); note != "" {
-			fmt.Fprintf(&b, "- **%s**: %s.\n", f.Name, note)
-		}
-	}
-	return b.String()
+	return "- " + strings.Join(r.Facts.Lines(), "\n- ") + "\n\n" + table.String() + "\n" + notes.String()
 }
 
 // JSON prints the report for programs: one document.
 func (r *Report) JSON(w io.Writer) error {
 	type evaluated struct {
-		Figure
+		*Figure
 		Median float64  `json:"median"`
 		Ratio  *float64 `json:"ratio,omitempty"`
 		Met    *bool    `json:"met,omitempty"`
@@ -205,7 +177,7 @@ func (r *Report) JSON(w io.Writer) error {
 	document := struct {
 		Facts   Facts       `json:"facts"`
 		Figures []evaluated `json:"figures"`
-	}{Facts: r.Facts, Figures: []evaluated{}}
+	}{r.Facts, []evaluated{}}
 	for _, f := range r.Figures {
 		e := evaluated{Figure: f, Median: f.Median()}
 		if ratio, known := f.Ratio(); known {
@@ -221,41 +193,27 @@ func (r *Report) JSON(w io.Writer) error {
 	return encoder.Encode(document)
 }
 
-// The page that the report is written into, and between which of its lines.
-const (
-	page      = "benchmarks.md"
-	pageBegin = "<!-- table -->\n"
-	pageEnd   = "<!-- /table -->"
-)
+// Page is a Markdown file with a report in it.
+type Page struct{ path, before, after string }
 
-// CheckPage tells beforehand whether Write will find where to write.
-func CheckPage(folder string) error {
-	_, _, err := readPage(folder)
-	return err
-}
-
-func readPage(folder string) (before, after string, err error) {
-	path := filepath.Join(folder, page)
-	text, err := os.ReadFile(path)
+// ReadPage reads a folder's benchmarks.md, in which two lines say where the report belongs.
+func ReadPage(folder string) (p Page, err error) {
+	const begin, end = "<!-- table -->\n", "<!-- /table -->"
+	p.path = filepath.Join(folder, "benchmarks.md")
+	text, err := os.ReadFile(p.path)
 	if err != nil {
-		return "", "", err
+		return p, err
 	}
-	before, rest, begun := strings.Cut(string(text), pageBegin)
-	_, after, ended := strings.Cut(rest, pageEnd)
+	before, rest, begun := strings.Cut(string(text), begin)
+	_, after, ended := strings.Cut(rest, end)
 	if !begun || !ended {
-		return "", "", fmt.Errorf("%s has no lines %q and %q, between which the table belongs", path, strings.TrimSpace(pageBegin), pageEnd)
+		return p, fmt.Errorf("%s has no lines %q and %q, between which the table belongs", p.path, strings.TrimSpace(begin), end)
 	}
-	return before, after, nil
+	p.before, p.after = before+begin, end+after
+	return p, nil
 }
 
-// Write puts the report into a folder's page, and draws the plots beside it.
-func (r *Report) Write(folder string) error {
-	before, after, err := readPage(folder)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, page), []byte(before+pageBegin+r.Markdown()+pageEnd+after), 0o644); err != nil {
-		return err
-	}
-	return WritePlots(folder, r.Figures)
+// Write puts a report into the page, in place of the last one.
+func (p Page) Write(r *Report) error {
+	return os.WriteFile(p.path, []byte(p.before+r.Markdown()+p.after), 0o644)
 }

@@ -49,26 +49,24 @@ func sample() *Report {
 	limit := Figure{Key: "limit_x", Name: "pgbench", Unit: "clicks/s", Values: []float64{4000, 5000, 6000}, Note: "the best"}
 	return &Report{
 		Facts: Facts{Date: "2026-01-02", Command: "getwork bench", Cores: 2, PostgreSQL: "PostgreSQL 15.18", Settings: map[string]string{"fsync": "on"}, Rounds: 3},
-		Figures: []Figure{
+		Figures: []*Figure{
 			{Key: "x", Name: "Clicks", Unit: "clicks/s", Values: []float64{12000, 9000, 10000}, Limit: &limit, Goal: atLeast(2)},
 			{Key: "y", Name: "One click", Unit: "ms", Values: []float64{3.5}, Goal: atMost(2.5), Note: "on a bad day"},
-			{Key: growthPrefix + "users_1", Name: "a point of a plot", Unit: "clicks/s", Values: []float64{1}},
+			{Key: "z", Name: "Another", Unit: "clicks/s", Values: []float64{1}},
 		},
 	}
 }
 
-func TestText(t *testing.T) {
-	var b strings.Builder
-	if err := sample().Text(&b); err != nil {
-		t.Fatal(err)
-	}
-	_, got, _ := strings.Cut(b.String(), "\n\n")
-	const want = `figure     unit      median           range  limit  ratio  goal      met
-Clicks     clicks/s  10 000  9 000 – 12 000  5 000   1.80  ≥ 2x      no
-One click  ms          3.50                                ≤ 2.5 ms  no
+func TestMarkdown(t *testing.T) {
+	_, got, _ := strings.Cut(sample().Markdown(), "\n\n")
+	const want = `| figure    | unit     | median |          range | limit | ratio | goal     | met |
+| ---       | ---      |   ---: |           ---: |  ---: |  ---: | ---      | --- |
+| Clicks    | clicks/s | 10 000 | 9 000 – 12 000 | 5 000 |  1.80 | ≥ 2x     | no  |
+| One click | ms       |   3.50 |                |       |       | ≤ 2.5 ms | no  |
+| Another   | clicks/s |   1.00 |                |       |       |          |     |
 
-Clicks: its limit is pgbench (the best), 4 000 – 6 000 clicks/s.
-One click: on a bad day.
+- **Clicks**: its limit is pgbench (the best), 4 000 – 6 000 clicks/s.
+- **One click**: on a bad day.
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -106,45 +104,34 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestPage(t *testing.T) {
 	dir := t.TempDir()
-	if err := CheckPage(dir); err == nil {
+	if _, err := ReadPage(dir); err == nil {
 		t.Error("a folder without a page is taken")
 	}
-	path := filepath.Join(dir, page)
+	path := filepath.Join(dir, "benchmarks.md")
 	put := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put("# Page\n" + pageBegin + "never ends\n")
-	if err := CheckPage(dir); err == nil {
+	put("# Page\n<!-- table -->\nnever ends\n")
+	if _, err := ReadPage(dir); err == nil {
 		t.Error("a page without the second line is taken")
 	}
-	put("# Page\n\n" + pageBegin + "last year's\n" + pageEnd + "\n\nThe rest.\n")
+	put("# Page\n\n<!-- table -->\nlast year's\n<!-- /table -->\n\nThe rest.\n")
 	for range 2 { // the second time it replaces what the first has written
-		if err := sample().Write(dir); err != nil {
+		p, err := ReadPage(dir)
+		if err == nil {
+			err = p.Write(sample())
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := string(text)
-	if !strings.HasPrefix(got, "# Page\n\n"+pageBegin) || !strings.HasSuffix(got, pageEnd+"\n\nThe rest.\n") || strings.Contains(got, "last year's") {
-		t.Errorf("the page is\n%s", got)
-	}
-	for _, row := range []string{
-		"| Clicks | clicks/s | 10 000 | 9 000 – 12 000 | 5 000 | 1.80 | ≥ 2x | no |\n",
-		"- **One click**: on a bad day.\n",
-	} {
-		if strings.Count(got, row) != 1 {
-			t.Errorf("the page has %q %d times:\n%s", row, strings.Count(got, row), got)
-		}
-	}
-	if strings.Contains(got, "point of a plot") {
-		t.Errorf("a plot's point is in the table:\n%s", got)
+	if want := "# Page\n\n<!-- table -->\n" + sample().Markdown() + "<!-- /table -->\n\nThe rest.\n"; err != nil || string(text) != want {
+		t.Errorf("%v; the page is\n%s", err, text)
 	}
 }

@@ -1,132 +1,212 @@
 package bench
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/cmd/internal/node"
 	"getwork/schema"
 )
 
-// stage is a fresh getwork that something is measured on: a schema of its own, nodes, and a table with things to be done.
+// schemaPrefix is what all schemas of a bench begin with.
+const schemaPrefix = "getwork_bench_"
+
+// stage is a fresh getwork that something is measured on: a schema of its own, and nodes.
 type stage struct {
-	env   *Env
-	nodes *Nodes
-	conn  *pgx.Conn
+	*Env
 	name  schema.Name
+	conn  *pgx.Conn
+	nodes []*node.Node
+
+	mu    sync.Mutex
+	given map[string][]int64 // items that were handed out, by task
 }
 
-// stage sets one up. leave ends and drops all of it.
-func (e *Env) stage(ctx context.Context, nodes int, flags ...string) (s *stage, leave func(), err error) {
-	name, drop, err := e.Schema(ctx)
-	if err != nil {
-		return nil, nil, err
+// on sets up a stage, has something done on it, and drops all of it, after a Ctrl-C, too. Without nodes the schema is
+// made all the same.
+func (e *Env) on(ctx context.Context, nodes int, do func(s *stage) error) (err error) {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b)
+	s := &stage{Env: e, name: schema.Name(schemaPrefix + hex.EncodeToString(b)), given: map[string][]int64{}}
+	if s.conn, err = e.connect(ctx); err != nil {
+		return err
 	}
-	s = &stage{env: e, name: schema.Name(name)}
-	leave = func() {
-		if s.conn != nil {
-			_ = s.conn.Close(context.WithoutCancel(ctx))
-		}
-		if s.nodes != nil {
-			s.nodes.Stop()
-		}
-		drop()
-	}
-	if s.nodes, err = e.Start(ctx, name, nodes, flags...); err == nil {
-		s.conn, err = e.Connect(ctx)
+	defer s.leave(ctx)
+	if nodes == 0 {
+		err = schema.Up(ctx, s.conn, s.name)
+	} else {
+		err = s.start(ctx, nodes)
 	}
 	if err != nil {
-		leave()
-		return nil, nil, err
+		return err
 	}
-	return s, leave, nil
+	return do(s)
+}
+
+func (s *stage) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
+	defer cancel()
+	s.kill()
+	_ = s.conn.Close(ctx)
+	conn, err := s.connect(ctx) // a Ctrl-C may have ended the other
+	if err == nil {
+		_, err = conn.Exec(ctx, "drop schema if exists "+s.name.Quoted()+" cascade")
+		_ = conn.Close(ctx)
+	}
+	if err != nil {
+		s.log("the schema %s is left behind; drop it with: drop schema %s cascade (%v)", s.name, s.name, err)
+	}
 }
 
 // sql has "getwork." stand for the stage's schema.
 func (s *stage) sql(query string) string { return s.name.SQL(query) }
 
-func (s *stage) exec(ctx context.Context, query string, args ...any) error {
-	_, err := s.conn.Exec(ctx, s.sql(query), args...)
-	return err
-}
-
-const makeItems = `
-create table getwork.bench_item (item bigint primary key, customer text not null, amount numeric not null)`
-
-const fillItems = `
-insert into getwork.bench_item
-select g, 'customer ' || g % 5000, (g % 100000) / 100.0
-from generate_series(1, $1::bigint) g`
-
-// makeItems fills the table that ranking queries read.
-func (s *stage) makeItems(ctx context.Context, n int) error {
-	err := s.exec(ctx, makeItems)
-	if err == nil {
-		err = s.exec(ctx, fillItems, n)
-	}
-	if err == nil {
-		err = s.exec(ctx, `vacuum analyze getwork.bench_item`)
-	}
-	if err != nil {
-		return fmt.Errorf("make %d items: %w", n, err)
+// exec executes statements one after the other; arguments belong to the last one.
+func (s *stage) exec(ctx context.Context, what string, statements []string, args ...any) error {
+	for i, statement := range statements {
+		var of []any
+		if i == len(statements)-1 {
+			of = args
+		}
+		if _, err := s.conn.Exec(ctx, s.sql(statement), of...); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
 	}
 	return nil
 }
 
-// itemsQuery is a ranking query that is cheap, and returns all items.
-const itemsQuery = `select item, customer, amount from getwork.bench_item order by item`
-
-// task makes a task with a query and settings beside the usual ones.
-func (s *stage) task(ctx context.Context, name, query string, settings map[string]any) error {
-	task := map[string]any{"name": name, "query": s.sql(query), "max_request": 10, "query_timeout": "10m"}
-	maps.Copy(task, settings)
-	return s.nodes.CreateTask(ctx, task)
+// call asks a node, for what is not measured. An answer with another status than the wanted one is an error.
+func (s *stage) call(ctx context.Context, i int, user, method, path string, body any, want int) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, s.nodes[i].URL+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("X-Getwork-User", user)
+	r.Header.Set("X-Getwork-Role", "manager")
+	answer, err := caller.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if text, err = io.ReadAll(answer.Body); err == nil && answer.StatusCode != want {
+		err = fmt.Errorf("%s %s is answered %d: %s", method, path, answer.StatusCode, text)
+	}
+	return err
 }
 
-// fillShelf has the task's query run, by one click, and returns when that is answered.
-func (s *stage) fillShelf(ctx context.Context, task string) (items []int64, err error) {
-	u, err := openUser(ctx, s.nodes.URL(0), task, "first", 1)
+var caller = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clickers}}
+
+const (
+	makeItems = `
+create table if not exists getwork.bench_item (item bigint primary key, customer text not null, amount numeric not null)`
+
+	fillItems = `
+insert into getwork.bench_item
+select g, 'customer ' || g % 5000, (g % 100000) / 100.0
+from generate_series(1, $1::bigint) g`
+
+	// A ranking query that is cheap, and returns all items.
+	itemsQuery = `select item, customer, amount from getwork.bench_item order by item`
+)
+
+// makeItems makes the table that ranking queries read.
+func (s *stage) makeItems(ctx context.Context, n int) error {
+	if err := s.exec(ctx, "make items", []string{makeItems, fillItems}, n); err != nil {
+		return err
+	}
+	return s.exec(ctx, "make items", []string{`vacuum analyze getwork.bench_item`})
+}
+
+// task makes a task of at most so many candidates, whose shelf stays fresh for so long.
+func (s *stage) task(ctx context.Context, name, query string, candidates int, fresh time.Duration) error {
+	settings := map[string]any{"name": name, "query": s.sql(query), "max_candidates": candidates, "fresh_for": fresh.String(),
+		"max_request": 10, "query_timeout": "10m"}
+	return s.call(ctx, 0, "bench", http.MethodPost, "/api/v1/tasks", settings, http.StatusCreated)
+}
+
+// fill makes a task, and has its query run.
+func (s *stage) fill(ctx context.Context, task, query string, candidates int, fresh time.Duration) error {
+	if err := s.task(ctx, task, query, candidates, fresh); err != nil {
+		return err
+	}
+	return s.firstClick(ctx, task)
+}
+
+// firstClick has a task's query run, and returns when that click is answered.
+func (s *stage) firstClick(ctx context.Context, task string) error {
+	u, err := s.user(ctx, 0, task, "first", 1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer u.close()
 	if _, err := u.click(); err != nil {
-		return nil, fmt.Errorf("fill the shelf: %w", err)
+		return fmt.Errorf("fill the shelf: %w", err)
 	}
-	return u.items, nil
+	return nil
 }
 
-// ranking is one execution of a task's query.
-type ranking struct {
-	State      string     `json:"state"`
-	StartedAt  time.Time  `json:"started_at"`
-	FinishedAt *time.Time `json:"finished_at"`
-	Candidates *int       `json:"candidates"`
-	Error      *string    `json:"error"`
+// untilEnd keeps a shelf fresh for longer than anything is measured.
+const untilEnd = 24 * time.Hour
+
+// shelf makes so many items, and a task with all of them on its shelf.
+func (s *stage) shelf(ctx context.Context, task string, items int) error {
+	if err := s.makeItems(ctx, items); err != nil {
+		return err
+	}
+	return s.fill(ctx, task, itemsQuery, items, untilEnd)
 }
+
+// run is one execution of a task's query.
+type run struct {
+	Started  time.Time
+	Finished *time.Time // nil: it is under way
+	Error    *string
+}
+
+const selectRuns = `
+select r.started_at, r.finished_at, r.error
+from getwork.run r join getwork.task_state t using (task_id)
+where t.name = $1
+order by r.id desc`
 
 // runs are the task's, the latest first.
-func (s *stage) runs(ctx context.Context, task string) ([]ranking, error) {
-	var found struct{ Runs []ranking }
-	status, body, err := ask(ctx, http.MethodGet, s.nodes.URL(0)+"/api/v1/tasks/"+task+"/runs", nil)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the node answers %d: %s", status, body)
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &found)
-	}
+func (s *stage) runs(ctx context.Context, task string) ([]run, error) {
+	rows, err := s.conn.Query(ctx, s.sql(selectRuns), task)
 	if err != nil {
 		return nil, fmt.Errorf("read the runs of %s: %w", task, err)
 	}
-	for _, r := range found.Runs {
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[run])
+	if err != nil {
+		return nil, fmt.Errorf("read the runs of %s: %w", task, err)
+	}
+	for _, r := range runs {
 		if r.Error != nil {
 			return nil, fmt.Errorf("a run of %s failed: %s", task, *r.Error)
 		}
 	}
-	return found.Runs, nil
+	return runs, nil
+}
+
+// underWay reports whether a run was under way at some time between two.
+func underWay(runs []run, from, to time.Time) bool {
+	for _, r := range runs {
+		if r.Started.Before(to) && (r.Finished == nil || r.Finished.After(from)) {
+			return true
+		}
+	}
+	return false
 }

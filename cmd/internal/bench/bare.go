@@ -3,24 +3,19 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
-
-	"getwork/schema"
 )
 
 // bare is the same writes without getwork: a click is a request that is recorded, a place on the shelf, three
 // candidates that are read, three rows of work, and the request's end. Its tables have getwork's columns, and the few
-// indexes that nobody can do without: an item is held once, one request of a user waits, a user finds what he holds. They
-// have no foreign keys; and the shelf is parted beforehand, a lane for each client, so that nobody ever waits for
+// indexes that nobody can do without: an item is held once, one request of a user waits, a user finds what they hold.
+// They have no foreign keys; and the shelf is parted beforehand, a lane for each client, so that nobody ever waits for
 // another. So it is faster than anything that has to agree on who gets what.
 type bare struct {
-	env        *Env
-	conn       *pgx.Conn
-	name       schema.Name
+	*stage
 	candidates int
 }
 
@@ -38,47 +33,25 @@ insert into getwork.bare_candidate (run_id, rank, item, details)
 select 1, g, g::text, json_build_object('customer', 'customer ' || g % 5000, 'amount', (g % 100000) / 100.0)
 from generate_series(1, $1::bigint) g`
 
-// bare makes the tables, with a shelf of so many candidates.
-func (e *Env) bare(ctx context.Context, candidates int) (b *bare, leave func(), err error) {
-	name, drop, err := e.Schema(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	b = &bare{env: e, name: schema.Name(name), candidates: candidates}
-	if b.conn, err = e.Connect(ctx); err != nil {
-		return nil, nil, err
-	}
-	leave = func() {
-		_ = b.conn.Close(context.WithoutCancel(ctx))
-		drop()
-	}
-	err = schema.Up(ctx, b.conn, b.name)
-	if err == nil {
-		_, err = b.conn.Exec(ctx, b.name.SQL(makeBare))
-	}
-	if err == nil {
-		_, err = b.conn.Exec(ctx, b.name.SQL(fillBare), candidates)
-	}
-	if err == nil {
-		_, err = b.conn.Exec(ctx, b.name.SQL(`vacuum analyze getwork.bare_candidate`))
-	}
-	if err != nil {
-		leave()
-		return nil, nil, fmt.Errorf("make the limits' tables: %w", err)
-	}
-	return b, leave, nil
+// onBare has something done on such tables, with a shelf of so many candidates.
+func (e *Env) onBare(ctx context.Context, candidates int, do func(b *bare) error) error {
+	return e.on(ctx, 0, func(s *stage) error {
+		const what = "make the limits' tables"
+		if err := s.exec(ctx, what, []string{makeBare, fillBare}, candidates); err != nil {
+			return err
+		}
+		if err := s.exec(ctx, what, []string{`vacuum analyze getwork.bare_candidate`}); err != nil {
+			return err
+		}
+		return do(&bare{s, candidates})
+	})
 }
 
 // reset empties the tables, and parts the shelf into lanes.
 func (b *bare) reset(ctx context.Context, lanes int) error {
-	if _, err := b.conn.Exec(ctx, b.name.SQL(`truncate getwork.bare_request, getwork.bare_work, getwork.bare_lane`)); err != nil {
-		return fmt.Errorf("empty the limits' tables: %w", err)
-	}
-	const makeLanes = `insert into getwork.bare_lane select g, g * ($2::bigint / $1) from generate_series(0, $1 - 1) g`
-	if _, err := b.conn.Exec(ctx, b.name.SQL(makeLanes), lanes, b.candidates); err != nil {
-		return fmt.Errorf("part the limits' shelf: %w", err)
-	}
-	return nil
+	return b.exec(ctx, "empty the limits' tables", []string{
+		`truncate getwork.bare_request, getwork.bare_work, getwork.bare_lane`,
+		`insert into getwork.bare_lane select g, g * ($2::bigint / $1) from generate_series(0, $1 - 1) g`}, lanes, b.candidates)
 }
 
 // fiveStatements is a click as any design writes it that commits each by itself.
@@ -110,28 +83,29 @@ returning item, details;
 // clientCounts are those of which the best is taken.
 var clientCounts = []int{1, 8, 32}
 
-// best is the best of the clients' counts, and what each came to.
-func (b *bare) best(ctx context.Context, script string, lasts time.Duration) (best float64, each []float64, err error) {
+// perClients is how often a second a script is executed by each number of clients.
+func (b *bare) perClients(ctx context.Context, script string, lasts time.Duration) (rates []float64, err error) {
 	for _, clients := range clientCounts {
 		if err := b.reset(ctx, clients); err != nil {
-			return 0, nil, err
+			return nil, err
 		}
-		tps, err := b.env.pgbench(ctx, b.name.SQL(script), clients, lasts)
+		rate, err := b.pgbench(ctx, b.sql(script), clients, lasts)
 		if err != nil {
-			return 0, nil, err
+			return nil, err
 		}
-		each = append(each, tps)
-		best = max(best, tps)
+		rates = append(rates, rate)
 	}
-	return best, each, nil
+	return rates, nil
 }
 
-// The same, many clicks a transaction. Each statement is one for all of them.
+// The same by pgx, for any number of clicks. Each statement is one for all of them.
 const (
 	bareRecord = `
 insert into getwork.bare_request (task_id, user_name, wanted, requested)
 select 1, u, 3, 3 from unnest($1::text[]) u
 returning id`
+
+	bareLock = `select id from getwork.bare_request where id = any($1) and state = 'pending' for update`
 
 	barePlace = `update getwork.bare_lane set next = next + $2 where lane = $1 returning next`
 
@@ -149,87 +123,89 @@ from unnest($1::bigint[]) e (id)
 where r.id = e.id and r.state = 'pending'`
 )
 
-// batch is how many clicks a transaction the set-based limit has, and connections how many of them run at a time: more
-// than there are cores gain nothing.
-const (
-	batch       = 100
-	connections = 2
-)
-
-// setBased is how many clicks a second can be recorded and served by set-based statements.
-func (b *bare) setBased(ctx context.Context, lasts time.Duration) (float64, error) {
-	if err := b.reset(ctx, connections); err != nil {
-		return 0, err
+// write records clicks and serves them, in one transaction, or apart in two, as a design does that records a click before
+// it serves it.
+func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apart bool) error {
+	var users, items, holders, details []string
+	var ids, requests, ranks []int64
+	for i := range clicks {
+		users = append(users, fmt.Sprintf("user %d-%d", lane, i))
 	}
-	until := time.Now().Add(lasts)
-	var rounds [connections]int
-	began := time.Now()
-	g, ctx := errgroup.WithContext(ctx)
-	for lane := range connections {
-		g.Go(func() error {
-			conn, err := b.env.Connect(ctx)
-			if err != nil {
-				return err
-			}
-			defer conn.Close(context.WithoutCancel(ctx))
-			if _, err := conn.Exec(ctx, `set enable_seqscan = off`); err != nil {
-				return err
-			}
-			for time.Now().Before(until) {
-				if err := b.round(ctx, conn, lane); err != nil {
-					return fmt.Errorf("a set-based round: %w", err)
-				}
-				rounds[lane]++
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return 0, err
-	}
-	return float64((rounds[0]+rounds[1])*batch) / time.Since(began).Seconds(), nil
-}
-
-func (b *bare) round(ctx context.Context, conn *pgx.Conn, lane int) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		users := make([]string, batch)
-		for i := range users {
-			users[i] = "user " + strconv.Itoa(lane) + "-" + strconv.Itoa(i)
+	record := func(db interface {
+		Query(context.Context, string, ...any) (pgx.Rows, error)
+	}) error {
+		rows, err := db.Query(ctx, b.sql(bareRecord), users)
+		if err == nil {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		}
-		rows, err := tx.Query(ctx, b.name.SQL(bareRecord), users)
-		if err != nil {
+		return err
+	}
+	if apart {
+		if err := record(conn); err != nil {
 			return err
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+		if apart {
+			_, err = tx.Exec(ctx, b.sql(bareLock), ids)
+		} else {
+			err = record(tx)
+		}
 		if err != nil {
 			return err
 		}
 		var upto int64
-		if err := tx.QueryRow(ctx, b.name.SQL(barePlace), lane, 3*batch).Scan(&upto); err != nil {
+		if err := tx.QueryRow(ctx, b.sql(barePlace), lane, wantedEach*clicks).Scan(&upto); err != nil {
 			return err
 		}
-		if rows, err = tx.Query(ctx, b.name.SQL(bareRead), upto-3*batch, upto); err != nil {
+		rows, err := tx.Query(ctx, b.sql(bareRead), upto-int64(wantedEach*clicks), upto)
+		if err != nil {
 			return err
 		}
-		var items, holders, details []string
-		var requests, ranks []int64
-		for rows.Next() {
-			var rank int64
-			var item, detail string
-			if err := rows.Scan(&rank, &item, &detail); err != nil {
-				return err
-			}
-			i := len(items) / 3
+		var rank int64
+		var item, detail string
+		if _, err := pgx.ForEachRow(rows, []any{&rank, &item, &detail}, func() error {
+			i := len(items) / wantedEach
 			items, details, ranks = append(items, item), append(details, detail), append(ranks, rank)
 			holders, requests = append(holders, users[i]), append(requests, ids[i])
-		}
-		if err := rows.Err(); err != nil {
+			return nil
+		}); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, b.name.SQL(bareAssign), items, holders, requests, ranks, details); err != nil {
+		if _, err := tx.Exec(ctx, b.sql(bareAssign), items, holders, requests, ranks, details); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, b.name.SQL(bareEnd), ids)
+		_, err = tx.Exec(ctx, b.sql(bareEnd), ids)
 		return err
 	})
+}
+
+// setBased is how many clicks a second can be recorded and served by set-based statements.
+func (b *bare) setBased(ctx context.Context, lasts time.Duration) (float64, error) {
+	const batch = 100 // clicks a transaction
+	const lanes = 2   // connections: more than there are cores gain nothing
+	if err := b.reset(ctx, lanes); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	var written [lanes]int
+	g, ctx := errgroup.WithContext(ctx)
+	for lane := range lanes {
+		g.Go(func() error {
+			conn, err := b.connect(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			_, err = conn.Exec(ctx, `set enable_seqscan = off`)
+			for ; err == nil && time.Since(began) < lasts; written[lane] += batch {
+				err = b.write(ctx, conn, lane, batch, false)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, fmt.Errorf("set-based writes: %w", err)
+	}
+	return float64(written[0]+written[1]) / time.Since(began).Seconds(), nil
 }

@@ -1,8 +1,9 @@
-//go:build linux || darwin
-
 package bench
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // freeBytes is how much there is room for in a folder.
 func freeBytes(dir string) (uint64, error) {
@@ -12,3 +13,6 @@ func freeBytes(dir string) (uint64, error) {
 	}
 	return s.Bavail * uint64(s.Bsize), nil
 }
+
+// syncData has the disk keep a file's data, as PostgreSQL does by default on Linux.
+func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }

@@ -1,0 +1,256 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"getwork/ws"
+)
+
+// The times within which things must happen, or something is wrong: far more than they take.
+const (
+	openWithin   = 2 * time.Minute
+	servedWithin = 2 * time.Minute
+)
+
+// crowdTask is what everybody waits on.
+const crowdTask = "crowd"
+
+// crowd is many users, each with a socket of their own, who wait for the end of one query.
+type crowd struct {
+	*stage
+	members []member
+	gate    int64   // the query's last row waits for this advisory lock, which conn holds
+	idle    float64 // the first node's memory before, in KiB
+
+	reading sync.WaitGroup
+	left    atomic.Int64 // to be told of their request's end
+	served  chan struct{}
+	broken  chan error
+}
+
+// member is one of them.
+type member struct {
+	name string
+	node int
+
+	// Of the first event of the request's end, as it came: while others are waited for, nothing is decoded.
+	told []byte
+	at   time.Time
+}
+
+// socket opens a user's socket, and returns when its snapshot has come: from then on it is told everything.
+func (s *stage) socket(ctx context.Context, node int, user string) (*ws.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	c, err := ws.Dial(ctx, s.nodes[node].URL+"/api/v1/ws", http.Header{"X-Getwork-User": {user}})
+	for message := []byte(nil); err == nil && !bytes.Contains(message, []byte(`"type":"snapshot"`)); {
+		message, err = c.Read(ctx)
+	}
+	if err != nil && c != nil {
+		c.Close()
+	}
+	return c, err
+}
+
+// endsRequest reports whether a message is of a request that is not pending any more.
+func endsRequest(message []byte) bool {
+	return bytes.Contains(message, []byte(`"type":"request"`)) && !bytes.Contains(message, []byte(`"state":"pending"`))
+}
+
+// many does something for each of some, so many at a time, until it fails.
+func many[T any](ctx context.Context, all []T, atOnce int, do func(ctx context.Context, one *T) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i := range all {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return do(ctx, &all[i])
+		})
+	}
+	return g.Wait()
+}
+
+// How many sockets are opened, and clicks made, at the same time: more than a node takes at once gain nothing.
+const (
+	dialers  = 64
+	clickers = 32
+)
+
+// onCrowd has something done on a fresh getwork where each of so many users, in turn on each of the nodes, has a socket and
+// waits for the query.
+func (e *Env) onCrowd(ctx context.Context, users, nodes int, do func(c *crowd) error) error {
+	return e.on(ctx, nodes, func(s *stage) (err error) {
+		c := &crowd{stage: s, members: make([]member, users), gate: rand.Int64N(1 << 31), served: make(chan struct{}), broken: make(chan error, users)}
+		c.left.Store(int64(users))
+		for i := range c.members {
+			c.members[i] = member{name: fmt.Sprintf("user-%05d", i), node: i % nodes}
+		}
+		c.idle = resident(s.nodes[0].PID())
+		reading, end := context.WithCancel(ctx)
+		defer c.reading.Wait()
+		defer end()
+		err = many(ctx, c.members, dialers, func(ctx context.Context, m *member) error {
+			socket, err := s.socket(ctx, m.node, m.name)
+			if err == nil {
+				c.reading.Go(func() { c.read(reading, m, socket) })
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("open %d sockets: %w", users, err)
+		}
+		if err := c.wait(ctx); err != nil {
+			return err
+		}
+		return do(c)
+	})
+}
+
+// read reads a member's socket until it ends.
+func (c *crowd) read(ctx context.Context, m *member, socket *ws.Client) {
+	defer socket.Close()
+	for {
+		message, err := readEnded(ctx, socket)
+		if err != nil {
+			c.broken <- fmt.Errorf("socket of %s: %w", m.name, err)
+			return
+		}
+		if m.told == nil {
+			m.told, m.at = message, time.Now()
+			if c.left.Add(-1) == 0 {
+				close(c.served)
+			}
+		}
+	}
+}
+
+// readEnded reads a socket until it tells of a request that is not pending any more.
+func readEnded(ctx context.Context, socket *ws.Client) ([]byte, error) {
+	for {
+		message, err := socket.Read(ctx)
+		if err != nil || endsRequest(message) {
+			return message, err
+		}
+	}
+}
+
+const (
+	// The query ends when somebody lets its last row pass.
+	gatedQuery = `
+select item, customer, amount
+from getwork.bench_item
+where case when item = %d then pg_advisory_xact_lock_shared(%d) is not null else true end
+order by item`
+
+	takeGate = `select pg_advisory_lock($1)`
+	openGate = `select pg_advisory_unlock($1)`
+
+	atGate = `
+select exists (
+  select from pg_locks
+  where locktype = 'advisory' and classid = 0 and objid = $1::bigint::oid and objsubid = 1 and not granted
+    and database = (select oid from pg_database where datname = current_database()))`
+)
+
+// wait has everybody click, and returns when the query waits for its last row, and everybody for the query.
+func (c *crowd) wait(ctx context.Context) error {
+	users := len(c.members)
+	items := users*wantedEach + users/10 + 1 // a few more than are needed
+	if err := c.makeItems(ctx, items); err != nil {
+		return err
+	}
+	if err := c.exec(ctx, "hold the query", []string{takeGate}, c.gate); err != nil {
+		return err
+	}
+	if err := c.task(ctx, crowdTask, fmt.Sprintf(gatedQuery, items, c.gate), items, 0); err != nil {
+		return err
+	}
+	err := many(ctx, c.members, clickers, func(ctx context.Context, m *member) error {
+		return c.call(ctx, m.node, m.name, http.MethodPost, "/api/v1/tasks/"+crowdTask+"/requests", map[string]int{"count": wantedEach}, http.StatusAccepted)
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	for there := false; !there; sleep(ctx, 20*time.Millisecond) {
+		if err := c.conn.QueryRow(ctx, atGate, c.gate).Scan(&there); err != nil {
+			return fmt.Errorf("wait until the query has come to its last row: %w", err)
+		}
+	}
+	var pending int
+	err = c.conn.QueryRow(ctx, c.sql(countPending), crowdTask).Scan(&pending)
+	if err == nil && pending != users {
+		err = fmt.Errorf("%d of %d users wait for the query", pending, users)
+	}
+	return err
+}
+
+// pushed is how long it took after the query's last row, in ms.
+type pushed struct {
+	first, half, last  float64 // until that many users had their items
+	written, committed float64 // until the round began to write, and was committed; 0: not known
+	size               int     // of a message, on average
+}
+
+const selectRound = `
+select finished_at, case when current_setting('track_commit_timestamp')::boolean then pg_xact_commit_timestamp(xmin) end
+from getwork.run
+order by id desc
+limit 1`
+
+// push lets the query end, waits until everybody was told, and checks what they were told.
+func (c *crowd) push(ctx context.Context) (p pushed, err error) {
+	began := time.Now()
+	if err := c.exec(ctx, "let the query end", []string{openGate}, c.gate); err != nil {
+		return p, err
+	}
+	select {
+	case <-c.served:
+	case err := <-c.broken:
+		return p, err
+	case <-ctx.Done():
+		return p, context.Cause(ctx)
+	case <-time.After(servedWithin):
+		return p, fmt.Errorf("%d users were not told of their work within %s", c.left.Load(), servedWithin)
+	}
+	var times []float64
+	var items []int64
+	for i := range c.members {
+		m := &c.members[i]
+		if !bytes.Contains(m.told, []byte(`"user":"`+m.name+`"`)) {
+			return p, fmt.Errorf("%s was told %.400s", m.name, m.told)
+		}
+		if items, err = takeItems(items, m.told, wantedEach); err != nil {
+			return p, err
+		}
+		p.size += len(m.told)
+		times = append(times, millis(m.at.Sub(began)))
+	}
+	p.size /= len(times)
+	p.first, p.half, p.last = slices.Min(times), quantile(times, 0.5), slices.Max(times)
+	if c.ServerPID != 0 { // else its clock is another
+		var finished time.Time
+		var committed *time.Time
+		if err := c.conn.QueryRow(ctx, c.sql(selectRound)).Scan(&finished, &committed); err != nil {
+			return p, fmt.Errorf("read when the run was finished: %w", err)
+		}
+		if committed != nil {
+			p.written, p.committed = millis(finished.Sub(began)), millis(committed.Sub(began))
+		}
+	}
+	c.given[crowdTask] = items
+	return p, c.check(ctx, crowdTask)
+}

@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIdle(t *testing.T) { // not beside others, which use the same server
+	figures := taken(t, idleFigures(nil), func(r *rounds) error { return idleFor(t.Context(), r, 4*time.Second) }) // a node looks around once in three, at least
+	// A node that looks around every two seconds uses something, and not all of a processor.
+	if node := figures[0].Median(); node <= 0 || node > 500 {
+		t.Errorf("a node uses %v ms/s", node)
+	}
+	if database := figures[1].Median(); database > 500 {
+		t.Errorf("the database uses %v ms/s", database)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	taken(t, memoryFigures(&Env{Quick: true}), func(r *rounds) error { return memoryOf(t.Context(), r, 50) })
+}
+
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	taken(t, waitingFigures(&Env{Quick: true}), func(r *rounds) error { return waitingOf(t.Context(), r, 20) })
+}
+
+// Nobody is told anything while the query lacks its last row, and what was told is checked: it fails when the database
+// says something else.
+func TestCrowdChecks(t *testing.T) {
+	t.Parallel()
+	err := testEnv(t).onCrowd(t.Context(), 5, 1, func(c *crowd) error {
+		if left := c.left.Load(); left != 5 {
+			t.Errorf("%d of 5 wait before the query ends", left)
+		}
+		p, err := c.push(t.Context())
+		if err != nil {
+			return err
+		}
+		if p.first <= 0 || p.first > p.half || p.half > p.last || p.size < 100 {
+			t.Errorf("%+v", p)
+		}
+		if err := c.exec(t.Context(), "break a promise", []string{`delete from getwork.work where item = '15'`}); err != nil {
+			return err
+		}
+		if err := c.check(t.Context(), crowdTask); err == nil {
+			t.Error("an item that nobody holds was told of, and not missed")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A node that ends is noticed by all who wait on it.
+func TestCrowdOfDeadNode(t *testing.T) {
+	t.Parallel()
+	err := testEnv(t).onCrowd(t.Context(), 3, 1, func(c *crowd) error {
+		c.kill()
+		_, err := c.push(t.Context())
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "socket of user-") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEndsRequest(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]bool{
+		`{"type":"request","request":{"id":"1","state":"pending"}}`:  false,
+		`{"request":{"id":"1","state":"assigned"},"type":"request"}`: true,
+		`{"type":"run","run":{}}`:                                    false,
+	} {
+		if endsRequest([]byte(message)) != want {
+			t.Errorf("%s ends a request: %v", message, !want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+func idleClickFigures(*Env) []*Figure {
+	commits50 := &Figure{Key: "limit_two_commits_p50", Name: "its two commits alone, by pgx, p50", Unit: "ms"}
+	commits99 := &Figure{Key: "limit_two_commits_p99", Name: "its two commits alone, by pgx, p99", Unit: "ms"}
+	return []*Figure{
+		{Key: "idle_click_p50", Name: "One click on an idle system, POST to 201, p50", Unit: "ms", Limit: commits50, Goal: below(2.5)},
+		{Key: "idle_click_p99", Name: "One click on an idle system, POST to 201, p99", Unit: "ms", Limit: commits99, Goal: below(8)},
+		{Key: "bare_post_p50", Name: "a POST that is answered 404, p50", Unit: "ms"},
+	}
+}
+
+// breath is what passes between two calls on a system that is otherwise idle.
+const breath = 5 * time.Millisecond
+
+// idleClick measures single clicks, and beside them what their commits and their HTTP alone cost.
+func idleClick(ctx context.Context, r *rounds) error {
+	for range r.each() {
+		times, err := r.singleClicks(ctx, sized(r.Env, 200, 500))
+		if err != nil {
+			return err
+		}
+		r.add("idle_click_p50", quantile(times[0], 0.5))
+		r.add("idle_click_p99", quantile(times[0], 0.99))
+		r.add("limit_two_commits_p50", quantile(times[1], 0.5))
+		r.add("limit_two_commits_p99", quantile(times[1], 0.99))
+		r.add("bare_post_p50", quantile(times[2], 0.5))
+	}
+	return nil
+}
+
+// singleClicks are the times, in ms, of clicks, of bare commits and of bare calls, one after the other in turn: what
+// disturbs one disturbs the others.
+func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err error) {
+	const task, items = "idle", 20_000
+	err = e.on(ctx, 1, func(s *stage) error {
+		if err := s.shelf(ctx, task, items); err != nil {
+			return err
+		}
+		err := e.onBare(ctx, items, func(b *bare) error {
+			if err := b.reset(ctx, 1); err != nil {
+				return err
+			}
+			u, err := s.user(ctx, 0, task, "somebody", wantedEach)
+			if err != nil {
+				return err
+			}
+			defer u.close()
+			nothing := u.request("POST", "/api/v1/nothing", "{}")
+			calls := [3]func() error{
+				func() error { _, err := u.click(); return err },
+				func() error { return b.write(ctx, b.conn, 0, 1, true) },
+				func() error {
+					status, err := u.do(nothing)
+					if err == nil && status != http.StatusNotFound {
+						err = fmt.Errorf("a call of nothing is answered %d", status)
+					}
+					return err
+				},
+			}
+			for i := range n + n/10 {
+				for kind, call := range calls {
+					began := time.Now()
+					if err := call(); err != nil {
+						return err
+					}
+					if i >= n/10 { // before, plans and connections are made
+						times[kind] = append(times[kind], millis(time.Since(began)))
+					}
+					sleep(ctx, breath)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return s.check(ctx, task)
+	})
+	return times, err
+}

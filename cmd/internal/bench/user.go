@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// user is one who clicks, on a kept connection. It is written to and read without net/http's client, which costs as much
+// CPU for a call as the node does for its part: the load must not be what is measured.
+type user struct {
+	stage      *stage
+	task, name string
+	count      int
+	conn       net.Conn
+	in         *bufio.Reader
+	body       bytes.Buffer // of the last answer
+	call       []byte
+	items      []int64
+	waited     int
+	stop       func() bool
+}
+
+func (s *stage) user(ctx context.Context, node int, task, name string, count int) (*user, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.nodes[node].URL, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	u := &user{stage: s, task: task, name: name, count: count, conn: conn, in: bufio.NewReader(conn)}
+	u.call = u.request("POST", "/api/v1/tasks/"+task+"/requests", fmt.Sprintf(`{"count":%d}`, count))
+	u.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return u, nil
+}
+
+// close ends the connection. The stage's check is to know of what was handed out.
+func (u *user) close() {
+	u.stop()
+	_ = u.conn.Close()
+	u.stage.mu.Lock()
+	defer u.stage.mu.Unlock()
+	u.stage.given[u.task] = append(u.stage.given[u.task], u.items...)
+}
+
+// request is a whole call, to be sent as it is any number of times.
+func (u *user) request(method, path, body string, headers ...string) []byte {
+	headers = append(headers, "Host: localhost", "X-Getwork-User: "+u.name, "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(body)))
+	return []byte(method + " " + path + " HTTP/1.1\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body)
+}
+
+// answerWithin is how long an answer may take; a held one is held for two minutes at most.
+const answerWithin = 150 * time.Second
+
+// do sends a request and reads its answer into body.
+func (u *user) do(request []byte) (status int, err error) {
+	if err := u.conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return 0, err
+	}
+	if _, err := u.conn.Write(request); err != nil {
+		return 0, err
+	}
+	answer, err := http.ReadResponse(u.in, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	u.body.Reset()
+	_, err = u.body.ReadFrom(answer.Body)
+	return answer.StatusCode, err
+}
+
+// click gets work, and returns how long that took. Every click must be answered with as many items as it asked for.
+func (u *user) click() (time.Duration, error) {
+	began := time.Now()
+	status, err := u.do(u.call)
+	for status == http.StatusAccepted && err == nil { // it waits for a run: hold on until that is over
+		u.waited++
+		var id int64
+		if id, err = idOf(u.body.Bytes()); err == nil {
+			_, err = u.do(u.request("GET", fmt.Sprint("/api/v1/requests/", id), "", "Prefer: wait=120"))
+		}
+		status = http.StatusCreated // or the answer is not one
+	}
+	took := time.Since(began)
+	if err == nil && status != http.StatusCreated {
+		err = fmt.Errorf("status %d: %s", status, u.body.Bytes())
+	}
+	if err == nil {
+		u.items, err = takeItems(u.items, u.body.Bytes(), u.count)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("a click of %s: %w", u.name, err)
+	}
+	return took, nil
+}
+
+// idOf is the id of the request that a text tells of first.
+func idOf(text []byte) (int64, error) {
+	_, rest, _ := bytes.Cut(text, []byte(`{"id":"`))
+	id, _, _ := bytes.Cut(rest, []byte(`"`))
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("there is no id in %.200s", text)
+	}
+	return n, nil
+}
+
+// takeItems adds the items of a request, which are numbers, to those of before.
+func takeItems(items []int64, request []byte, want int) ([]int64, error) {
+	if !bytes.Contains(request, []byte(`"state":"assigned"`)) {
+		return items, fmt.Errorf("there are no items, or not all, in %.400s", request)
+	}
+	from := len(items)
+	for i, part := range bytes.Split(request, []byte(`"item":"`)) {
+		if i == 0 {
+			continue
+		}
+		key, _, _ := bytes.Cut(part, []byte(`"`))
+		n, err := strconv.ParseInt(string(key), 10, 64)
+		if err != nil {
+			return items, fmt.Errorf("the item %q was never there", key)
+		}
+		items = append(items, n)
+	}
+	if got := len(items) - from; got != want {
+		return items, fmt.Errorf("there are %d items, not %d, in %.400s", got, want, request)
+	}
+	return items, nil
+}
