@@ -1,7 +1,11 @@
 package assign
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -38,4 +42,59 @@ func troubleOf(err error) (t trouble, found bool) {
 	}
 	t, found = troubles[pg.Code]
 	return t, found
+}
+
+// ProblemOf is what the outside is shown of an error. Of what is not a refusal it tells nothing but whether trying
+// again may help; the cause belongs in the log, and logged says so.
+func ProblemOf(err error) (p Problem, logged bool) {
+	var r *Refusal
+	switch {
+	case errors.As(err, &r):
+		return r.Problem(), false
+	case unheld(err):
+		return Refuse(Invalid, "the database can't hold this text: U+0000, or a character that its encoding, which is not UTF-8, does not have; leave it out").Problem(), false
+	case away(err):
+		detail := "the database does not answer; nothing is lost, try again in a moment"
+		if t, found := troubleOf(err); found {
+			detail = t.told
+		}
+		return Refuse(Unavailable, "%s", detail).Problem(), true
+	}
+	return Refuse(Internal, "the cause is in the server's log; trying again may help").Problem(), true
+}
+
+// unheld reports whether PostgreSQL was given text that the database can't hold: a character that its encoding does not
+// have, or U+0000. Whoever sent it can mend that; trying again does not help.
+func unheld(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "22P05" || pg.Code == "22021")
+}
+
+// away reports whether an error says that the database can't be reached or can't serve now.
+func away(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		_, passing := troubleOf(err)
+		return passing || !queryFault(pg)
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// queryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
+// Lost connections (08), exhausted resources (53), a server that stops (57P) and conflicts with others or with
+// recovery (40) are the world's, and so is whatever ends the session: a server that stood still ends those that were
+// idle in a transaction meanwhile, and says so to the statement that comes next.
+func queryFault(pg *pgconn.PgError) bool {
+	switch {
+	case pg.SeverityUnlocalized == "FATAL", pg.SeverityUnlocalized == "PANIC":
+		return false
+	case pg.Code == "53400": // temp_file_limit: it needs more than it may have, and will again
+		return true
+	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "40"):
+		return false
+	}
+	return true
 }

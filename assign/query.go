@@ -48,12 +48,6 @@ func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag 
 	return tag, err
 }
 
-// trimQuery takes off white space and one semicolon at the end, so that the query can stand in brackets.
-func trimQuery(query Query) string {
-	trimmed := strings.TrimSpace(string(query))
-	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
-}
-
 // A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
 // rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
 //
@@ -246,20 +240,4 @@ func queryRefusal(field, format string, args ...any) *Refusal {
 	r := refuseField(field, format, args...)
 	r.Kind = QueryRefused
 	return r
-}
-
-// queryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
-// Lost connections (08), exhausted resources (53), a server that stops (57P) and conflicts with others or with
-// recovery (40) are the world's, and so is whatever ends the session: a server that stood still ends those that were
-// idle in a transaction meanwhile, and says so to the statement that comes next.
-func queryFault(pg *pgconn.PgError) bool {
-	switch {
-	case pg.SeverityUnlocalized == "FATAL", pg.SeverityUnlocalized == "PANIC":
-		return false
-	case pg.Code == "53400": // temp_file_limit: it needs more than it may have, and will again
-		return true
-	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "40"):
-		return false
-	}
-	return true
 }

@@ -152,3 +152,9 @@ func intoSettings(s *Settings) (into []any, done func()) {
 			s.Lease = ofMicrosOrNil(lease)
 		}
 }
+
+// trimQuery takes off white space and one semicolon at the end, so that the query can stand in brackets.
+func trimQuery(query Query) string {
+	trimmed := strings.TrimSpace(string(query))
+	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
+}
