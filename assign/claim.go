@@ -40,7 +40,7 @@ where w.task_id = $1 and w.item = $2 and w.user_name = $3 and w.instance = $4 an
 // Claim gives one named item to who asks; claimed is false when it was his already. [NotFound]: it does not match the
 // task. [NoSlot]: all its places are taken. [NotAvailable]: it is put off, never to return, or a rule keeps it from him.
 func (e *Engine) Claim(ctx context.Context, name, item string, by Who) (w Work, claimed bool, err error) {
-	if detail := checkKey(item); detail != "" {
+	if detail := CheckItem(item); detail != "" {
 		return Work{}, false, Refuse(NotFound, "%s", detail)
 	}
 	task, s, err := e.find(ctx, name, by)
@@ -100,7 +100,7 @@ func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named
 		}
 		switch {
 		case r.state.deleted:
-			return nil, noTask(s.Name)
+			return nil, NoTask(s.Name)
 		case r.state.Paused:
 			return nil, Refuse(NotAvailable, "task %q is paused; try again when a manager has resumed it", s.Name)
 		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots:
@@ -308,7 +308,7 @@ limit 1`
 
 // queryNamed has the ranking query look for one item, read only, in one of the node's places for runs.
 func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *named, err error) {
-	statement := fmt.Sprintf(namedHead, s.Slots) + trimQuery(s.Query) + namedTail
+	statement := fmt.Sprintf(namedHead, s.Slots) + s.Query.Trimmed() + namedTail
 	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found := named{source: plan.Run}
 		if e.Queries != nil {

@@ -67,7 +67,7 @@ func (e *Engine) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
 	if len(missing) > 0 {
-		return nil, refuseField("conflicts_with", "no task %s; name tasks that there are, or none", strings.Join(missing, ", "))
+		return nil, RefuseField("conflicts_with", "no task %s; name tasks that there are, or none", strings.Join(missing, ", "))
 	}
 	return ids, nil
 }

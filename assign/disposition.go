@@ -35,24 +35,24 @@ func (d Disposition) others() bool { return d.To != nil && *d.To == "others" }
 
 func (d Disposition) check() error {
 	if _, ok := closedAs[d.Outcome]; !ok {
-		return refuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
+		return RefuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
 	}
 	if d.Outcome == "return" && d.After == nil {
-		return refuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
+		return RefuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
 	}
 	for field, given := range map[string]bool{"after": d.After != nil, "to": d.To != nil} {
 		if given && d.Outcome != "return" {
-			return refuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
+			return RefuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
 		}
 	}
 	if d.After != nil && (*d.After < 0 || *d.After > maxAfter) {
-		return refuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
+		return RefuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
 	}
 	if d.To != nil && *d.To != "all" && *d.To != "others" {
-		return refuseField("to", `"to" is "all" or "others", not %q`, *d.To)
+		return RefuseField("to", `"to" is "all" or "others", not %q`, *d.To)
 	}
 	if d.Error != nil && d.Outcome != "fail" {
-		return refuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
+		return RefuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
 	}
 	if err := checkNote("note", d.Note); err != nil {
 		return err
@@ -65,9 +65,9 @@ func checkNote(field string, text *string) error {
 	case text == nil:
 		return nil
 	case !utf8.ValidString(*text) || strings.ContainsRune(*text, 0):
-		return refuseField(field, "%q is UTF-8 text without NUL", field)
+		return RefuseField(field, "%q is UTF-8 text without NUL", field)
 	case len(*text) > maxNote:
-		return refuseField(field, "%q has at most %d bytes; this one has %d", field, maxNote, len(*text))
+		return RefuseField(field, "%q has at most %d bytes; this one has %d", field, maxNote, len(*text))
 	}
 	return nil
 }

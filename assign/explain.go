@@ -45,8 +45,8 @@ const explainHistory = 10
 // Both as for a preview ([QueryRefused], [Busy]). An item that nobody has heard of does not match, which is no error; a
 // task that there is not is [NotFound].
 func (e *Engine) Explain(ctx context.Context, task, item string) (Explanation, error) {
-	if detail := checkKey(item); detail != "" {
-		return Explanation{}, refuseField("item", "%s", detail)
+	if detail := CheckItem(item); detail != "" {
+		return Explanation{}, RefuseField("item", "%s", detail)
 	}
 	id, settings, err := e.find(ctx, task, Who{Anything: true})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *standpoint) match(ctx context.Context) error {
 		err = s.e.api.QueryRow(ctx, s.e.SQL(selectPlaceOnShelf), s.id, s.Item).Scan(append([]any{&s.shelfRun}, into...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			s.Source = "query"
-			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + trimQuery(s.task.Query) + rankOfTail
+			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + s.task.Query.Trimmed() + rankOfTail
 			err = s.e.asQuery(ctx, placeWait, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(into...)
 			})

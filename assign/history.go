@@ -92,12 +92,12 @@ func (f *WorkFilter) check() error {
 		}
 	}
 	if f.Item != "" {
-		if detail := checkKey(f.Item); detail != "" {
-			return refuseField("item", "%s", detail)
+		if detail := CheckItem(f.Item); detail != "" {
+			return RefuseField("item", "%s", detail)
 		}
 	}
 	if f.State != "" && !slices.Contains(workStates, f.State) {
-		return refuseField("state", "a state of work is one of %s, not %q", strings.Join(workStates, ", "), f.State)
+		return RefuseField("state", "a state of work is one of %s, not %q", strings.Join(workStates, ", "), f.State)
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func (e *Engine) WorkHistory(ctx context.Context, f WorkFilter) ([]Work, error) 
 	}
 	var task int64
 	if f.Task != "" {
-		if !slug.MatchString(f.Task) {
-			return nil, noTask(f.Task)
+		if !IsTaskName(f.Task) {
+			return nil, NoTask(f.Task)
 		}
 		var err error
 		if task, _, err = e.find(ctx, f.Task, Who{Anything: true}); err != nil {

@@ -68,8 +68,8 @@ limit $5`
 // whatever the page. A name that no task has is refused with [NotFound].
 func (e *Engine) Holders(ctx context.Context, f HolderFilter) (holders []Held, total HeldTotal, err error) {
 	for _, name := range f.Tasks {
-		if !slug.MatchString(name) {
-			return nil, total, noTask(name)
+		if !IsTaskName(name) {
+			return nil, total, NoTask(name)
 		}
 	}
 	if f.User != "" {

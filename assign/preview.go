@@ -42,7 +42,7 @@ func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit i
 		s.Query = *query
 	}
 	if s.Inbox() {
-		return Preview{}, refuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
+		return Preview{}, RefuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
 	}
 	return e.preview(ctx, id, s, limit)
 }
@@ -51,7 +51,7 @@ func (e *Engine) Preview(ctx context.Context, task string, query *Query, limit i
 // Nothing is blocked: nobody holds, put off or refused anything of it.
 func (e *Engine) PreviewNew(ctx context.Context, s Settings, limit int) (Preview, error) {
 	if s.Inbox() {
-		return Preview{}, refuseField("query", "an inbox has no query; send the query to be previewed")
+		return Preview{}, RefuseField("query", "an inbox has no query; send the query to be previewed")
 	}
 	s.Name = "new" // it need not have one yet, but check wants one
 	const none = 0 // ids begin at 1
@@ -60,9 +60,9 @@ func (e *Engine) PreviewNew(ctx context.Context, s Settings, limit int) (Preview
 
 func (e *Engine) preview(ctx context.Context, task int64, s Settings, limit int) (Preview, error) {
 	if limit < 1 || limit > 100 {
-		return Preview{}, refuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
+		return Preview{}, RefuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
 	}
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Preview{}, err
 	}
 	if err := e.tryQuery(ctx, s.Query); err != nil {

@@ -32,8 +32,8 @@ type Pushed struct {
 // MaxPush is the most that one batch may have.
 const MaxPush = 10_000
 
-// checkKey says what is wrong with an item's key.
-func checkKey(key string) string {
+// CheckItem says what is wrong with an item's key, or nothing.
+func CheckItem(key string) string {
 	switch {
 	case len(key) < 1 || len(key) > 200:
 		return fmt.Sprintf("an item's key has 1 to 200 bytes; this one has %d", len(key))
@@ -50,12 +50,12 @@ func (n *NewItem) check() (wrong []Field) {
 			wrong = append(wrong, Field{field, detail})
 		}
 	}
-	if detail := checkKey(n.Item); detail != "" {
+	if detail := CheckItem(n.Item); detail != "" {
 		bad(true, "item", detail)
 	}
 	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
 	if n.Exclusive != nil && *n.Exclusive != "" {
-		bad(checkKey(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
+		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
 		bad(n.Slots != nil && *n.Slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
 	}
 	details := bytes.TrimSpace(n.Details)
@@ -163,14 +163,14 @@ func (e *Engine) find(ctx context.Context, name string, by Who) (id int64, s Set
 	settings, done := intoSettings(&s)
 	err = e.api.QueryRow(ctx, e.SQL(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, settings...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s, noTask(name)
+		return 0, s, NoTask(name)
 	}
 	if err != nil {
 		return 0, s, fmt.Errorf("read the task: %w", err)
 	}
 	done()
-	if !by.May(&s) {
-		return 0, s, noTask(name)
+	if !by.May(s.Groups) {
+		return 0, s, NoTask(name)
 	}
 	return id, s, nil
 }

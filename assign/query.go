@@ -113,7 +113,7 @@ from (
 // wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
 // one row if the query gives any. slots are the task's.
 func (e *Engine) wrapped(query Query, task int64, slots, limit int) string {
-	return fmt.Sprintf(wrapHead, slots) + trimQuery(query) + e.SQL(fmt.Sprintf(wrapTail, task, limit))
+	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + e.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
 // enterQuery makes a transaction fit for somebody's query: it is read-only, has a time limit, and the rights of
@@ -149,7 +149,7 @@ func limitStatements(timeout Duration) string {
 // tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
 func (e *Engine) tryQuery(ctx context.Context, query Query) error {
-	trimmed := trimQuery(query)
+	trimmed := query.Trimmed()
 	return e.trying(ctx, func(tx pgx.Tx) error {
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
@@ -217,7 +217,7 @@ func noSelect(what string, err error) error {
 	return err
 }
 
-// lead is how many characters of a query stand before what trimQuery leaves of it.
+// lead is how many characters of a query stand before [Query.Trimmed] leaves of it.
 func lead(query Query, trimmed string) int {
 	return len([]rune(query[:strings.Index(string(query), trimmed)]))
 }
@@ -237,7 +237,7 @@ func refusedQuery(field string, err error, lead int) error {
 }
 
 func queryRefusal(field, format string, args ...any) *Refusal {
-	r := refuseField(field, format, args...)
+	r := RefuseField(field, format, args...)
 	r.Kind = QueryRefused
 	return r
 }

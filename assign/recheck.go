@@ -27,7 +27,7 @@ from (
 where getwork_recheck.item::text collate "C" = any($1)`
 )
 
-func rechecking(recheck Query) string { return recheckHead + trimQuery(recheck) + recheckTail }
+func rechecking(recheck Query) string { return recheckHead + recheck.Trimmed() + recheckTail }
 
 // keysType is that of $1, whatever PostgreSQL would take it for where the query first uses it.
 var keysType = []uint32{pgtype.TextArrayOID}
@@ -85,7 +85,7 @@ func recheckIn(ctx context.Context, tx pgx.Tx, recheck Query, items []string) (m
 // tryRecheck has PostgreSQL read the recheck, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
 func (e *Engine) tryRecheck(ctx context.Context, recheck Query) error {
-	trimmed := trimQuery(recheck)
+	trimmed := recheck.Trimmed()
 	return e.trying(ctx, func(tx pgx.Tx) error {
 		conn := tx.Conn().PgConn()
 		alone, err := conn.Prepare(ctx, "", trimmed, keysType)

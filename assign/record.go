@@ -50,16 +50,16 @@ func (c Click) check(maxRequest int) error {
 		return err
 	}
 	if c.Count < 1 || c.Count > maxRequest {
-		return refuseField("count", "count is from 1 to %d for this task, not %d", maxRequest, c.Count)
+		return RefuseField("count", "count is from 1 to %d for this task, not %d", maxRequest, c.Count)
 	}
 	if c.Linger < 0 || c.Linger > MaxLinger {
-		return refuseField("linger", `linger is from "0s" to "24h", not %q`, c.Linger.String())
+		return RefuseField("linger", `linger is from "0s" to "24h", not %q`, c.Linger.String())
 	}
 	if c.Lease != nil && (*c.Lease < Duration(time.Second) || *c.Lease > MaxLinger) {
-		return refuseField("lease", `lease is from "1s" to "24h", not %q`, c.Lease.String())
+		return RefuseField("lease", `lease is from "1s" to "24h", not %q`, c.Lease.String())
 	}
 	if len(c.Key) > 255 {
-		return refuseField("Idempotency-Key", "an Idempotency-Key has at most 255 characters; this one has %d", len(c.Key))
+		return RefuseField("Idempotency-Key", "an Idempotency-Key has at most 255 characters; this one has %d", len(c.Key))
 	}
 	return nil
 }
@@ -263,8 +263,8 @@ func (e *Engine) admit(ctx context.Context, name string, batch []*click) (task i
 		return 0, s, false, batch, fmt.Errorf("read the task: %w", err)
 	}
 	for _, k := range batch {
-		if missing || !(Who{k.Holder, k.Groups, k.Anything}).May(&s) {
-			k.err = noTask(name)
+		if missing || !(Who{k.Holder, k.Groups, k.Anything}).May(s.Groups) {
+			k.err = NoTask(name)
 		} else {
 			k.err = k.check(s.MaxRequest)
 		}

@@ -28,8 +28,8 @@ select count(distinct item) from redriven`
 // returns how many items those were; names that are not never are left out.
 func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (n int64, err error) {
 	for i, item := range items {
-		if detail := checkKey(item); detail != "" {
-			return 0, refuseField(fmt.Sprintf("items[%d]", i), "%s", detail)
+		if detail := CheckItem(item); detail != "" {
+			return 0, RefuseField(fmt.Sprintf("items[%d]", i), "%s", detail)
 		}
 	}
 	task, _, err := e.find(ctx, name, Who{Anything: true})

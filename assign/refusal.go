@@ -58,8 +58,8 @@ func Refuse(kind Kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-// refuseField makes a refusal of one field.
-func refuseField(field, format string, args ...any) *Refusal {
+// RefuseField makes a refusal, [Invalid], of one field.
+func RefuseField(field, format string, args ...any) *Refusal {
 	r := Refuse(Invalid, format, args...)
 	r.Fields = []Field{{Field: field, Detail: r.Detail}}
 	return r

@@ -53,10 +53,10 @@ select count(*) from closed`
 // ([ChangedSet]).
 func (e *Engine) Release(ctx context.Context, what Release, by string) (Released, error) {
 	if what.User == "" && what.Task == "" {
-		return Released{}, refuseField("user", "say whose work to release, or of which task, or both")
+		return Released{}, RefuseField("user", "say whose work to release, or of which task, or both")
 	}
 	if !what.DryRun && what.Token == "" {
-		return Released{}, refuseField("token", `a release names the token of a dry run: send "dry_run": true first, and then its token`)
+		return Released{}, RefuseField("token", `a release names the token of a dry run: send "dry_run": true first, and then its token`)
 	}
 	if what.User != "" {
 		if err := CheckUser(what.User); err != nil {

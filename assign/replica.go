@@ -61,7 +61,7 @@ var errSetBack = errors.New("the database's clock was set back while the query r
 
 // ranking is the statement for a query that runs elsewhere: all of its rows, as they come.
 func ranking(query Query, slots int) string {
-	return fmt.Sprintf(rankingHead, slots) + trimQuery(query) + rankingTail
+	return fmt.Sprintf(rankingHead, slots) + query.Trimmed() + rankingTail
 }
 
 // rankThere runs the query on the query database, in a transaction that first takes an advisory lock: if it is

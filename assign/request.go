@@ -249,8 +249,8 @@ limit $3`
 func (e *Engine) Waiting(ctx context.Context, name string, after int64, limit int) ([]Request, error) {
 	var only *string
 	if name != "" {
-		if !slug.MatchString(name) {
-			return nil, noTask(name)
+		if !IsTaskName(name) {
+			return nil, NoTask(name)
 		}
 		only = &name
 	}

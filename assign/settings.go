@@ -44,6 +44,12 @@ func (q Query) MarshalYAML() (any, error) {
 	return string(q), nil
 }
 
+// Trimmed is the query without the white space around it and without one semicolon at its end, so that it can stand in brackets.
+func (q Query) Trimmed() string {
+	trimmed := strings.TrimSpace(string(q))
+	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
+}
+
 // Settings are what a manager decides about a task.
 type Settings struct {
 	Name          string    `json:"name" yaml:"name"`
@@ -85,8 +91,11 @@ func DefaultSettings() Settings {
 
 var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// check names every field that is wrong.
-func (s *Settings) check() error {
+// IsTaskName reports whether a task can have that name: a slug. Text that no task can have is not to reach the database.
+func IsTaskName(name string) bool { return slug.MatchString(name) }
+
+// Check names every field that is wrong, and puts the groups in order.
+func (s *Settings) Check() error {
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}
@@ -99,16 +108,16 @@ func (s *Settings) check() error {
 		}
 	}
 	const day = Duration(24 * time.Hour)
-	wrong(!slug.MatchString(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
+	wrong(!IsTaskName(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
 	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": string(s.Query), "recheck": string(s.Recheck)} {
 		wrong(strings.ContainsRune(text, 0), name, "text without NUL")
 	}
 	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
 	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
 	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")
-	wrong(s.Query != "" && trimQuery(s.Query) == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
+	wrong(s.Query != "" && s.Query.Trimmed() == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
 	wrong(len(s.Recheck) > 500_000, "recheck", "a recheck has at most 500000 bytes")
-	wrong(s.Recheck != "" && trimQuery(s.Recheck) == "", "recheck", "a recheck is one SELECT on $1 text[] that returns the items that still match, or null for none")
+	wrong(s.Recheck != "" && s.Recheck.Trimmed() == "", "recheck", "a recheck is one SELECT on $1 text[] that returns the items that still match, or null for none")
 	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
 	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
 	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
@@ -153,8 +162,3 @@ func intoSettings(s *Settings) (into []any, done func()) {
 		}
 }
 
-// trimQuery takes off white space and one semicolon at the end, so that the query can stand in brackets.
-func trimQuery(query Query) string {
-	trimmed := strings.TrimSpace(string(query))
-	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
-}

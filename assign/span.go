@@ -43,8 +43,8 @@ type spanKey struct {
 
 func (s Span) key() (k spanKey, err error) {
 	for _, name := range s.Tasks {
-		if !slug.MatchString(name) {
-			return k, noTask(name)
+		if !IsTaskName(name) {
+			return k, NoTask(name)
 		}
 	}
 	names := slices.Clone(s.Tasks)
@@ -73,9 +73,9 @@ func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) 
 	since := time.UnixMicro(k.since).UTC()
 	switch {
 	case since.After(now):
-		return since, refuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", clock(since), clock(now))
+		return since, RefuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", clock(since), clock(now))
 	case now.Sub(since) > maxPast+max(k.step, time.Minute): // more for those who ask for full steps, and for what a call takes
-		return since, refuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", clock(since))
+		return since, RefuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", clock(since))
 	}
 	return since, nil
 }
@@ -129,7 +129,7 @@ func (e *Engine) tallied(ctx context.Context, tx pgx.Tx, names []string) (ids []
 	}
 	for _, name := range names {
 		if !slices.Contains(found, name) {
-			return nil, nil, now, noTask(name)
+			return nil, nil, now, NoTask(name)
 		}
 	}
 	return ids, found, now.UTC(), nil

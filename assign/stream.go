@@ -90,7 +90,7 @@ func (s *Stream) Take() (events []Event, slow bool) {
 // added.
 func (s *Stream) Follow(ctx context.Context, names []string, who Who) error {
 	for _, name := range names {
-		if !slug.MatchString(name) {
+		if !IsTaskName(name) {
 			return noTopic(name)
 		}
 	}
@@ -101,7 +101,7 @@ func (s *Stream) Follow(ctx context.Context, names []string, who Who) error {
 	follow := make([]followed, len(names))
 	for i, name := range names {
 		t, found := tasks[name]
-		if !found || !who.May(&Settings{Groups: t.groups}) {
+		if !found || !who.May(t.groups) {
 			return noTopic(name)
 		}
 		follow[i] = t

@@ -71,7 +71,7 @@ func (e *Engine) History(ctx context.Context, s Span) (History, error) {
 		s.Step = historyStep
 	}
 	if s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0 {
-		return History{}, refuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
+		return History{}, RefuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
 	}
 	k, err := s.key()
 	if err != nil {
@@ -123,11 +123,11 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 	n := max(1, int((now.Sub(from)+k.step-1)/k.step))
 	if n > maxSteps {
 		least := (now.Sub(from)/maxSteps + time.Minute).Truncate(time.Minute)
-		return nil, refuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",
+		return nil, RefuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",
 			clock(from), n, Duration(k.step), maxSteps, Duration(least))
 	}
 	if n*len(ids) > maxBuckets {
-		return nil, refuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
+		return nil, RefuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
 	}
 	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * k.step), step: k.step, ids: ids, of: make(map[int64][]Bucket, len(ids))}
 	for _, id := range ids {

@@ -80,13 +80,13 @@ func (e *Engine) Task(ctx context.Context, name string) (Task, error) {
 		return Task{}, err
 	}
 	if len(tasks) == 0 {
-		return Task{}, noTask(name)
+		return Task{}, NoTask(name)
 	}
 	return tasks[0], nil
 }
 
-// noTask is said of one that there isn't, and of one that is not open to who asks.
-func noTask(name string) error {
+// NoTask is the refusal, [NotFound], of a task that does not exist, and of one that is not open to the caller.
+func NoTask(name string) error {
 	return Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
 }
 
@@ -113,7 +113,7 @@ const (
 // CreateTask adds a task. Its query and its recheck are tried first, without running them: [QueryRefused] says what
 // PostgreSQL has against one.
 func (e *Engine) CreateTask(ctx context.Context, s Settings, by string) (Task, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Task{}, err
 	}
 	if !s.Inbox() {
@@ -220,11 +220,11 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	if err := change(&s); err != nil {
 		return Task{}, err
 	}
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Task{}, err
 	}
 	if s.Inbox() != t.Inbox() {
-		return Task{}, refuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
+		return Task{}, RefuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
 	}
 	if s.Query != t.Query {
 		if err := e.tryQuery(ctx, s.Query); err != nil {

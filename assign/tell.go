@@ -348,7 +348,7 @@ func (t *topic) tell(task *Task, newcomers bool) {
 	for s, told := range t.followers {
 		switch {
 		case s.quiet || told == t.last || newcomers && told != nil:
-		case s.who.May(&task.Settings):
+		case s.who.May(task.Groups):
 			t.followers[s] = t.last
 			s.deliver(*t.last)
 		default: // it got groups since

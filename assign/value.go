@@ -24,28 +24,28 @@ type Who struct {
 	Anything bool     // he needs no group: a manager
 }
 
-// May reports whether he may see and take a task of these settings: it has no groups, or he is in one of them. Whoever
-// shows or hands out a task asks it; to him who may not, the task is as if it were not there.
-func (w Who) May(s *Settings) bool {
-	return w.Anything || len(s.Groups) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(s.Groups, g) })
+// May reports whether somebody may see and take a task of these groups: it has none, or they are in one of them. Whatever
+// shows or hands out a task asks it; to those who may not, the task is as if it were not there.
+func (w Who) May(groups []string) bool {
+	return w.Anything || len(groups) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(groups, g) })
 }
 
 // CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters, and without characters
 // that nobody sees. Two names that look the same would be two people.
 func CheckUser(name string) error {
 	if name == "" || len(name) > 128 || !utf8.ValidString(name) {
-		return refuseField("user", "a user name has 1 to 128 bytes of UTF-8; this one has %d", len(name))
+		return RefuseField("user", "a user name has 1 to 128 bytes of UTF-8; this one has %d", len(name))
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) {
-			return refuseField("user", "a user name has no control characters")
+			return RefuseField("user", "a user name has no control characters")
 		}
 		if invisible(r) {
-			return refuseField("user", "a user name has no invisible characters; this one has U+%04X: type it anew instead of pasting it", r)
+			return RefuseField("user", "a user name has no invisible characters; this one has U+%04X: type it anew instead of pasting it", r)
 		}
 	}
 	if strings.TrimSpace(name) != name {
-		return refuseField("user", "a user name has no blanks around it")
+		return RefuseField("user", "a user name has no blanks around it")
 	}
 	return nil
 }
@@ -63,12 +63,12 @@ func invisible(r rune) bool {
 // CheckInstance says what is wrong with an instance's name: 1-64 of [A-Za-z0-9._-], or empty for none.
 func CheckInstance(name string) error {
 	if len(name) > 64 {
-		return refuseField("instance", "an instance has at most 64 characters; this one has %d", len(name))
+		return RefuseField("instance", "an instance has at most 64 characters; this one has %d", len(name))
 	}
 	for _, r := range name {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 		if !letter && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-' {
-			return refuseField("instance", "an instance is made of letters, digits, dots, underscores and hyphens")
+			return RefuseField("instance", "an instance is made of letters, digits, dots, underscores and hyphens")
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func CheckInstance(name string) error {
 // CheckGroup says what is wrong with a group's name: 1-128 bytes UTF-8 without commas and control characters.
 func CheckGroup(name string) error {
 	if err := CheckUser(name); err != nil || strings.Contains(name, ",") || strings.TrimSpace(name) != name {
-		return refuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
+		return RefuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	return nil
 }

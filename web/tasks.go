@@ -57,7 +57,7 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	who := CallerOf(r).Who()
 	tasks := []assign.Task{}
 	for i := range all { // which others read, too
-		if who.May(&all[i].Settings) {
+		if who.May(all[i].Groups) {
 			tasks = append(tasks, all[i])
 		}
 	}
@@ -73,7 +73,7 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err := s.Engine.Task(r.Context(), name)
-	if err == nil && !CallerOf(r).Who().May(&t.Settings) {
+	if err == nil && !CallerOf(r).Who().May(t.Groups) {
 		err = assign.Refuse(assign.NotFound, noTask, name)
 	}
 	if err != nil {
