@@ -92,7 +92,7 @@ func (e *Engine) held1(ctx context.Context, task int64, item string, by Holder) 
 
 // claim decides under the assign lock; id is the work's that was given.
 func (e *Engine) claim(ctx context.Context, task int64, s Settings, found *named, by Who) (id int64, err error) {
-	w := waiter{holder: by.Holder, wanted: 1, groups: by.recorded()}
+	w := waiter{holder: by.Holder, wanted: 1, groups: waitersGroups(by)}
 	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		r, err := e.openRound(ctx, tx, task)
 		if err != nil {
@@ -231,8 +231,8 @@ func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int
 	return id, err
 }
 
-// recorded are his groups as a waiter has them; nil: he needs none.
-func (w Who) recorded() *[]string {
+// waitersGroups are somebody's groups as a waiter has them; nil: they need none.
+func waitersGroups(w Who) *[]string {
 	if w.Anything {
 		return nil
 	}

@@ -4,73 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/notify"
 )
-
-// Disposition is how a holder lets go of work.
-type Disposition struct {
-	Outcome string    `json:"outcome"`         // complete, return, never or fail
-	After   *Duration `json:"after,omitempty"` // of a return: 0 to 72 hours until it may be handed out again
-	To      *string   `json:"to,omitempty"`    // of a return: "all", or "others": not to me again
-	Error   *string   `json:"error,omitempty"` // of a failure: what went wrong, at most 4 KiB
-	Note    *string   `json:"note,omitempty"`  // at most 4 KiB
-}
-
-// closedAs maps an outcome to the state that it leaves.
-var closedAs = map[string]string{"complete": "completed", "return": "returned", "never": "never", "fail": "failed"}
-
-const (
-	maxAfter = Duration(72 * time.Hour)
-	maxNote  = 4096
-)
-
-// others reports whether it is not to be offered to the same user again.
-func (d Disposition) others() bool { return d.To != nil && *d.To == "others" }
-
-func (d Disposition) check() error {
-	if _, ok := closedAs[d.Outcome]; !ok {
-		return RefuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
-	}
-	if d.Outcome == "return" && d.After == nil {
-		return RefuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
-	}
-	for field, given := range map[string]bool{"after": d.After != nil, "to": d.To != nil} {
-		if given && d.Outcome != "return" {
-			return RefuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
-		}
-	}
-	if d.After != nil && (*d.After < 0 || *d.After > maxAfter) {
-		return RefuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
-	}
-	if d.To != nil && *d.To != "all" && *d.To != "others" {
-		return RefuseField("to", `"to" is "all" or "others", not %q`, *d.To)
-	}
-	if d.Error != nil && d.Outcome != "fail" {
-		return RefuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
-	}
-	if err := checkNote("note", d.Note); err != nil {
-		return err
-	}
-	return checkNote("error", d.Error)
-}
-
-func checkNote(field string, text *string) error {
-	switch {
-	case text == nil:
-		return nil
-	case !utf8.ValidString(*text) || strings.ContainsRune(*text, 0):
-		return RefuseField(field, "%q is UTF-8 text without NUL", field)
-	case len(*text) > maxNote:
-		return RefuseField(field, "%q has at most %d bytes; this one has %d", field, maxNote, len(*text))
-	}
-	return nil
-}
 
 // backOffOf is how long the item of work w waits after it failed, at least.
 const backOffOf = `least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours')`
@@ -103,7 +41,7 @@ select quiet from closed`
 // Dispose closes held work: by its holder, or by a manager (any). Doing the same again changes nothing. [LeaseLost]: it
 // ran out before; [AlreadyClosed]: it was let go of in another way.
 func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder, any bool) (Work, error) {
-	if err := d.check(); err != nil {
+	if err := d.Check(); err != nil {
 		return Work{}, err
 	}
 	w, _, err := e.work(ctx, id, d)
@@ -115,7 +53,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 	}
 	var quiet bool // nothing became free by it: it is done
 	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, closedAs[d.Outcome], by.User, microsOf(d.After), d.others(), d.Note, d.Error).Scan(&quiet)
+		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, microsOf(d.After), d.ToOthers(), d.Note, d.Error).Scan(&quiet)
 	})
 	closed := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -130,7 +68,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 		return Work{}, err
 	case closed:
 		return w, nil
-	case w.State == "held", w.ranOut():
+	case w.State == "held", w.RanOut():
 		return Work{}, lost(w)
 	case same:
 		return w, nil
@@ -148,7 +86,7 @@ where w.id = $1`
 
 // work reads one row, and whether it was let go of in just that way.
 func (e *Engine) work(ctx context.Context, id int64, d Disposition) (w Work, same bool, err error) {
-	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, microsOf(d.After), d.others())
+	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, microsOf(d.After), d.ToOthers())
 	if err != nil {
 		return Work{}, false, fmt.Errorf("read work: %w", err)
 	}
@@ -159,7 +97,7 @@ func (e *Engine) work(ctx context.Context, id int64, d Disposition) (w Work, sam
 	if err != nil {
 		return Work{}, false, fmt.Errorf("read work: %w", err)
 	}
-	state := closedAs[d.Outcome]
+	state := d.State()
 	if d.Outcome == "fail" && w.Exhausted {
 		state = "never"
 	}

@@ -23,7 +23,7 @@ var (
 		text, count := anyText.Draw, rapid.IntRange(0, 1000).Draw
 		return Work{ID: rapid.Int64().Draw(t, "id"), Task: text(t, "task"), Item: text(t, "item"), User: text(t, "user"), Instance: text(t, "instance"),
 			Slot: count(t, "slot"), Details: anyDetails.Draw(t, "details"), AssignedAt: anyTime.Draw(t, "assigned"),
-			LeaseExpiresAt: orNil(anyTime).Draw(t, "expires"), Attempt: count(t, "attempt"), State: text(t, "state"),
+			LeaseExpiresAt: orNil(anyTime).Draw(t, "expires"), Attempt: count(t, "attempt"), State: WorkState(text(t, "state")),
 			ClosedAt: orNil(anyTime).Draw(t, "closed"), AvailableAt: orNil(anyTime).Draw(t, "available"), Note: orNil(anyText).Draw(t, "note"),
 			Lease: orNil(anyDuration).Draw(t, "lease"), ClosedBy: orNil(anyText).Draw(t, "by"), Error: orNil(anyText).Draw(t, "error"),
 			ToOthers: rapid.Bool().Draw(t, "to others"), Exhausted: rapid.Bool().Draw(t, "exhausted"), Expiring: rapid.Bool().Draw(t, "expiring")}

@@ -65,7 +65,7 @@ func (o outlooks) tell(results pgx.BatchResults, requests []Request) error {
 		}
 		for i := range requests {
 			if r := &requests[i]; r.State == Pending && r.TaskID == task {
-				r.foresee(first, eta)
+				foresee(r, first, eta)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (o outlooks) tell(results pgx.BatchResults, requests []Request) error {
 }
 
 // foresee tells a pending request its place, and how long it will wait unless it has been left lingering.
-func (r *Request) foresee(first []int64, eta *float64) {
+func foresee(r *Request, first []int64, eta *float64) {
 	if place, found := slices.BinarySearch(first, r.ID); found {
 		position := int64(place + 1)
 		r.Position = &position

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -25,7 +26,7 @@ type encoded struct {
 }
 
 // shared is the event for several who get it: whoever writes it first encodes it for all.
-func (e Event) shared() Event {
+func (e Event) Shared() Event {
 	if e.once == nil {
 		e.once = &encoded{}
 	}
@@ -105,3 +106,10 @@ const (
 	Live     NodeState = "live"     // it has it back and has caught up
 	Draining NodeState = "draining" // it is about to end
 )
+
+// same reports whether a shared event says what another does.
+func (e Event) Same(other Event) bool {
+	a, _ := e.message()
+	b, err := other.message()
+	return err == nil && bytes.Equal(a, b)
+}

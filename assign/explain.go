@@ -5,37 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Explanation is how an item stands in a task, as a manager reads it.
-type Explanation struct {
-	Task      string          `json:"task"`
-	Item      string          `json:"item"`
-	Matches   bool            `json:"matches"`   // the task has it: its query gives it, or it is in the inbox
-	Source    string          `json:"source"`    // where that was read: shelf, query or inbox
-	Rank      *int64          `json:"rank"`      // from 1; of an inbox among what is ready, null if it is not
-	Slots     int             `json:"slots"`     // how many holders it may have at a time
-	Exclusive *string         `json:"exclusive"` // its group, of which one member is held at a time
-	Details   json.RawMessage `json:"details"`   // null if it does not match
-	Held      []Work          `json:"held"`
-	Available bool            `json:"available"` // somebody whom no rule bars could have it now
-	Why       Why             `json:"why"`
-	Until     *time.Time      `json:"until"`  // when what keeps it back ends by itself; null: it does not, or nothing does
-	Text      string          `json:"text"`   // Why, for people
-	Barred    []Barred        `json:"barred"` // who could not have it even if it is available
-	History   []Work          `json:"history"`
-}
-
-// Barred is somebody whom a rule keeps from an item that others may have.
-type Barred struct {
-	User     string     `json:"user"`
-	Instance string     `json:"instance,omitempty"` // only this one of his; empty: all
-	Because  string     `json:"because"`            // reads on after "he": holds it
-	Until    *time.Time `json:"until"`              // null: for good, or until somebody acts
-}
 
 // explainHistory is how many work rows an explanation shows.
 const explainHistory = 10

@@ -315,7 +315,7 @@ func (f *Feed) listening(state NodeState) {
 
 // Broadcast delivers to everybody.
 func (f *Feed) Broadcast(e Event) {
-	e = e.shared()
+	e = e.Shared()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, subs := range f.holders {
@@ -474,7 +474,7 @@ func (f *Feed) to(h Holder, events ...Event) {
 	subs := f.holders[h]
 	if len(subs) > 1 {
 		for i := range events {
-			events[i] = events[i].shared()
+			events[i] = events[i].Shared()
 		}
 	}
 	for _, s := range subs {

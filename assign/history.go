@@ -4,31 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Run is one execution of a task's ranking query, as the history shows it.
-type Run struct {
-	ID         int64      `json:"id,string"`
-	Version    int        `json:"version"`
-	Node       string     `json:"node"`
-	State      string     `json:"state"` // running, finished, failed, cancelled, lost
-	StartedAt  time.Time  `json:"started_at"`
-	FinishedAt *time.Time `json:"finished_at"`
-	Error      *string    `json:"error"`
-	Given      *int64     `json:"given"`       // rows that the query gave
-	Blocked    *int64     `json:"blocked"`     // of them held, put off or never
-	PassedOver *int64     `json:"passed_over"` // of them without a usable item
-	Candidates *int       `json:"candidates"`  // what remained, at most max_candidates
-	Cut        *bool      `json:"cut"`         // more than that remained
-	DurationMS *float64   `json:"duration_ms"`
-
-	TaskID int64 `json:"-"`
-}
 
 const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_at, u.error, u.given, u.blocked, u.passed_over,
   u.candidates, u.cut, ` + runMS + `, u.task_id`
@@ -72,41 +50,11 @@ func (e *Engine) Runs(ctx context.Context, name string, before int64, limit int)
 	return runs, nil
 }
 
-// WorkFilter says which work is asked for. Empty fields do not filter.
-type WorkFilter struct {
-	Task   string // the name that a task has now; work of deleted tasks is found by user or item
-	User   string
-	Item   string
-	State  string // held, completed, returned, never, failed, expired, reassigned
-	Before int64  // only ids below it; 0: from the newest
-	Limit  int
-}
-
-// workStates are all states of work.
-var workStates = []string{"held", "completed", "returned", "never", "failed", "expired", "reassigned"}
-
-func (f *WorkFilter) check() error {
-	if f.User != "" {
-		if err := CheckUser(f.User); err != nil {
-			return err
-		}
-	}
-	if f.Item != "" {
-		if detail := CheckItem(f.Item); detail != "" {
-			return RefuseField("item", "%s", detail)
-		}
-	}
-	if f.State != "" && !slices.Contains(workStates, f.State) {
-		return RefuseField("state", "a state of work is one of %s, not %q", strings.Join(workStates, ", "), f.State)
-	}
-	return nil
-}
-
 // WorkHistory reads work, newest first. A name that no task has is refused with [NotFound], a state that there is not
 // with [Invalid]. However long the history is, work of an item, a user or a task is found by index; what else is asked
 // for is sifted out of what that index gives.
 func (e *Engine) WorkHistory(ctx context.Context, f WorkFilter) ([]Work, error) {
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return nil, err
 	}
 	var task int64
@@ -182,7 +130,7 @@ func history(task int64, f WorkFilter) (statement string, args []any) {
 	args = []any{f.Before, f.Limit}
 	also := ""
 	if f.State != "" {
-		also = " and w.state = '" + f.State + "'"
+		also = " and w.state = '" + string(f.State) + "'"
 	}
 	head, tail, by := historyHead, historyTail, byID
 	switch {

@@ -4,39 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Held is what one user holds of one task, all of his instances together.
-type Held struct {
-	User           string     `json:"user"`
-	Task           string     `json:"task"`
-	Held           int64      `json:"held"`
-	Instances      int64      `json:"instances,omitempty"` // how many of his hold some of it, he himself being one; 0: only he himself
-	OldestAt       time.Time  `json:"oldest_at"`           // when he got what he has held longest
-	LeaseExpiresAt *time.Time `json:"lease_expires_at"`    // the first lease to run out; nil: there is none
-
-	First int64 `json:"-"` // the lowest id of it
-}
-
-// HeldTotal is what all holders hold together.
-type HeldTotal struct {
-	Users int64 `json:"users"` // different ones: who holds work of two tasks is one
-	Held  int64 `json:"held"`
-}
-
-// HolderFilter says whose work is asked for. Empty fields do not filter.
-type HolderFilter struct {
-	Tasks []string // the names that they have now
-	User  string
-	Limit int
-
-	// Only what comes behind a row with these: the last one of the page before.
-	After time.Time
-	First int64
-}
 
 // byEntry begins a transaction that reads what is held by an index of just that, one entry after the other: such a scan marks
 // the entries of what is over, so that nobody looks at them again. A bitmap doesn't, and between two vacuums of a long history

@@ -44,7 +44,7 @@ func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*
 		}
 		id := keyOf{k.holder.User, k.Key}
 		if byKey[id] == nil {
-			users, keys, bodies = append(users, id.user), append(keys, id.key), append(bodies, k.body())
+			users, keys, bodies = append(users, id.user), append(keys, id.key), append(bodies, bodyOf(k.Click))
 		}
 		byKey[id] = append(byKey[id], k)
 	}
@@ -66,7 +66,7 @@ func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*
 	for id, clicks := range byKey {
 		if won[id] { // the others of this batch with the same key follow the first
 			for _, k := range clicks[1:] {
-				k.follow(clicks[0].body(), 0)
+				k.follow(bodyOf(clicks[0].Click), 0)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*
 // follow answers a click with what its key got before, or refuses it.
 func (k *click) follow(body string, id int64) {
 	k.lost, k.id = true, id
-	if body != k.body() {
+	if body != bodyOf(k.Click) {
 		k.err = Refuse(KeyReused, "this Idempotency-Key was used with another body (%s); use a new key for a new request", body)
 	}
 }

@@ -614,7 +614,7 @@ func (m *model) expire(t *modelTask, w *modelWork) {
 
 // dispose lets go of work; refused: another has, or did so in another way.
 func (m *model) dispose(t *modelTask, w *modelWork, outcome string, after float64, others bool) (refused Kind) {
-	state := closedAs[outcome]
+	state := string(Disposition{Outcome: outcome}.State())
 	switch {
 	case w.state == "held":
 	case w.ranOut:

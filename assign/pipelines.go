@@ -2,45 +2,11 @@ package assign
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Work is one item of one task held by one holder, as the contract shows it.
-type Work struct {
-	ID             int64           `json:"id,string"`
-	Task           string          `json:"task"`
-	Item           string          `json:"item"`
-	User           string          `json:"user"`
-	Instance       string          `json:"instance,omitempty"`
-	Slot           int             `json:"slot"`
-	Details        json.RawMessage `json:"details"`
-	AssignedAt     time.Time       `json:"assigned_at"`
-	LeaseExpiresAt *time.Time      `json:"lease_expires_at"`
-	Attempt        int             `json:"attempt"`
-	State          string          `json:"state"` // held, completed, returned, never, failed, expired, reassigned
-	ClosedAt       *time.Time      `json:"closed_at"`
-	AvailableAt    *time.Time      `json:"available_at"`
-	Note           *string         `json:"note"`
-
-	Lease     *Duration `json:"lease,omitempty"`     // how long an extension lasts
-	ClosedBy  *string   `json:"closed_by,omitempty"` // its holder, or a manager; nobody: its lease ran out
-	Error     *string   `json:"error,omitempty"`     // how the attempt failed
-	ToOthers  bool      `json:"to_others,omitempty"` // returned, but not to be offered to the same user again
-	Exhausted bool      `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
-	Expiring  bool      `json:"expiring,omitempty"`  // a fifth of its lease is left, or less
-
-	TaskID int64 `json:"-"`
-}
-
-// ranOut reports whether nobody closed it: its lease did.
-func (w *Work) ranOut() bool { return w.ClosedAt != nil && w.ClosedBy == nil }
-
-// Holder is who holds it, or held it.
-func (w *Work) Holder() Holder { return Holder{w.User, w.Instance} }
 
 // workColumns are read by scanWork; s is task_state, w work.
 const workColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
@@ -70,7 +36,7 @@ func newWorkScan(also ...any) *workScan {
 func (s *workScan) scan(row pgx.CollectableRow) (Work, error) {
 	err := row.Scan(s.into...)
 	w := s.w
-	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), string(s.state)
+	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), WorkState(s.state)
 	w.Details = s.details
 	w.Lease = ofMicrosOrNil(s.lease)
 	w.AssignedAt = w.AssignedAt.UTC()
@@ -94,14 +60,6 @@ func (r *repeated) ScanBytes(text []byte) error {
 	return nil
 }
 
-// Pipeline is all that a holder holds, and what it waits for.
-type Pipeline struct {
-	Work     []Work    `json:"work"`
-	Requests []Request `json:"requests"`
-
-	at time.Time // when it was read, by the database's clock
-}
-
 const selectPipelineWork = `
 select ` + workColumns + `
 from getwork.work w join getwork.task_state s using (task_id)
@@ -118,7 +76,7 @@ order by r.id`
 func (e *Engine) Pipeline(ctx context.Context, holder Holder) (Pipeline, error) {
 	all, at, err := e.pipelines(ctx, []Holder{holder})
 	p := all[holder]
-	p.at = at
+	p.At = at
 	return p, err
 }
 
@@ -131,7 +89,7 @@ func (e *Engine) snapshots(ctx context.Context, holders []Holder) ([]Pipeline, e
 	snapshots := make([]Pipeline, len(holders))
 	for i, h := range holders {
 		snapshots[i] = all[h]
-		snapshots[i].at = at
+		snapshots[i].At = at
 	}
 	return snapshots, nil
 }

@@ -9,26 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Preview is what a ranking query would give and cost, without a run.
-type Preview struct {
-	Plan       json.RawMessage `json:"plan"`        // as "explain (format json)" writes it, getwork's wrapping included
-	Cost       float64         `json:"cost"`        // the planner's total, in its own units
-	DurationMS float64         `json:"duration_ms"` // of the execution, the rows read
-	Given      int64           `json:"given"`       // rows that the query gave
-	Blocked    int64           `json:"blocked"`     // of them held, put off or never
-	PassedOver int64           `json:"passed_over"` // of them without a usable item
-	Rows       []PreviewRow    `json:"rows"`        // the best that are not blocked, at most limit
-}
-
-// PreviewRow is one item that could be handed out.
-type PreviewRow struct {
-	Rank      int64           `json:"rank"` // which row of the query it was, from 1
-	Item      string          `json:"item"`
-	Slots     int             `json:"slots"`
-	Exclusive *string         `json:"exclusive"`
-	Details   json.RawMessage `json:"details"`
-}
-
 // Preview plans and executes a query as a run of the task would, or the task's own if query is nil, and writes nothing.
 // limit is 1 to 100. [QueryRefused] says what PostgreSQL has against the query, or how it failed; [Busy] that no place
 // to run was free. Where queries run on another database, they are read until limit items are found, and the counts

@@ -3,65 +3,12 @@ package assign
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// NewItem is something pushed to an inbox.
-type NewItem struct {
-	Item      string          `json:"item"`       // its key: 1-200 bytes UTF-8 without NUL
-	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
-	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil: at once
-	Slots     *int            `json:"slots"`      // how many holders at a time; nil: as many as the task says
-	Exclusive *string         `json:"exclusive"`  // of a group only one member is held at a time; it has one place; nil or empty: none
-	Details   json.RawMessage `json:"details"`    // an object, shown with the work
-}
-
-// Pushed is what became of a batch.
-type Pushed struct {
-	Accepted   int `json:"accepted"`
-	Duplicates int `json:"duplicates"` // their key is open, held, put off or never, or was in the batch before
-}
-
-// MaxPush is the most that one batch may have.
-const MaxPush = 10_000
-
-// CheckItem says what is wrong with an item's key, or nothing.
-func CheckItem(key string) string {
-	switch {
-	case len(key) < 1 || len(key) > 200:
-		return fmt.Sprintf("an item's key has 1 to 200 bytes; this one has %d", len(key))
-	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return "an item's key is UTF-8 text without NUL"
-	}
-	return ""
-}
-
-// check names every field that is wrong.
-func (n *NewItem) check() (wrong []Field) {
-	bad := func(is bool, field, detail string) {
-		if is {
-			wrong = append(wrong, Field{field, detail})
-		}
-	}
-	if detail := CheckItem(n.Item); detail != "" {
-		bad(true, "item", detail)
-	}
-	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
-	if n.Exclusive != nil && *n.Exclusive != "" {
-		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
-		bad(n.Slots != nil && *n.Slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
-	}
-	details := bytes.TrimSpace(n.Details)
-	bad(len(details) > 0 && !bytes.Equal(details, []byte("null")) && details[0] != '{', "details", "an object")
-	return wrong
-}
 
 // The ids, which are the items' ages, follow the batch's order; the rows are inserted in the order of their keys, like
 // those of every batch: two with the same keys then wait for each other in one direction only. An item of several places
@@ -132,7 +79,7 @@ func newColumns(items []NewItem) (c itemColumns, err error) {
 	var fields []Field
 	for i := range items {
 		n := &items[i]
-		for _, f := range n.check() {
+		for _, f := range n.Check() {
 			fields = append(fields, Field{fmt.Sprintf("[%d].%s", i, f.Field), f.Detail})
 		}
 		details := string(bytes.TrimSpace(n.Details))

@@ -15,26 +15,8 @@ import (
 	"getwork/notify"
 )
 
-func (h Holder) compare(o Holder) int {
-	return cmp.Or(cmp.Compare(h.User, o.User), cmp.Compare(h.Instance, o.Instance))
-}
-
-// Click is one holder's wish for work.
-type Click struct {
-	Holder   Holder
-	Groups   []string  // that the user is in
-	Anything bool      // he needs no group: a manager
-	Count    int       // 1 … the task's max_request
-	Linger   Duration  // while there is nothing, wait so long for something; at most 24 h
-	Lease    *Duration // how long to hold the work, where the task does not say; 1 s to 24 h; nil: until it is let go of
-	Key      string    // the Idempotency-Key; empty: none
-}
-
-// MaxLinger is the longest that a request may linger.
-const MaxLinger = Duration(24 * time.Hour)
-
-// body is what an Idempotency-Key stands for.
-func (c Click) body() string {
+// bodyOf is what an Idempotency-Key stands for.
+func bodyOf(c Click) string {
 	body := fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger)
 	if c.Lease != nil {
 		body += " lease=" + c.Lease.String()
@@ -42,30 +24,8 @@ func (c Click) body() string {
 	return body
 }
 
-func (c Click) check(maxRequest int) error {
-	if err := CheckUser(c.Holder.User); err != nil {
-		return err
-	}
-	if err := CheckInstance(c.Holder.Instance); err != nil {
-		return err
-	}
-	if c.Count < 1 || c.Count > maxRequest {
-		return RefuseField("count", "count is from 1 to %d for this task, not %d", maxRequest, c.Count)
-	}
-	if c.Linger < 0 || c.Linger > MaxLinger {
-		return RefuseField("linger", `linger is from "0s" to "24h", not %q`, c.Linger.String())
-	}
-	if c.Lease != nil && (*c.Lease < Duration(time.Second) || *c.Lease > MaxLinger) {
-		return RefuseField("lease", `lease is from "1s" to "24h", not %q`, c.Lease.String())
-	}
-	if len(c.Key) > 255 {
-		return RefuseField("Idempotency-Key", "an Idempotency-Key has at most 255 characters; this one has %d", len(c.Key))
-	}
-	return nil
-}
-
-// groups are the user's as they are recorded: a JSON array; nil: he needs none.
-func (c Click) groups() *string {
+// groupsOf are the user's as they are recorded: a JSON array; nil: they need none.
+func groupsOf(c Click) *string {
 	if c.Anything {
 		return nil
 	}
@@ -266,7 +226,7 @@ func (e *Engine) admit(ctx context.Context, name string, batch []*click) (task i
 		if missing || !(Who{k.Holder, k.Groups, k.Anything}).May(s.Groups) {
 			k.err = NoTask(name)
 		} else {
-			k.err = k.check(s.MaxRequest)
+			k.err = k.Check(s.MaxRequest)
 		}
 		if k.err == nil {
 			admitted = append(admitted, k)
@@ -432,14 +392,14 @@ func (e *Engine) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHol
 	var lingers []int64
 	var leases []*int64
 	var groups []*string
-	for _, h := range slices.SortedFunc(maps.Keys(byHolder), Holder.compare) {
+	for _, h := range slices.SortedFunc(maps.Keys(byHolder), Holder.Compare) {
 		k := byHolder[h][0]
 		users = append(users, h.User)
 		instances = append(instances, h.Instance)
 		wanted = append(wanted, int32(k.Count))
 		lingers = append(lingers, k.Linger.micros())
 		leases = append(leases, microsOf(k.Lease))
-		groups = append(groups, k.groups())
+		groups = append(groups, groupsOf(k.Click))
 	}
 	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)
 	if err != nil {
@@ -492,6 +452,6 @@ func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolde
 // wait for each other in one direction only.
 func sortedHolders(clicks []*click) []*click {
 	sorted := slices.Clone(clicks)
-	slices.SortStableFunc(sorted, func(a, b *click) int { return a.holder.compare(b.holder) })
+	slices.SortStableFunc(sorted, func(a, b *click) int { return a.holder.Compare(b.holder) })
 	return sorted
 }

@@ -12,21 +12,6 @@ import (
 	"getwork/notify"
 )
 
-// Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
-// counts and gives a token for exactly that set; the real call names the token.
-type Release struct {
-	User   string `json:"user"`
-	Task   string `json:"task"`
-	DryRun bool   `json:"dry_run"`
-	Token  string `json:"token"`
-}
-
-// Released is how much it is, or was.
-type Released struct {
-	Count int    `json:"count"`
-	Token string `json:"token,omitempty"` // of a dry run
-}
-
 const (
 	// Locked in the order of ids, so that the set stays as it was counted, and of two who release the same one waits.
 	selectReleased = `

@@ -12,59 +12,6 @@ import (
 	"getwork/notify"
 )
 
-// State is where a request stands. ARCHITECTURE.md has the page of states and transitions.
-type State string
-
-// The states of a request: pending, and five ways to have ended.
-const (
-	Pending   State = "pending"
-	Assigned  State = "assigned"
-	Partial   State = "partial"
-	None      State = "none"
-	Failed    State = "failed"
-	Cancelled State = "cancelled"
-)
-
-// Reason says why nothing, or less, was handed out.
-type Reason string
-
-// The reasons of a request that ended with nothing; one that ended with less has none, or Rules or AtLimit.
-const (
-	NoMatch Reason = "no_match" // the query gave nothing, the inbox is empty
-	AllHeld Reason = "all_held" // all that there is is held or put off
-	Rules   Reason = "rules"    // some of it can be handed out, but none, or no more, of it to this user
-	AtLimit Reason = "at_limit" // the user holds as much of the task as he may
-	Paused  Reason = "paused"   // a manager paused the task
-)
-
-// Request is one holder's "get work" on one task, as the contract shows it.
-type Request struct {
-	ID          int64      `json:"id,string"`
-	Task        string     `json:"task"`
-	User        string     `json:"user"`
-	Instance    string     `json:"instance,omitempty"`
-	Wanted      int        `json:"wanted"`
-	Requested   int        `json:"requested"`
-	Assigned    int        `json:"assigned"`
-	State       State      `json:"state"`
-	Reason      *Reason    `json:"reason"`
-	Error       *string    `json:"error"`
-	Lease       *Duration  `json:"lease"`
-	CreatedAt   time.Time  `json:"created_at"`
-	LingerUntil *time.Time `json:"linger_until"`
-	CompletedAt *time.Time `json:"completed_at"`
-	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil: not known, or it has ended
-	Position    *int64     `json:"position"`    // its place among those who wait on the task, from 1; nil: it has ended, or a thousand are before it
-	Work        []Work     `json:"work"`
-
-	Age    time.Duration `json:"-"` // by the database's clock, when it was read
-	Left   bool          `json:"-"` // a round has read it, and left it lingering
-	TaskID int64         `json:"-"`
-}
-
-// Holder is who asked.
-func (r *Request) Holder() Holder { return Holder{r.User, r.Instance} }
-
 // requestColumns are read by requestScan; s is task_state, r work_requested.
 const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
   case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null`

@@ -2,49 +2,9 @@ package assign
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// Returns tell who gives back much, and which items many give back. What a manager took away is not counted: it says
-// nothing about who held it.
-type Returns struct {
-	From   time.Time       `json:"from"`
-	Team   TeamReturns     `json:"team"`
-	People []PersonReturns `json:"people"` // who returned most first, at most 50
-	Items  []ItemReturns   `json:"items"`  // those returned twice or more; what most people returned first, at most 50
-}
-
-// TeamReturns are those of all people together.
-type TeamReturns struct {
-	Closed   int64    `json:"closed"`
-	Returned int64    `json:"returned"`
-	Share    *float64 `json:"share"` // of what was closed; nil: nothing was
-}
-
-// PersonReturns are one user's, his instances' included.
-type PersonReturns struct {
-	User      string   `json:"user"`
-	Assigned  int64    `json:"assigned"` // handed out to him
-	Closed    int64    `json:"closed"`   // let go of by him, or its lease ran out: the sum of the next five
-	Completed int64    `json:"completed"`
-	Returned  int64    `json:"returned"`
-	Never     int64    `json:"never"`
-	Failed    int64    `json:"failed"`
-	Expired   int64    `json:"expired"`
-	Share     *float64 `json:"share"` // of what was closed that was returned; nil: nothing was closed
-}
-
-// ItemReturns are one item's.
-type ItemReturns struct {
-	Task    string    `json:"task"`
-	Item    string    `json:"item"`
-	Returns int64     `json:"returns"`
-	People  int64     `json:"people"`  // how many different users returned it
-	LastAt  time.Time `json:"last_at"` // when it was returned last
-	State   string    `json:"state"`   // of its newest work
-}
 
 // Returns counts what was returned since then, by people and by items. It is refused as [Engine.History] is.
 func (e *Engine) Returns(ctx context.Context, s Span) (Returns, error) {

@@ -40,7 +40,7 @@ func (r *round) unrecorded(waiting []waiter, ids []int64) []waiter {
 		if !waits {
 			id = ids[i]
 			waiting = append(waiting, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
-				groups: Who{k.Holder, k.Groups, k.Anything}.recorded(), lease: k.Lease, click: k})
+				groups: waitersGroups(Who{k.Holder, k.Groups, k.Anything}), lease: k.Lease, click: k})
 		}
 		for _, k := range r.clicks[h] {
 			k.id, k.inserted, k.answer = id, "", nil
@@ -87,7 +87,7 @@ func (s *servings) add(k *click, state State, count int, reason Reason, lease *D
 	s.instances = append(s.instances, k.holder.Instance)
 	s.wanted = append(s.wanted, int32(k.Count))
 	s.lingers = append(s.lingers, k.Linger.micros())
-	s.groups = append(s.groups, k.groups())
+	s.groups = append(s.groups, groupsOf(k.Click))
 	asked := k.Lease
 	if lease != nil {
 		asked = nil

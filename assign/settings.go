@@ -140,25 +140,3 @@ func (s *Settings) Check() error {
 	}
 	return nil
 }
-
-const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
-  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
-  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
-  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
-  (extract(epoch from v.rerun_after) * 1000000)::bigint,
-  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
-
-// intoSettings are the places for settingsColumns; done turns the intervals into durations.
-func intoSettings(s *Settings) (into []any, done func()) {
-	var timeout, fresh, backoff, rerun int64
-	var lease *int64
-	var query, recheck string
-	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
-			&lease, &s.Slots, &s.MaxAttempts, &backoff, &rerun, &s.ConflictsWith, &s.Groups},
-		func() {
-			s.Query, s.Recheck = Query(query), Query(recheck)
-			s.QueryTimeout, s.FreshFor, s.Backoff, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(backoff), ofMicros(rerun)
-			s.Lease = ofMicrosOrNil(lease)
-		}
-}
-

@@ -12,13 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Span says which past is asked for.
-type Span struct {
-	Tasks []string      // their names; none: all that there are
-	Since *time.Time    // nil: as long as is usual
-	Step  time.Duration // of a history
-}
-
 // What may be asked for: as much as the database counts in a few seconds and a program takes in at once.
 const (
 	maxPast    = 7 * 24 * time.Hour

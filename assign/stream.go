@@ -41,7 +41,7 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 		return err
 	}
 	first := []Event{
-		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: p.at.UTC()}},
+		{Type: "hello", Body: Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: p.At.UTC()}},
 		{Type: "snapshot", Body: p},
 	}
 	if s.lagging {

@@ -8,61 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// History is what happened to tasks, counted in stretches of time.
-type History struct {
-	From  time.Time     `json:"from"`
-	To    time.Time     `json:"to"` // when it was counted, by the database's clock, as all times are
-	Step  Duration      `json:"step"`
-	Tasks []TaskHistory `json:"tasks"` // by name
-}
-
-// TaskHistory has a bucket for each step from the beginning to now, also where nothing happened.
-type TaskHistory struct {
-	Task    string   `json:"task"`
-	Buckets []Bucket `json:"buckets"`
-}
-
-// Bucket is what happened in one step: from At until the next one's. The last goes on.
-type Bucket struct {
-	At time.Time `json:"at"`
-
-	// The requests made in it, and what has become of them since; what is left of them waits.
-	Requests  int64  `json:"requests"`
-	Given     int64  `json:"given"` // got all that they wanted, or less
-	Empty     int64  `json:"empty"` // got nothing
-	Failed    int64  `json:"failed"`
-	Cancelled int64  `json:"cancelled"`
-	WaitMS    *Waits `json:"wait_ms"` // of those that have ended and were not to linger; nil: there are none
-
-	// The runs that began in it.
-	Runs       int64     `json:"runs"`
-	RunsFailed int64     `json:"runs_failed"` // or lost with their node
-	RunMS      *RunTimes `json:"run_ms"`      // of those that finished; nil: there are none
-
-	// The work handed out in it, what was let go of in it, and how it was; and what was held at its end.
-	Assigned   int64 `json:"assigned"`
-	Completed  int64 `json:"completed"`
-	Returned   int64 `json:"returned"`
-	Never      int64 `json:"never"`
-	FailedWork int64 `json:"failed_work"`
-	Expired    int64 `json:"expired"`
-	Reassigned int64 `json:"reassigned"`
-	Held       int64 `json:"held"`
-}
-
-// Waits tell how long requests waited, in milliseconds. Each is a wait that there was.
-type Waits struct {
-	P50 float64 `json:"p50"`
-	P90 float64 `json:"p90"`
-	Max float64 `json:"max"`
-}
-
-// RunTimes tell how long runs took, in milliseconds.
-type RunTimes struct {
-	P50 float64 `json:"p50"`
-	Max float64 `json:"max"`
-}
-
 // History counts what happened, for each task in steps of the same length. A name that no task has is refused with
 // [NotFound], a span that is too long, or in too many steps, with [Invalid]; [Unavailable] says that counting took too
 // long. Deleted tasks are left out.
@@ -246,7 +191,7 @@ func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
 		case what == "held":
 			held[task] = n
 		case at != nil:
-			if count := b.at(task, *at).counter(what); count != nil {
+			if count := counter(b.at(task, *at), what); count != nil {
 				*count += n
 			}
 		}
@@ -255,8 +200,8 @@ func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
 	return err
 }
 
-// counter is what counts work that was handed out, or let go of in that way.
-func (c *Bucket) counter(what string) *int64 {
+// counter is what a bucket counts work in that was handed out, or let go of in that way.
+func counter(c *Bucket, what string) *int64 {
 	return map[string]*int64{"assigned": &c.Assigned, "completed": &c.Completed, "returned": &c.Returned, "never": &c.Never,
 		"failed": &c.FailedWork, "expired": &c.Expired, "reassigned": &c.Reassigned}[what]
 }

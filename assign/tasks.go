@@ -5,26 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// Task is a kind of work, as the contract shows it.
-type Task struct {
-	Settings
-	Version int   `json:"version"`
-	Waiting int64 `json:"waiting"` // pending requests
-	Held    int64 `json:"held"`
-	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 when it is not fresh; of an inbox, items that are ready, counted up to 100000
-
-	RunningSince *time.Time `json:"running_since"` // when the run under way began; nil: none is
-	UsualSeconds *float64   `json:"usual_seconds"` // how long a run of the query in force takes, the median of the last; nil: none has finished
-
-	ID     int64    `json:"-"`
-	newest [2]int64 // the request that began to wait last of those that do, and the work handed out last: others may be as many
-}
 
 const selectTasks = `
 select s.task_id, s.name, s.paused, s.version,
@@ -52,7 +36,7 @@ func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, 
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
 		var t Task
 		settings, done := intoSettings(&t.Settings)
-		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.newest[0], &t.newest[1]}, settings...)...)
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, settings...)...)
 		done()
 		t.RunningSince = utc(t.RunningSince)
 		return t, err
@@ -83,11 +67,6 @@ func (e *Engine) Task(ctx context.Context, name string) (Task, error) {
 		return Task{}, NoTask(name)
 	}
 	return tasks[0], nil
-}
-
-// NoTask is the refusal, [NotFound], of a task that does not exist, and of one that is not open to the caller.
-func NoTask(name string) error {
-	return Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
 }
 
 const insertVersion = `
@@ -361,4 +340,25 @@ func (e *Engine) hide(ctx context.Context, tx pgx.Tx, t Task) (partners []int64,
 	}
 	_, err = tx.Exec(ctx, e.SQL(deleteTask), t.ID)
 	return partners, err
+}
+
+const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
+  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
+  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
+  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
+  (extract(epoch from v.rerun_after) * 1000000)::bigint,
+  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
+
+// intoSettings are the places for settingsColumns; done turns the intervals into durations.
+func intoSettings(s *Settings) (into []any, done func()) {
+	var timeout, fresh, backoff, rerun int64
+	var lease *int64
+	var query, recheck string
+	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+			&lease, &s.Slots, &s.MaxAttempts, &backoff, &rerun, &s.ConflictsWith, &s.Groups},
+		func() {
+			s.Query, s.Recheck = Query(query), Query(recheck)
+			s.QueryTimeout, s.FreshFor, s.Backoff, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(backoff), ofMicros(rerun)
+			s.Lease = ofMicrosOrNil(lease)
+		}
 }

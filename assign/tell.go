@@ -1,7 +1,6 @@
 package assign
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -206,7 +205,7 @@ func runEvents(rows pgx.Rows) (map[int64][]Event, error) {
 	var state string
 	_, err := pgx.ForEachRow(rows, []any{&e.ID, &task, &e.Task, &state, &e.Candidates, &e.DurationMS, &e.EtaSeconds}, func() error {
 		e.Phase = phases[state]
-		events[task] = append(events[task], Event{Type: "run", Body: e}.shared())
+		events[task] = append(events[task], Event{Type: "run", Body: e}.Shared())
 		return nil
 	})
 	return events, err
@@ -341,8 +340,8 @@ func (f *Feed) tellList(ctx context.Context) {
 
 // tell delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
 func (t *topic) tell(task *Task, newcomers bool) {
-	now := Event{Type: "task", Body: task}.shared()
-	if t.last == nil || t.last.Body.(*Task).newest != task.newest || !t.last.same(now) {
+	now := Event{Type: "task", Body: task}.Shared()
+	if t.last == nil || t.last.Body.(*Task).Newest != task.Newest || !t.last.Same(now) {
 		t.last = &now
 	}
 	for s, told := range t.followers {
@@ -355,13 +354,6 @@ func (t *topic) tell(task *Task, newcomers bool) {
 			delete(t.followers, s)
 		}
 	}
-}
-
-// same reports whether a shared event says what another does.
-func (e Event) same(other Event) bool {
-	a, _ := e.message()
-	b, err := other.message()
-	return err == nil && bytes.Equal(a, b)
 }
 
 func keys[V any](set map[int64]V) []int64 { return slices.Sorted(maps.Keys(set)) }

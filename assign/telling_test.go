@@ -43,7 +43,7 @@ func heard(t testing.TB, told <-chan Event, what string, so func(Event) bool) {
 func workIs(id int64, state string) func(Event) bool {
 	return func(e Event) bool {
 		w, ok := e.Body.(*Work)
-		return ok && w.ID == id && w.State == state
+		return ok && w.ID == id && string(w.State) == state
 	}
 }
 

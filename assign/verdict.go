@@ -7,24 +7,6 @@ import (
 	"time"
 )
 
-// Why names what keeps an item from being handed out; if several things do, the first of these.
-type Why string
-
-// What can keep an item back.
-const (
-	WhyNoMatch    Why = "no_match"    // the task does not have it
-	WhyPassedOver Why = "passed_over" // the query gives it with places and a group that can't be
-	WhyRecheck    Why = "recheck"     // it is on the shelf, but the task's recheck does not return it any more
-	WhyHeld       Why = "held"        // all its places are taken
-	WhyNever      Why = "never"       // somebody said so, or its attempts are used up; a manager can redrive it
-	WhyPutOff     Why = "put_off"     // returned for a while, or waiting after a failed attempt
-	WhyGroupHeld  Why = "group_held"  // another member of its exclusive group is held
-	WhyNotDue     Why = "not_due"     // pushed for later
-	WhyPaused     Why = "paused"      // the task hands out nothing
-	WhyNextRun    Why = "next_run"    // it matches, but the shelf that is handed out now does not have it
-	WhyAvailable  Why = "available"   // nothing does
-)
-
 // conclude says of what was read why the item is not handed out, until when, and in a sentence.
 func (s *standpoint) conclude() {
 	s.Why, s.Until, s.Text = s.verdict()

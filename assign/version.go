@@ -4,24 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Version is a task as it was after one of its changes.
-type Version struct {
-	Settings
-	Version   int       `json:"version"` // counts from 1
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
-
-	conflicts []string // ConflictsWith without tasks that were deleted since
-}
-
 const selectVersions = `
 select v.version, v.created_at, v.created_by, v.name, v.paused,
-  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) and o.deleted_at is null order by o.name),
+  array(select o.name from getwork.task_state o where o.task_id = any(v.Conflicts_with) and o.deleted_at is null order by o.name),
   ` + settingsColumns + `
 from getwork.task_version v
 where v.task_id = $1 and v.version < $2::bigint
@@ -49,7 +38,7 @@ func (e *Engine) versions(ctx context.Context, task, before int64, limit int) ([
 	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Version, error) {
 		var v Version
 		settings, done := intoSettings(&v.Settings)
-		err := row.Scan(append([]any{&v.Version, &v.CreatedAt, &v.CreatedBy, &v.Name, &v.Paused, &v.conflicts}, settings...)...)
+		err := row.Scan(append([]any{&v.Version, &v.CreatedAt, &v.CreatedBy, &v.Name, &v.Paused, &v.Conflicts}, settings...)...)
 		done()
 		v.CreatedAt = v.CreatedAt.UTC()
 		return v, err
@@ -83,7 +72,7 @@ func (e *Engine) Restore(ctx context.Context, task string, n, only int, by strin
 		restored, err := e.UpdateTask(ctx, task, t.Version, by, func(s *Settings) error {
 			name, paused := s.Name, s.Paused
 			*s = found[0].Settings
-			s.Name, s.Paused, s.ConflictsWith = name, paused, found[0].conflicts
+			s.Name, s.Paused, s.ConflictsWith = name, paused, found[0].Conflicts
 			return nil
 		})
 		var refusal *Refusal

@@ -27,7 +27,7 @@ func TestDispositions(t *testing.T) {
 		{Outcome: "never"},
 	} {
 		w, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false)
-		if err != nil || w.State != closedAs[d.Outcome] || w.ClosedAt == nil || (w.AvailableAt != nil) != (d.Outcome == "return") {
+		if err != nil || w.State != d.State() || w.ClosedAt == nil || (w.AvailableAt != nil) != (d.Outcome == "return") {
 			t.Errorf("%s: %+v, %v", d.Outcome, w, err)
 		}
 		if again, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false); err != nil || !again.ClosedAt.Equal(*w.ClosedAt) {

@@ -99,7 +99,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: v.Get("state")}
+	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: assign.WorkState(v.Get("state"))}
 	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (c doneCmd) Run(ctx context.Context, s *streams) error {
 			break // the server is away: the rest would only wait for it, too
 		}
 		closed = append(closed, got.body)
-		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, w.State, moment(w.AvailableAt)})
+		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, string(w.State), moment(w.AvailableAt)})
 	}
 	switch {
 	case c.JSON:

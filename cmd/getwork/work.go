@@ -81,7 +81,7 @@ func (c workListCmd) Run(ctx context.Context, s *streams) error {
 func printHistory(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
-		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), work.State, moment(&work.AssignedAt),
+		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), moment(&work.AssignedAt),
 			moment(work.ClosedAt), moment(work.LeaseExpiresAt), moment(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
 		if work.State != "held" {
 			rows[i][7] = "" // the lease of what is over says nothing any more

@@ -1,0 +1,46 @@
+package assign
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Duration is a time.Duration that is text in JSON, written in the largest exact unit: "90s", "2m", "24h".
+type Duration time.Duration
+
+func (d Duration) String() string {
+	t := time.Duration(d)
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
+		if t != 0 && t%unit.size == 0 {
+			return strconv.FormatInt(int64(t/unit.size), 10) + unit.name
+		}
+	}
+	return t.String()
+}
+
+// MarshalJSON writes the duration as text.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf(`a duration is text such as "90s" or "24h", not %s`, b)
+	}
+	return d.UnmarshalText([]byte(s))
+}
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	t, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf(`a duration is a number with a unit, such as "90s", "2m" or "24h", not %q`, b)
+	}
+	*d = Duration(t)
+	return nil
+}

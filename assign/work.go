@@ -1,0 +1,181 @@
+package assign
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// WorkState is where work stands. ARCHITECTURE.md has the page of states and transitions.
+type WorkState string
+
+// The states of work: held, and six ways to have been closed.
+const (
+	WorkHeld       WorkState = "held"
+	WorkCompleted  WorkState = "completed"
+	WorkReturned   WorkState = "returned"
+	WorkNever      WorkState = "never"
+	WorkFailed     WorkState = "failed"
+	WorkExpired    WorkState = "expired"
+	WorkReassigned WorkState = "reassigned"
+)
+
+var workStates = []WorkState{WorkHeld, WorkCompleted, WorkReturned, WorkNever, WorkFailed, WorkExpired, WorkReassigned}
+
+// Work is one item of one task held by one holder, as the contract shows it.
+type Work struct {
+	ID             int64           `json:"id,string"`
+	Task           string          `json:"task"`
+	Item           string          `json:"item"`
+	User           string          `json:"user"`
+	Instance       string          `json:"instance,omitempty"`
+	Slot           int             `json:"slot"`
+	Details        json.RawMessage `json:"details"`
+	AssignedAt     time.Time       `json:"assigned_at"`
+	LeaseExpiresAt *time.Time      `json:"lease_expires_at"`
+	Attempt        int             `json:"attempt"`
+	State          WorkState       `json:"state"`
+	ClosedAt       *time.Time      `json:"closed_at"`
+	AvailableAt    *time.Time      `json:"available_at"`
+	Note           *string         `json:"note"`
+
+	Lease     *Duration `json:"lease,omitempty"`     // how long an extension lasts
+	ClosedBy  *string   `json:"closed_by,omitempty"` // its holder, or a manager; nobody: its lease ran out
+	Error     *string   `json:"error,omitempty"`     // how the attempt failed
+	ToOthers  bool      `json:"to_others,omitempty"` // returned, but not to be offered to the same user again
+	Exhausted bool      `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
+	Expiring  bool      `json:"expiring,omitempty"`  // a fifth of its lease is left, or less
+
+	TaskID int64 `json:"-"`
+}
+
+// RanOut reports whether nobody closed it: its lease did.
+func (w *Work) RanOut() bool { return w.ClosedAt != nil && w.ClosedBy == nil }
+
+// Holder is who holds it, or held it.
+func (w *Work) Holder() Holder { return Holder{w.User, w.Instance} }
+
+// Pipeline is all that a holder holds, and what it waits for.
+type Pipeline struct {
+	Work     []Work    `json:"work"`
+	Requests []Request `json:"requests"`
+
+	At time.Time `json:"-"` // when it was read, by the database's clock
+}
+
+// Disposition is how a holder lets go of work.
+type Disposition struct {
+	Outcome string    `json:"outcome"`         // complete, return, never or fail
+	After   *Duration `json:"after,omitempty"` // of a return: 0 to 72 hours until it may be handed out again
+	To      *string   `json:"to,omitempty"`    // of a return: "all", or "others": not to me again
+	Error   *string   `json:"error,omitempty"` // of a failure: what went wrong, at most 4 KiB
+	Note    *string   `json:"note,omitempty"`  // at most 4 KiB
+}
+
+// State is what such a disposition leaves work in; empty: there is no such outcome.
+func (d Disposition) State() WorkState {
+	switch d.Outcome {
+	case "complete":
+		return WorkCompleted
+	case "return":
+		return WorkReturned
+	case "never":
+		return WorkNever
+	case "fail":
+		return WorkFailed
+	}
+	return ""
+}
+
+const (
+	maxAfter = Duration(72 * time.Hour)
+	maxNote  = 4096
+)
+
+// ToOthers reports whether it is not to be offered to the same user again.
+func (d Disposition) ToOthers() bool { return d.To != nil && *d.To == "others" }
+
+// Check says what is wrong with it: a [Refusal] that is [Invalid].
+func (d Disposition) Check() error {
+	if d.State() == "" {
+		return RefuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
+	}
+	if d.Outcome == "return" && d.After == nil {
+		return RefuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
+	}
+	for field, given := range map[string]bool{"after": d.After != nil, "to": d.To != nil} {
+		if given && d.Outcome != "return" {
+			return RefuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
+		}
+	}
+	if d.After != nil && (*d.After < 0 || *d.After > maxAfter) {
+		return RefuseField("after", `"after" is from "0s" to "72h", not %q`, d.After.String())
+	}
+	if d.To != nil && *d.To != "all" && *d.To != "others" {
+		return RefuseField("to", `"to" is "all" or "others", not %q`, *d.To)
+	}
+	if d.Error != nil && d.Outcome != "fail" {
+		return RefuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
+	}
+	if err := checkNote("note", d.Note); err != nil {
+		return err
+	}
+	return checkNote("error", d.Error)
+}
+
+func checkNote(field string, text *string) error {
+	switch {
+	case text == nil:
+		return nil
+	case !utf8.ValidString(*text) || strings.ContainsRune(*text, 0):
+		return RefuseField(field, "%q is UTF-8 text without NUL", field)
+	case len(*text) > maxNote:
+		return RefuseField(field, "%q has at most %d bytes; this one has %d", field, maxNote, len(*text))
+	}
+	return nil
+}
+
+// WorkFilter says which work is asked for. Empty fields do not filter.
+type WorkFilter struct {
+	Task   string // the name that a task has now; work of deleted tasks is found by user or item
+	User   string
+	Item   string
+	State  WorkState
+	Before int64 // only ids below it; 0: from the newest
+	Limit  int
+}
+
+// Check says what is wrong with the filter: a [Refusal] that is [Invalid].
+func (f *WorkFilter) Check() error {
+	if f.User != "" {
+		if err := CheckUser(f.User); err != nil {
+			return err
+		}
+	}
+	if f.Item != "" {
+		if detail := CheckItem(f.Item); detail != "" {
+			return RefuseField("item", "%s", detail)
+		}
+	}
+	if f.State != "" && !slices.Contains(workStates, f.State) {
+		return RefuseField("state", "a state of work is one of held, completed, returned, never, failed, expired, reassigned, not %q", f.State)
+	}
+	return nil
+}
+
+// Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
+// counts and gives a token for exactly that set; the real call names the token.
+type Release struct {
+	User   string `json:"user"`
+	Task   string `json:"task"`
+	DryRun bool   `json:"dry_run"`
+	Token  string `json:"token"`
+}
+
+// Released is how much it is, or was.
+type Released struct {
+	Count int    `json:"count"`
+	Token string `json:"token,omitempty"` // of a dry run
+}
