@@ -168,10 +168,10 @@ func (f *WorkFilter) Check() error {
 // Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
 // counts and gives a token for exactly that set; the real call names the token.
 type Release struct {
-	User   string `json:"user"`
-	Task   string `json:"task"`
-	DryRun bool   `json:"dry_run"`
-	Token  string `json:"token"`
+	User   string `json:"user,omitempty"`
+	Task   string `json:"task,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	Token  string `json:"token,omitempty"`
 }
 
 // Released is how much it is, or was.

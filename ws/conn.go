@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -98,22 +99,42 @@ func (c conn) drop() { _ = c.c.CloseNow() }
 // Client is the other end of a WebSocket of this package, for Go programs and tests.
 type Client struct{ c *websocket.Conn }
 
-// Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws; header says who asks. A
-// refusal is an error that names the status. ctx bounds the handshake alone. Whoever dials must Close.
-func Dial(ctx context.Context, url string, header http.Header) (*Client, error) {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
-	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
-		HTTPClient:      &http.Client{Transport: transport},
+// Refused is a handshake that was answered otherwise.
+type Refused struct {
+	Response *http.Response // its body is read, and closed
+	Body     []byte         // at most 1 KiB of it
+	Err      error
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("open the live channel: %v", r.Err) }
+
+// Unwrap is the library's error.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws; header says who asks, and
+// h makes the handshake; nil: one of its own. An answer that refuses is a [Refused]. ctx bounds the handshake alone.
+// Whoever dials must Close.
+func Dial(ctx context.Context, h *http.Client, url string, header http.Header) (*Client, error) {
+	own := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	if h == nil {
+		h = &http.Client{Transport: own}
+	}
+	c, response, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		HTTPClient:      h,
 		HTTPHeader:      header,
 		Subprotocols:    []string{subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
 	})
-	if err != nil {
-		transport.CloseIdleConnections()
+	if err == nil {
+		c.SetReadLimit(-1) // a snapshot is as long as its pipeline
+		return &Client{c}, nil
+	}
+	defer own.CloseIdleConnections()
+	if response == nil {
 		return nil, fmt.Errorf("open the live channel: %w", err)
 	}
-	c.SetReadLimit(-1) // a snapshot is as long as its pipeline
-	return &Client{c}, nil
+	body, _ := io.ReadAll(response.Body)
+	return nil, &Refused{response, body, err}
 }
 
 // Read waits for the server's next message. Somebody must read all along, or pings stay unanswered. If ctx ends, so
@@ -127,6 +148,9 @@ func (c *Client) Read(ctx context.Context) ([]byte, error) {
 func (c *Client) Write(ctx context.Context, message []byte) error {
 	return c.c.Write(ctx, websocket.MessageText, message)
 }
+
+// Ping waits for a sign of life from the server. Somebody must read meanwhile.
+func (c *Client) Ping(ctx context.Context) error { return c.c.Ping(ctx) }
 
 // Close ends the connection at once; it may be called again, and while others read.
 func (c *Client) Close() { _ = c.c.CloseNow() }

@@ -94,7 +94,7 @@ func (n *station) dial(t *testing.T, user string) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
-	c, err := Dial(ctx, n.URL, http.Header{"User": {user}})
+	c, err := Dial(ctx, nil, n.URL, http.Header{"User": {user}})
 	if err != nil {
 		t.Fatal(err)
 	}

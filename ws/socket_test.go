@@ -250,7 +250,7 @@ func TestOrigin(t *testing.T) {
 			t.Errorf("from %s: %d, want 101", origin, response.StatusCode)
 		}
 	}
-	if _, err := Dial(t.Context(), n.URL, http.Header{"User": {"oliver"}, "Origin": {"https://evil.example"}}); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := Dial(t.Context(), nil, n.URL, http.Header{"User": {"oliver"}, "Origin": {"https://evil.example"}}); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("dial: %v", err)
 	}
 }

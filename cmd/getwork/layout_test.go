@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"getwork/web":               {"getwork/assign"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws"},
+	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 
 	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},
 }

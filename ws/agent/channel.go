@@ -98,7 +98,7 @@ func (s *session) listen(ctx context.Context) {
 func (s *session) follow(ctx context.Context, open func()) error {
 	dialing, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	conn, err := ws.Dial(dialing, s.node.base+"/ws", s.node.header)
+	conn, err := ws.Dial(dialing, nil, s.node.base+"/ws", s.node.header)
 	if err != nil {
 		return err
 	}

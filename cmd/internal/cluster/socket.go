@@ -31,7 +31,7 @@ type Event struct {
 
 // Dial opens the live channel and reads hello and the snapshot. Whoever dials must Close.
 func (c Client) Dial(ctx context.Context) (s *Socket, snapshot assign.Pipeline, err error) {
-	conn, err := ws.Dial(ctx, c.URL+"/api/v1/ws", c.header())
+	conn, err := ws.Dial(ctx, nil, c.URL+"/api/v1/ws", c.header())
 	if err != nil {
 		return nil, snapshot, err
 	}

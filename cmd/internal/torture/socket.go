@@ -75,7 +75,7 @@ func (l *listener) dial(ctx context.Context, m *member, stream bool) (channel, e
 	if stream {
 		return openStream(ctx, dial, m.node.URL, l.identity())
 	}
-	return ws.Dial(dial, m.node.URL+"/api/v1/ws", l.identity())
+	return ws.Dial(dial, nil, m.node.URL+"/api/v1/ws", l.identity())
 }
 
 func (l *listener) run(ctx context.Context) {

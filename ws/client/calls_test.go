@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+// recorder notes which calls were answered with a 2xx, or with the switch to a WebSocket.
+type recorder struct {
+	mu    sync.Mutex
+	calls []string // method and path
+}
+
+func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
+	a, err := http.DefaultTransport.RoundTrip(q)
+	if err == nil && (a.StatusCode/100 == 2 || a.StatusCode == http.StatusSwitchingProtocols) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.calls = append(r.calls, q.Method+" "+q.URL.EscapedPath())
+	}
+	return a, err
+}
+
+// withoutCall are the operations of the API that this package has no call for.
+var withoutCall = map[string]string{
+	"events": "the live channel is followed over a WebSocket, which has the same events",
+}
+
+// Every operation of the API has a call, and a real node answers it. A new operation fails here until it has one.
+func TestEveryOperationHasACall(t *testing.T) {
+	t.Parallel()
+	seen := &recorder{}
+	boss, ann, bot := as(t, "boss", "manager"), as(t, unused("Ann"), "worker"), as(t, "bot", "agent")
+	for _, c := range []*Client{boss, ann, bot} {
+		c.HTTP = &http.Client{Transport: seen}
+	}
+	bot.Instance = "bot-1"
+	everyCall(t, boss, ann, bot)
+
+	var description struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		} `json:"paths"`
+	}
+	if err := boss.Do(t.Context(), "GET", "/openapi.json", nil, &description); err != nil {
+		t.Fatal(err)
+	}
+	operations := 0
+	for template, methods := range description.Paths {
+		if !strings.HasPrefix(template, api+"/") {
+			continue // the page's, and for those who run nodes
+		}
+		pattern := regexp.MustCompile("^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(template), "[^/]+") + "$")
+		for method, operation := range methods {
+			operations++
+			called := false
+			for _, c := range seen.calls {
+				m, p, _ := strings.Cut(c, " ")
+				called = called || m == strings.ToUpper(method) && pattern.MatchString(p)
+			}
+			if _, none := withoutCall[operation.OperationID]; called == none {
+				t.Errorf("%s (%s %s): called %t, listed as without a call %t", operation.OperationID, method, template, called, none)
+			}
+		}
+	}
+	if operations < 30 {
+		t.Errorf("the description has %d operations below %s; is it read right?", operations, api)
+	}
+}
+
+// everyCall makes each call once, and looks at what the answer has that the next call needs.
+func everyCall(t *testing.T, boss, ann, bot *Client) {
+	ctx := t.Context()
+	settings := assign.DefaultSettings()
+	photos, end, bob := unused("photos"), unused("end"), unused("Bob")
+	settings.Name, settings.Title, settings.Query = unused("loans"), "Loans", "select 'a/' || n as item, n as amount from generate_series(1, 9) n"
+	task := must[assign.Task](t)(boss.CreateTask(ctx, settings))
+	must[assign.Task](t)(boss.CreateTask(ctx, map[string]any{"name": photos, "max_attempts": 1, "lease": "30s"}))
+	if tasks := must[[]assign.Task](t)(ann.ListTasks(ctx)); len(tasks) < 2 {
+		t.Errorf("%d tasks", len(tasks))
+	}
+	var a Answer
+	must[assign.Task](t)(boss.ShowTask(ctx, task.Name, Into(&a)))
+	task = must[assign.Task](t)(boss.UpdateTask(ctx, task.Name, map[string]any{"title": "The loans"}, IfMatch(a.Tag())))
+	if _, err := boss.UpdateTask(ctx, task.Name, map[string]any{"title": "Mine"}, IfMatch(a.Tag())); KindOf(err) != assign.StaleVersion || StatusOf(err) != 412 {
+		t.Errorf("a change of a former version: %v", err)
+	}
+	if versions := must[Page[assign.Version]](t)(boss.ListVersions(ctx, task.Name, Part{Limit: 1})); len(versions.Rows) != 1 || versions.Next == "" {
+		t.Errorf("versions %+v", versions)
+	}
+	must[assign.Task](t)(boss.RestoreVersion(ctx, task.Name, 1))
+	if p := must[assign.Preview](t)(boss.Preview(ctx, task.Name, Trial{Limit: 2})); len(p.Rows) != 2 {
+		t.Errorf("a preview shows %d rows, want 2", len(p.Rows))
+	}
+	if p := must[assign.Preview](t)(boss.PreviewNew(ctx, Trial{Query: "select 1 as item"})); p.Given != 1 {
+		t.Errorf("a preview gives %d rows, want 1", p.Given)
+	}
+
+	r := must[assign.Request](t)(ann.GetWork(ctx, task.Name, Click{Count: 2}, Wait(time.Minute)))
+	if r.State != assign.Assigned || len(r.Work) != 2 {
+		t.Fatalf("Ann got %+v", r)
+	}
+	must[assign.Request](t)(ann.ShowRequest(ctx, r.ID, Into(&a)))
+	if _, err := ann.ShowRequest(ctx, r.ID, IfNoneMatch(a.Tag())); !errors.Is(err, ErrNotModified) {
+		t.Errorf("read again: %v, want %v", err, ErrNotModified)
+	}
+	must[assign.Work](t)(ann.Extend(ctx, r.Work[0].ID))
+	closed := must[assign.Work](t)(ann.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "complete"}))
+	if closed.State != "completed" {
+		t.Errorf("it is %s", closed.State)
+	}
+	moved := must[assign.Work](t)(boss.Reassign(ctx, r.Work[1].ID, bob))
+	if p := must[assign.Pipeline](t)(boss.UserPipeline(ctx, bob)); len(p.Work) != 1 || p.Work[0].ID != moved.ID {
+		t.Errorf("Bob holds %+v", p.Work)
+	}
+	found := must[assign.Released](t)(boss.Release(ctx, assign.Release{User: bob, DryRun: true}))
+	if done := must[assign.Released](t)(boss.Release(ctx, assign.Release{User: bob, Token: found.Token})); done.Count != 1 {
+		t.Errorf("%d released, want 1", done.Count)
+	}
+	claimed := must[assign.Work](t)(ann.Claim(ctx, task.Name, "a/7"))
+	if x := must[assign.Explanation](t)(boss.Explain(ctx, task.Name, "a/7")); len(x.Held) != 1 || x.Held[0].ID != claimed.ID {
+		t.Errorf("a/7 is %+v", x)
+	}
+	if p := must[assign.Pipeline](t)(ann.Pipeline(ctx)); len(p.Work) != 1 || p.Work[0].Item != "a/7" {
+		t.Errorf("Ann holds %+v", p.Work)
+	}
+
+	pending := must[assign.Request](t)(bot.GetWork(ctx, photos, Click{Count: 1, Linger: assign.Duration(time.Hour), Lease: assign.Duration(time.Minute)}))
+	if waiting := must[Page[assign.Request]](t)(boss.ListRequests(ctx, RequestFilter{Task: photos})); len(waiting.Rows) != 1 || waiting.Rows[0].ID != pending.ID {
+		t.Errorf("waiting are %+v", waiting)
+	}
+	if r := must[assign.Request](t)(bot.CancelRequest(ctx, pending.ID)); r.State != assign.Cancelled {
+		t.Errorf("it is %s", r.State)
+	}
+	if p := must[assign.Pushed](t)(bot.PushItems(ctx, photos, []assign.NewItem{{Item: "a.jpg"}, {Item: "b.jpg"}, {Item: "a.jpg"}})); p.Accepted != 2 || p.Duplicates != 1 {
+		t.Errorf("pushed %+v", p)
+	}
+	r = must[assign.Request](t)(bot.GetWork(ctx, photos, Click{Count: 1}, Wait(time.Minute)))
+	must[assign.Work](t)(bot.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "fail"}))
+	if n := must[int](t)(boss.Redrive(ctx, photos, nil)); n != 1 {
+		t.Errorf("%d put back, want 1", n)
+	}
+
+	if runs := must[Page[assign.Run]](t)(boss.ListRuns(ctx, task.Name, Part{})); len(runs.Rows) == 0 {
+		t.Error("no runs")
+	}
+	if work := must[Page[assign.Work]](t)(boss.ListWork(ctx, WorkFilter{Task: task.Name, User: ann.User, State: "completed"})); len(work.Rows) != 1 || work.Rows[0].ID != closed.ID {
+		t.Errorf("work %+v", work)
+	}
+	if h := must[Holders](t)(boss.ListHolders(ctx, HolderFilter{Task: task.Name})); len(h.Rows) != 1 || h.Total == nil || h.Total.Held != 1 {
+		t.Errorf("holders %+v", h)
+	}
+	if h := must[assign.History](t)(boss.History(ctx, Span{Task: task.Name, From: time.Now().Add(-time.Hour), Step: assign.Duration(time.Hour)})); len(h.Tasks) != 1 {
+		t.Errorf("history %+v", h)
+	}
+	must[assign.Returns](t)(boss.Returns(ctx, Span{From: time.Now().Add(-time.Hour)}))
+	if me := must[Me](t)(bot.WhoAmI(ctx)); me.User != "bot" || me.Role != "agent" {
+		t.Errorf("I am %+v", me)
+	}
+	s := must[*Socket](t)(bot.Socket(ctx))
+	defer s.Close()
+	if s.Hello.User != "bot" {
+		t.Errorf("hello %+v", s.Hello)
+	}
+	must[assign.Task](t)(boss.CreateTask(ctx, map[string]any{"name": end}))
+	if err := boss.DeleteTask(ctx, end); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that has to wait is awaited until somebody brings what it waits for.
+func TestAwaitRequest(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	boss, ann, task := as(t, "boss", "manager"), as(t, "Una", ""), unused("await")
+	must[assign.Task](t)(boss.CreateTask(ctx, map[string]any{"name": task}))
+	r := must[assign.Request](t)(ann.GetWork(ctx, task, Click{Count: 1, Linger: assign.Duration(time.Hour)}))
+	if r.State != assign.Pending {
+		t.Fatalf("it is %s", r.State)
+	}
+	must[assign.Pushed](t)(boss.PushItems(ctx, task, []assign.NewItem{{Item: "late"}}))
+	r = must[assign.Request](t)(ann.AwaitRequest(ctx, r.ID))
+	if len(r.Work) != 1 || r.Work[0].Item != "late" {
+		t.Errorf("it got %+v", r.Work)
+	}
+}

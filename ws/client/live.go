@@ -1,0 +1,180 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"getwork/ws"
+)
+
+// Live follows the live channel, however often a connection ends. Client and Handle are needed.
+type Live struct {
+	Client *Client
+
+	// Handle is called with one event after the other: hello and a snapshot with each connection, then what happens. What
+	// was missed between two connections is in the snapshot, or has to be read. Nothing is read while it runs: one that
+	// takes more than a few seconds loses the connection.
+	Handle func(Event)
+
+	// Lost, if not nil, is called when a connection has ended, or none could be made, and another is tried.
+	Lost func(error)
+
+	mu     sync.Mutex
+	tasks  map[string]bool // subscribed to
+	socket *Socket         // the present one; nil: there is none
+
+	pingEvery time.Duration // 0: 25 s
+}
+
+const (
+	firstRedial   = 500 * time.Millisecond
+	longestRedial = 30 * time.Second
+	steadyAfter   = 10 * time.Second // a connection that lasted so long has worked: the next is tried soon
+	dialWithin    = 10 * time.Second
+	usualPing     = 25 * time.Second // a line whose other end is gone is as silent as one on which nothing happens
+	pongWithin    = 5 * time.Second
+)
+
+// Run keeps the channel open until ctx ends, and then returns the cause. It returns earlier when coming back would not help:
+// the server does not know the caller, or lets it not in (a [Problem] with status 401 or 403), or finds fault with what was
+// sent. Run may be called again after that, and tasks that were subscribed to are followed then.
+func (l *Live) Run(ctx context.Context) error {
+	wait := firstRedial
+	for {
+		began := time.Now()
+		err := l.follow(ctx)
+		switch status := ws.CloseStatus(err); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case status == ws.Unsupported, status == ws.TooBig, StatusOf(err) == http.StatusUnauthorized, StatusOf(err) == http.StatusForbidden:
+			return err
+		}
+		if l.Lost != nil {
+			l.Lost(err)
+		}
+		if time.Since(began) > steadyAfter {
+			wait = firstRedial
+		}
+		pause := time.NewTimer(max(wait/2+rand.N(wait/2), retryAfterOf(err)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		}
+		wait = min(2*wait, longestRedial)
+	}
+}
+
+// follow reads one connection to its end.
+func (l *Live) follow(ctx context.Context) error {
+	dialing, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	s, err := l.Client.Socket(dialing)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	subscribed := l.use(s)
+	defer l.use(nil)
+	l.Handle(Event{Type: "hello", Hello: &s.Hello})
+	l.Handle(Event{Type: "snapshot", Snapshot: &s.Snapshot})
+	for _, task := range subscribed { // each by itself: one that is gone is answered with an error, and the others are followed
+		if err := s.Subscribe(ctx, task); err != nil {
+			return err
+		}
+	}
+	probing, end := context.WithCancel(ctx)
+	var probe sync.WaitGroup
+	probe.Go(func() { s.probe(probing, cmp.Or(l.pingEvery, usualPing)) })
+	defer probe.Wait()
+	defer end()
+	for {
+		e, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		l.Handle(e)
+	}
+}
+
+// probe closes a connection whose other end does not answer.
+func (s *Socket) probe(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		answer, cancel := context.WithTimeout(ctx, pongWithin)
+		err := s.Ping(answer)
+		cancel()
+		if err != nil {
+			s.Close()
+			return
+		}
+	}
+}
+
+// use makes a connection the present one, and returns the tasks that it has to subscribe to.
+func (l *Live) use(s *Socket) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.socket = s
+	return slices.Sorted(maps.Keys(l.tasks))
+}
+
+// Subscribe follows tasks by name, with each connection from now on: their task and run events come.
+func (l *Live) Subscribe(tasks ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tasks == nil {
+		l.tasks = map[string]bool{}
+	}
+	for _, task := range tasks {
+		l.tasks[task] = true
+	}
+	l.tell((*Socket).Subscribe, tasks)
+}
+
+// Unsubscribe ends that.
+func (l *Live) Unsubscribe(tasks ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, task := range tasks {
+		delete(l.tasks, task)
+	}
+	l.tell((*Socket).Unsubscribe, tasks)
+}
+
+// tell says so to the node; l.mu must be held. What can't be told ends the connection, and the next one is told all.
+func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks []string) {
+	if l.socket == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pongWithin)
+	defer cancel()
+	for _, task := range tasks {
+		if err := say(l.socket, ctx, task); err != nil {
+			l.socket.Close()
+			return
+		}
+	}
+}
+
+// Reconnect gives the present connection up, as when it did not tell what it should have; another is made.
+func (l *Live) Reconnect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket != nil {
+		l.socket.Close()
+	}
+}

@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/ws"
+)
+
+// line is a TCP proxy whose connections can be cut, or go silent.
+type line struct {
+	net.Listener
+	to string
+
+	mu     sync.Mutex
+	conns  []net.Conn
+	silent chan struct{} // closed: nothing gets through any more on the connections that there are
+	copied sync.WaitGroup
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{Listener: listener, to: strings.TrimPrefix(to, "http://"), silent: make(chan struct{})}
+	l.copied.Go(l.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		l.hush()
+		l.cut()
+		l.copied.Wait()
+	})
+	return l
+}
+
+func (l *line) accept() {
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", l.to)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.conns = append(l.conns, in, out)
+		silent := l.silent
+		l.mu.Unlock()
+		l.copied.Go(func() { pass(in, out, silent) })
+		l.copied.Go(func() { pass(out, in, silent) })
+	}
+}
+
+func pass(to, from net.Conn, silent chan struct{}) {
+	b := make([]byte, 4096)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			_ = to.Close()
+			return
+		}
+		select {
+		case <-silent:
+			_, _ = io.Copy(io.Discard, from)
+			return
+		default:
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+func (l *line) hush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.silent)
+	l.silent = make(chan struct{})
+}
+
+// follower runs a Live, and hands its events over.
+type follower struct {
+	*Live
+	t      *testing.T
+	events chan Event
+	lost   chan error
+	ended  chan error
+}
+
+func follow(t *testing.T, c *Client, set func(*Live)) *follower {
+	t.Helper()
+	f := &follower{t: t, events: make(chan Event, 1000), lost: make(chan error, 1000), ended: make(chan error, 1)}
+	f.Live = &Live{Client: c, Handle: func(e Event) { f.events <- e }, Lost: func(err error) { f.lost <- err }}
+	if set != nil {
+		set(f.Live)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() { f.ended <- f.Run(ctx); close(f.ended) }()
+	t.Cleanup(func() { cancel(errors.New("the test ends")); <-f.ended })
+	return f
+}
+
+// until waits for an event.
+func (f *follower) until(what string, wanted func(Event) bool) Event {
+	f.t.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	for {
+		select {
+		case e := <-f.events:
+			if wanted(e) {
+				return e
+			}
+		case err := <-f.ended:
+			f.t.Fatalf("Run returned %v before %s", err, what)
+		case <-late.C:
+			f.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func (f *follower) untilType(kind string) Event {
+	f.t.Helper()
+	return f.until(kind, func(e Event) bool { return e.Type == kind })
+}
+
+// What happens is told; a connection that is cut, given up or silent is replaced by another, with a snapshot of what was
+// missed, and what was subscribed to is followed on.
+func TestLive(t *testing.T) {
+	t.Parallel()
+	boss, ann, task := as(t, "boss", "manager"), as(t, unused("Lea"), "worker"), unused("live")
+	must[assign.Task](t)(boss.CreateTask(t.Context(), map[string]any{"name": task}))
+	l := newLine(t, ann.URL)
+	f := follow(t, &Client{URL: "http://" + l.Addr().String(), User: ann.User}, func(l *Live) {
+		l.Subscribe(task, "there-is-none")
+		l.pingEvery = 100 * time.Millisecond
+	})
+	if e := f.untilType("hello"); e.Hello.User != ann.User {
+		t.Errorf("hello %+v", e.Hello)
+	}
+	f.untilType("snapshot")
+	if e := f.untilType("error"); e.Error.Status != 404 {
+		t.Errorf("a task that there is not: %+v", e.Error)
+	}
+	push := func(item string) {
+		t.Helper()
+		must[assign.Pushed](t)(boss.PushItems(t.Context(), task, []assign.NewItem{{Item: item}}))
+	}
+	for i, end := range []func(){nil, l.cut, f.Reconnect, l.hush} {
+		if end != nil {
+			end()
+			<-f.lost
+			if e := f.untilType("snapshot"); len(e.Snapshot.Work) != i {
+				t.Errorf("the snapshot has %d of work, want %d", len(e.Snapshot.Work), i)
+			}
+		}
+		push(string(rune('a' + i)))
+		f.until("what was pushed", func(e Event) bool { return e.Type == "task" && e.Task.Name == task && e.Task.Shelf == 1 })
+		r := must[assign.Request](t)(ann.GetWork(t.Context(), task, Click{Count: 1}, Wait(time.Minute)))
+		f.until("the request", func(e Event) bool { return e.Type == "request" && e.Request.ID == r.ID && len(e.Request.Work) == 1 })
+	}
+	f.Unsubscribe(task)
+	f.Subscribe(task)
+	push("z")
+	f.until("what was pushed last", func(e Event) bool { return e.Type == "task" && e.Task.Shelf == 1 })
+}
+
+// Run ends when coming back would not help, and can be called again.
+func TestLiveEnds(t *testing.T) {
+	t.Parallel()
+	nobody := &Live{Client: &Client{URL: as(t, "", "").URL}, Handle: func(Event) {}}
+	for range 2 {
+		if err := nobody.Run(t.Context()); StatusOf(err) != 401 {
+			t.Errorf("for nobody: %v", err)
+		}
+	}
+	f := follow(t, as(t, "Rob", "worker"), nil)
+	f.untilType("snapshot")
+	f.mu.Lock()
+	s := f.socket
+	f.mu.Unlock()
+	if err := s.conn.Write(t.Context(), []byte("not JSON")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-f.ended; ws.CloseStatus(err) != ws.Unsupported || len(f.lost) > 0 {
+		t.Errorf("after a message that is no JSON: %v, %d lost", err, len(f.lost))
+	}
+}

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Part says which part of a long list to read; its zero value, the first hundred rows.
+type Part struct {
+	Cursor string // Page.Next of the page before; empty: from the beginning
+	Limit  int    // how many rows at most, 1 to 1000; 0: 100
+}
+
+// Page is a part of a list.
+type Page[T any] struct {
+	Rows []T
+	Next string // the Cursor of the next page; empty: there is no more
+}
+
+// query makes the parameters of a filter, whose names and values come in turn. What is empty does not filter.
+func (p Part) query(filters ...string) url.Values {
+	q := query(append(filters, "cursor", p.Cursor)...)
+	if p.Limit != 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	return q
+}
+
+func query(filters ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(filters); i += 2 {
+		if filters[i+1] != "" {
+			q.Set(filters[i], filters[i+1])
+		}
+	}
+	return q
+}
+
+// list reads a page, whose rows are called plural in the answer.
+func list[T any](ctx context.Context, c *Client, path, plural string, q url.Values, options []Option) (p Page[T], err error) {
+	var body map[string]json.RawMessage
+	if err := c.get(ctx, path, q, &body, options); err != nil {
+		return p, err
+	}
+	err = json.Unmarshal(body[plural], &p.Rows)
+	if next, ok := body["next_cursor"]; ok && err == nil {
+		err = json.Unmarshal(next, &p.Next)
+	}
+	if err != nil {
+		return Page[T]{}, &Foreign{URL: c.base(), Err: err}
+	}
+	return p, nil
+}
+
+// text is an id as it stands in an address.
+func text(id int64) string { return strconv.FormatInt(id, 10) }
+
+// since is a time as a parameter; the zero time does not filter.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"getwork/assign"
+)
+
+// A refusal has all that the server sends.
+func TestProblem(t *testing.T) {
+	t.Parallel()
+	ann := as(t, "Ann", "worker")
+	_, err := ann.ShowRequest(t.Context(), 1<<40)
+	var p *Problem
+	if !errors.As(err, &p) || p.Type != "/problems/not-found" || p.Kind() != assign.NotFound || p.Status != 404 || p.Title == "" || p.Detail == "" || p.Error() != p.Detail {
+		t.Errorf("%+v", err)
+	}
+	_, err = as(t, "boss", "manager").CreateTask(t.Context(), map[string]any{"name": "No Name", "slots": 0})
+	if !errors.As(err, &p) || p.Kind() != assign.Invalid || len(p.Errors) != 2 || p.Errors[0].Field != "name" || p.Errors[1].Field != "slots" {
+		t.Errorf("%+v", err)
+	}
+	if _, err := ann.ListRuns(t.Context(), "x", Part{}); KindOf(err) != assign.Forbidden {
+		t.Errorf("%+v", err)
+	}
+	nobody := &Client{URL: ann.URL}
+	if _, err := nobody.Socket(t.Context()); KindOf(err) != assign.Unauthenticated || StatusOf(err) != 401 {
+		t.Errorf("a socket for nobody: %+v", err)
+	}
+}
+
+// What is no getwork is told from it.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/me"):
+			http.Redirect(w, r, "https://log-in.example/", http.StatusFound)
+		case strings.HasSuffix(r.URL.Path, "/tasks"):
+			_, _ = w.Write([]byte(`{"tasks":7}`))
+		case strings.HasSuffix(r.URL.Path, "/pipeline"):
+			_, _ = w.Write([]byte("<h1>It works!</h1>"))
+		default:
+			http.Error(w, "no", http.StatusTeapot)
+		}
+	}))
+	defer other.Close()
+	c := &Client{URL: other.URL + "/", User: "Ann"}
+	var foreign *Foreign
+	var p *Problem
+	if _, err := c.Pipeline(t.Context()); !errors.As(err, &foreign) || !strings.Contains(err.Error(), other.URL+" did not answer as getwork does") {
+		t.Errorf("%+v", err)
+	}
+	if _, err := c.ListTasks(t.Context()); !errors.As(err, &foreign) {
+		t.Errorf("%+v", err)
+	}
+	if _, err := c.WhoAmI(t.Context()); !errors.As(err, &p) || p.Type != "" || !strings.Contains(err.Error(), "redirects to https://log-in.example/") {
+		t.Errorf("%+v", err)
+	}
+	for _, call := range []func() error{
+		func() error { _, err := c.ShowRequest(t.Context(), 1); return err },
+		func() error { _, err := c.Socket(t.Context()); return err },
+	} {
+		if err := call(); !errors.As(err, &p) || p.Type != "" || p.Status != 418 || !strings.Contains(err.Error(), "not as getwork does") {
+			t.Errorf("%+v", err)
+		}
+	}
+	other.Close()
+	var none *NoAnswer
+	c.Retry.Tries = 1
+	if _, err := c.Pipeline(t.Context()); !errors.As(err, &none) || !none.Unsent {
+		t.Errorf("%+v", err)
+	}
+}

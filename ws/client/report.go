@@ -1,0 +1,44 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"getwork/assign"
+)
+
+// Me is whom the server takes the caller for.
+type Me struct {
+	User   string   `json:"user"`
+	Role   string   `json:"role"`
+	Groups []string `json:"groups"`
+}
+
+// WhoAmI asks whom the server takes the caller for.
+func (c *Client) WhoAmI(ctx context.Context, options ...Option) (me Me, err error) {
+	err = c.get(ctx, path("me"), nil, &me, options)
+	return me, err
+}
+
+// Span selects what a report counts.
+type Span struct {
+	Task string          // or several, separated by commas; empty: all
+	From time.Time       // zero: six hours ago for a history, a day ago for returns
+	Step assign.Duration // of a history: how long one of its buckets is, 10 s to 24 h; 0: 5 min
+}
+
+// History counts requests, waits, runs and work in steps of time. For observers and managers.
+func (c *Client) History(ctx context.Context, s Span, options ...Option) (h assign.History, err error) {
+	step := ""
+	if s.Step != 0 {
+		step = s.Step.String()
+	}
+	err = c.get(ctx, path("history"), query("task", s.Task, "from", since(s.From), "step", step), &h, options)
+	return h, err
+}
+
+// Returns tells who returns much, and what many return. For observers and managers.
+func (c *Client) Returns(ctx context.Context, s Span, options ...Option) (r assign.Returns, err error) {
+	err = c.get(ctx, path("returns"), query("task", s.Task, "from", since(s.From)), &r, options)
+	return r, err
+}

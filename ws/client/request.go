@@ -1,0 +1,73 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"getwork/assign"
+)
+
+// Click asks for work.
+type Click struct {
+	Count  int             `json:"count"`            // how many items; the task says how many one may ask for
+	Linger assign.Duration `json:"linger,omitempty"` // how long to wait for something to come when there is nothing, up to 24 h
+	Lease  assign.Duration `json:"lease,omitempty"`  // for agents: how long to hold the work, 1 s to 24 h, where the task has none
+}
+
+// GetWork asks for work of a task. The request may be pending: [Wait] has the node hold its answer for a while, and
+// [Client.AwaitRequest] waits for as long as it takes. Each call is a request of its own, unless a pending one of the same
+// holder is answered instead; a [Key] makes it the same request again.
+func (c *Client) GetWork(ctx context.Context, task string, click Click, options ...Option) (r assign.Request, err error) {
+	options = append([]Option{Key(rand.Text())}, options...)
+	err = c.send(ctx, http.MethodPost, path("tasks", task, "requests"), click, &r, options)
+	return r, err
+}
+
+// ShowRequest reads a request as it is now.
+func (c *Client) ShowRequest(ctx context.Context, id int64, options ...Option) (r assign.Request, err error) {
+	err = c.get(ctx, path("requests", text(id)), nil, &r, options)
+	return r, err
+}
+
+// CancelRequest ends a pending request with nothing. One that has ended already is refused with [assign.NotPending].
+func (c *Client) CancelRequest(ctx context.Context, id int64, options ...Option) (r assign.Request, err error) {
+	err = c.sendSafe(ctx, http.MethodDelete, path("requests", text(id)), nil, &r, options)
+	return r, err
+}
+
+// holdFor is how long AwaitRequest asks nodes to hold their answers.
+const holdFor = 60 * time.Second
+
+// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so that it is told at once.
+func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, error) {
+	for {
+		var a Answer
+		r, err := c.ShowRequest(ctx, id, Wait(holdFor), Into(&a))
+		if err != nil || r.State != assign.Pending {
+			return r, err
+		}
+		if a.Took > holdFor*9/10 {
+			continue
+		}
+		t := time.NewTimer(max(a.RetryAfter(), time.Second)) // it did not hold its answer: too many wait there, or it shuts down
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return r, context.Cause(ctx)
+		}
+	}
+}
+
+// RequestFilter selects requests that wait; empty fields do not filter.
+type RequestFilter struct {
+	Task string
+	Part
+}
+
+// ListRequests reads who waits, oldest first. For observers and managers.
+func (c *Client) ListRequests(ctx context.Context, f RequestFilter, options ...Option) (Page[assign.Request], error) {
+	return list[assign.Request](ctx, c, path("requests"), "requests", f.query("task", f.Task), options)
+}

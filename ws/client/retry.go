@@ -1,0 +1,88 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// Retry says how calls are repeated that are safe to repeat.
+type Retry struct {
+	Tries    int           // how often a call is sent at most; 0: 4; negative: until its context ends
+	MaxPause time.Duration // between two tries; 0: 10 s. What the server's Retry-After says counts even so
+
+	// Tried, if not nil, is told how each try ended; nil: with an answer that was wanted. temporary: it may go better the
+	// next time.
+	Tried func(err error, temporary bool)
+}
+
+const (
+	usualTries   = 4
+	firstPause   = 250 * time.Millisecond
+	longestPause = 10 * time.Second
+)
+
+// do makes a call, and repeats it.
+func (c *Client) do(ctx context.Context, what call, v any, options []Option) error {
+	what.header = http.Header{}
+	what.safe = what.safe || what.method == http.MethodGet
+	for _, add := range options {
+		add(&what)
+	}
+	wait, longest, left := firstPause, cmp.Or(what.pause, cmp.Or(c.Retry.MaxPause, longestPause)), cmp.Or(c.Retry.Tries, usualTries)
+	var last error
+	for {
+		err := c.try(ctx, &what, v)
+		if err != nil && ctx.Err() != nil {
+			return ended(ctx, last)
+		}
+		if c.Retry.Tried != nil {
+			c.Retry.Tried(err, temporary(err))
+		}
+		if left--; left == 0 || !what.repeatable(err) {
+			return err
+		}
+		last = err
+		pause := time.NewTimer(max(jitter(min(wait, longest)), retryAfterOf(err)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ended(ctx, last)
+		}
+		wait = min(2*wait, longest)
+	}
+}
+
+// ended is the error of a call whose context ended.
+func ended(ctx context.Context, last error) error {
+	if last == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w, and the last answer was: %w", context.Cause(ctx), last)
+}
+
+// repeatable reports whether a call that ended so should be made again: it may go better then, and either it is safe or the
+// server has not begun it.
+func (what *call) repeatable(err error) bool {
+	var none *NoAnswer
+	begun := StatusOf(err) != http.StatusTooManyRequests && (!errors.As(err, &none) || !none.Unsent)
+	return temporary(err) && (what.safe || !begun)
+}
+
+// temporary reports whether it may go better the next time: no answer came, or one that says that it is the server's fault.
+func temporary(err error) bool {
+	var none *NoAnswer
+	if errors.As(err, &none) {
+		return true
+	}
+	status := StatusOf(err)
+	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
+}
+
+// jitter is d ± 50 %, so that programs that lost the same node do not come back in step.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }

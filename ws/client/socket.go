@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"getwork/assign"
+	"getwork/ws"
+)
+
+// Event is one message of the live channel. Beside Type, the field of that type is set; "tasks", which says that a task is
+// new, changed or deleted, has none.
+type Event struct {
+	Type     string            `json:"type"`
+	Hello    *assign.Hello     `json:"hello"`
+	Snapshot *assign.Pipeline  `json:"snapshot"`
+	Request  *assign.Request   `json:"request"`
+	Work     *assign.Work      `json:"work"`
+	Run      *assign.RunEvent  `json:"run"`
+	Task     *assign.Task      `json:"task"`
+	Node     *assign.NodeEvent `json:"node"`
+	Error    *assign.Problem   `json:"error"`
+}
+
+// Socket is one connection of the live channel. One goroutine reads; others may send and close meanwhile.
+type Socket struct {
+	Hello    assign.Hello    // whom the node takes the caller for
+	Snapshot assign.Pipeline // what the caller held and waited for then; what has happened since comes as events
+
+	conn *ws.Client
+}
+
+// Socket opens the live channel, and reads hello and the snapshot. Whoever opens one must Close it; ctx bounds the opening
+// alone. A refusal is a [Problem]. See [Live] for one that comes back.
+func (c *Client) Socket(ctx context.Context) (*Socket, error) {
+	conn, err := ws.Dial(ctx, c.http(), c.base()+api+path("ws"), c.header())
+	if refused := new(ws.Refused); errors.As(err, &refused) {
+		return nil, c.refusal(refused.Response, refused.Body)
+	}
+	if err != nil {
+		return nil, noAnswer(c.base(), err)
+	}
+	s := &Socket{conn: conn}
+	for _, want := range []string{"hello", "snapshot"} {
+		e, err := s.Next(ctx)
+		switch {
+		case err == nil && e.Type != want:
+			err = &Foreign{URL: c.base(), Err: fmt.Errorf("got %q where %q comes", e.Type, want)}
+		case e.Hello != nil:
+			s.Hello = *e.Hello
+		case e.Snapshot != nil:
+			s.Snapshot = *e.Snapshot
+		}
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Next waits for the next event. Somebody must read all the time: who does not is taken for dead after 20 s, and closed
+// with 1013 when too much waits. If ctx ends, so does the connection. [ws.CloseStatus] tells what an error means.
+func (s *Socket) Next(ctx context.Context) (e Event, err error) {
+	b, err := s.conn.Read(ctx)
+	if err != nil {
+		return e, fmt.Errorf("read the live channel: %w", err)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("read the live channel: %w", err)
+	}
+	return e, nil
+}
+
+// Subscribe follows tasks by name: their task and run events come. A task that there is not, or that the caller may not see,
+// is answered with an error event.
+func (s *Socket) Subscribe(ctx context.Context, tasks ...string) error {
+	return s.Send(ctx, subscription{"subscribe", tasks})
+}
+
+// Unsubscribe ends that.
+func (s *Socket) Unsubscribe(ctx context.Context, tasks ...string) error {
+	return s.Send(ctx, subscription{"unsubscribe", tasks})
+}
+
+type subscription struct {
+	Type  string   `json:"type"`
+	Tasks []string `json:"tasks"`
+}
+
+// Send sends a message that has no method here, as JSON.
+func (s *Socket) Send(ctx context.Context, message any) error {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("encode the message: %w", err)
+	}
+	if err := s.conn.Write(ctx, b); err != nil {
+		return fmt.Errorf("write to the live channel: %w", err)
+	}
+	return nil
+}
+
+// Ping waits for a sign of life from the node. Somebody must read meanwhile.
+func (s *Socket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
+
+// Close ends the connection at once; it may be called again, and while others read.
+func (s *Socket) Close() { s.conn.Close() }

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"getwork/assign"
+)
+
+// ListTasks reads the tasks that the caller may see, by name.
+func (c *Client) ListTasks(ctx context.Context, options ...Option) ([]assign.Task, error) {
+	p, err := list[assign.Task](ctx, c, path("tasks"), "tasks", nil, options)
+	return p.Rows, err
+}
+
+// ShowTask reads a task. [Into] keeps its tag for a change.
+func (c *Client) ShowTask(ctx context.Context, name string, options ...Option) (t assign.Task, err error) {
+	err = c.get(ctx, path("tasks", name), nil, &t, options)
+	return t, err
+}
+
+// CreateTask makes a task. settings are an [assign.Settings], made from [assign.DefaultSettings], or anything that encodes
+// to an object with the fields that differ from these; name is needed. For managers.
+func (c *Client) CreateTask(ctx context.Context, settings any, options ...Option) (t assign.Task, err error) {
+	err = c.send(ctx, http.MethodPost, path("tasks"), settings, &t, options)
+	return t, err
+}
+
+// UpdateTask changes a task. changes encode to an object with the fields that change, such as map[string]any. [IfMatch] is
+// needed: it names what the change was made from. For managers.
+func (c *Client) UpdateTask(ctx context.Context, name string, changes any, options ...Option) (t assign.Task, err error) {
+	err = c.send(ctx, http.MethodPatch, path("tasks", name), changes, &t, options)
+	return t, err
+}
+
+// DeleteTask hides a task and frees its name; its history stays. One that is held or waited for is refused with
+// [assign.InUse]. For managers.
+func (c *Client) DeleteTask(ctx context.Context, name string, options ...Option) error {
+	return c.send(ctx, http.MethodDelete, path("tasks", name), nil, nil, options)
+}
+
+// ListVersions reads what a task was, newest first. For managers.
+func (c *Client) ListVersions(ctx context.Context, name string, p Part, options ...Option) (Page[assign.Version], error) {
+	return list[assign.Version](ctx, c, path("tasks", name, "versions"), "versions", p.query(), options)
+}
+
+// RestoreVersion makes a task what it was in that version, as a new version. [IfMatch] may be given. For managers.
+func (c *Client) RestoreVersion(ctx context.Context, name string, version int, options ...Option) (t assign.Task, err error) {
+	err = c.send(ctx, http.MethodPost, path("tasks", name, "versions", strconv.Itoa(version), "restore"), nil, &t, options)
+	return t, err
+}
+
+// ListRuns reads a task's runs, newest first. For observers and managers.
+func (c *Client) ListRuns(ctx context.Context, name string, p Part, options ...Option) (Page[assign.Run], error) {
+	return list[assign.Run](ctx, c, path("tasks", name, "runs"), "runs", p.query(), options)
+}
+
+// Trial is a query to be previewed.
+type Trial struct {
+	Query        assign.Query    `json:"query,omitempty"`         // empty: the task's own
+	QueryTimeout assign.Duration `json:"query_timeout,omitempty"` // of a task that there is not yet; 0: as a new task has it
+	Slots        int             `json:"slots,omitempty"`         // the same
+	Limit        int             `json:"limit,omitempty"`         // how many rows to show; 0: 10
+}
+
+// Preview executes a task's query, or the one given, and tells what it would hand out; nothing is written. It takes as long
+// as the query, until ctx ends. For managers.
+func (c *Client) Preview(ctx context.Context, name string, t Trial, options ...Option) (p assign.Preview, err error) {
+	err = c.sendSafe(ctx, http.MethodPost, path("tasks", name, "preview"), t, &p, append([]Option{Within(0)}, options...))
+	return p, err
+}
+
+// PreviewNew does the same for a task that there is not yet.
+func (c *Client) PreviewNew(ctx context.Context, t Trial, options ...Option) (p assign.Preview, err error) {
+	err = c.sendSafe(ctx, http.MethodPost, path("preview"), t, &p, append([]Option{Within(0)}, options...))
+	return p, err
+}
