@@ -15,6 +15,7 @@ import (
 	"getwork/assign"
 	"getwork/web"
 	"getwork/ws/agent"
+	api "getwork/ws/client"
 )
 
 // agentCmd takes work and runs a program for each item.
@@ -103,7 +104,7 @@ func (c agentCmd) Run(ctx context.Context, s *streams) error {
 		Groups: c.MemberOf, Instance: c.instance(), Task: c.Task, Handler: p, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
-	var r *agent.Refused
+	var r *api.Problem
 	if errors.As(err, &r) {
 		return &refused{r.Problem, r.RetryAfter}
 	}

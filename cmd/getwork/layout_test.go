@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
 	"getwork/web":               {"getwork/assign"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
-	"getwork/ws/agent":          {"getwork/assign", "getwork/ws"},
+	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 
 	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},

@@ -20,11 +20,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -86,37 +86,13 @@ func (a Agent) withDefaults() (Agent, error) {
 		return a, errors.New("an agent's concurrency, lease and linger are not negative")
 	}
 	a.URL = strings.TrimRight(u.String(), "/")
-	a.Role = or(a.Role, "agent")
-	a.Instance = or(a.Instance, strings.ToLower(rand.Text()))
-	a.Concurrency = or(a.Concurrency, 1)
-	a.Lease = or(a.Lease, 30*time.Second)
-	a.Drain = max(or(a.Drain, 30*time.Second), 0)
+	a.Role = cmp.Or(a.Role, "agent")
+	a.Instance = cmp.Or(a.Instance, strings.ToLower(rand.Text()))
+	a.Concurrency = cmp.Or(a.Concurrency, 1)
+	a.Lease = cmp.Or(a.Lease, 30*time.Second)
+	a.Drain = max(cmp.Or(a.Drain, 30*time.Second), 0)
 	if a.Log == nil {
 		a.Log = slog.New(slog.DiscardHandler)
 	}
 	return a, assign.CheckInstance(a.Instance)
-}
-
-// or is v, or what stands for its zero value.
-func or[T comparable](v, instead T) T {
-	var zero T
-	if v == zero {
-		return instead
-	}
-	return v
-}
-
-// header says who asks.
-func (a *Agent) header() http.Header {
-	h := http.Header{"X-Getwork-Instance": {a.Instance}}
-	if a.Token != "" {
-		h.Set("Authorization", "Bearer "+a.Token)
-		return h
-	}
-	h.Set("X-Getwork-User", a.User)
-	h.Set("X-Getwork-Role", a.Role)
-	if len(a.Groups) > 0 {
-		h.Set("X-Getwork-Groups", strings.Join(a.Groups, ","))
-	}
-	return h
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 func nothing(context.Context, assign.Work) error { return nil }
@@ -44,15 +45,15 @@ func TestOutcomes(t *testing.T) {
 	if err := a.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for item, want := range map[string]disposition{
+	for item, want := range map[string]assign.Disposition{
 		"fine":       {Outcome: "complete"},
 		"later":      {Outcome: "return", After: after(7 * time.Second)},
-		"wrapped":    {Outcome: "return", After: after(7 * time.Second), Note: "the site is down: later"},
-		"after":      {Outcome: "return", After: after(90 * time.Second), Note: "closed today"},
+		"wrapped":    {Outcome: "return", After: after(7 * time.Second), Note: new("the site is down: later")},
+		"after":      {Outcome: "return", After: after(90 * time.Second), Note: new("closed today")},
 		"long after": {Outcome: "return", After: after(72 * time.Hour)},
-		"fails":      {Outcome: "fail", Error: "no such page"},
-		"garbage":    {Outcome: "fail", Error: "ab\uFFFD" + strings.Repeat("é", (maxText-5)/2)},
-		"panics":     {Outcome: "fail", Error: "panic: oh"},
+		"fails":      {Outcome: "fail", Error: new("no such page")},
+		"garbage":    {Outcome: "fail", Error: new("ab\uFFFD" + strings.Repeat("é", (maxText-5)/2))},
+		"panics":     {Outcome: "fail", Error: new("panic: oh")},
 	} {
 		b, _ := json.Marshal(want)
 		if d.said[item] != string(b) {
@@ -76,7 +77,7 @@ func TestRefused(t *testing.T) {
 			return true
 		}
 		err := d.agent(nothing).Run(t.Context())
-		var r *Refused
+		var r *client.Problem
 		if !errors.As(err, &r) || r.Status != status || err.Error() != "no it is" {
 			t.Errorf("%d: %v", status, err)
 		}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 const (
@@ -23,20 +22,20 @@ const (
 // getWork asks for work and waits for the answer. If ctx ends meanwhile the request is cancelled, and what it got goes
 // back.
 func (s *session) getWork(ctx context.Context, count int) (assign.Request, error) {
-	body := map[string]any{"count": count, "lease": assign.Duration(s.Lease)}
+	click := client.Click{Count: count, Lease: assign.Duration(s.Lease)}
 	if !s.Once {
-		body["linger"] = assign.Duration(s.linger())
+		click.Linger = assign.Duration(s.linger())
 	}
 	// The key makes it the same request however often it is sent: of one whose answer was lost, the work would be held
 	// by nobody's knowledge.
-	c := call{method: "POST", path: "/tasks/" + url.PathEscape(s.Task) + "/requests", body: body, key: rand.Text()}
-	var r assign.Request
-	after, err := s.node.insist(ctx, c, &r)
+	key := client.Key(rand.Text())
+	var a client.Answer
+	r, err := s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
 	if err == nil {
-		err = s.await(ctx, &r, after)
+		err = s.await(ctx, &r, a.RetryAfter())
 	}
 	if ctx.Err() != nil {
-		s.abandon(ctx, c, &r)
+		s.abandon(ctx, click, key, &r)
 		return assign.Request{}, ctx.Err()
 	}
 	return r, err
@@ -84,8 +83,8 @@ func (s *session) await(ctx context.Context, r *assign.Request, after time.Durat
 
 // look reads a request. One that is gone has ended.
 func (s *session) look(ctx context.Context, r *assign.Request) (after time.Duration, err error) {
-	var now assign.Request
-	after, err = s.node.insist(ctx, call{method: "GET", path: "/requests/" + strconv.FormatInt(r.ID, 10)}, &now)
+	var a client.Answer
+	now, err := s.server.ShowRequest(ctx, r.ID, client.Into(&a))
 	switch {
 	case refusedWith(err, http.StatusNotFound):
 		r.State = assign.Cancelled
@@ -93,26 +92,29 @@ func (s *session) look(ctx context.Context, r *assign.Request) (after time.Durat
 	case err == nil:
 		*r = now
 	}
-	return after, err
+	return a.RetryAfter(), err
 }
 
 // cancel ends a request that waits; if it was answered meanwhile, r has what it got.
 func (s *session) cancel(ctx context.Context, r *assign.Request) error {
-	_, err := s.node.insist(ctx, call{method: "DELETE", path: "/requests/" + strconv.FormatInt(r.ID, 10)}, r)
-	if refusedWith(err, http.StatusConflict, http.StatusNotFound) {
+	cancelled, err := s.server.CancelRequest(ctx, r.ID)
+	switch {
+	case refusedWith(err, http.StatusConflict, http.StatusNotFound):
 		_, err = s.look(ctx, r)
+	case err == nil:
+		*r = cancelled
 	}
 	return err
 }
 
 // abandon cancels a request of an agent that ends. If its answer is not known, the same call tells which it is.
-func (s *session) abandon(ctx context.Context, c call, r *assign.Request) {
+func (s *session) abandon(ctx context.Context, click client.Click, key client.Option, r *assign.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWithin)
 	defer cancel()
 	var err error
 	if r.ID == 0 {
 		brief, done := context.WithTimeout(ctx, abandonWithin/2)
-		_, err = s.node.insist(brief, c, r)
+		*r, err = s.server.GetWork(brief, s.Task, click, key)
 		done()
 	}
 	if err == nil && r.State == assign.Pending {

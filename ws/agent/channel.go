@@ -2,12 +2,11 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
 	"getwork/assign"
-	"getwork/ws"
+	"getwork/ws/client"
 )
 
 // channel is what the live channel has told so far. It only makes things faster: all that it tells can be asked for.
@@ -53,38 +52,34 @@ func (c *channel) deaf() {
 	drop()
 }
 
-// message is what a node says.
-type message struct {
-	Type     string            `json:"type"`
-	Snapshot *assign.Pipeline  `json:"snapshot"`
-	Request  *assign.Request   `json:"request"`
-	Work     *assign.Work      `json:"work"`
-	Node     *assign.NodeEvent `json:"node"`
-}
-
-const (
-	firstRedial   = 500 * time.Millisecond
-	longestRedial = 30 * time.Second
-	dialWithin    = 10 * time.Second
-)
-
 // listen keeps the live channel open until ctx ends. That it is away is said once, and once that it is back; not when it
 // comes back at once, as after a node's restart, nor when the whole server is away, of which is spoken elsewhere.
 func (s *session) listen(ctx context.Context) {
 	failures, told := 0, false
-	for {
-		err := s.follow(ctx, func() {
+	lost := func(err error) {
+		s.channel.set(func() { s.channel.live = false })
+		if failures++; failures > 1 && !told && !s.server.isAway() {
+			s.Log.Warn("the live channel is away; asking every few seconds instead", "error", err)
+			told = true
+		}
+	}
+	live := &client.Live{Client: s.server.Client, Lost: lost, Handle: func(e client.Event) {
+		if e.Snapshot != nil {
 			if told {
 				s.Log.Info("the live channel is back")
 			}
 			failures, told = 0, false
-		})
-		s.channel.set(func() { s.channel.live = false })
-		if failures++; failures > 1 && !told && ctx.Err() == nil && !s.node.isAway() {
-			s.Log.Warn("the live channel is away; asking every few seconds instead", "error", err)
-			told = true
 		}
-		pause := time.NewTimer(jitter(min(firstRedial<<min(failures-1, 10), longestRedial)))
+		s.hear(e)
+	}}
+	s.channel.set(func() { s.channel.drop = live.Reconnect })
+	for {
+		err := live.Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		lost(err) // for good, as it seems; what is asked for meanwhile tells whether it is
+		pause := time.NewTimer(redialRefused)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -94,52 +89,29 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-// follow reads one connection to its end; open is called when its snapshot has come.
-func (s *session) follow(ctx context.Context, open func()) error {
-	dialing, cancel := context.WithTimeout(ctx, dialWithin)
-	defer cancel()
-	conn, err := ws.Dial(dialing, nil, s.node.base+"/ws", s.node.header)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	s.channel.set(func() { s.channel.drop = conn.Close })
-	for {
-		b, err := conn.Read(ctx)
-		if err != nil {
-			return err
-		}
-		var m message
-		if err := json.Unmarshal(b, &m); err != nil {
-			return err
-		}
-		if m.Snapshot != nil {
-			open()
-		}
-		s.hear(&m)
-	}
-}
+// redialRefused is when the live channel is tried again for an agent that was refused.
+const redialRefused = 30 * time.Second
 
 // hear takes in what a node says.
-func (s *session) hear(m *message) {
+func (s *session) hear(e client.Event) {
 	switch {
-	case m.Snapshot != nil:
+	case e.Snapshot != nil:
 		waiting, held := map[int64]bool{}, map[int64]bool{}
-		for _, r := range m.Snapshot.Requests {
+		for _, r := range e.Snapshot.Requests {
 			waiting[r.ID] = true
 		}
-		for _, w := range m.Snapshot.Work {
+		for _, w := range e.Snapshot.Work {
 			held[w.ID] = true
 		}
 		s.channel.set(func() { s.channel.live, s.channel.missed = true, waiting })
 		s.checkAllBut(held)
-	case m.Node != nil && m.Node.State == assign.Lagging:
+	case e.Node != nil && e.Node.State == assign.Lagging:
 		s.channel.set(func() { s.channel.live = false })
-	case m.Node != nil && m.Node.State == assign.Live:
+	case e.Node != nil && e.Node.State == assign.Live:
 		s.channel.set(func() { s.channel.live = true })
-	case m.Request != nil && m.Request.Task == s.Task && m.Request.State != assign.Pending:
-		s.channel.set(func() { s.channel.ended = *m.Request })
-	case m.Work != nil:
-		s.workChanged(m.Work)
+	case e.Request != nil && e.Request.Task == s.Task && e.Request.State != assign.Pending:
+		s.channel.set(func() { s.channel.ended = *e.Request })
+	case e.Work != nil:
+		s.workChanged(e.Work)
 	}
 }

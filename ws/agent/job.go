@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 // job is one item in hand.
@@ -19,11 +19,6 @@ type job struct {
 	lease  *lease
 	ctx    context.Context // the handler's
 	cancel context.CancelCauseFunc
-}
-
-// path is where something is said of work.
-func (j *job) path(what string) string {
-	return "/work/" + strconv.FormatInt(j.work.ID, 10) + "/" + what
 }
 
 // begin takes work in hand. What there is no place for goes back, and so does all of it while the agent drains.
@@ -160,10 +155,8 @@ func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 }
 
 // dispose tells how work ended. Said twice it changes nothing, so it is repeated when no answer came.
-func (s *session) dispose(ctx context.Context, j *job, d disposition) {
-	c := call{method: "POST", path: j.path("disposition"), body: d, within: j.lease.within(), pause: j.lease.pause()}
-	var w assign.Work
-	_, err := s.node.insist(ctx, c, &w)
+func (s *session) dispose(ctx context.Context, j *job, d assign.Disposition) {
+	_, err := s.server.Dispose(ctx, j.work.ID, d, client.Within(j.lease.within()), client.MaxPause(j.lease.pause()))
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "outcome", d.Outcome)
 	switch {
 	case err == nil:

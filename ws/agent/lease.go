@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 // lease is how long work is ours. Its end is kept by this machine's clock, from when a node was last asked to renew it:
@@ -78,6 +79,11 @@ func (l *lease) next() time.Time {
 	return l.renewed.Add(l.length / 3)
 }
 
+const (
+	answerWithin = 30 * time.Second
+	longestPause = 10 * time.Second
+)
+
 // within is how long a call about it may take, so that it can be repeated while there is time.
 func (l *lease) within() time.Duration {
 	if l.length == 0 {
@@ -122,12 +128,10 @@ func (s *session) renew(ctx context.Context, j *job) error {
 		ctx, cancel = context.WithDeadlineCause(ctx, over, errOver)
 		defer cancel()
 	}
-	var w assign.Work
-	var sent time.Time
-	c := call{method: "POST", path: j.path("extend"), within: j.lease.within(), pause: j.lease.pause(), sent: &sent}
-	_, err := s.node.insist(ctx, c, &w)
+	var a client.Answer
+	w, err := s.server.Extend(ctx, j.work.ID, client.Within(j.lease.within()), client.MaxPause(j.lease.pause()), client.Into(&a))
 	if err == nil {
-		j.lease.extended(sent, w.LeaseExpiresAt)
+		j.lease.extended(a.Sent, w.LeaseExpiresAt)
 	}
 	return err
 }

@@ -37,44 +37,41 @@ type putOff struct {
 
 func (p *putOff) Error() string { return p.text }
 
-// disposition is what is said of work, as POST /work/{id}/disposition takes it.
-type disposition struct {
-	Outcome string           `json:"outcome"`
-	After   *assign.Duration `json:"after,omitempty"`
-	Error   string           `json:"error,omitempty"`
-	Note    string           `json:"note,omitempty"`
-}
-
 // giveBack puts work back at once: nothing was done.
-func giveBack() disposition { return disposition{Outcome: "return", After: new(assign.Duration)} }
+func giveBack() assign.Disposition {
+	return assign.Disposition{Outcome: "return", After: new(assign.Duration)}
+}
 
 // outcome makes a disposition of what a handler returned; ctx is the one that it had. An after that is missing is the
 // task's back-off, for the caller to fill in.
-func outcome(ctx context.Context, err error) disposition {
+func outcome(ctx context.Context, err error) assign.Disposition {
 	var p *putOff
 	switch {
 	case err == nil:
-		return disposition{Outcome: "complete"}
+		return assign.Disposition{Outcome: "complete"}
 	case errors.As(err, &p):
 		note := p.note
 		if wrapped := errors.Unwrap(err); wrapped != nil { // somebody said more around it
 			note = err.Error()
 		}
-		return disposition{Outcome: "return", After: p.after, Note: clean(note)}
+		return assign.Disposition{Outcome: "return", After: p.after, Note: clean(note)}
 	case errors.Is(context.Cause(ctx), ErrDraining):
 		return giveBack()
 	}
-	return disposition{Outcome: "fail", Error: clean(err.Error())}
+	return assign.Disposition{Outcome: "fail", Error: clean(err.Error())}
 }
 
 // maxText is how long a note and an error may be, in bytes.
 const maxText = 4 << 10
 
-// clean makes text of what a node would refuse otherwise: too long, not UTF-8, or with a NUL.
-func clean(text string) string {
+// clean makes text of what a node would refuse otherwise: too long, not UTF-8, or with a NUL. Nothing is nil.
+func clean(text string) *string {
+	if text == "" {
+		return nil
+	}
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "")
 	}
-	return text
+	return &text
 }

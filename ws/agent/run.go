@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 // session is one Run.
 type session struct {
 	Agent
-	node    *node
+	server  *server
 	channel *channel
 
 	cut    context.Context // the parent of all handlers' contexts; cancelled when their time is over
@@ -30,17 +31,17 @@ type session struct {
 
 // Run takes work until ctx ends, and then drains: the request that waits is cancelled, handlers get Drain to finish,
 // and what they did not finish goes back at once. It returns nil then, or when nothing is left (Once). While the server
-// is away it goes on trying. It returns a [Refused] when the node does not let it take work: there is no such task, or
+// is away it goes on trying. It returns a [getwork/ws/client.Problem] when the node does not let it take work: there is no such task, or
 // the agent may not.
 func (a *Agent) Run(ctx context.Context) error {
 	full, err := a.withDefaults()
 	if err != nil {
 		return err
 	}
-	s := &session{Agent: full, node: newNode(&full), channel: newChannel(), jobs: map[int64]*job{}, ended: make(chan struct{}, 1)}
+	s := &session{Agent: full, server: newServer(&full), channel: newChannel(), jobs: map[int64]*job{}, ended: make(chan struct{}, 1)}
 	s.cut, s.cutNow = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer s.cutNow(nil)
-	defer s.node.http.CloseIdleConnections()
+	defer s.server.transport.CloseIdleConnections()
 
 	listening, hush := context.WithCancel(s.cut)
 	var channel sync.WaitGroup
@@ -131,7 +132,7 @@ func (s *session) explain(r *assign.Request) {
 
 // rest waits, but no longer than until something that it has is done, which may be what made the difference.
 func (s *session) rest(ctx context.Context, pause time.Duration) {
-	t := time.NewTimer(jitter(pause))
+	t := time.NewTimer(pause/2 + rand.N(pause+1)) // so that agents do not ask in step
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -178,8 +179,8 @@ func (s *session) resume(ctx context.Context) error {
 	if err := s.readSettings(ctx, 0); err != nil {
 		return err
 	}
-	var p assign.Pipeline
-	if _, err := s.node.insist(ctx, call{method: "GET", path: "/pipeline"}, &p); err != nil {
+	p, err := s.server.Pipeline(ctx)
+	if err != nil {
 		return err
 	}
 	for _, w := range p.Work {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"getwork/assign"
@@ -23,8 +22,8 @@ func (s *session) readSettings(ctx context.Context, within time.Duration) error 
 	if fresh {
 		return nil
 	}
-	var t assign.Task
-	if _, err := s.node.insist(ctx, call{method: "GET", path: "/tasks/" + url.PathEscape(s.Task)}, &t); err != nil {
+	t, err := s.server.ShowTask(ctx, s.Task)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+
+	"getwork/ws/client"
+)
+
+// server is whichever of the nodes answers, and whether one does.
+type server struct {
+	*client.Client
+	transport *http.Transport
+
+	mu   sync.Mutex
+	away bool
+}
+
+// newServer makes calls in the agent's name, and repeats them until their context ends.
+func newServer(a *Agent) *server {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = a.Concurrency + 1
+	s := &server{transport: transport}
+	s.Client = &client.Client{URL: a.URL, Token: a.Token, User: a.User, Role: a.Role, Groups: a.Groups, Instance: a.Instance,
+		HTTP: &http.Client{Transport: transport},
+		Retry: client.Retry{Tries: -1, Tried: func(err error, temporary bool) {
+			if !s.set(temporary) {
+				return
+			}
+			if temporary {
+				a.Log.Warn("the server is away; trying again until it is back", "url", a.URL, "error", err)
+			} else {
+				a.Log.Info("the server is back", "url", a.URL)
+			}
+		}}}
+	return s
+}
+
+// set keeps whether the server is away, and reports whether that is new: it is said once, and once that it is back.
+func (s *server) set(away bool) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = away != s.away
+	s.away = away
+	return changed
+}
+
+func (s *server) isAway() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away
+}
+
+// refusedWith reports whether a node answered with one of these statuses.
+func refusedWith(err error, statuses ...int) bool {
+	return slices.Contains(statuses, client.StatusOf(err))
+}
