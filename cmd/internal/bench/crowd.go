@@ -52,7 +52,7 @@ type member struct {
 func (s *stage) socket(ctx context.Context, node int, user string) (*ws.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	c, err := ws.Dial(ctx, s.nodes[node].URL+"/api/v1/ws", http.Header{"X-Getwork-User": {user}})
+	c, err := ws.Dial(ctx, nil, s.nodes[node].URL+"/api/v1/ws", http.Header{"X-Getwork-User": {user}})
 	for message := []byte(nil); err == nil && !bytes.Contains(message, []byte(`"type":"snapshot"`)); {
 		message, err = c.Read(ctx)
 	}
