@@ -10,9 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -111,17 +109,4 @@ func TestProgramIsStopped(t *testing.T) {
 			}
 		})
 	}
-}
-
-// awaitGone waits until a process has ended; whether it was collected depends on who adopted it.
-func awaitGone(t *testing.T, pid string) {
-	t.Helper()
-	id, err := strconv.Atoi(pid)
-	if err != nil || id < 2 {
-		t.Fatalf("process %q: %v", pid, err)
-	}
-	await(t, "process "+pid+" has ended", soon, func() bool {
-		stat, err := os.ReadFile("/proc/" + pid + "/stat")
-		return syscall.Kill(id, 0) != nil || err == nil && strings.Contains(string(stat), ") Z ")
-	})
 }

@@ -2,86 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"getwork/cmd/internal/cluster"
-	"getwork/schema/schematest"
 )
-
-// terminal runs client commands as people do: as processes of the real binary.
-type terminal struct {
-	t      *testing.T
-	binary string
-	env    []string
-	stdin  string
-}
-
-// newTerminal starts a node and is oliver's terminal beside it.
-func newTerminal(t *testing.T) terminal {
-	t.Helper()
-	node := cluster.Start(t, 1, cluster.Options{DatabaseURL: schematest.URL(t)})[0]
-	return terminal{t: t, binary: cluster.Binary(t), env: []string{"GETWORK_URL=" + node.URL, "GETWORK_USER=oliver"}}
-}
-
-func (c terminal) command(args ...string) (command *exec.Cmd, out, errs *bytes.Buffer) {
-	out, errs = new(bytes.Buffer), new(bytes.Buffer)
-	command = exec.CommandContext(c.t.Context(), c.binary, args...)
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "GETWORK_") {
-			command.Env = append(command.Env, e)
-		}
-	}
-	// With the race detector a program otherwise lingers for a second when it ends.
-	command.Env = append(append(command.Env, "GORACE=atexit_sleep_ms=0"), c.env...)
-	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(c.stdin), out, errs
-	return command, out, errs
-}
-
-// run expects an exit status, and texts in what is printed. It returns what went to standard output.
-func (c terminal) run(status int, wanted []string, args ...string) (out string) {
-	c.t.Helper()
-	command, printed, errs := c.command(args...)
-	c.expect(args, status, wanted, command.Run(), printed.String(), errs.String())
-	return printed.String()
-}
-
-func (c terminal) expect(args []string, status int, wanted []string, err error, out, errs string) {
-	c.t.Helper()
-	var exit *exec.ExitError
-	got := 0
-	if errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else if err != nil {
-		c.t.Fatalf("getwork %q: %v", args, err)
-	}
-	if got != status {
-		c.t.Errorf("getwork %q exits with %d, not %d\n%s%s", args, got, status, out, errs)
-	}
-	for _, text := range wanted {
-		if !strings.Contains(out+errs, text) {
-			c.t.Errorf("getwork %q does not print %q but\n%s%s", args, text, out, errs)
-		}
-	}
-}
-
-// decode runs a command with --json.
-func (c terminal) decode(status int, v any, args ...string) {
-	c.t.Helper()
-	out := c.run(status, nil, append(args, "--json")...)
-	if err := json.Unmarshal([]byte(out), v); err != nil {
-		c.t.Errorf("getwork %q --json: %v\n%s", args, err, out)
-	}
-}
-
-// text are what an output must have in it.
-func text(t ...string) []string { return t }
 
 func TestClientUsage(t *testing.T) {
 	c := terminal{t: t, binary: cluster.Binary(t)}
@@ -216,28 +143,5 @@ func TestWhoAsks(t *testing.T) {
 	run(holding{})
 	if got.Get("X-Getwork-User") == "" {
 		t.Error("nobody asks; the machine's user should")
-	}
-}
-
-func TestTable(t *testing.T) {
-	var b bytes.Buffer
-	if err := table(&b, []string{"A", "LONG"}, [][]string{{"Zoë\tx", "1"}, {"\x1b[31mred\n", ""}}); err != nil {
-		t.Fatal(err)
-	}
-	if want := "A        LONG\nZoë x    1\n[31mred  -\n"; b.String() != want {
-		t.Errorf("%q, not %q", b.String(), want)
-	}
-}
-
-func TestDetails(t *testing.T) {
-	for object, want := range map[string]string{
-		`{"name":"Ann","n":12345678901234567890,"x":null,"in":{"a":1}}`: `name: Ann, n: 12345678901234567890, x: null, in: {"a":1}`,
-		`{}`:   "",
-		`null`: "null",
-		`{"t":"` + strings.Repeat("é", 200) + `"}`: "t: " + strings.Repeat("é", maxDetails-4) + "…",
-	} {
-		if got := details(json.RawMessage(object)); got != want {
-			t.Errorf("%s: %q, not %q", object, got, want)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -38,20 +39,22 @@ func TestYesInTheEnvironment(t *testing.T) {
 	c.run(2, text("say whose work"), "work", "release", "--yes")
 }
 
-// What is printed for programs is for people to read, too, and says the same.
-func TestJSONIsReadable(t *testing.T) {
-	for sent, want := range map[string]string{
-		`{"query":"rank \u003c 10 \u0026\u0026 \u003e"}`: `{"query":"rank < 10 && >"}`,
-		`["\\u003c","\\\u003c","\u2028\"\u00e9"]`:        `["\\u003c","\\<","\u2028\"\u00e9"]`,
-		`"\u003`: `"\u003`,
-		`\`:      `\`,
-	} {
-		if got := string(readable([]byte(sent))); got != want {
-			t.Errorf("%s: %s, want %s", sent, got, want)
-		}
+// What a program finds in its environment configures no command of getwork that it calls.
+func TestProgramEnvironment(t *testing.T) {
+	parser, err := kong.New(&cli{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var b strings.Builder
-	if err := printJSON(&b, map[string]string{"query": "a < b & c > d"}); err != nil || !strings.Contains(b.String(), `"a < b & c > d"`) {
-		t.Errorf("%s, %v", b.String(), err)
+	given := []string{"GETWORK_ITEM", "GETWORK_TASK", "GETWORK_WORK_ID", "GETWORK_ATTEMPT"}
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, flags := range leaf.AllFlags(false) {
+			for _, flag := range flags {
+				for _, env := range flag.Envs {
+					if slices.Contains(given, env) {
+						t.Errorf("getwork %s: --%s is set by %s; give it env:\"-\"", leaf.Path(), flag.Name, env)
+					}
+				}
+			}
+		}
 	}
 }

@@ -12,8 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	process "getwork/cmd/internal/node"
 )
 
 // firefox is a real one, with a profile of its own. It is told what to do by Marionette, which it speaks without a driver
@@ -79,7 +82,7 @@ func (f *firefox) start(path string, preferences map[string]any) {
 	defer printed.Close()
 	cmd := exec.Command(path, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", folder)
 	cmd.Env = append(os.Environ(), "HOME="+folder, "TMPDIR="+folder, "MOZ_CRASHREPORTER_DISABLE=1")
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = printed, printed, groupAttributes()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = printed, printed, process.Attributes()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +92,7 @@ func (f *firefox) start(path string, preferences map[string]any) {
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		force := time.AfterFunc(soon, func() { killGroup(cmd.Process) })
+		force := time.AfterFunc(soon, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 		if _, err := f.call("Marionette:Quit", map[string]any{"flags": []string{"eForceQuit"}}); err != nil {
 			force.Reset(0)
 		}

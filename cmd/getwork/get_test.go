@@ -65,14 +65,14 @@ func TestWorkFromATerminal(t *testing.T) {
 }
 
 // slowly makes a task whose query lasts until it is stopped.
-func (c terminal) slowly() {
+func slowly(c terminal) {
 	c.run(0, nil, "task", "create", "--name", "slow", "--query", "select pg_sleep(600)::text || 'x' as item")
 }
 
 var requestID = regexp.MustCompile(`Request (\d+) waits`)
 
-// interrupt presses Ctrl-C when the command has begun to wait.
-func (c terminal) interrupt(status int, wanted []string, args ...string) (id string) {
+// interrupted presses Ctrl-C when the command has begun to wait.
+func interrupted(c terminal, status int, wanted []string, args ...string) (id string) {
 	c.t.Helper()
 	command, out, _ := c.command(args...)
 	errs, err := os.CreateTemp(c.t.TempDir(), "")
@@ -99,10 +99,10 @@ func (c terminal) interrupt(status int, wanted []string, args ...string) (id str
 
 func TestGetWaits(t *testing.T) {
 	c := newTerminal(t)
-	c.slowly()
-	id := c.interrupt(1, text("Ctrl-C cancels it", "was cancelled"), "get", "slow")
+	slowly(c)
+	id := interrupted(c, 1, text("Ctrl-C cancels it", "was cancelled"), "get", "slow")
 	c.run(0, text("The pipeline is empty."), "pipeline")
-	again := c.interrupt(1, text("the request stays", "still waits\n`getwork get slow` waits for it again"), "get", "slow", "--keep", "--count", "2")
+	again := interrupted(c, 1, text("the request stays", "still waits\n`getwork get slow` waits for it again"), "get", "slow", "--keep", "--count", "2")
 	if again == id {
 		t.Error("a cancelled request was taken up again")
 	}

@@ -16,13 +16,6 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// The exit statuses.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
-
 // cli is the command line. Settings can be given in the environment, too (see fromEnvironment); flags beat it.
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run one node."`
@@ -44,21 +37,17 @@ type cli struct {
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 
-// usageError is a command that can't be carried out as it was given: exit status 2.
-type usageError struct{ error }
-
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run carries out one command line.
 func run(args []string, rawOut, rawErrs io.Writer) int {
-	out, errs := visible{rawOut}, visible{rawErrs}
+	out, errs := visible{w: rawOut}, visible{w: rawErrs}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c cli
+	c.Serve.Version = version
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("getwork"),
@@ -108,18 +97,4 @@ func parse(parser *kong.Kong, args []string) (command *kong.Context, err error) 
 		}
 	}()
 	return parser.Parse(args)
-}
-
-// document is where to print YAML, which has no such escapes in most places: a file gets it as it is.
-func (s *streams) document() io.Writer {
-	if f, ok := s.rawOut.(*os.File); ok && !isTerminal(f) {
-		return f
-	}
-	return s.out
-}
-
-// streams are where a command prints.
-type streams struct {
-	out, errs       io.Writer // for everything that holds data
-	rawOut, rawErrs io.Writer // for what other programs print, and for a progress line
 }

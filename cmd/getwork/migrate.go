@@ -35,7 +35,7 @@ func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, con
 	}
 	name, err := schema.ParseName(t.Schema)
 	if err != nil {
-		return usageError{err}
+		return asUsage(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -74,7 +74,7 @@ type migrateUpCmd struct {
 
 func (c migrateUpCmd) Run(ctx context.Context, s *streams) error {
 	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
-		if err := schema.Up(ctx, conn, name, s.tell); err != nil {
+		if err := schema.Up(ctx, conn, name, tell(s)); err != nil {
 			return err
 		}
 		return printStatus(ctx, s, conn, name)
@@ -88,7 +88,7 @@ type migrateDownCmd struct {
 
 func (c migrateDownCmd) Run(ctx context.Context, s *streams) error {
 	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
-		if err := schema.Down(ctx, conn, name, c.To, s.tell); err != nil {
+		if err := schema.Down(ctx, conn, name, c.To, tell(s)); err != nil {
 			return err
 		}
 		return printStatus(ctx, s, conn, name)
@@ -105,8 +105,10 @@ func (c migrateStatusCmd) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-// tell shows what a migration waits for.
-func (s *streams) tell(message string) { _, _ = fmt.Fprintln(s.errs, message) }
+// tell shows what a migration waits for, on the way.
+func tell(s *streams) func(string) {
+	return func(message string) { _, _ = fmt.Fprintln(s.errs, message) }
+}
 
 func printStatus(ctx context.Context, s *streams, conn *pgx.Conn, name schema.Name) error {
 	current, latest, err := schema.Status(ctx, conn, name)

@@ -51,7 +51,7 @@ func nodeID() string {
 func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	name, err := schema.ParseName(c.Schema)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, asUsage(err)
 	}
 
 	id := nodeID()
@@ -68,7 +68,7 @@ func newNode(ctx context.Context, c serveCmd, log *slog.Logger) (*node, error) {
 	n.pools, err = assign.OpenPools(assign.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
 		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, asUsage(err)
 	}
 	if n.pools.Queries != nil {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -154,7 +154,7 @@ func (n *node) serveHTTP() {
 
 			FrameAncestors: n.config.FrameAncestors,
 
-			Figures: web.Figures{Version: version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets},
+			Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets},
 			Log:     n.log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,

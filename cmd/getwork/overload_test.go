@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,21 +18,6 @@ import (
 
 // callBound is how long an answer may take whatever happens, and then some: many tests run at once.
 const callBound = 25 * time.Second
-
-// lock locks in a transaction of the test's own, until the returned function is called.
-func (s *site) lock(statement string, args ...any) (unlock func()) {
-	s.t.Helper()
-	tx, err := s.db.Begin(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	unlock = sync.OnceFunc(func() { _ = tx.Rollback(s.t.Context()) })
-	s.t.Cleanup(unlock)
-	if _, err := tx.Exec(s.t.Context(), statement, args...); err != nil {
-		s.t.Fatal(err)
-	}
-	return unlock
-}
 
 // crowd opens a connection for each of n users at a node.
 func (s *site) crowd(n, node int) []*caller {

@@ -77,8 +77,8 @@ func (b *browser) auditAround(t *testing.T) {
 
 var databaseLine = regexp.MustCompile(`psql '([^']+)'`)
 
-// database is the demo's.
-func (d *startedDemo) database() *pgx.Conn {
+// databaseOf is a demo's.
+func databaseOf(d *startedDemo) *pgx.Conn {
 	d.t.Helper()
 	conn, err := pgx.Connect(d.t.Context(), databaseLine.FindStringSubmatch(d.printed())[1])
 	if err != nil {
@@ -114,7 +114,7 @@ func TestDemoPage(t *testing.T) {
 	d := startDemo(t, demoDir(t), "--nodes", "3", "--loans", "1500")
 	nodes := d.ready()
 	family := d.family()
-	db := d.database()
+	db := databaseOf(d)
 	b.openDemo(d)
 	for i, who := range []string{"Oliver", "Tracy", "Mia"} {
 		b.awaitIn(nodes[i], fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#chip').dataset.state === 'live'`, who), soon)
@@ -184,7 +184,7 @@ func TestDemoPageStops(t *testing.T) {
 	b := newBrowser(t, "")
 	d := startDemo(t, demoDir(t), "--loans", "1500")
 	d.ready()
-	db := d.database()
+	db := databaseOf(d)
 	b.openDemo(d)
 	b.await(`document.querySelectorAll('iframe').length === 2 && document.body.innerText.includes('no room for Mia here')`, soon)
 	for _, scene := range []string{"naive", "getwork"} {

@@ -22,16 +22,6 @@ func leased(s *site, lease string, items ...string) {
 	}
 }
 
-// takes has somebody get work of that many items, and returns it.
-func (s *site) takes(user string, count int) []assign.Work {
-	s.t.Helper()
-	r, a, err := s.as(user, 0).GetWork(s.t.Context(), "verify", count, "Prefer", "wait=20")
-	if err != nil || len(r.Work) != count {
-		s.t.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
-	}
-	return r.Work
-}
-
 // manages makes a call as a manager.
 func (s *site) manages(method, path string, body any) (answered struct{ Token string }) {
 	s.t.Helper()

@@ -164,9 +164,6 @@ func (b *browser) await(expression string, within time.Duration) {
 	}
 }
 
-// soon bounds what should take a moment, on a machine that does many other things.
-const soon = 20 * time.Second
-
 // logIn opens the page and logs in by name.
 func (b *browser) logIn(url, user string) {
 	b.t.Helper()

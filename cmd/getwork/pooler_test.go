@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
@@ -198,23 +195,5 @@ func TestPoolerWithFewConnections(t *testing.T) {
 	t.Logf("all were served after %v", took)
 	if took > 20*time.Second { // a transaction that waits for another is ended after 20 s
 		t.Errorf("all were served only after %v", took)
-	}
-}
-
-// Every connection speaks UTF-8, whatever the database does: the listener's, and that of migrations, too.
-func TestConnectionsSpeakUTF8(t *testing.T) {
-	url := schematest.Encoded(t, "LATIN1")
-	n := &node{config: serveCmd{DatabaseURL: url}}
-	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
-		"listener": n.connectDirectly, "migrations": migrateTarget{DatabaseURL: url}.connect,
-	} {
-		conn, err := connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := conn.PgConn().ParameterStatus("client_encoding"); got != "UTF8" {
-			t.Errorf("%s: client_encoding %s", name, got)
-		}
-		conn.Close(t.Context())
 	}
 }

@@ -119,16 +119,6 @@ func filled(filters map[string]*string) error {
 	return nil
 }
 
-// isTerminal reports whether somebody can answer there. The null device is a character device, too.
-func isTerminal(f *os.File) bool {
-	is, err := f.Stat()
-	if err != nil || is.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(is, null)
-}
-
 // confirm waits for a yes, until ctx ends.
 func confirm(ctx context.Context, from io.Reader) error {
 	answered := make(chan string, 1)

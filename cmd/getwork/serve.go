@@ -14,6 +14,8 @@ import (
 
 // serveCmd is one node's configuration.
 type serveCmd struct {
+	Version string `kong:"-"` // of the program, as /metrics has it
+
 	DatabaseURL           string        `help:"PostgreSQL to work in, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
 	DatabaseURLFile       string        `help:"Read that URL from this file, so that no password shows in the list of processes; it beats --database-url." placeholder:"FILE" complete:"file"`
 	ListenDatabaseURL     string        `help:"A direct, session-mode connection for LISTEN and migrations, where --database-url goes through a pooler." placeholder:"URL"`
@@ -53,7 +55,7 @@ func (c *serveCmd) check() error {
 		readURL(&c.ListenDatabaseURL, c.ListenDatabaseURLFile, "listen-database-url-file"),
 		readURL(&c.QueryDatabaseURL, c.QueryDatabaseURLFile, "query-database-url-file"))
 	if err != nil {
-		return usageError{err}
+		return asUsage(err)
 	}
 	if c.DatabaseURL == "" && !c.PrivatePostgres {
 		return errNoDatabase

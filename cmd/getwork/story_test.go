@@ -158,3 +158,13 @@ where t.name = $1 and a.id < b.id and a.assigned > 0 and b.assigned > 0
 		s.t.Errorf("not the best for who came first: %v", wrong)
 	}
 }
+
+// takes has somebody get work of that many items, and returns it.
+func (s *site) takes(user string, count int) []assign.Work {
+	s.t.Helper()
+	r, a, err := s.as(user, 0).GetWork(s.t.Context(), "verify", count, "Prefer", "wait=20")
+	if err != nil || len(r.Work) != count {
+		s.t.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
+	}
+	return r.Work
+}

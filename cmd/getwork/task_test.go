@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,15 +13,6 @@ import (
 
 	"getwork/assign"
 )
-
-func write(t *testing.T, content string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "task.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func TestTaskCommands(t *testing.T) {
 	c := newTerminal(t)

@@ -136,7 +136,7 @@ func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, asUsage(err)
 		}
 		defer f.Close()
 		from = f

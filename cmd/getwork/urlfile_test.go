@@ -41,8 +41,8 @@ func TestURLFromFile(t *testing.T) {
 	if status, out := migrate(); status != exitUsage || !strings.Contains(out, "--database-url-file") {
 		t.Errorf("status %d: %s", status, out)
 	}
-	c := serveCmd{QueryDatabaseURLFile: file}
-	if err := c.check(); err == nil || !strings.Contains(err.Error(), "--query-database-url-file") {
-		t.Errorf("serve says %v", err)
+	var out, errs bytes.Buffer
+	if status := run([]string{"serve", "--query-database-url-file", file}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--query-database-url-file") {
+		t.Errorf("serve ends with %d: %s", status, &errs)
 	}
 }

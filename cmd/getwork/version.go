@@ -2,15 +2,8 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"strings"
-
-	"getwork/assign"
-	"getwork/notify"
-	"getwork/schema"
 )
 
 // version is set by the linker for a release.
@@ -32,18 +25,4 @@ func (versionCmd) Run(s *streams) error {
 		_, err = fmt.Fprintf(s.out, "holes: %s\n", open)
 	}
 	return err
-}
-
-// holes names the defences that this build has switched off, for tests that must see it fail; see assign/holes.go.
-func holes() string {
-	open := slices.Concat(assign.Holes(), notify.Holes(), schema.Holes())
-	slices.Sort(open)
-	return strings.Join(open, ", ")
-}
-
-// tellHoles says so where a node is started: nobody should serve with one unawares.
-func tellHoles(log *slog.Logger) {
-	if open := holes(); open != "" {
-		log.Error("this build has defences switched off; it is for tests only", "holes", open)
-	}
 }

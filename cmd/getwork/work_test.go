@@ -20,7 +20,7 @@ import (
 )
 
 // works decodes what a command prints of work with --json.
-func (c terminal) works(args ...string) []assign.Work {
+func works(c terminal, args ...string) []assign.Work {
 	c.t.Helper()
 	var list struct{ Work []assign.Work }
 	c.decode(0, &list, args...)
@@ -34,8 +34,8 @@ func TestWorkCommands(t *testing.T) {
 	c.run(0, text("LEASE UNTIL", "1        photos  a", "2        photos  b"), "get", "photos", "--count", "2")
 	c.run(0, nil, "get", "photos", "--count", "2", "--user", "tracy")
 
-	held := c.works("pipeline")
-	extended := c.works("work", "extend", "1")
+	held := works(c, "pipeline")
+	extended := works(c, "work", "extend", "1")
 	if len(extended) != 1 || !extended[0].LeaseExpiresAt.After(*held[0].LeaseExpiresAt) {
 		t.Errorf("extended from %v to %+v", held[0].LeaseExpiresAt, extended)
 	}
@@ -53,7 +53,7 @@ func TestWorkCommands(t *testing.T) {
 	c.run(1, text("work 3 is not held any more; `getwork work list --item ITEM` shows"), "work", "reassign", "3", "--to", "zoe")
 	c.run(1, text("your role is agent"), "work", "reassign", "4", "--to", "zoe", "--role", "agent")
 
-	c.listed(t)
+	listed(c, t)
 	c.run(0, text("To be released: 2 items of task photos.\n"), "work", "release", "--task", "photos", "--dry-run")
 	c.run(0, text("Released: 1 item of task photos, held by tracy.\n"), "work", "release", "--task", "photos", "--of", "tracy", "--yes")
 	c.run(0, text("Nothing of that is held"), "work", "release", "--of", "tracy", "--yes")
@@ -66,7 +66,7 @@ func TestWorkCommands(t *testing.T) {
 }
 
 // listed looks at the history from several sides.
-func (c terminal) listed(t *testing.T) {
+func listed(c terminal, t *testing.T) {
 	t.Helper()
 	for _, tt := range []struct {
 		args []string
@@ -82,7 +82,7 @@ func (c terminal) listed(t *testing.T) {
 		{text("--item", "nope"), ""},
 	} {
 		var got []string
-		for _, w := range c.works(append(text("work", "list"), tt.args...)...) {
+		for _, w := range works(c, append(text("work", "list"), tt.args...)...) {
 			got = append(got, fmt.Sprint(w.ID, " ", w.Item, " ", w.User, " ", w.State))
 		}
 		if diff := cmp.Diff(tt.want, strings.Join(got, ", ")); diff != "" {
