@@ -20,7 +20,7 @@ race: ## the engine, the live channel and the API with the race detector; T=./as
 	go test -race -timeout 20m $(if $(filter ./...,$(T)),./assign/... ./notify ./ws/... ./web,$(T))
 
 e2e: ## processes, pages and stories
-	go test -race -timeout 55m ./cmd/getwork
+	go test -race -timeout 55m ./cmd/getwork ./cmd/internal/cli ./cmd/internal/serve ./cmd/internal/demo ./cmd/internal/e2e/...
 
 lint: ## format, vet and lint
 	@test -z "$$(gofmt -l cmd notify assign ws web schema | tee /dev/stderr)"
@@ -31,7 +31,7 @@ bench: ## how fast getwork and the database are, beside their limits
 	go run ./cmd/getwork bench --quick
 
 matrix: ## all fail-overs, both other modes and the defences switched off: an hour
-	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/getwork
-	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/getwork
-	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/getwork ./assign
+	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
+	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
+	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 30m ./cmd/internal/torture

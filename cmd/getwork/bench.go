@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"getwork/cmd/internal/bench"
+	"getwork/cmd/internal/cli"
+	"getwork/cmd/internal/command"
 )
 
 // benchCmd measures getwork, and the limits of the machine beside it.
@@ -43,7 +45,7 @@ A goal that is missed is shown, and no failure.`
 
 func (c benchCmd) check() error {
 	if c.Rounds < 1 || c.Rounds > 100 {
-		return usage("--rounds is from 1 to 100, not %d", c.Rounds)
+		return command.Usage("--rounds is from 1 to 100, not %d", c.Rounds)
 	}
 	var names []string
 	for _, m := range bench.All {
@@ -51,27 +53,27 @@ func (c benchCmd) check() error {
 	}
 	for _, name := range c.Only {
 		if !slices.Contains(names, name) {
-			return usage("--only names measurements: %s; not %q", strings.Join(names, ", "), name)
+			return command.Usage("--only names measurements: %s; not %q", strings.Join(names, ", "), name)
 		}
 	}
 	switch {
 	case c.Against == "" && slices.Contains(c.Only, "against"):
-		return usage("--only against needs --against FILE, the executable to compare with")
+		return command.Usage("--only against needs --against FILE, the executable to compare with")
 	case c.Against != "" && len(c.Only) > 0:
-		return usage("--against is a measurement of its own: leave out --only")
+		return command.Usage("--against is a measurement of its own: leave out --only")
 	case c.Against != "" && c.Write != "":
-		return usage("--against does not belong into the page that --write makes: leave out one of them")
+		return command.Usage("--against does not belong into the page that --write makes: leave out one of them")
 	}
 	if c.Against != "" {
 		if _, err := exec.LookPath(c.Against); err != nil {
-			return usage("--against: %v: name an executable of getwork, with its folder", err)
+			return command.Usage("--against: %v: name an executable of getwork, with its folder", err)
 		}
 	}
 	return nil
 }
 
 // Run measures, prints, and fails if something could not be measured, or a check failed.
-func (c benchCmd) Run(ctx context.Context, s *streams) error {
+func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (c benchCmd) Run(ctx context.Context, s *streams) error {
 	if c.Write != "" { // before anything is measured
 		var err error
 		if page, err = bench.ReadPage(c.Write); err != nil {
-			return usage("--write: %v", err)
+			return command.Usage("--write: %v", err)
 		}
 	}
 	program, err := os.Executable()
@@ -87,7 +89,7 @@ func (c benchCmd) Run(ctx context.Context, s *streams) error {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	e := &bench.Env{Binary: program, Against: c.Against, DatabaseURL: c.DatabaseURL, Rounds: c.Rounds, Quick: c.Quick, Log: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(s.errs, "bench: "+format+"\n", args...)
+		_, _ = fmt.Fprintf(s.Errs, "bench: "+format+"\n", args...)
 	}}
 	if c.DatabaseURL == "" {
 		e.Log("starting a private PostgreSQL")
@@ -107,12 +109,12 @@ func (c benchCmd) Run(ctx context.Context, s *streams) error {
 	var failed error
 	report.Figures, failed = c.measure(ctx, e)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	if c.JSON {
-		err = report.JSON(s.out)
+		err = report.JSON(s.Out)
 	} else {
-		_, err = io.WriteString(s.out, report.Markdown())
+		_, err = io.WriteString(s.Out, report.Markdown())
 	}
 	if c.Write != "" && failed == nil && err == nil {
 		err = page.Write(&report)

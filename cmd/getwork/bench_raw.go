@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"getwork/cmd/internal/bench"
+	"getwork/cmd/internal/command"
 )
 
 // benchRawCmd is the other end of `getwork bench`'s raw TCP limit, which it starts itself.
@@ -13,6 +14,6 @@ type benchRawCmd struct {
 }
 
 // Run serves until standard input ends.
-func (c *benchRawCmd) Run(s *streams) error {
-	return bench.RawTCP(os.Stdin, s.rawOut, c.Connections, c.Size)
+func (c *benchRawCmd) Run(s *command.Streams) error {
+	return bench.RawTCP(os.Stdin, s.RawOut, c.Connections, c.Size)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/command"
 	"getwork/schema/schematest"
 )
 
@@ -109,7 +110,7 @@ func TestBenchInterrupted(t *testing.T) {
 			}
 		}
 	}
-	if err := bench.Wait(); cluster.Exit(err) != exitFailed || !strings.Contains(said.String(), "getwork: interrupted") {
+	if err := bench.Wait(); cluster.Exit(err) != command.ExitFailed || !strings.Contains(said.String(), "getwork: interrupted") {
 		t.Errorf("it ends with %v, and says\n%s", err, said.String())
 	}
 	if left := benchSchemas(t, url); len(left) > 0 {
@@ -126,7 +127,7 @@ func TestBenchUsage(t *testing.T) {
 		"benchmarks.md":      {"--write", filepath.Join(t.TempDir(), "nowhere")},
 	} {
 		var out, errs bytes.Buffer
-		if status := run(append([]string{"bench"}, args...), &out, &errs); status != exitUsage || !strings.Contains(errs.String(), want) {
+		if status := run(append([]string{"bench"}, args...), &out, &errs); status != command.ExitUsage || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: status %d, %s", args, status, errs.String())
 		}
 	}

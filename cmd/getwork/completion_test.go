@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
 )
 
 // completes is what a shell is offered, without the help.
@@ -30,28 +31,28 @@ func TestCompletion(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{text("zsh", "wo"), "work"},
-		{text("zsh", "work", ""), "list holders extend reassign release"},
-		{text("zsh", "work", "re"), "reassign release"},
-		{text("zsh", "completion", "--json", "x", "zs"), ""},
-		{text("zsh", "--", ""), "serve"}, // only the beginning is compared
-		{text("zsh", "work", "list", "--st"), "--state"},
-		{text("zsh", "done", "--outcome", ""), "complete return never fail"},
-		{text("zsh", "done", "--outcome=ne"), "--outcome=never"},
-		{text("zsh", "done", "--outcome", "never", "--to"), "--to --token"},
-		{text("zsh", "done", "--json", "1", ""), ""},
-		{text("zsh", "completion", ""), "bash zsh fish"},
-		{text("zsh", "completion", "bash", ""), ""},
-		{text("zsh", "items", "push", "photos", "-f", ""), "@file"},
-		{text("zsh", "task", "apply", "--file=x"), "@file"},
-		{text("zsh", "agent", "photos", "--", "--js"), ""},
-		{text("zsh", "nonsense", ""), ""},
-		{text("zsh", "__"), ""},
-		{text("bash", "done", "--outcome", "="), "complete return never fail"},
-		{text("bash", "done", "--outcome", "=", "r"), "return"},
-		{text("bash", "done", "--outcome", "=", "return", "--af"), "--after"},
-		{text("bash", "done", "--out"), "--outcome"},
-		{text("zsh"), ""},
+		{e2e.Text("zsh", "wo"), "work"},
+		{e2e.Text("zsh", "work", ""), "list holders extend reassign release"},
+		{e2e.Text("zsh", "work", "re"), "reassign release"},
+		{e2e.Text("zsh", "completion", "--json", "x", "zs"), ""},
+		{e2e.Text("zsh", "--", ""), "serve"}, // only the beginning is compared
+		{e2e.Text("zsh", "work", "list", "--st"), "--state"},
+		{e2e.Text("zsh", "done", "--outcome", ""), "complete return never fail"},
+		{e2e.Text("zsh", "done", "--outcome=ne"), "--outcome=never"},
+		{e2e.Text("zsh", "done", "--outcome", "never", "--to"), "--to --token"},
+		{e2e.Text("zsh", "done", "--json", "1", ""), ""},
+		{e2e.Text("zsh", "completion", ""), "bash zsh fish"},
+		{e2e.Text("zsh", "completion", "bash", ""), ""},
+		{e2e.Text("zsh", "items", "push", "photos", "-f", ""), "@file"},
+		{e2e.Text("zsh", "task", "apply", "--file=x"), "@file"},
+		{e2e.Text("zsh", "agent", "photos", "--", "--js"), ""},
+		{e2e.Text("zsh", "nonsense", ""), ""},
+		{e2e.Text("zsh", "__"), ""},
+		{e2e.Text("bash", "done", "--outcome", "="), "complete return never fail"},
+		{e2e.Text("bash", "done", "--outcome", "=", "r"), "return"},
+		{e2e.Text("bash", "done", "--outcome", "=", "return", "--af"), "--after"},
+		{e2e.Text("bash", "done", "--out"), "--outcome"},
+		{e2e.Text("zsh"), ""},
 		{nil, ""},
 	} {
 		got := completes(t, tt.words...)
@@ -67,20 +68,20 @@ func TestCompletion(t *testing.T) {
 // The help of a candidate is short and on its line.
 func TestCompletionHelp(t *testing.T) {
 	var out, errs bytes.Buffer
-	if run(text("__complete", "fish", "ta"), &out, &errs) != 0 || out.String() != "task\tManage tasks: list, show, create, change, preview, pause and delete them\n" {
+	if run(e2e.Text("__complete", "fish", "ta"), &out, &errs) != 0 || out.String() != "task\tManage tasks: list, show, create, change, preview, pause and delete them\n" {
 		t.Errorf("%q %s", &out, &errs)
 	}
 	out.Reset()
-	if run(text("__complete", "bash", "ta"), &out, &errs) != 0 || out.String() != "task\n" {
+	if run(e2e.Text("__complete", "bash", "ta"), &out, &errs) != 0 || out.String() != "task\n" {
 		t.Errorf("%q %s", &out, &errs)
 	}
 }
 
 // The scripts are sound as far as the shells that are here can tell.
 func TestCompletionScripts(t *testing.T) {
-	for _, shell := range text("bash", "zsh", "fish") {
+	for _, shell := range e2e.Text("bash", "zsh", "fish") {
 		var out, errs bytes.Buffer
-		if status := run(text("completion", shell), &out, &errs); status != 0 || !strings.Contains(out.String(), "__complete "+shell) {
+		if status := run(e2e.Text("completion", shell), &out, &errs); status != 0 || !strings.Contains(out.String(), "__complete "+shell) {
 			t.Errorf("%s: %d %s%s", shell, status, &out, &errs)
 		}
 		path, err := exec.LookPath(shell)
@@ -102,8 +103,8 @@ func TestCompletionInBash(t *testing.T) {
 		t.Skip("there is no bash here")
 	}
 	var source, errs bytes.Buffer
-	run(text("completion", "bash"), &source, &errs)
-	dir, binary := filepath.Dir(write(t, "")), cluster.Binary(t)
+	run(e2e.Text("completion", "bash"), &source, &errs)
+	dir, binary := filepath.Dir(e2e.Write(t, "")), cluster.Binary(t)
 	for line, want := range map[string]string{
 		`getwork wo`:                 "work",
 		`getwork done --outcome = r`: "return",

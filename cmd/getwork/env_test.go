@@ -9,11 +9,12 @@ import (
 	"github.com/alecthomas/kong"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
 )
 
 // Connection, identity and how a node serves are taken from the environment, and nothing of what a single call does.
 func TestEnvironment(t *testing.T) {
-	k, err := kong.New(&cli{}, kong.PostBuild(fromEnvironment), kong.Vars{"version": "x"}, kong.Exit(func(int) {}))
+	k, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Vars{"version": "x"}, kong.Exit(func(int) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +35,14 @@ func TestEnvironment(t *testing.T) {
 
 // A yes in the environment is nobody's yes.
 func TestYesInTheEnvironment(t *testing.T) {
-	c := terminal{t: t, binary: cluster.Binary(t), env: []string{"GETWORK_URL=http://127.0.0.1:1", "GETWORK_YES=true", "GETWORK_DRY_RUN=true", "GETWORK_OF=tracy"}}
-	c.run(2, text("nobody is there to be asked: --yes"), "work", "release", "--of", "tracy")
-	c.run(2, text("say whose work"), "work", "release", "--yes")
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=http://127.0.0.1:1", "GETWORK_YES=true", "GETWORK_DRY_RUN=true", "GETWORK_OF=tracy"}}
+	c.Run(2, e2e.Text("nobody is there to be asked: --yes"), "work", "release", "--of", "tracy")
+	c.Run(2, e2e.Text("say whose work"), "work", "release", "--yes")
 }
 
 // What a program finds in its environment configures no command of getwork that it calls.
 func TestProgramEnvironment(t *testing.T) {
-	parser, err := kong.New(&cli{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
+	parser, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
 	}

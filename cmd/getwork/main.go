@@ -1,7 +1,7 @@
 // Getwork hands out work to many people at once, from PostgreSQL.
 //
-// This package wires the parts together and is the only place that knows all of them: serve.go is a node,
-// demo.go a whole bank with three of them, and the rest are clients of the REST API.
+// This package says which command is where: cmd/internal/serve is a node, cmd/internal/demo a whole bank with three of
+// them, and cmd/internal/cli the commands that are clients of the REST API.
 package main
 
 import (
@@ -14,25 +14,30 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"getwork/cmd/internal/cli"
+	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/demo"
+	"getwork/cmd/internal/serve"
 )
 
-// cli is the command line. Settings can be given in the environment, too (see fromEnvironment); flags beat it.
-type cli struct {
-	Serve      serveCmd      `cmd:"" help:"Run one node."`
-	Demo       demoCmd       `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
-	Migrate    migrateCmd    `cmd:"" help:"Change the database's schema, or show where it stands."`
-	Task       taskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
-	Get        getCmd        `cmd:"" help:"Get work of a task."`
-	Pipeline   pipelineCmd   `cmd:"" help:"Show the work that you hold, and what you wait for."`
-	Agent      agentCmd      `cmd:"" help:"Take work of a task, and run a program for each item."`
-	Done       doneCmd       `cmd:"" help:"Let go of work: complete it, return it, never see it again, or say that it failed."`
-	Work       workCmd       `cmd:"" help:"List, extend, reassign and take back work."`
-	Items      itemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
-	Completion completionCmd `cmd:"" help:"Print a script that makes bash, zsh or fish complete getwork's commands."`
-	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
-	BenchRaw   benchRawCmd   `cmd:"" name:"__raw-tcp" hidden:""`
-	Bench      benchCmd      `cmd:"" help:"Measure how fast getwork and the database are."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+// commandLine is all of it. Settings can be given in the environment, too (see fromEnvironment); flags beat it.
+type commandLine struct {
+	Serve      serve.Command     `cmd:"" help:"Run one node."`
+	Demo       demo.Command      `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
+	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show where it stands."`
+	Task       cli.TaskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
+	Get        cli.GetCmd        `cmd:"" help:"Get work of a task."`
+	Pipeline   cli.PipelineCmd   `cmd:"" help:"Show the work that you hold, and what you wait for."`
+	Agent      cli.AgentCmd      `cmd:"" help:"Take work of a task, and run a program for each item."`
+	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, never see it again, or say that it failed."`
+	Work       cli.WorkCmd       `cmd:"" help:"List, extend, reassign and take back work."`
+	Items      cli.ItemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
+	Completion cli.CompletionCmd `cmd:"" help:"Print a script that makes bash, zsh or fish complete getwork's commands."`
+	Complete   cli.CompleteCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	BenchRaw   benchRawCmd       `cmd:"" name:"__raw-tcp" hidden:""`
+	Bench      benchCmd          `cmd:"" help:"Measure how fast getwork and the database are."`
+	Version    versionCmd        `cmd:"" help:"Print the version."`
 
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
@@ -43,10 +48,10 @@ func main() {
 
 // run carries out one command line.
 func run(args []string, rawOut, rawErrs io.Writer) int {
-	out, errs := visible{w: rawOut}, visible{w: rawErrs}
+	out, errs := command.Visible{W: rawOut}, command.Visible{W: rawErrs}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var c cli
+	var c commandLine
 	c.Serve.Version = version
 	exited := -1
 	parser, err := kong.New(&c,
@@ -58,37 +63,37 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		kong.Vars{"version": "getwork " + version},
 		kong.Exit(func(status int) { exited = status; panic(exiting{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(&streams{out: out, errs: errs, rawOut: rawOut, rawErrs: rawErrs}),
+		kong.Bind(&command.Streams{Out: out, Errs: errs, RawOut: rawOut, RawErrs: rawErrs}),
 	)
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, "getwork:", err)
-		return exitFailed
+		return command.ExitFailed
 	}
-	command, err := parse(parser, args)
+	called, err := parse(parser, args)
 	if exited >= 0 {
 		return exited
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(errs, "getwork: %v\nTry getwork --help.\n", err)
-		return exitUsage
+		return command.ExitUsage
 	}
-	err = command.Run()
-	var wrong usageError
+	err = called.Run()
+	var wrong command.UsageError
 	switch {
 	case err == nil:
-		return exitDone
+		return command.ExitDone
 	case errors.As(err, &wrong):
 		_, _ = fmt.Fprintln(errs, "getwork:", err)
-		return exitUsage
+		return command.ExitUsage
 	}
 	_, _ = fmt.Fprintln(errs, "getwork:", err)
-	return exitFailed
+	return command.ExitFailed
 }
 
 // exiting unwinds kong after --help.
 type exiting struct{}
 
-func parse(parser *kong.Kong, args []string) (command *kong.Context, err error) {
+func parse(parser *kong.Kong, args []string) (called *kong.Context, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(exiting); !ok {

@@ -11,6 +11,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/command"
 	"getwork/schema/postgres"
 )
 
@@ -96,13 +97,13 @@ func TestServeWithoutDatabase(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close() // nobody listens there now
-	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "status"}} {
+	for _, given := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "status"}} {
 		var out, errs strings.Builder
-		if status := run(append(command, "--database-url", "postgres://getwork@"+address+"/getwork"), &out, &errs); status != exitFailed {
-			t.Errorf("%s: exit status %d, want %d", command, status, exitFailed)
+		if status := run(append(given, "--database-url", "postgres://getwork@"+address+"/getwork"), &out, &errs); status != command.ExitFailed {
+			t.Errorf("%s: exit status %d, want %d", given, status, command.ExitFailed)
 		}
 		if said := errs.String(); strings.Count(said, "connection refused") != 1 || !strings.Contains(said, "check the URL (--database-url") {
-			t.Errorf("%s says:\n%s", command, said)
+			t.Errorf("%s says:\n%s", given, said)
 		}
 	}
 }
@@ -126,8 +127,8 @@ func TestServeRefuses(t *testing.T) {
 	} {
 		t.Setenv("DATABASE_URL", "")
 		var out, errs strings.Builder
-		if status := run(append([]string{"serve"}, tt.args...), &out, &errs); status != exitUsage {
-			t.Errorf("%s: exit status %d, want %d", name, status, exitUsage)
+		if status := run(append([]string{"serve"}, tt.args...), &out, &errs); status != command.ExitUsage {
+			t.Errorf("%s: exit status %d, want %d", name, status, command.ExitUsage)
 		}
 		if said := errs.String(); !strings.Contains(said, tt.says) || out.Len() > 0 {
 			t.Errorf("%s: says %q, want something of %q", name, said, tt.says)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"getwork/cmd/internal/command"
 	"getwork/schema/schematest"
 )
 
@@ -26,23 +27,23 @@ func TestURLFromFile(t *testing.T) {
 		return status, out.String() + errs.String()
 	}
 	write(url + "\n")
-	if status, out := migrate(); status != exitDone {
+	if status, out := migrate(); status != command.ExitDone {
 		t.Errorf("status %d: %s", status, out)
 	}
 	for _, wrong := range []string{"", url + "\n" + url} {
 		write(wrong)
-		if status, out := migrate(); status != exitUsage || !strings.Contains(out, "one URL") {
+		if status, out := migrate(); status != command.ExitUsage || !strings.Contains(out, "one URL") {
 			t.Errorf("%q: status %d: %s", wrong, status, out)
 		}
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if status, out := migrate(); status != exitUsage || !strings.Contains(out, "--database-url-file") {
+	if status, out := migrate(); status != command.ExitUsage || !strings.Contains(out, "--database-url-file") {
 		t.Errorf("status %d: %s", status, out)
 	}
 	var out, errs bytes.Buffer
-	if status := run([]string{"serve", "--query-database-url-file", file}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--query-database-url-file") {
+	if status := run([]string{"serve", "--query-database-url-file", file}, &out, &errs); status != command.ExitUsage || !strings.Contains(errs.String(), "--query-database-url-file") {
 		t.Errorf("serve ends with %d: %s", status, &errs)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/serve"
 )
 
 // version is set by the linker for a release.
@@ -11,7 +14,7 @@ var version = "0.1.0-dev"
 
 type versionCmd struct{}
 
-func (versionCmd) Run(s *streams) error {
+func (versionCmd) Run(s *command.Streams) error {
 	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -20,9 +23,9 @@ func (versionCmd) Run(s *streams) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(s.out, "getwork %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	if open := holes(); err == nil && open != "" {
-		_, err = fmt.Fprintf(s.out, "holes: %s\n", open)
+	_, err := fmt.Fprintf(s.Out, "getwork %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if open := serve.Holes(); err == nil && open != "" {
+		_, err = fmt.Fprintf(s.Out, "holes: %s\n", open)
 	}
 	return err
 }

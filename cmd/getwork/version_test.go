@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"regexp"
 	"testing"
+
+	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/serve"
 )
 
 // A build says which of its defences are switched off; one that nobody has made so has none.
 func TestVersion(t *testing.T) {
 	var out, errs bytes.Buffer
-	if status := run([]string{"version"}, &out, &errs); status != exitDone {
+	if status := run([]string{"version"}, &out, &errs); status != command.ExitDone {
 		t.Fatalf("status %d: %s", status, &errs)
 	}
 	want := `^getwork \S+( [0-9a-f]{12})? go\S+ \w+/\w+\n$`
-	if open := holes(); open != "" {
+	if open := serve.Holes(); open != "" {
 		want = `(?s)\nholes: ` + open + `\n$`
 	}
 	if !regexp.MustCompile(want).MatchString(out.String()) {

@@ -3,13 +3,15 @@ package main
 import (
 	"bytes"
 	"testing"
+
+	"getwork/cmd/internal/command"
 )
 
 // An error that was made of data can't drive the terminal.
 func TestErrorsAreVisible(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	if status := run([]string{"pipeline", "--user", "a", "--url", "http://127.0.0.1:1/\x1b[31m"}, &out, &errs); status == exitDone || bytes.ContainsRune(errs.Bytes(), '\x1b') {
+	if status := run([]string{"pipeline", "--user", "a", "--url", "http://127.0.0.1:1/\x1b[31m"}, &out, &errs); status == command.ExitDone || bytes.ContainsRune(errs.Bytes(), '\x1b') {
 		t.Errorf("status %d, %q", status, errs.String())
 	}
 }

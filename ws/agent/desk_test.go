@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // desk answers as a node does, from memory and without a live channel. It is for what a real node can't be made to do:
-// answers that are lost, leases that end at a moment of the test's choice. Tests with real nodes are in cmd/getwork.
+// answers that are lost, leases that end at a moment of the test's choice. Tests with real nodes are in cmd/internal/e2e/story.
 type desk struct {
 	*httptest.Server
 	t *testing.T

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "syscall"
-
-// apart is nothing special here: no private PostgreSQL starts on these systems, and so no demo.
-func apart() *syscall.SysProcAttr { return nil }

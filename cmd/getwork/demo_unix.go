@@ -1,8 +1,0 @@
-//go:build unix
-
-package main
-
-import "syscall"
-
-// apart keeps a Ctrl-C in the terminal from the nodes: the demo ends them, in its order.
-func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+	"getwork/ws/agent"
+)
+
+// script is a program that is a shell script.
+func script(t *testing.T, text string) (p *program, out, errs *bytes.Buffer) {
+	t.Helper()
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	w, err := newWarden()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	return &program{path: "/bin/sh", args: []string{"sh", "-c", text}, killAfter: 10 * time.Second, warden: w,
+		out: &shared{w: out}, errs: &shared{w: errs}, log: slog.New(slog.NewTextHandler(t.Output(), nil))}, out, errs
+}
+
+var someWork = assign.Work{ID: 17, Task: "crawl", Item: "https://example.com/?a=1&b=\"é\"", Attempt: 2, State: "held",
+	Details: json.RawMessage(`{"n":12345678901234567890}`)}
+
+// How a program ends is what becomes of its item, and what it gets tells which that is.
+func TestProgramEnds(t *testing.T) {
+	for _, tt := range []struct{ script, want string }{
+		{`exit 0`, ""},
+		{`exit 75`, agent.ErrLater.Error()},
+		{`exit 1`, "exit status 1"},
+		{`echo first >&2; echo "  no such page" >&2; exit 3`, "exit status 3: first\n  no such page"},
+		{`kill -9 $$`, "signal: killed"},
+		{`yes "a line of 20 bytes" | head -1000 >&2; exit 1`, "exit status 1: " + strings.TrimSpace(strings.Repeat("a line of 20 bytes\n", 53))},
+		{`printf 'a\377b\000c' >&2; exit 1`, "exit status 1: ab\x00c"},
+		{`[ "$GETWORK_ITEM" = 'https://example.com/?a=1&b="é"' ] && [ "$GETWORK_TASK.$GETWORK_WORK_ID.$GETWORK_ATTEMPT" = crawl.17.2 ]`, ""},
+		{`cat >/dev/null; (sleep 60) >/dev/null 2>&1 &`, ""},
+		{`(sleep 60) &`, ""}, // which keeps its output open
+	} {
+		p, _, _ := script(t, tt.script)
+		began, before := time.Now(), e2e.Overslept.Load()
+		if err := p.Work(t.Context(), someWork); err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+			t.Errorf("%s: %v, want %q", tt.script, err, tt.want)
+		}
+		if took := time.Since(began) - time.Duration(e2e.Overslept.Load()-before); took > 4*time.Second {
+			t.Errorf("%s: took %v", tt.script, took)
+		}
+	}
+	p, out, errs := script(t, `cat; echo done >&2`)
+	if err := p.Work(t.Context(), someWork); err != nil {
+		t.Error(err)
+	}
+	var w assign.Work
+	if err := json.Unmarshal(out.Bytes(), &w); err != nil || w.Item != someWork.Item || string(w.Details) != string(someWork.Details) || errs.String() != "done\n" {
+		t.Errorf("%v: %s, %s", err, out, errs)
+	}
+	p.path = "/no/such/program"
+	if err := p.Work(t.Context(), someWork); !errors.Is(err, agent.ErrLater) {
+		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+// A program is stopped with all that it started, also when it does not want to.
+func TestProgramIsStopped(t *testing.T) {
+	lost := errors.New("lost")
+	for name, tt := range map[string]struct {
+		begins, goesOn string
+		timeout        time.Duration
+		want           string
+	}{
+		"by its context":       {`trap 'exit 4' TERM`, `sleep 300 & wait`, 0, "lost"},
+		"by its time":          {`echo slow >&2`, `sleep 300 & wait`, 8 * time.Second, "timed out after 8s: slow"},
+		"though it ends well":  {`trap 'exit 0' TERM`, `sleep 300 & wait`, 8 * time.Second, "timed out after 8s"},
+		"because it ends well": {`trap 'exit 0' TERM`, `sleep 300 & wait`, 0, ""},
+		"against its will":     {`trap '' TERM`, `sleep 300 & sleep 300`, 0, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pids := filepath.Join(t.TempDir(), "pids")
+			p, _, _ := script(t, tt.begins+`; sleep 299 & echo $$ $! >`+pids+`; `+tt.goesOn)
+			if p.timeout = tt.timeout; name == "against its will" {
+				p.killAfter = 500 * time.Millisecond
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			ended := make(chan error, 1)
+			go func() { ended <- p.Work(ctx, someWork) }()
+			e2e.Await(t, "the program runs", e2e.Soon, func() bool { b, _ := os.ReadFile(pids); return bytes.Contains(b, []byte("\n")) })
+			if tt.timeout == 0 {
+				cancel(lost)
+			}
+			if err := <-ended; err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			b, _ := os.ReadFile(pids)
+			for pid := range strings.FieldsSeq(string(b)) {
+				e2e.AwaitGone(t, pid)
+			}
+		})
+	}
+}

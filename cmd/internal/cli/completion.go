@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"getwork/cmd/internal/command"
+)
+
+// CompletionCmd prints what makes a shell complete getwork's commands. The script asks the program itself, with
+// completeCmd, so it never has to be renewed.
+type CompletionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+// Help is shown by --help.
+func (CompletionCmd) Help() string {
+	return `For the shell that you are in:
+
+  bash:  source <(getwork completion bash)
+  zsh:   source <(getwork completion zsh)
+  fish:  getwork completion fish | source
+
+To have it in each new shell, put that line into ~/.bashrc, into ~/.zshrc after compinit, or into ~/.config/fish/config.fish.`
+}
+
+// Run prints the script.
+func (c CompletionCmd) Run(s *command.Streams) error {
+	_, err := fmt.Fprint(s.Out, completionScripts()[c.Shell])
+	return err
+}
+
+// CompleteCmd answers the scripts: one candidate per line, with its help after a tab. A line of fileMark alone says that
+// a file belongs there.
+type CompleteCmd struct {
+	Words []string `arg:"" optional:""` // the shell, and the command line after the program, up to the cursor
+}
+
+const fileMark = "@file"
+
+// Run prints candidates for the last word.
+func (c CompleteCmd) Run(app *kong.Kong, s *command.Streams) error {
+	if len(c.Words) < 2 {
+		return nil
+	}
+	shell, words := c.Words[0], c.Words[1:]
+	if shell == "bash" {
+		words = joined(words)
+	}
+	last := words[len(words)-1]
+	found := (&typed{node: app.Model.Node}).read(words[:len(words)-1]).candidates(last)
+	for _, one := range found {
+		text, help := one.text, "\t"+brief(one.help)
+		if shell == "bash" { // which has taken the word apart at the sign, and shows no help
+			if name, _, ok := strings.Cut(last, "="); ok && strings.HasPrefix(last, "-") {
+				text = strings.TrimPrefix(text, name+"=")
+			}
+			help = ""
+		}
+		if help == "\t" || one.text == fileMark {
+			help = ""
+		}
+		if _, err := fmt.Fprintln(s.Out, text+help); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// brief is a help text up to the first stop.
+func brief(help string) string {
+	help, _, _ = strings.Cut(plain(help), ";")
+	help, _, _ = strings.Cut(help, ". ")
+	return strings.TrimSuffix(help, ".")
+}
+
+// joined puts together what bash takes apart: --outcome = return is one word.
+func joined(words []string) []string {
+	var whole []string
+	for i, word := range words {
+		after := i > 0 && words[i-1] == "=" && len(whole) > 0 && strings.HasPrefix(whole[len(whole)-1], "--")
+		if len(whole) > 0 && (after || word == "=" && strings.HasPrefix(whole[len(whole)-1], "--")) {
+			whole[len(whole)-1] += word
+			continue
+		}
+		whole = append(whole, word)
+	}
+	return whole
+}
+
+// typed is what the words before the cursor say.
+type typed struct {
+	node     *kong.Node
+	awaits   *kong.Flag // whose value comes next
+	arg      int        // how many arguments there were
+	noFlags  bool       // -- was among them
+	finished bool       // what comes next is not ours, such as a program's arguments
+}
+
+func (t *typed) read(words []string) *typed {
+	for _, word := range words {
+		switch {
+		case t.awaits != nil:
+			t.awaits = nil
+		case word == "--" && !t.noFlags:
+			t.noFlags = true
+		case strings.HasPrefix(word, "-") && word != "-" && !t.noFlags:
+			name, _, hasValue := strings.Cut(word, "=")
+			if f := t.flag(name); f != nil && !hasValue && !f.IsBool() && !f.IsCounter() {
+				t.awaits = f
+			}
+		case len(t.node.Children) > 0:
+			child := slices.IndexFunc(t.node.Children, func(n *kong.Node) bool { return n.Name == word })
+			if child < 0 {
+				t.finished = true
+				return t
+			}
+			t.node = t.node.Children[child]
+		default:
+			t.arg++
+		}
+	}
+	return t
+}
+
+// flags are those that may stand here.
+func (t *typed) flags() []*kong.Flag { return slices.Concat(t.node.AllFlags(true)...) }
+
+// flag finds one as it is written, with its hyphens; nil: there is none, or it has no value.
+func (t *typed) flag(name string) *kong.Flag {
+	for _, f := range t.flags() {
+		if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+			return f
+		}
+	}
+	return nil
+}
+
+// candidate is what the last word may become.
+type candidate struct{ text, help string }
+
+func (t *typed) candidates(last string) []candidate {
+	var all []candidate
+	name, _, hasValue := strings.Cut(last, "=")
+	switch f := t.flag(name); {
+	case t.finished:
+	case t.awaits != nil:
+		all = values(t.awaits.Value, "")
+	case !t.noFlags && hasValue && f != nil && strings.HasPrefix(last, "--"):
+		all = values(f.Value, name+"=")
+	case !t.noFlags && strings.HasPrefix(last, "-"):
+		for _, f := range t.flags() {
+			all = append(all, candidate{"--" + f.Name, f.Help})
+		}
+	case len(t.node.Children) > 0:
+		for _, n := range t.node.Children {
+			if !n.Hidden {
+				all = append(all, candidate{n.Name, n.Help})
+			}
+		}
+	case len(t.node.Positional) > 0:
+		p := t.node.Positional[min(t.arg, len(t.node.Positional)-1)]
+		if t.arg < len(t.node.Positional) || p.IsCumulative() {
+			all = values(p, "")
+		}
+	}
+	return slices.DeleteFunc(all, func(c candidate) bool { return c.text != fileMark && !strings.HasPrefix(c.text, last) })
+}
+
+// values are those that a flag or an argument may have, where they are few, each after that prefix.
+func values(v *kong.Value, prefix string) []candidate {
+	if v.Tag.Get("complete") == "file" {
+		return []candidate{{text: fileMark}}
+	}
+	var all []candidate
+	if v.Enum == "" {
+		return nil
+	}
+	for _, value := range v.EnumSlice() {
+		if value != "" {
+			all = append(all, candidate{text: prefix + value})
+		}
+	}
+	return all
+}

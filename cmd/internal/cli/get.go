@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+	"getwork/web"
+)
+
+// GetCmd asks for work and waits for it.
+type GetCmd struct {
+	Task    string         `arg:"" help:"The task to get work of; getwork task list lists them."`
+	Count   int            `help:"How many items you want; the task says how many one may ask for." default:"1" placeholder:"N"`
+	Wait    *time.Duration `help:"How long to wait for an answer; 60s unless said otherwise, or as long as the request lingers." placeholder:"60s"`
+	Linger  time.Duration  `help:"When there is nothing, wait that long for something to come, at most 24h." default:"0s"`
+	Lease   time.Duration  `help:"For agents: hold the work that long, from 1s to 24h, where the task does not say." default:"0s"`
+	Keep    bool           `help:"Ctrl-C leaves the request waiting, instead of cancelling it."`
+	holding `embed:""`
+}
+
+// Help is shown by --help.
+func (GetCmd) Help() string {
+	return `Prints what you got, and exits with 0; with 1 when there was nothing, or no answer in time.
+
+With --linger a request that finds nothing waits on, and is served as soon as something is pushed, falls due, is let go of or matches again. You can have one request waiting per task: asking again waits for that one. A request that is not answered within --wait stays: what it gets appears in your pipeline.`
+}
+
+// Run gets work.
+func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
+	switch {
+	case c.Task == "":
+		return command.Usage("name the task to get work of; `getwork task list` lists them")
+	case c.Count < 1:
+		return command.Usage("--count is 1 or more, not %d", c.Count)
+	case c.Wait != nil && *c.Wait < 0:
+		return command.Usage("--wait is 0s or more, not %s", assign.Duration(*c.Wait))
+	case c.Linger < 0 || c.Linger > time.Duration(assign.MaxLinger):
+		return command.Usage("--linger is from 0s to %s, not %s", assign.MaxLinger, assign.Duration(c.Linger))
+	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > 24*time.Hour):
+		return command.Usage("--lease is from 1s to 24h, not %s", assign.Duration(c.Lease))
+	}
+	role := web.Worker
+	if c.Lease != 0 {
+		role = web.Agent
+	}
+	client, err := c.connect(role)
+	if err != nil {
+		return err
+	}
+	w := &Wish{Client: client, Task: c.Task, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
+		linger: assign.Duration(c.Linger), lease: assign.Duration(c.Lease)}
+	if !c.JSON {
+		w.waiting = func(r *assign.Request) { _, _ = fmt.Fprintln(s.Errs, waitingText(r, c.Count, c.Keep)) }
+	}
+	err = w.Fulfil(ctx)
+	if errors.Is(err, ErrInterrupted) {
+		err = w.abandon(context.WithoutCancel(ctx), c.Keep)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(s.Out, w.raw)
+	} else if len(w.Request.Work) > 0 {
+		err = printWork(s.Out, w.Request.Work)
+	}
+	return errors.Join(err, c.outcome(s, &w.Request))
+}
+
+// wait is how long to wait for an answer. Who lingers is answered when that is over, and a moment is added for it.
+func (c GetCmd) wait() time.Duration {
+	if c.Wait != nil {
+		return *c.Wait
+	}
+	return max(60*time.Second, c.Linger+5*time.Second)
+}
+
+// outcome is nil when something was assigned, and else says in words why not.
+func (c GetCmd) outcome(s *command.Streams, r *assign.Request) error {
+	switch r.State {
+	case assign.Assigned:
+		return nil
+	case assign.Partial:
+		if !c.JSON {
+			_, _ = fmt.Fprintln(s.Errs, partialText(r))
+		}
+		return nil
+	case assign.None:
+		return errors.New(NoneText(r))
+	case assign.Failed:
+		reason := "the server does not say why"
+		if r.Error != nil {
+			reason = *r.Error
+		}
+		return fmt.Errorf("the query of task %s failed: %s\na manager can change it with `getwork task update %s`", r.Task, reason, r.Task)
+	case assign.Cancelled:
+		return fmt.Errorf("request %d was cancelled", r.ID)
+	}
+	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; what it gets appears in `getwork pipeline`", r.ID, r.Task)
+}
+
+// partialText says why there was less.
+func partialText(r *assign.Request) string {
+	got := fmt.Sprintf("you got %d of %d.", r.Assigned, r.Wanted)
+	switch {
+	case r.Reason != nil && *r.Reason == assign.AtLimit:
+		return fmt.Sprintf("You hold as much of task %s as you may: %s", r.Task, got)
+	case r.Reason != nil && *r.Reason == assign.Rules:
+		return fmt.Sprintf("There was no more that you may have: %s", got)
+	}
+	return "There was no more: " + got
+}
+
+// NoneText says why there was nothing.
+func NoneText(r *assign.Request) string {
+	reason := ""
+	if r.Reason != nil {
+		reason = string(*r.Reason)
+	}
+	switch reason {
+	case "no_match":
+		return fmt.Sprintf("nothing to do: no item matches task %s now", r.Task)
+	case "all_held":
+		return fmt.Sprintf("nothing to do: all that matches task %s is held already, by you or by others, or put off", r.Task)
+	case "rules":
+		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
+	case "at_limit":
+		return fmt.Sprintf("you hold as much of task %s as you may; let go of some with `getwork done`", r.Task)
+	case "paused":
+		return fmt.Sprintf("task %s is paused; a manager resumes it with `getwork task resume %s`", r.Task, r.Task)
+	}
+	return fmt.Sprintf("nothing to do: task %s has nothing to hand out (%s)", r.Task, reason)
+}
+
+// waitingText is told once, to somebody who has to wait.
+func waitingText(r *assign.Request, count int, keep bool) string {
+	text := fmt.Sprintf("Request %d waits", r.ID)
+	if r.Wanted != count {
+		text = fmt.Sprintf("Request %d, for %d, was waiting already; this waits for it", r.ID, r.Wanted)
+	}
+	if r.Position != nil {
+		text += fmt.Sprintf(", at place %d in line", *r.Position)
+	}
+	if r.LingerUntil != nil {
+		text += ", at most until " + moment(r.LingerUntil)
+	}
+	if r.EtaSeconds != nil {
+		text += fmt.Sprintf(", for about %.0f s", max(*r.EtaSeconds, 1))
+	}
+	if keep {
+		return text + ". Ctrl-C stops waiting here; the request stays."
+	}
+	return text + ". Ctrl-C cancels it."
+}

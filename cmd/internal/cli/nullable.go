@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/alecthomas/kong"
+)
+
+// nullable is a field of a task that may be null, such as lease: not named at all, named as null, or with a value. In
+// files null is null, on the command line it is "none".
+type nullable[T any] struct {
+	named bool
+	value *T // nil: null
+}
+
+// SetTo is a field with a value.
+func SetTo[T any](v T) nullable[T] { return nullable[T]{true, &v} }
+
+// IsZero reports whether the field is not named; JSON and YAML leave it out then.
+func (n nullable[T]) IsZero() bool { return !n.named }
+
+// MarshalJSON writes the value, or null.
+func (n nullable[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.value) }
+
+// UnmarshalJSON reads a value or null.
+func (n *nullable[T]) UnmarshalJSON(b []byte) error {
+	n.named, n.value = true, nil
+	return json.Unmarshal(b, &n.value)
+}
+
+// MarshalYAML writes the value, or null.
+func (n nullable[T]) MarshalYAML() (any, error) {
+	if n.value == nil {
+		return nil, nil
+	}
+	return *n.value, nil
+}
+
+// UnmarshalYAML reads a value. It is not called for null: see [readTask].
+func (n *nullable[T]) UnmarshalYAML(read func(any) error) error {
+	n.named, n.value = true, new(T)
+	return read(n.value)
+}
+
+// Decode reads a flag.
+func (n *nullable[T]) Decode(ctx *kong.DecodeContext) error {
+	var text string
+	if err := ctx.Scan.PopValueInto(ctx.Value.Name, &text); err != nil {
+		return err
+	}
+	n.named, n.value = true, nil
+	if text == "none" {
+		return nil
+	}
+	n.value = new(T)
+	switch v := any(n.value).(type) {
+	case *int:
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("a whole number or none, not %q", text)
+		}
+		*v = i
+	case *string:
+		*v = text
+	case encoding.TextUnmarshaler:
+		return v.UnmarshalText([]byte(text))
+	default:
+		return fmt.Errorf("a flag can't be read into %T", v)
+	}
+	return nil
+}

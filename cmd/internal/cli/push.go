@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+	"getwork/web"
+)
+
+type itemsPushCmd struct {
+	Task      string   `arg:"" help:"The task; one without a query."`
+	Keys      []string `arg:"" optional:"" name:"key" help:"Keys of items, each of 1 to 200 bytes."`
+	File      string   `short:"f" help:"Read the items from this file; - is standard input." placeholder:"FILE" complete:"file"`
+	KeysOnly  bool     `help:"Each line of the file is a key, even if it begins with a bracket or a brace."`
+	Priority  *int32   `help:"Higher is handed out first; 0 unless said otherwise." placeholder:"N"`
+	NotBefore string   `help:"Not handed out before: a time such as 2030-01-31T08:00:00Z or \"2030-01-31 08:00\", which is this machine's, or how long from now, such as 90m." placeholder:"TIME"`
+	Slots     *int     `help:"How many people may hold it at a time; as many as the task says, unless said otherwise." placeholder:"N"`
+	Exclusive *string  `help:"Its group: only one item of a group is held at a time." placeholder:"GROUP"`
+	Split     bool     `help:"Push what is too much for one batch in several. Each of them is all or nothing."`
+	Remote    `embed:""`
+}
+
+// Help is shown by --help.
+func (itemsPushCmd) Help() string {
+	return `Examples:
+
+  getwork items push resize-photos a.jpg b.jpg --priority 5
+  find . -name '*.jpg' | getwork items push resize-photos -f -
+  getwork items push resize-photos -f photos.json --not-before 2h
+
+A file is a JSON array, or has one JSON object per line, or one key per line. An object has the fields that the API takes; all but item may be left out, and flags fill in what is not there:
+
+  {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "slots": 1, "exclusive": "album-7", "details": {"width": 800}}
+
+A batch is pushed as a whole, or, if anything is wrong with any item, not at all. A key that is there already, be it waiting, held, put off or never to come back, is counted as a duplicate and left as it is, so pushing the same again does no harm. For agents and managers.`
+}
+
+// Run pushes.
+func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
+	path, err := itemsPath(c.Task)
+	if err != nil {
+		return err
+	}
+	items, err := c.items(ctx)
+	if err != nil {
+		return err
+	}
+	batches, err := batchesOf(items)
+	if err != nil {
+		return err
+	}
+	if len(batches) > 1 && !c.Split {
+		return command.Usage("%s are too much for one batch, which has at most %d and 1 MiB: --split pushes them in %d batches, each of which is all or nothing",
+			counted(len(items), "item"), assign.MaxPush, len(batches))
+	}
+	client, err := c.Connect(web.Agent)
+	if err != nil {
+		return err
+	}
+	var total assign.Pushed
+	for i, b := range batches {
+		var pushed assign.Pushed
+		if _, err = client.Do(ctx, Call{Method: "POST", Path: path, Body: b.body}, &pushed); err != nil {
+			if len(batches) > 1 {
+				err = fmt.Errorf("batch %d of %d, items %d to %d: %w\nthe batches before it are pushed; push the same again when that is mended, what is there already counts as a duplicate",
+					i+1, len(batches), b.first+1, b.first+b.count, err)
+			}
+			break
+		}
+		total.Accepted += pushed.Accepted
+		total.Duplicates += pushed.Duplicates
+		if err == nil && len(batches) > 1 && !c.JSON {
+			_, _ = fmt.Fprintf(s.Errs, "batch %d of %d: %d accepted, %d duplicates\n", i+1, len(batches), pushed.Accepted, pushed.Duplicates)
+		}
+	}
+	if err != nil && len(batches) == 1 {
+		return err
+	}
+	if c.JSON {
+		return errors.Join(err, printJSON(s.Out, total))
+	}
+	text := counted(total.Accepted, "item") + " pushed to task " + c.Task
+	if total.Duplicates > 0 {
+		text += ", " + counted(total.Duplicates, "duplicate")
+	}
+	_, failed := fmt.Fprintln(s.Out, text)
+	return errors.Join(err, failed)
+}
+
+// items are those that are named, in the file or as arguments, with what the flags say of all of them.
+func (c itemsPushCmd) items(ctx context.Context) ([]pushItem, error) {
+	if (c.File == "") == (len(c.Keys) == 0) {
+		return nil, command.Usage("name the items to push by their keys, or in a file with -f; - is standard input")
+	}
+	if c.KeysOnly && c.File == "" {
+		return nil, command.Usage("--keys-only says how to read a file: it goes with -f")
+	}
+	items := itemsOf(c.Keys)
+	if c.File != "" {
+		var err error
+		if items, err = readItems(ctx, c.File, c.KeysOnly); err != nil {
+			return nil, err
+		}
+	}
+	fill := pushItem{Priority: c.Priority, Slots: c.Slots, Exclusive: c.Exclusive}
+	if c.NotBefore != "" {
+		at, err := timeOf(c.NotBefore, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		fill.NotBefore = &at
+	}
+	for i := range items {
+		items[i].fillIn(fill)
+	}
+	return items, nil
+}
+
+// timeOf reads a time, or how long it is from now.
+func timeOf(text string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(d).UTC(), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, command.Usage(`--not-before is a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or how long from now, such as 90m, not %q`, text)
+}
+
+// batch is what one call pushes.
+type batch struct {
+	body         json.RawMessage
+	first, count int // of all items, from 0
+}
+
+// maxBatch is the largest body that the server takes.
+const maxBatch = 1 << 20
+
+// batchesOf makes as few batches as the server takes.
+func batchesOf(items []pushItem) ([]batch, error) {
+	var all []batch
+	one := batch{body: json.RawMessage{'['}}
+	end := func() {
+		one.body = append(one.body, ']')
+		all = append(all, one)
+		one = batch{body: json.RawMessage{'['}, first: one.first + one.count}
+	}
+	for _, item := range items {
+		b, err := json.Marshal(item)
+		if err != nil {
+			return nil, fmt.Errorf("encode item %q: %w", item.Item, err)
+		}
+		if len(b)+2 > maxBatch {
+			return nil, command.Usage("item %.100q has %d bytes; a batch has at most 1 MiB. Keep large details elsewhere, and push where they are", item.Item, len(b))
+		}
+		if one.count == assign.MaxPush || len(one.body)+1+len(b)+1 > maxBatch {
+			end()
+		}
+		if one.count > 0 {
+			one.body = append(one.body, ',')
+		}
+		one.body = append(one.body, b...)
+		one.count++
+	}
+	end()
+	return all, nil
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+	"getwork/web"
+)
+
+type workReleaseCmd struct {
+	Of     *string `help:"Take back what this user holds." placeholder:"USER"`
+	Task   *string `help:"Take back what is held of this task." placeholder:"TASK"`
+	Yes    bool    `help:"Don't ask." xor:"sure"`
+	DryRun bool    `help:"Only tell how much it is." xor:"sure"`
+	Remote `embed:""`
+}
+
+// Help is shown by --help.
+func (workReleaseCmd) Help() string {
+	return `Examples:
+
+  getwork work release --of tracy
+  getwork work release --of tracy --task verify --yes
+
+Says how much it is, and asks before it does it; where there is nobody to be asked, --yes is needed. With both --of and --task it takes back what that user holds of that task. The items can be handed out again at once, no attempt is burnt. If anything is taken or let go of between the count and the answer, nothing is released. ` + "`getwork work list --state held`" + ` lists what is held. For managers.`
+}
+
+// Run counts, asks, and releases just what was counted.
+func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
+	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task}); err != nil {
+		return err
+	}
+	switch {
+	case c.Of == nil && c.Task == nil:
+		return command.Usage("say whose work to take back with --of, or of which task with --task, or both")
+	case !c.Yes && !c.DryRun && !command.IsTerminal(os.Stdin):
+		return command.Usage("nobody is there to be asked: --yes takes it back all the same, --dry-run only tells how much it is")
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	what := assign.Release{User: textOf(c.Of), Task: textOf(c.Task), DryRun: true}
+	var found, done assign.Released
+	got, err := client.Do(ctx, c.call(what), &found)
+	switch {
+	case err != nil:
+		return err
+	case c.DryRun && c.JSON:
+		return printJSON(s.Out, got.body)
+	case c.DryRun:
+		_, err = fmt.Fprintf(s.Out, "To be released: %s.\n", c.amount(found.Count))
+		return err
+	case found.Count == 0 && !c.JSON:
+		_, err = fmt.Fprintln(s.Out, "Nothing of that is held, so there is nothing to release.")
+		return err
+	}
+	if !c.Yes {
+		_, _ = fmt.Fprintf(s.Errs, "To be released: %s. Go on? [y/N] ", c.amount(found.Count))
+		if err := confirm(ctx, os.Stdin); err != nil {
+			return err
+		}
+	}
+	what.DryRun, what.Token = false, found.Token
+	got, err = client.Do(ctx, c.call(what), &done)
+	switch {
+	case IsRefused(err, http.StatusConflict):
+		return errors.New("nothing was released: what is held has changed since it was counted\nrun the command again, and look at the count")
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, got.body)
+	}
+	_, err = fmt.Fprintf(s.Out, "Released: %s.\n", c.amount(done.Count))
+	return err
+}
+
+// amount says how many of what.
+func (c workReleaseCmd) amount(n int) string {
+	text := counted(n, "item")
+	if c.Task != nil {
+		text += " of task " + *c.Task
+	}
+	if c.Of != nil {
+		text += ", held by " + *c.Of
+	}
+	return plain(text)
+}
+
+func (c workReleaseCmd) call(what assign.Release) Call {
+	body := map[string]any{}
+	for name, value := range map[string]string{"user": what.User, "task": what.Task, "token": what.Token} {
+		if value != "" {
+			body[name] = value
+		}
+	}
+	if what.DryRun {
+		body["dry_run"] = true
+	}
+	return Call{Method: "POST", Path: "/work/release", Body: body}
+}
+
+// filled refuses a filter that is given empty, as by a script whose variable is: it would let everything through.
+func filled(filters map[string]*string) error {
+	for _, flag := range slices.Sorted(maps.Keys(filters)) {
+		if v := filters[flag]; v != nil && *v == "" {
+			return command.Usage("%s is empty; say what it is, or leave it out", flag)
+		}
+	}
+	return nil
+}
+
+// confirm waits for a yes, until ctx ends.
+func confirm(ctx context.Context, from io.Reader) error {
+	answered := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(from).ReadString('\n')
+		answered <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ErrInterrupted
+	case answer := <-answered:
+		if answer != "y" && answer != "yes" {
+			return errors.New("nothing was released")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+
+	"github.com/goccy/go-yaml"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+)
+
+// remoteTask is a task as the server has it.
+type remoteTask struct {
+	assign.Task
+	tag string // its ETag
+	raw json.RawMessage
+}
+
+func taskPath(name string) (string, error) {
+	if name == "" {
+		return "", command.Usage("name a task; `getwork task list` lists them")
+	}
+	return "/tasks/" + url.PathEscape(name), nil
+}
+
+func (c *Client) Task(ctx context.Context, name string) (remoteTask, error) {
+	path, err := taskPath(name)
+	if err != nil {
+		return remoteTask{}, err
+	}
+	return c.doTask(ctx, Call{Method: "GET", Path: path})
+}
+
+func (c *Client) Create(ctx context.Context, wanted TaskFields) (remoteTask, error) {
+	return c.doTask(ctx, Call{Method: "POST", Path: "/tasks", Body: wanted})
+}
+
+func (c *Client) doTask(ctx context.Context, what Call) (remoteTask, error) {
+	var t remoteTask
+	got, err := c.Do(ctx, what, &t.Task)
+	t.tag, t.raw = got.header.Get("ETag"), got.body
+	return t, err
+}
+
+// Update changes what differs from what is wanted, if anything does. If somebody else changed the task between the
+// read and the write, both are done once more.
+func (c *Client) Update(ctx context.Context, name string, wanted TaskFields) (change, error) {
+	done, err := c.updateOnce(ctx, name, wanted)
+	if IsRefused(err, http.StatusPreconditionFailed) {
+		done, err = c.updateOnce(ctx, name, wanted)
+	}
+	return done, err
+}
+
+func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields) (change, error) {
+	t, err := c.Task(ctx, name)
+	if err != nil {
+		return change{}, err
+	}
+	values, err := wanted.values()
+	if err != nil {
+		return change{}, err
+	}
+	var current map[string]any
+	if err := json.Unmarshal(t.raw, &current); err != nil {
+		return change{}, fmt.Errorf("read task %s: %w", name, err)
+	}
+	maps.DeleteFunc(values, func(field string, value any) bool { return reflect.DeepEqual(value, current[field]) })
+	if len(values) == 0 {
+		return change{t, "unchanged", nil}, nil
+	}
+	path, err := taskPath(name)
+	if err != nil {
+		return change{}, err
+	}
+	t, err = c.doTask(ctx, Call{Method: "PATCH", Path: path, Body: values, header: map[string]string{"If-Match": t.tag}})
+	return change{t, "updated", slices.Sorted(maps.Keys(values))}, err
+}
+
+// print writes the task as a file that apply takes, under comments that tell how it stands.
+func (t remoteTask) print(w io.Writer) error {
+	var fields TaskFields
+	if err := json.Unmarshal(t.raw, &fields); err != nil {
+		return fmt.Errorf("read task %s: %w", t.Name, err)
+	}
+	durations := yaml.CustomMarshaler(func(d assign.Duration) ([]byte, error) { return []byte(d.String()), nil })
+	b, err := yaml.MarshalWithOptions(fields, durations, yaml.UseLiteralStyleIfMultiline(true))
+	if err != nil {
+		return fmt.Errorf("write task %s: %w", t.Name, err)
+	}
+	// go-yaml can't write all text so that it is read back the same, such as lines that end with blanks. JSON is YAML,
+	// too, and says everything.
+	if again, err := readTask(string(b)); err != nil || !reflect.DeepEqual(again, fields) {
+		var quoted bytes.Buffer
+		e := json.NewEncoder(&quoted)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(fields); err != nil {
+			return fmt.Errorf("write task %s: %w", t.Name, err)
+		}
+		b = quoted.Bytes()
+	}
+	_, err = fmt.Fprintf(w, "# version %d; %d waiting, %d held, %d on the shelf\n%s", t.Version, t.Waiting, t.Held, t.Shelf, b)
+	return err
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// Table prints aligned columns. An empty cell is a hyphen, so that columns can be counted.
+func Table(w io.Writer, heads []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, strings.Join(heads, "\t"))
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cells[i] = plain(cell); cells[i] == "" {
+				cells[i] = "-"
+			}
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+// lean leaves out the columns that are empty all the way, but for the first few, which are always there.
+func lean(heads []string, rows *[][]string, always int) []string {
+	var keep []int
+	for column := range heads {
+		if column < always || slices.ContainsFunc(*rows, func(row []string) bool { return row[column] != "" }) {
+			keep = append(keep, column)
+		}
+	}
+	pick := func(row []string) []string {
+		picked := make([]string, len(keep))
+		for i, column := range keep {
+			picked[i] = row[column]
+		}
+		return picked
+	}
+	for i, row := range *rows {
+		(*rows)[i] = pick(row)
+	}
+	return pick(heads)
+}
+
+// plain makes one line of text, without anything that a terminal would obey: items and titles are data.
+func plain(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+}
+
+// printJSON prints a value for programs, and for people who look at it.
+func printJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, b, "", "  "); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", readable(indented.Bytes()))
+	return err
+}
+
+// readable writes <, > and & as they are in JSON that was made to stand in HTML, as a node's answers are: "rank < 10" and not
+// "rank \u003c 10".
+func readable(b []byte) []byte {
+	text := make([]byte, 0, len(b))
+	for len(b) > 0 {
+		n := 1
+		switch {
+		case b[0] != '\\' || len(b) == 1:
+			text = append(text, b[0])
+		case len(b) >= 6 && slices.Contains(forHTML, string(b[:6])):
+			n = 6
+			code, _ := strconv.ParseUint(string(b[2:6]), 16, 8)
+			text = append(text, byte(code))
+		default: // a backslash and what it is about, which may be another one
+			n = 2
+			text = append(text, b[:2]...)
+		}
+		b = b[n:]
+	}
+	return text
+}
+
+// forHTML is how encoding/json writes <, > and &.
+var forHTML = []string{`\u003c`, `\u003e`, `\u0026`}
+
+// counted writes how many there are.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// moment writes a time for people, in their own zone.
+func moment(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// maxDetails is how many characters of the details a line shows; --json has all of them.
+const maxDetails = 90
+
+// details writes an object as "name: value" pairs, in its own order.
+func details(object json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return cut(string(object))
+	}
+	var pairs []string
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			break
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			break
+		}
+		text := string(value)
+		var s string
+		if json.Unmarshal(value, &s) == nil && text != "null" {
+			text = s
+		}
+		pairs = append(pairs, fmt.Sprintf("%v: %s", name, text))
+	}
+	return cut(strings.Join(pairs, ", "))
+}
+
+func cut(text string) string {
+	runes := []rune(plain(text))
+	if len(runes) <= maxDetails {
+		return string(runes)
+	}
+	return string(runes[:maxDetails-1]) + "…"
+}

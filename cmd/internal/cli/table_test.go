@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"getwork/cmd/internal/command"
+)
+
+// What is printed for programs is for people to read, too, and says the same.
+func TestJSONIsReadable(t *testing.T) {
+	for sent, want := range map[string]string{
+		`{"query":"rank \u003c 10 \u0026\u0026 \u003e"}`: `{"query":"rank < 10 && >"}`,
+		`["\\u003c","\\\u003c","\u2028\"\u00e9"]`:        `["\\u003c","\\<","\u2028\"\u00e9"]`,
+		`"\u003`: `"\u003`,
+		`\`:      `\`,
+	} {
+		if got := string(readable([]byte(sent))); got != want {
+			t.Errorf("%s: %s, want %s", sent, got, want)
+		}
+	}
+	var b strings.Builder
+	if err := printJSON(&b, map[string]string{"query": "a < b & c > d"}); err != nil || !strings.Contains(b.String(), `"a < b & c > d"`) {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b bytes.Buffer
+	if err := Table(&b, []string{"A", "LONG"}, [][]string{{"Zoë\tx", "1"}, {"\x1b[31mred\n", ""}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "A        LONG\nZoë x    1\n[31mred  -\n"; b.String() != want {
+		t.Errorf("%q, not %q", b.String(), want)
+	}
+}
+
+func TestDetails(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"name":"Ann","n":12345678901234567890,"x":null,"in":{"a":1}}`: `name: Ann, n: 12345678901234567890, x: null, in: {"a":1}`,
+		`{}`:   "",
+		`null`: "null",
+		`{"t":"` + strings.Repeat("é", 200) + `"}`: "t: " + strings.Repeat("é", maxDetails-4) + "…",
+	} {
+		if got := details(json.RawMessage(object)); got != want {
+			t.Errorf("%s: %q, not %q", object, got, want)
+		}
+	}
+}
+
+// A terminal obeys nothing that is data, and JSON is read as it was written.
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain, Zoë\tand\n":      "plain, Zoë\tand\n",
+		"\x1b]0;title\a":         `\u001b]0;title\u0007`,
+		"\u009b31m red":          `\u009b31m red`,
+		"a\x9bb":                 `a\x9bb`,
+		"loan \u202e4321":        `loan \u202e4321`,
+		"return\r overwrites it": `return\u000d overwrites it`,
+	} {
+		var b bytes.Buffer
+		if n, err := fmt.Fprint(command.Visible{W: &b}, text); err != nil || n != len(text) || b.String() != want {
+			t.Errorf("%q is written as %q (%d bytes, %v), want %q", text, b.String(), n, err, want)
+		}
+	}
+	var b bytes.Buffer
+	const title = "\u009b\u202e"
+	if err := printJSON(command.Visible{W: &b}, title); err != nil {
+		t.Fatal(err)
+	}
+	var read string
+	if err := json.Unmarshal(b.Bytes(), &read); err != nil || read != title {
+		t.Errorf("%s is read as %q (%v)", b.String(), read, err)
+	}
+}

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+)
+
+// TaskFields are the fields of a task that somebody names: in a file, or by flags. What is zero is not named.
+type TaskFields struct {
+	Name          *string                   `json:"name,omitempty" yaml:"name,omitempty" help:"The task's name: a-z, 0-9 and hyphens, at most 63 of them." placeholder:"NAME"`
+	Title         *string                   `json:"title,omitempty" yaml:"title,omitempty" help:"What people call it." placeholder:"TEXT"`
+	Description   *string                   `json:"description,omitempty" yaml:"description,omitempty" help:"What is to be done with an item." placeholder:"TEXT"`
+	Paused        *bool                     `json:"paused,omitempty" yaml:"paused,omitempty" help:"Hand out nothing." negatable:""`
+	QueryTimeout  *assign.Duration          `json:"query_timeout,omitempty" yaml:"query_timeout,omitempty" help:"The longest that the query may take; 2m unless said otherwise." placeholder:"2m"`
+	FreshFor      *assign.Duration          `json:"fresh_for,omitempty" yaml:"fresh_for,omitempty" help:"How long a result may serve later requests without running the query again; 0s unless said otherwise." placeholder:"0s"`
+	RerunAfter    *assign.Duration          `json:"rerun_after,omitempty" yaml:"rerun_after,omitempty" help:"The query is run at most this often for requests that linger; 1m unless said otherwise." placeholder:"1m"`
+	MaxCandidates *int                      `json:"max_candidates,omitempty" yaml:"max_candidates,omitempty" help:"How many items are taken from a result; 1000 unless said otherwise." placeholder:"1000"`
+	MaxRequest    *int                      `json:"max_request,omitempty" yaml:"max_request,omitempty" help:"How many items one request may ask for; 5 unless said otherwise." placeholder:"5"`
+	MaxOpen       nullable[int]             `json:"max_open,omitzero" yaml:"max_open,omitzero" help:"How many items one user may hold; none, which is the default: any number." placeholder:"N"`
+	Slots         *int                      `json:"slots,omitempty" yaml:"slots,omitempty" help:"How many people may hold an item at a time, where the item does not say; 1 unless said otherwise." placeholder:"1"`
+	Lease         nullable[assign.Duration] `json:"lease,omitzero" yaml:"lease,omitzero" help:"How long work is held before it goes back, unless it is extended; none, which is the default: until it is let go of." placeholder:"1h"`
+	MaxAttempts   nullable[int]             `json:"max_attempts,omitzero" yaml:"max_attempts,omitzero" help:"After so many failures, or leases that ran out, an item is not handed out again until a manager redrives it; none, which is the default: it always is." placeholder:"N"`
+	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure, twice as long after each further one; 30s unless said otherwise." placeholder:"30s"`
+	ConflictsWith *[]string                 `json:"conflicts_with,omitempty" yaml:"conflicts_with,omitempty" kong:"-"`
+	Groups        *[]string                 `json:"groups,omitempty" yaml:"groups,omitempty" kong:"-"`
+	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that is asked before items are handed out: on $1, their keys as text[], it returns in a column item those that still match; none, which is the default: what was found is handed out while it is fresh." placeholder:"SQL"`
+	Query         nullable[string]          `json:"query,omitzero" yaml:"query,omitzero" help:"One SELECT that returns a column item, best first." xor:"query" placeholder:"SQL"`
+}
+
+// taskFlags are taskFields on the command line.
+type taskFlags struct {
+	TaskFields `embed:""`
+	QueryFile  string   `help:"Read the query from this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
+	Inbox      bool     `help:"The task has no query: its items are pushed to it, with getwork items push." xor:"query"`
+	Apart      []string `name:"conflicts-with" help:"Tasks, separated by commas: who holds or completed an item under one of them does not get it here, and the other way round; none: no task." placeholder:"TASK"`
+	OpenTo     []string `name:"groups" help:"Groups, separated by commas, of which one must be a member to see and take the task; none: everybody may." placeholder:"GROUP"`
+}
+
+// fileHelp explains the files of create and apply.
+const fileHelp = `A file has the fields of a task as the API has them; all but name and query may be left out. What may be null is null in a file and none as a flag; with query: null, or --inbox, the task is an inbox, whose items are pushed to it:
+
+  name: review-photos
+  title: Review photos
+  query: |
+    select id as item, url, uploaded_at
+    from photo
+    where not reviewed
+    order by uploaded_at
+  query_timeout: 2m
+  fresh_for: 0s
+  recheck: null
+  rerun_after: 1m
+  max_candidates: 1000
+  max_request: 5
+  max_open: null
+  slots: 1
+  lease: null
+  max_attempts: null
+  backoff: 30s
+  conflicts_with: []
+  groups: []`
+
+// fields are what the flags name.
+func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
+	given := f.TaskFields
+	if f.QueryFile != "" {
+		b, err := readFile(ctx, f.QueryFile)
+		if err != nil {
+			return given, err
+		}
+		given.Query = SetTo(string(b))
+	}
+	if f.Inbox {
+		given.Query = nullable[string]{named: true}
+	}
+	given.ConflictsWith, given.Groups = namesOf(f.Apart), namesOf(f.OpenTo)
+	return given, nil
+}
+
+// namesOf are those of a flag with a list; nil: it was not given.
+func namesOf(list []string) *[]string {
+	names := []string{}
+	for _, name := range list {
+		if name = strings.TrimSpace(name); name != "" && name != "none" {
+			names = append(names, name)
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	return &names
+}
+
+// with is f, and on top of it what beats names.
+func (f TaskFields) with(beats TaskFields) TaskFields {
+	into, from := reflect.ValueOf(&f).Elem(), reflect.ValueOf(beats)
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			into.Field(i).Set(from.Field(i))
+		}
+	}
+	return f
+}
+
+// values are the named fields as JSON has them.
+func (f TaskFields) values() (map[string]any, error) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encode the task: %w", err)
+	}
+	var v map[string]any
+	return v, json.Unmarshal(b, &v)
+}
+
+// maxFile is more than the server takes of a task.
+const maxFile = 4 << 20
+
+// readFile reads a file of a task, or standard input.
+func readFile(ctx context.Context, name string) ([]byte, error) {
+	return readAtMost(ctx, name, maxFile)
+}
+
+// readAtMost reads a file, or standard input, until ctx ends: nobody may ever write to that, and Ctrl-C is caught.
+func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
+	var from io.Reader = os.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, command.AsUsage(err)
+		}
+		defer f.Close()
+		from = f
+	}
+	var b []byte
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		b, err = io.ReadAll(io.LimitReader(from, most+1))
+		read <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ErrInterrupted
+	case err := <-read:
+		if err != nil {
+			return nil, command.Usage("read %s: %w", name, err)
+		}
+		if int64(len(b)) > most {
+			return nil, command.Usage("%s is larger than %d MiB; give it in parts", name, most>>20)
+		}
+		return b, nil
+	}
+}
+
+// readTasks reads the tasks of a file. Empty documents are passed over; fields that a task has not are refused, with
+// the line they stand in.
+func readTasks(ctx context.Context, name string) ([]TaskFields, error) {
+	b, err := readFile(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []TaskFields
+	for _, document := range documents(string(b)) {
+		t, err := readTask(document)
+		if err != nil {
+			return nil, command.Usage("%s: %s", name, yamlText(err))
+		}
+		if t != (TaskFields{}) {
+			tasks = append(tasks, t)
+		}
+	}
+	if len(tasks) == 0 {
+		return nil, command.Usage("%s has no task in it", name)
+	}
+	return tasks, nil
+}
+
+// readTask reads one document; an empty one has nothing in it. go-yaml passes over what is null, whatever the field's
+// type says, so that is looked for apart.
+func readTask(document string) (t TaskFields, err error) {
+	if err := yaml.UnmarshalWithOptions([]byte(document), &t, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return t, err
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(document), &values); err != nil && !errors.Is(err, io.EOF) {
+		return t, err
+	}
+	for field, named := range map[string]*bool{"query": &t.Query.named, "recheck": &t.Recheck.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named} {
+		if v, there := values[field]; there && v == nil {
+			*named = true
+		}
+	}
+	return t, nil
+}
+
+// documents takes a file apart at its lines of three hyphens: go-yaml forgets what comes after an empty document.
+// Each keeps the line numbers that it has in the file.
+func documents(file string) []string {
+	var all []string
+	var one strings.Builder
+	n := 0
+	for line := range strings.Lines(file) {
+		if mark, _, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " "); mark == "---" {
+			all = append(all, one.String())
+			one.Reset()
+			one.WriteString(strings.Repeat("\n", n))
+		}
+		one.WriteString(line)
+		n++
+	}
+	return append(all, one.String())
+}
+
+// yamlText says what is wrong with a file, in its own words and not in Go's.
+func yamlText(err error) string {
+	var kind *yaml.TypeError
+	if !errors.As(err, &kind) || kind.Token == nil {
+		return strings.TrimSpace(yaml.FormatError(err, false, true))
+	}
+	takes := map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Bool: "true or false", reflect.String: "text"}[kind.DstType.Kind()]
+	if takes == "" {
+		takes = "a task's fields, such as name and query"
+	}
+	at := kind.Token.Position
+	return fmt.Sprintf("[%d:%d] %q stands where %s belongs", at.Line, at.Column, kind.Token.Value, takes)
+}

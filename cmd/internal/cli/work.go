@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+	"getwork/web"
+)
+
+// WorkCmd is what can be done with work that somebody holds, beside letting go of it.
+type WorkCmd struct {
+	List     workListCmd     `cmd:"" help:"List work, held and past, newest first."`
+	Holders  workHoldersCmd  `cmd:"" help:"List who holds how much of which task, longest held first."`
+	Extend   workExtendCmd   `cmd:"" help:"Renew the lease of work that you hold."`
+	Reassign workReassignCmd `cmd:"" help:"Give work that somebody holds to somebody else."`
+	Release  workReleaseCmd  `cmd:"" help:"Take back what somebody holds, or what is held of a task."`
+}
+
+type workListCmd struct {
+	Of     *string `help:"Only this user's work." placeholder:"USER"`
+	Task   *string `help:"Only work of this task." placeholder:"TASK"`
+	Item   *string `help:"Only work with this item." placeholder:"ITEM"`
+	State  *string `help:"Only work in this state: held, completed, returned, never, failed, expired or reassigned." enum:"held,completed,returned,never,failed,expired,reassigned" placeholder:"STATE"`
+	paged  `embed:""`
+	Remote `embed:""`
+}
+
+// Help is shown by --help.
+func (workListCmd) Help() string {
+	return `Examples:
+
+  getwork work list --task verify --state held
+  getwork work list --item 4711 --all
+  getwork work list --of tracy --limit 20 --json
+
+An observer may read all of it but for notes, which are for managers: --role manager. A worker reads his own work with getwork pipeline.`
+}
+
+// Run lists work.
+func (c workListCmd) Run(ctx context.Context, s *command.Streams) error {
+	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task, "--item": c.Item}); err != nil {
+		return err
+	}
+	client, err := c.Connect(web.Observer)
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	for name, value := range map[string]*string{"user": c.Of, "task": c.Task, "item": c.Item, "state": c.State} {
+		if value != nil {
+			query.Set(name, *value)
+		}
+	}
+	found, err := c.list(ctx, client, "/work", query, "work")
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(s.Out, found)
+	}
+	works, err := rowsOf[assign.Work](found)
+	if err != nil {
+		return err
+	}
+	if len(works) == 0 {
+		_, err = fmt.Fprintln(s.Errs, "There is no such work.")
+		return err
+	}
+	defer found.more(s)
+	return printHistory(s.Out, works)
+}
+
+// printHistory lists work in whatever state. Columns that would be empty all the way are left out.
+func printHistory(w io.Writer, works []assign.Work) error {
+	rows := make([][]string, len(works))
+	for i, work := range works {
+		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), moment(&work.AssignedAt),
+			moment(work.ClosedAt), moment(work.LeaseExpiresAt), moment(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
+		if work.State != "held" {
+			rows[i][7] = "" // the lease of what is over says nothing any more
+		}
+	}
+	heads := []string{"WORK-ID", "TASK", "ITEM", "USER", "STATE", "SINCE", "UNTIL", "LEASE UNTIL", "AGAIN FROM", "ATTEMPT", "ERROR", "NOTE"}
+	return Table(w, lean(heads, &rows, 6), rows)
+}
+
+// holderText is who holds work, with the instance if it is a program's.
+func holderText(w assign.Work) string {
+	if w.Instance == "" {
+		return w.User
+	}
+	return w.User + " (" + w.Instance + ")"
+}
+
+func textOf(t *string) string {
+	if t == nil {
+		return ""
+	}
+	return *t
+}
+
+type workExtendCmd struct {
+	IDs     []string `arg:"" name:"work-id" help:"The work, as get and pipeline show it."`
+	holding `embed:""`
+}
+
+// Help is shown by --help.
+func (workExtendCmd) Help() string {
+	return "The lease begins anew, as long as it was. Work whose lease has run out went back, and can't be extended: ask for work again with `getwork get`."
+}
+
+// Run extends one after the other. What is refused does not keep the rest from being extended.
+func (c workExtendCmd) Run(ctx context.Context, s *command.Streams) error {
+	if err := checkIDs(c.IDs...); err != nil {
+		return err
+	}
+	client, err := c.connect(web.Worker)
+	if err != nil {
+		return err
+	}
+	extended := []json.RawMessage{}
+	var rows [][]string
+	var failed []error
+	for _, id := range c.IDs {
+		var w assign.Work
+		got, err := client.Do(ctx, Call{Method: "POST", Path: "/work/" + url.PathEscape(id) + "/extend"}, &w)
+		if err != nil {
+			failed = append(failed, named("work "+id, err))
+			if refusal := new(refused); errors.As(err, &refusal) {
+				continue
+			}
+			break // the server is away: the rest would only wait for it, too
+		}
+		extended = append(extended, got.body)
+		until := moment(w.LeaseExpiresAt)
+		if until == "" {
+			until = "no lease, it is yours until you let go of it"
+		}
+		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, until})
+	}
+	switch {
+	case c.JSON:
+		err = printJSON(s.Out, map[string]any{"work": extended})
+	case len(rows) > 0:
+		err = Table(s.Out, []string{"WORK-ID", "TASK", "ITEM", "LEASE UNTIL"}, rows)
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+type workReassignCmd struct {
+	ID     string `arg:"" name:"work-id" help:"The work, as getwork work list shows it."`
+	To     string `required:"" help:"Who is to have it." placeholder:"USER"`
+	Remote `embed:""`
+}
+
+// Help is shown by --help.
+func (workReassignCmd) Help() string {
+	return "Whoever holds it is told. The work is closed as reassigned, and the item appears in the other's pipeline under a new number. For managers."
+}
+
+// Run gives work to somebody else.
+func (c workReassignCmd) Run(ctx context.Context, s *command.Streams) error {
+	if err := cmp.Or(checkIDs(c.ID), fits(assign.CheckUser(c.To))); err != nil {
+		return err
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	var w assign.Work
+	got, err := client.Do(ctx, Call{Method: "POST", Path: "/work/" + url.PathEscape(c.ID) + "/reassign", Body: map[string]string{"user": c.To}}, &w)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, got.body)
+	}
+	return printHistory(s.Out, []assign.Work{w})
+}

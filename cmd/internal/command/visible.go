@@ -1,0 +1,44 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Visible writes text to a terminal. Item keys, titles and errors are data of the bank, and of whoever wrote a query: what
+// a terminal would obey, or what would show a line in another order than it has, is written as an escape, which JSON
+// reads as the same character.
+type Visible struct{ W io.Writer }
+
+// Write implements [io.Writer].
+func (v Visible) Write(text []byte) (int, error) {
+	if bytes.IndexFunc(text, obeyed) < 0 && utf8.Valid(text) {
+		return v.W.Write(text)
+	}
+	shown := make([]byte, 0, len(text)+16)
+	for rest := text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == utf8.RuneError && size == 1: // no UTF-8: some terminals take 0x9b for the start of a command
+			shown = fmt.Appendf(shown, `\x%02x`, rest[0])
+		case obeyed(r):
+			shown = fmt.Appendf(shown, `\u%04x`, r)
+		default:
+			shown = append(shown, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	if _, err := v.W.Write(shown); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// obeyed reports whether a character is a control character that is not a line's end or a tab, or one that changes the
+// direction of what comes behind it.
+func obeyed(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
+}

@@ -1,0 +1,99 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/cmd/internal/bank"
+	"getwork/cmd/internal/cli"
+	"getwork/cmd/internal/serve"
+)
+
+const (
+	// bankDatabase has the bank's tables and getwork's, so that ranking queries can read the one and are freed of
+	// what the other holds.
+	bankDatabase = "bank"
+
+	// firstTask is the one that the story is about.
+	firstTask = "verify-bank-account"
+)
+
+// openBank makes the database, the query role and the bank, as far as they are missing.
+func (d *demo) openBank(ctx context.Context) error {
+	if err := d.ensureDatabase(ctx); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, d.database)
+	if err != nil {
+		return fmt.Errorf("connect to the bank's database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	options := bank.Options{Loans: d.Loans}
+	loaded, err := bank.Loaded(ctx, conn, options)
+	if err != nil {
+		return err
+	}
+	if !loaded {
+		if err := d.loadBank(ctx, conn, options); err != nil {
+			return err
+		}
+	}
+	const grants = `
+grant usage on schema bank to ` + serve.QueryRole + `;
+grant select on all tables in schema bank to ` + serve.QueryRole
+	if _, err := conn.Exec(ctx, grants); err != nil {
+		return fmt.Errorf("let the query role read the bank: %w", err)
+	}
+	return nil
+}
+
+func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Options) error {
+	if err := bank.Load(ctx, conn, options, d.progress.part); err != nil {
+		return err
+	}
+	// What people of a former bank held are loans that this one may not have.
+	if _, err := conn.Exec(ctx, `drop schema if exists getwork cascade`); err != nil {
+		return fmt.Errorf("clear the desk of the former bank: %w", err)
+	}
+	return nil
+}
+
+// ensureDatabase makes the bank's database, with a login that owns it and is no superuser, and the query role.
+func (d *demo) ensureDatabase(ctx context.Context) (err error) {
+	if d.database, err = d.server.LoginURL(ctx, bankDatabase); err != nil {
+		return err
+	}
+	return serve.MakeQueryRole(ctx, d.server.URL(bankDatabase))
+}
+
+// applyTasks creates the bank's tasks. Those that are there stay as people changed them, but for the first one's
+// query, which is the heavier one or not as this start wants it.
+func (d *demo) applyTasks(ctx context.Context) error {
+	manager, err := d.manager()
+	if err != nil {
+		return err
+	}
+	for i, t := range bank.Tasks(d.Heavier) {
+		_, err := manager.Task(ctx, t.Name)
+		switch {
+		case cli.IsRefused(err, 404):
+			fields := cli.TaskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: cli.SetTo(t.Query),
+				QueryTimeout: new(assign.Duration(3 * time.Minute))}
+			if i > 0 {
+				// The first task shows the bare story. The others show that leftovers of a run can be handed out.
+				fields.FreshFor = new(assign.Duration(time.Minute))
+			}
+			_, err = manager.Create(ctx, fields)
+		case err == nil && i == 0:
+			_, err = manager.Update(ctx, t.Name, cli.TaskFields{Query: cli.SetTo(t.Query)})
+		}
+		if err != nil {
+			return fmt.Errorf("task %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}

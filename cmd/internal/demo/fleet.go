@@ -1,0 +1,131 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// fleet is a demo's nodes. Each can be killed, and started again at its address.
+type fleet struct {
+	database string                            // its URL
+	framedBy string                            // the page that may show them in frames; empty: none
+	lost     func(i, left int, n *nodeProcess) // is called when one has ended by itself or was killed; so many live on
+
+	starting sync.Mutex // held while nodes are started
+	mu       sync.Mutex
+	nodes    []*nodeProcess // in the order of their addresses
+	changed  chan struct{}  // closed when one has ended or was started; nil: nobody waits for that
+}
+
+// start starts all nodes, one after the other: it takes some hundredths of a second each.
+func (f *fleet) start(ctx context.Context, addresses []string) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	for i, address := range addresses {
+		n, err := startNode(ctx, address, f.database, f.framedBy)
+		if err != nil {
+			return fmt.Errorf("node %d: %w", i+1, err)
+		}
+		f.mu.Lock()
+		f.nodes = append(f.nodes, n)
+		f.mu.Unlock()
+	}
+	for i, n := range f.all() {
+		go f.watch(i, n)
+	}
+	return nil
+}
+
+func (f *fleet) watch(i int, n *nodeProcess) {
+	<-n.done
+	f.change()
+	f.lost(i, len(f.living()), n)
+}
+
+// change tells who waits for it that a node has ended or was started.
+func (f *fleet) change() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// next is closed at the next change.
+func (f *fleet) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.changed
+}
+
+// all are the nodes, also those that have ended.
+func (f *fleet) all() []*nodeProcess {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.nodes)
+}
+
+func (f *fleet) living() []*nodeProcess { return slices.DeleteFunc(f.all(), (*nodeProcess).ended) }
+
+var (
+	errLastNode  = errors.New("it is the last node that lives, and the demo would end with it")
+	errNodeLives = errors.New("the node lives")
+	errStarting  = errors.New("a node is being started; wait for it")
+)
+
+// kill ends a node as kill -9 does.
+func (f *fleet) kill(i int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[i]
+	others := slices.ContainsFunc(f.nodes, func(other *nodeProcess) bool { return other != n && !other.ended() })
+	if !others {
+		return errLastNode
+	}
+	n.killed.Store(true)
+	n.kill()
+	return nil
+}
+
+// restart starts a node that has ended, at the address that it had.
+func (f *fleet) restart(ctx context.Context, i int) error {
+	if !f.starting.TryLock() {
+		return errStarting
+	}
+	defer f.starting.Unlock()
+	old := f.all()[i]
+	if !old.ended() {
+		return errNodeLives
+	}
+	n, err := startNode(ctx, strings.TrimPrefix(old.url, "http://"), f.database, f.framedBy)
+	if err != nil {
+		return fmt.Errorf("node %d: %w", i+1, err)
+	}
+	f.mu.Lock()
+	f.nodes[i] = n
+	f.mu.Unlock()
+	f.change()
+	go f.watch(i, n)
+	return nil
+}
+
+// stop has all nodes drain and waits for their end; once hurry has ended they are killed.
+func (f *fleet) stop(hurry context.Context) {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	var g errgroup.Group
+	for _, n := range f.all() {
+		g.Go(func() error { n.stop(hurry); return nil })
+	}
+	_ = g.Wait()
+}

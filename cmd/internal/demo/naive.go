@@ -1,0 +1,176 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"getwork/cmd/internal/cli"
+)
+
+// compareWithin bounds each half of a comparison: the naive one gets as slow as its users are many.
+const compareWithin = 15 * time.Minute
+
+// contest is users who click at about the same time: in one half each with a query of his own and no lock, as a program
+// does that thinks of one user only; in the other on the nodes.
+type contest struct {
+	*demo
+	users     int
+	within    time.Duration // over which the clicks are spread, evenly
+	count     int           // how many items each of them wants
+	bound     time.Duration // who is not served by then is given up
+	budget    time.Duration // naive users are so few that their queries take about that long; 0: all click
+	spectator spectator
+}
+
+// spectator is told what happens in a contest. Users click and are answered in goroutines of their own.
+type spectator interface {
+	step(name string)              // how a half is prepared
+	begins(what string, users int) // now they click
+	clicked(user int)
+	answered(user int, o outcome)
+}
+
+// half is what was measured of one way to hand out work.
+type half struct {
+	queries  int
+	alone    time.Duration // what the query took when nobody else ran it; 0: not measured
+	outcomes []outcome
+	cpu      time.Duration // of PostgreSQL
+	measured bool          // the system tells cpu
+}
+
+// outcome is what became of one user's click.
+type outcome struct {
+	items []string
+	wait  time.Duration // from the click to the answer
+	err   error         // why there was none
+}
+
+// compare lets the same users click in both halves, and prints them side by side.
+func (d *demo) compare(ctx context.Context) error {
+	c := &contest{demo: d, users: d.Users, within: d.Within, count: d.Count, bound: compareWithin, spectator: &onTerminal{progress: d.progress}}
+	naive, err := c.naiveHalf(ctx)
+	if err != nil {
+		return fmt.Errorf("naive run: %w", err)
+	}
+	defer c.giveBack()
+	shared, err := c.realHalf(ctx)
+	if err != nil {
+		return fmt.Errorf("run on the nodes: %w", err)
+	}
+	d.progress.end()
+	return d.printComparison(naive, shared)
+}
+
+// onTerminal tells in a line how many users are served.
+type onTerminal struct {
+	*progress
+	mu            sync.Mutex
+	what          string
+	served, users int
+}
+
+func (o *onTerminal) begins(what string, users int) {
+	o.what, o.served, o.users = what, 0, users
+	o.part(what, 0, int64(users))
+}
+
+func (o *onTerminal) clicked(int) {}
+
+func (o *onTerminal) answered(_ int, got outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if got.err == nil {
+		o.served++
+		o.part(o.what, int64(o.served), int64(o.users))
+	}
+}
+
+// clicks has every user click at his time, and waits for all of them. It is an error when nobody was served.
+func (c *contest) clicks(ctx context.Context, what string, click func(ctx context.Context, user int) ([]string, error)) ([]outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.bound)
+	defer cancel()
+	outcomes := make([]outcome, c.users)
+	c.spectator.begins(what, c.users)
+	var users sync.WaitGroup
+	began := time.Now()
+	for i := range outcomes {
+		users.Go(func() {
+			at := began.Add(c.within * time.Duration(i) / time.Duration(c.users))
+			select {
+			case <-time.After(time.Until(at)):
+			case <-ctx.Done():
+				outcomes[i].err = ctx.Err()
+				return
+			}
+			clicked := time.Now()
+			c.spectator.clicked(i)
+			items, err := click(ctx, i)
+			outcomes[i] = outcome{items, time.Since(clicked), err}
+			c.spectator.answered(i, outcomes[i])
+		})
+	}
+	users.Wait()
+	if !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err == nil }) {
+		return nil, fmt.Errorf("nobody was served: %w", errors.Join(outcomes[0].err, context.Cause(ctx)))
+	}
+	return outcomes, nil
+}
+
+// figures are the cells of one half, in the order of the table's rows.
+func (h half) figures() []string {
+	var items []string
+	var waits []time.Duration
+	for _, o := range h.outcomes {
+		if o.err == nil {
+			items = append(items, o.items...)
+			waits = append(waits, o.wait)
+		}
+	}
+	slices.Sort(waits)
+	assigned := len(items)
+	slices.Sort(items)
+	duplicates := assigned - len(slices.Compact(items))
+	cpu := "n/a"
+	if h.measured {
+		cpu = fmt.Sprintf("%.1f s", h.cpu.Seconds())
+	}
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+	return []string{strconv.Itoa(h.queries), strconv.Itoa(assigned), strconv.Itoa(duplicates), seconds(waits[len(waits)/2]),
+		seconds(waits[len(waits)-1]), strconv.Itoa(len(h.outcomes) - len(waits)), cpu}
+}
+
+func (d *demo) printComparison(naive, shared half) error {
+	names := []string{"queries run", "assignments", "duplicate assignments", "wait of the median user", "longest wait", "users not served", "CPU time of PostgreSQL"}
+	left, right := naive.figures(), shared.figures()
+	rows := make([][]string, len(names))
+	for i, name := range names {
+		rows[i] = []string{name, left[i], right[i]}
+	}
+	_, err := fmt.Fprintf(d.out, `%d users click within %s, each for %d items of %q, on %d nodes and a machine of %d cores.
+Naively each runs the query for himself and inserts what is on top; with getwork one runs it for all who wait.
+A duplicate is an item that somebody else got, too. Waits count from the click. Both began with warm caches.
+
+`, d.Users, d.Within, d.Count, firstTask, d.Nodes, runtime.NumCPU())
+	if err != nil {
+		return err
+	}
+	if err := cli.Table(d.out, []string{"", "NAIVE", "GETWORK"}, rows); err != nil {
+		return err
+	}
+	for _, h := range []half{naive, shared} {
+		for _, o := range h.outcomes {
+			if o.err != nil {
+				_, err = fmt.Fprintf(d.out, "\nnot served: %v\n", o.err)
+				break
+			}
+		}
+	}
+	return err
+}

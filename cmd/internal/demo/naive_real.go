@@ -1,0 +1,150 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cli"
+	"getwork/web"
+)
+
+// clicker is the name of a contest's user, counted from 0. Nobody else should have one like it: what these users hold
+// is given back.
+func clicker(user int) string { return fmt.Sprintf("demo person %02d", user+1) }
+
+// realHalf has the users click on the nodes. What they get stays theirs until it is given back.
+func (c *contest) realHalf(ctx context.Context) (half, error) {
+	clients, hangUp, err := c.clients()
+	if err != nil {
+		return half{}, err
+	}
+	defer hangUp()
+	// A contest that was killed may have left something.
+	if err := giveBack(ctx, clients); err != nil {
+		return half{}, err
+	}
+	last, err := c.runsSince(ctx, 0)
+	if err != nil {
+		return half{}, err
+	}
+	var h half
+	before, _ := cpuTime(c.server.PID())
+	h.outcomes, err = c.clicks(ctx, fmt.Sprintf("the same %d users click on the nodes", c.users), func(ctx context.Context, user int) ([]string, error) {
+		return clickAndAwait(ctx, clients[user], c.count, func() *cli.Client {
+			other, _ := c.client(user, clicker(user), web.Worker)
+			return other
+		})
+	})
+	after, ok := cpuTime(c.server.PID())
+	h.cpu, h.measured = after-before, ok
+	if err != nil {
+		return half{}, err
+	}
+	var newest int64
+	if len(last) > 0 {
+		newest = last[0].ID
+	}
+	runs, err := c.runsSince(ctx, newest)
+	h.queries = len(runs)
+	return h, err
+}
+
+// clients are the users, spread over the nodes that live, until hangUp is called.
+func (c *contest) clients() (clients []*cli.Client, hangUp func(), err error) {
+	clients = make([]*cli.Client, c.users)
+	for i := range clients {
+		if clients[i], err = c.client(i, clicker(i), web.Worker); err != nil {
+			return nil, nil, err
+		}
+	}
+	return clients, func() {
+		for _, user := range clients {
+			user.Http.CloseIdleConnections()
+		}
+	}, nil
+}
+
+// giveBack lets go of all that a contest's users hold or wait for, also after an interruption. What fails is done by
+// the next contest.
+func (c *contest) giveBack() {
+	ctx, cancel := context.WithTimeout(c.hurry, cleanUpWithin)
+	defer cancel()
+	if clients, hangUp, err := c.clients(); err == nil {
+		defer hangUp()
+		_ = giveBack(ctx, clients)
+	}
+}
+
+// clickAndAwait gets work as a browser does that is pushed its result: it is told when there is one.
+//
+// other is the same user at a node that lives, should his be killed; as a load balancer leads him to one.
+func clickAndAwait(ctx context.Context, c *cli.Client, count int, other func() *cli.Client) ([]string, error) {
+	// Asked: even if the node can't be reached at first. It was there, and may be started again.
+	w := &cli.Wish{Client: c, Task: firstTask, Count: count, Key: rand.Text(), Until: time.Now().Add(compareWithin), Asked: true, Other: other}
+	defer func() { w.Client.Http.CloseIdleConnections() }()
+	if err := w.Fulfil(ctx); err != nil {
+		return nil, err
+	}
+	switch w.Request.State {
+	case assign.Assigned, assign.Partial:
+	case assign.None:
+		return nil, errors.New(cli.NoneText(&w.Request))
+	default:
+		return nil, fmt.Errorf("request %d ended %s", w.Request.ID, w.Request.State)
+	}
+	items := make([]string, len(w.Request.Work))
+	for i, work := range w.Request.Work {
+		items[i] = work.Item
+	}
+	return items, nil
+}
+
+// runsSince are the task's runs after the one of that id, newest first. There are no more than users who click.
+func (d *demo) runsSince(ctx context.Context, id int64) ([]assign.Run, error) {
+	manager, err := d.manager()
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Runs []assign.Run `json:"runs"`
+	}
+	if _, err := manager.Do(ctx, cli.Call{Method: "GET", Path: "/tasks/" + firstTask + "/runs?limit=1000"}, &body); err != nil {
+		return nil, fmt.Errorf("read the runs: %w", err)
+	}
+	for i, r := range body.Runs {
+		if r.ID <= id {
+			return body.Runs[:i], nil
+		}
+	}
+	return body.Runs, nil
+}
+
+// giveBack lets go of all that the users hold or wait for.
+func giveBack(ctx context.Context, clients []*cli.Client) error {
+	for _, c := range clients {
+		var p assign.Pipeline
+		if _, err := c.Do(ctx, cli.Call{Method: "GET", Path: "/pipeline"}, &p); err != nil {
+			return fmt.Errorf("read what a user holds: %w", err)
+		}
+		for _, r := range p.Requests {
+			_, err := c.Do(ctx, cli.Call{Method: "DELETE", Path: "/requests/" + strconv.FormatInt(r.ID, 10)}, nil)
+			if err != nil && !cli.IsRefused(err, 409) {
+				return fmt.Errorf("cancel a request: %w", err)
+			}
+		}
+		for _, w := range p.Work {
+			path := "/work/" + url.PathEscape(strconv.FormatInt(w.ID, 10)) + "/disposition"
+			at0 := assign.Disposition{Outcome: "return", After: new(assign.Duration(0))}
+			if _, err := c.Do(ctx, cli.Call{Method: "POST", Path: path, Body: at0}, nil); err != nil {
+				return fmt.Errorf("give work back: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"getwork/cmd/internal/serve"
+)
+
+const (
+	nodeReadyWithin = 30 * time.Second
+	nodeEndsWithin  = 20 * time.Second // somewhat more than a node gives itself
+)
+
+// nodeProcess is one node of a demo: a process of this program that ends when its standard input is closed, which
+// the kernel does however the demo dies.
+type nodeProcess struct {
+	url    string // such as http://127.0.0.1:8080
+	cmd    *exec.Cmd
+	said   lastWords
+	done   chan struct{} // closed when the process is gone, and all that it printed was read
+	killed atomic.Bool   // somebody wanted its end
+}
+
+// startNode starts a node and returns when it is ready. If that fails, or ctx ends first, no process is left.
+func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nodeProcess, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's file: %w", err)
+	}
+	n := &nodeProcess{done: make(chan struct{})}
+	// Not exec.CommandContext: the end of the demo is not the node's, which is asked to drain.
+	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL,
+		"--query-role", serve.QueryRole, "--frame-ancestors", framedBy, "--log-level", "warn")
+	n.cmd.Env = nodeEnvironment()
+	n.cmd.SysProcAttr = apart()
+	n.cmd.WaitDelay = 5 * time.Second
+	found := &addressFinder{lastWords: &n.said, url: make(chan string, 1)}
+	n.cmd.Stdout, n.cmd.Stderr = found, found
+	if _, err := n.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if err := n.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	go func() {
+		_ = n.cmd.Wait() // what it printed says more than its exit status
+		close(n.done)
+	}()
+	if err := n.awaitReady(ctx, found.url); err != nil {
+		n.kill()
+		return nil, err
+	}
+	return n, nil
+}
+
+// nodeEnvironment is this process's without what configures getwork or PostgreSQL's clients: the demo's nodes are
+// configured by their flags alone.
+func nodeEnvironment() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "GETWORK_") && !strings.HasPrefix(e, "DATABASE_URL=") && !strings.HasPrefix(e, "PG") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+func (n *nodeProcess) awaitReady(ctx context.Context, url <-chan string) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeReadyWithin)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for n.url == "" || !n.ready(ctx) {
+		select {
+		case n.url = <-url:
+		case <-tick.C:
+		case <-n.done:
+			return fmt.Errorf("it ended while starting:\n%s", n.said.String())
+		case <-ctx.Done():
+			return fmt.Errorf("it was not ready in time: %w\n%s", ctx.Err(), n.said.String())
+		}
+	}
+	return nil
+}
+
+func (n *nodeProcess) ready(ctx context.Context) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// stop asks the node to drain and returns when it is gone; once hurry has ended it is killed.
+func (n *nodeProcess) stop(hurry context.Context) {
+	_ = n.cmd.Process.Signal(syscall.SIGTERM)
+	patience := time.NewTimer(nodeEndsWithin)
+	defer patience.Stop()
+	select {
+	case <-n.done:
+		return
+	case <-hurry.Done():
+	case <-patience.C:
+	}
+	n.kill()
+}
+
+func (n *nodeProcess) kill() {
+	_ = n.cmd.Process.Kill()
+	<-n.done
+}
+
+// ended says whether the process is gone.
+func (n *nodeProcess) ended() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// areFree says which address is in use, before the time that it takes to make the bank is spent.
+func areFree(ctx context.Context, addresses []string) error {
+	for _, address := range addresses {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			return fmt.Errorf("%s is in use: end the program that serves there, or choose other ports with --listen, such as --listen 127.0.0.1:0 for free ones", address)
+		case err != nil:
+			return fmt.Errorf("listen on %s: %w; choose another address with --listen", address, err)
+		}
+		_ = l.Close()
+	}
+	return nil
+}
+
+// lastWords keeps the end of what a process printed.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const keptWords = 2 << 10
+
+func (l *lastWords) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	if over := len(l.text) - keptWords; over > 0 {
+		l.text = append(l.text[:0], l.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// String is what was kept, from the beginning of a line.
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := string(l.text)
+	if _, rest, cut := strings.Cut(text, "\n"); cut && len(text) == keptWords {
+		text = rest
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return "(nothing)"
+	}
+	return text
+}
+
+// addressFinder finds in what a node prints where it listens. It is written to by one goroutine.
+type addressFinder struct {
+	*lastWords
+	line  string // of what came, the end that is no whole line yet
+	found bool
+	url   chan string // gets the address, once; has room for it
+}
+
+func (a *addressFinder) Write(p []byte) (int, error) {
+	if !a.found {
+		a.line += string(p)
+	}
+	for !a.found {
+		line, rest, whole := strings.Cut(a.line, "\n")
+		if !whole {
+			break
+		}
+		a.line = rest
+		if url, ok := strings.CutPrefix(line, "listening on "); ok {
+			a.found = true
+			a.url <- url
+		}
+	}
+	return a.lastWords.Write(p)
+}

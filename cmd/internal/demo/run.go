@@ -1,0 +1,214 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"getwork/cmd/internal/bank"
+	"getwork/cmd/internal/cli"
+	"getwork/schema/postgres"
+	"getwork/web"
+)
+
+// demo is one that runs. Its parts are there as far as it was prepared.
+type demo struct {
+	Command
+	out      io.Writer
+	progress *progress
+	hurry    context.Context // ends when somebody can't wait for an orderly end
+
+	server   *postgres.Server
+	database string    // URL of the bank, by a login that owns it and is no superuser
+	said     lastWords // what PostgreSQL printed
+	fleet    fleet
+	page     net.Listener // of the demo's own page; nil: it has none
+}
+
+// broken is why a demo can't go on: a part of it ended by itself.
+type broken struct{ error }
+
+// run prepares, and then serves or compares. It leaves the parts running: see stop.
+func (d *demo) run(parent context.Context) error {
+	ctx, breaks := context.WithCancelCause(parent)
+	defer breaks(nil)
+	began := time.Now()
+	err := d.prepare(ctx, breaks)
+	switch {
+	case err != nil:
+	case d.Naive:
+		err = d.compare(ctx)
+	default:
+		err = d.serve(ctx, time.Since(began))
+	}
+	d.progress.end()
+	var why broken
+	if errors.As(context.Cause(ctx), &why) {
+		return why.error
+	}
+	if err != nil && parent.Err() != nil {
+		return cli.ErrInterrupted
+	}
+	return err
+}
+
+// prepare starts the parts, each after what it needs. breaks is called when one of them ends by itself later.
+func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) error {
+	addresses, err := d.addresses()
+	if err != nil {
+		return err
+	}
+	if err := d.startPostgres(ctx, breaks); err != nil {
+		return err
+	}
+	if err := areFree(ctx, addresses); err != nil {
+		return err
+	}
+	if err := d.openBank(ctx); err != nil {
+		return err
+	}
+	if !d.Naive {
+		if d.page, err = listenBeside(ctx, addresses); err != nil {
+			return err
+		}
+		d.fleet.framedBy = originOf(d.page.Addr())
+	}
+	d.progress.step("starting the nodes")
+	d.fleet.database, d.fleet.lost = d.database, d.nodeLost(ctx, breaks)
+	if err := d.fleet.start(ctx, addresses); err != nil {
+		return err
+	}
+	d.progress.step("creating the tasks")
+	return d.applyTasks(ctx)
+}
+
+// client is somebody at one of the nodes that live, each in its turn.
+func (d *demo) client(i int, user string, role web.Role) (*cli.Client, error) {
+	nodes := d.fleet.living()
+	if len(nodes) == 0 {
+		return nil, errors.New("no node runs")
+	}
+	return cli.Remote{URL: nodes[i%len(nodes)].url, User: user}.Connect(role)
+}
+
+// manager is one at the first node that lives.
+func (d *demo) manager() (*cli.Client, error) { return d.client(0, "demo", web.Manager) }
+
+func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc) error {
+	d.progress.step("starting PostgreSQL")
+	var err error
+	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
+		// Each node has some 11 connections, each naive user one.
+		"max_connections": strconv.Itoa(40 + 15*d.Nodes + max(d.Users, crowdSize)),
+		// Without replication the bank's rows need not be logged beside being written, and survive a crash the same.
+		"wal_level":       "minimal",
+		"max_wal_senders": "0",
+	}})
+	if errors.Is(err, postgres.ErrInUse) {
+		return d.elsewhere(err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(d.whereabouts()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of a demo that was killed
+	}
+	ended := d.server.Done()
+	go func() {
+		<-ended
+		breaks(broken{fmt.Errorf("PostgreSQL ended unexpectedly; it last said:\n%s", d.said.String())})
+	}()
+	return nil
+}
+
+// whereabouts is the file that says where the demo on this data is served.
+func (d *demo) whereabouts() string { return filepath.Join(d.DataDir, "demo-url") }
+
+// elsewhere says where the demo runs that has the data already, once it has told.
+func (d *demo) elsewhere(inUse error) error {
+	at, err := os.ReadFile(d.whereabouts())
+	if err != nil || len(at) == 0 {
+		return inUse
+	}
+	return fmt.Errorf("a demo with this data runs already: open %s\nanother one needs its own --data-dir and --listen (%w)", at, inUse)
+}
+
+// nodeLost tells of a node that ended, and ends the demo with the last one.
+func (d *demo) nodeLost(ctx context.Context, breaks context.CancelCauseFunc) func(i, left int, n *nodeProcess) {
+	return func(i, left int, n *nodeProcess) {
+		switch {
+		case left == 0:
+			breaks(broken{fmt.Errorf("node %d ended unexpectedly; it last said:\n%s", i+1, n.said.String())})
+		case ctx.Err() == nil && n.killed.Load():
+			d.progress.step(fmt.Sprintf("node %d was killed from the page; the other %d go on", i+1, left))
+		case ctx.Err() == nil:
+			d.progress.step(fmt.Sprintf("node %d ended unexpectedly; the other %d go on. It last said: %s", i+1, left, n.said.String()))
+		}
+	}
+}
+
+// serve tells how to use it, serves the demo's own page, and waits for the end.
+func (d *demo) serve(ctx context.Context, took time.Duration) error {
+	d.progress.end()
+	text := fmt.Sprintf("Ready after %.1f s: a bank of %d loans. Its first task is %q%s.\n\n", took.Seconds(), d.Loans, firstTask, d.heaviness())
+	text += fmt.Sprintf("Open %s\n\n", d.fleet.framedBy)
+	nodes := d.fleet.all()
+	for i, n := range nodes {
+		text += fmt.Sprintf("  node %d  %s  (process %d)\n", i+1, n.url, n.cmd.Process.Pid)
+	}
+	text += fmt.Sprintf(`
+The page shows people on the nodes side by side. Click Get Work of "Verify user submitted bank account" as Oliver
+and as Tracy: one query runs for them, and each gets loans of his own. Let fifty people click at once, with getwork
+and without. Kill a node while its query runs: the others take over.
+
+From a terminal:
+  curl -H 'X-Getwork-User: Oliver' -H 'Prefer: wait=120' -d '{"count": 3}' %s/api/v1/tasks/%s/requests
+
+The data is in %s. To look into the database:
+  psql '%s'
+
+Ctrl-C stops all of it.
+`, nodes[0].url, firstTask, d.DataDir, d.database)
+	if err := os.WriteFile(d.whereabouts(), []byte(d.fleet.framedBy), 0o600); err != nil {
+		return fmt.Errorf("note for a second start where the demo is: %w", err)
+	}
+	if _, err := io.WriteString(d.out, text); err != nil {
+		return err
+	}
+	return newTheatre(ctx, d).serve(ctx, d.page)
+}
+
+// heaviness says how long the first task's query takes, as far as that was measured.
+func (d *demo) heaviness() string {
+	switch {
+	case d.Loans != bank.DefaultLoans:
+		return ""
+	case d.Heavier:
+		return ", whose query takes more than 30 s on two cores"
+	}
+	return ", whose query takes some seconds on two cores"
+}
+
+// stop ends the parts, each before what it needs: first the nodes, which drain, then PostgreSQL. The page has ended.
+func (d *demo) stop() error {
+	if d.page != nil {
+		_ = d.page.Close()
+		_ = os.Remove(d.whereabouts()) // it may not have come so far
+	}
+	if d.server == nil {
+		return nil
+	}
+	d.progress.step("stopping the nodes and PostgreSQL")
+	defer d.progress.end()
+	d.fleet.stop(d.hurry)
+	ctx, cancel := context.WithTimeout(d.hurry, 30*time.Second)
+	defer cancel()
+	return d.server.Stop(ctx)
+}

@@ -1,0 +1,175 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+	"getwork/schema/postgres"
+	"getwork/schema/schematest"
+)
+
+// smallDisk is a file system of so many MiB, which ends with the test.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for up := dir; up != os.TempDir() && up != "/"; up = filepath.Dir(up) { // PostgreSQL runs as another user than root
+		if err := os.Chmod(up, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0755", size)); err != nil {
+		t.Skip("a file system of a few MiB can't be mounted here, which takes root's rights: ", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes what room is left but for 1 MiB, until the returned function is called.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size := int64(0)
+	for part := make([]byte, 4096); err == nil; size += 4096 {
+		_, err = f.Write(part)
+	}
+	if err := f.Truncate(max(0, size-1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The disk that the requests are on is full: clicks are told so, and the log says what to do; when there is room again
+// all goes on by itself, and nothing is missing that was answered.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, 16)
+	server := schematest.OwnServer(t, nil)
+	s := newSite(t, 1, server.URL("getwork"))
+	space := filepath.Join(disk, "space")
+	if err := os.Mkdir(space, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	giveToServer(t, server, space)
+	for _, statement := range []string{
+		fmt.Sprintf(`create tablespace small location '%s'`, space),
+		`alter table getwork.work_requested set tablespace small`,
+		`alter table getwork.work set tablespace small`,
+	} {
+		if _, err := s.DB.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer dropSpace(t, s)
+	s.shelf(100_000, 10)
+	free := fill(t, disk)
+	clicked := s.clickUntil(func(status int) bool { return status == 503 })
+	t.Logf("%d clicks were answered until the disk was full", len(clicked))
+	e2e.Await(t, "the log has advice", e2e.Soon, func() bool { return strings.Contains(s.Nodes[0].Output(), "make room, or make it larger") })
+	if status := s.Ready(0); status != http.StatusOK {
+		t.Errorf("the node can still be read from, and is not ready: %d", status)
+	}
+	free()
+	e2e.Await(t, "clicks are served again", callBound, func() bool {
+		r, a, err := s.As("afterwards", 0).GetWork(t.Context(), "verify", 1)
+		return err == nil && a.Status == 201 && r.State == assign.Assigned
+	})
+	for user, id := range clicked {
+		if r, a, err := s.As(user, 0).Request(t.Context(), id); err != nil || r.State != assign.Assigned {
+			t.Fatalf("request %d of %s was answered, and is %d %s, %v", id, user, a.Status, a.Body, err)
+		}
+	}
+	s.NoDuplicates()
+}
+
+// clickUntil has many click until one is answered so, and returns who was served.
+func (s *site) clickUntil(so func(status int) bool) (served map[string]int64) {
+	s.T.Helper()
+	served = map[string]int64{}
+	for i := 0; i < 50_000; i += 100 {
+		ids := make([]int64, 100)
+		stop := make([]bool, 100)
+		var g errgroup.Group
+		g.SetLimit(16)
+		for j := range ids {
+			g.Go(func() error {
+				r, a, err := s.As(fmt.Sprintf("user-%d", i+j), 0).GetWork(s.T.Context(), "verify", 10)
+				stop[j] = err == nil && so(a.Status)
+				switch {
+				case err == nil && a.Status == 201:
+					ids[j] = r.ID
+				case err == nil && a.Status > 202:
+					err = refusedFor(a)
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			s.T.Fatal(err)
+		}
+		stopped := false
+		for j, id := range ids {
+			if stopped = stopped || stop[j]; id != 0 {
+				served[fmt.Sprintf("user-%d", i+j)] = id
+			}
+		}
+		if stopped {
+			return served
+		}
+	}
+	s.T.Fatal("it never came to that")
+	return nil
+}
+
+// giveToServer makes the server's user the owner of a folder.
+func giveToServer(t *testing.T, server *postgres.Server, dir string) {
+	t.Helper()
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", server.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if err := os.Chown(dir, int(st.Uid), int(st.Gid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropSpace takes everything off the small disk, so that the server does not miss it when it ends.
+func dropSpace(t *testing.T, s *site) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	for _, node := range s.Nodes {
+		node.Kill()
+	}
+	for _, table := range []string{"work_requested", "work"} {
+		if _, err := s.DB.Exec(ctx, `drop table getwork.`+table+` cascade`); err != nil {
+			t.Log(err)
+		}
+	}
+	if _, err := s.DB.Exec(ctx, `drop tablespace small`); err != nil {
+		t.Log(err)
+	}
+}

@@ -1,0 +1,80 @@
+package fault
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
+)
+
+// A node freezes in the middle of its run, past every time-out: its query ends, its lock is lost, another node serves;
+// and when it thaws it hands out nothing of what it found.
+func TestRunnerFrozen(t *testing.T) {
+	t.Parallel()
+	frozen(t, "", func(s *site) (string, func()) { return s.Gated(frozenQuery.Seconds(), 100) })
+}
+
+// The same with a result of 20 MB: the server is still sending when nobody reads any more.
+func TestRunnerFrozenInItsResult(t *testing.T) {
+	t.Parallel()
+	frozen(t, schematest.OwnServer(t, nil).URL("getwork"), func(s *site) (string, func()) {
+		_, open := s.Gated(0, 1)
+		return fmt.Sprintf(e2e.Marker+` with nap as materialized (select pg_sleep(%g), gate())
+select i as item, repeat(md5(i::text), 600) as report from nap cross join generate_series(1, 1000) i order by i`, frozenQuery.Seconds()), open
+	})
+}
+
+const frozenQuery = 3 * time.Second
+
+func frozen(t *testing.T, url string, gated func(*site) (query string, open func())) {
+	s := newSite(t, 3, url)
+	query, open := gated(s)
+	s.Task("verify", query)
+	stop := s.Sample()
+	oliver := s.Click("oliver", 0, 2)
+	s.QueryRuns()
+	runner := s.runner()
+	others := []int{(runner + 1) % 3, (runner + 2) % 3}
+	s.Nodes[runner].Stop()
+	began := time.Now()
+	tracy := s.Click("tracy", others[0], 3)
+	peter := s.Click("peter", others[1], 1)
+	s.Sampled(1)
+	open()
+	s.Await("the query ends", e2e.Soon, `
+select count(*) > 0 from pg_locks where locktype = 'advisory' and classid = 1717 and mode = 'ShareLock' and granted
+  and database = (select oid from pg_database where datname = current_database())`)
+	open = s.Shut() // which is when that transaction has ended
+
+	// The lock goes 20 s after the query's end, another node looks within 3 s, and its query takes its time.
+	within := 2 * (frozenQuery + 20*time.Second + 3*time.Second + frozenQuery)
+	s.Await("another run begins", within-time.Since(began), `select count(*) > 1 from getwork.run`)
+	s.Sampled(2)
+	open()
+	s.Served("tracy", others[0], tracy.ID, e2e.Soon)
+	t.Logf("served %v after the freeze", time.Since(began))
+	s.Served("peter", others[1], peter.ID, e2e.Soon)
+	s.Served("oliver", others[1], oliver.ID, e2e.Soon)
+	work := column[int64](s, `select id from getwork.work order by id`)
+
+	s.Nodes[runner].Cont()
+	e2e.Await(t, "the node is ready again", 30*time.Second, func() bool { return s.Nodes[runner].Ready() == 200 })
+	s.Served("oliver", runner, oliver.ID, e2e.Soon)
+	open = s.Shut()
+	again := s.Click("oliver", runner, 2)
+	s.Sampled(3)
+	open()
+	s.Served("oliver", runner, again.ID, e2e.Soon)
+	if executions, atOnce := stop(); executions != 3 || atOnce != 1 {
+		t.Errorf("%d executions, %d at once; want three, one after another", executions, atOnce)
+	}
+	if states := s.States(); states != "lost finished finished" {
+		t.Errorf("runs: %s", states)
+	}
+	if n := column[int64](s, `select count(*) from getwork.work`); n[0] != int64(len(work))+2 {
+		t.Errorf("%d were handed out: %d before the thaw, 2 wanted after it", n[0], len(work))
+	}
+	s.NoDuplicates()
+}

@@ -1,0 +1,28 @@
+// Package fault tests what nodes do while something breaks: nodes, connections, PostgreSQL, its primary, a disk, or more load
+// than can be served.
+package fault
+
+import (
+	"testing"
+
+	_ "getwork/cmd/internal/demo" // what nodes are built from: the test cache notices a change
+	"getwork/cmd/internal/e2e"
+	_ "getwork/cmd/internal/serve"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m) }
+
+// site is one of e2e's with the steps that tests of this package share.
+type site struct{ *e2e.Site }
+
+// newSite starts n nodes; see [e2e.NewSite].
+func newSite(t *testing.T, n int, url string, args ...string) *site {
+	t.Helper()
+	return &site{e2e.NewSite(t, n, url, args...)}
+}
+
+// column reads one column of a result.
+func column[T any](s *site, sql string, args ...any) []T {
+	s.T.Helper()
+	return e2e.Column[T](s.Site, sql, args...)
+}

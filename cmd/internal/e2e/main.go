@@ -1,0 +1,20 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
+)
+
+// Main runs a package's tests in the mode that GETWORK_TEST_MODE names, and ends the process. Call it in TestMain.
+func Main(m *testing.M) {
+	ModeNow.choose()
+	go watchClock()
+	code := schematest.Main(m, goleak.IgnoreAnyFunction("getwork/cmd/internal/e2e.watchClock"))
+	cluster.Clean()
+	os.Exit(code)
+}

@@ -1,0 +1,235 @@
+package page
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+//go:embed testdata/axe/axe.min.js
+var axeSource string
+
+// axeRun is what axe finds wrong, frames left out. Small targets are among it, which it does not look for by itself.
+const axeRun = `axe.run(document, { iframes: false, resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(
+	({ violations }) => JSON.stringify(violations))`
+
+// finding is a rule of axe's, and where the page breaks it.
+type finding struct {
+	ID, Impact, Help string
+	Nodes            []struct {
+		HTML           string
+		Target         []any
+		FailureSummary string
+	}
+}
+
+func (f finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s): %s", f.ID, f.Impact, f.Help)
+	for _, n := range f.Nodes {
+		fmt.Fprintf(&b, "\n  %v\n  %s\n  %s", n.Target, n.HTML, strings.ReplaceAll(n.FailureSummary, "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// audit has axe look at what the page shows. What it calls serious or critical fails the test, the rest is logged.
+func (b *browser) audit(t *testing.T) {
+	t.Helper()
+	if b.eval(`typeof axe`) == "undefined" {
+		b.eval(axeSource + "; ''") // by the browser's own means: the page's policy would not let it in
+	}
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal("axe: ", err)
+	}
+	judge(t, text)
+}
+
+// judge tells what axe has found.
+func judge(t *testing.T, text string) {
+	t.Helper()
+	var found []finding
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Impact == "serious" || f.Impact == "critical" {
+			t.Error("axe: ", f)
+		} else {
+			t.Log("axe: ", f)
+		}
+	}
+}
+
+// Axe is there, and finds what is wrong: a test that nothing can fail would look the same as a good page.
+func TestPageAxeFinds(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	b.do(chromedp.Navigate(s.Nodes[0].URL))
+	b.await(`document.querySelector('#user')?.checkVisibility()`, e2e.Soon)
+	b.eval(`(document.querySelector('label[for=user]').remove(), document.querySelector('#user').removeAttribute('aria-label'), '')`)
+	b.eval(axeSource + "; ''")
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
+	if err != nil || !strings.Contains(text, `"id":"label"`) {
+		t.Errorf("a field without a label is not found: %s, %v", text, err)
+	}
+}
+
+// Who follows only what the page calls things finds them so: by role, such as button, and by name. A name that is
+// exactly the one given comes before one that begins so, and that before one that has it in it; else the first.
+func (b *browser) find(ctx context.Context, role, name string) (cdp.BackendNodeID, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a page that is about to be left may never answer
+	defer cancel()
+	return chromedp.Run(ctx, func(ctx context.Context, tab *chromedp.Target) (found cdp.BackendNodeID, err error) {
+		root, err := chromedp.Evaluate[*runtime.RemoteObject](`document`)(ctx, tab) // not DOM.getDocument: while a page is loaded that may crash Chromium
+		if err != nil {
+			return 0, err
+		}
+		tree, err := cdp.Call(ctx, tab, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{ObjectID: root.ObjectID, Role: role})
+		if err != nil {
+			return 0, err
+		}
+		best := 0
+		var names []string
+		for _, n := range tree.Nodes {
+			its := heard(n)
+			if n.Ignored || its == "" {
+				continue
+			}
+			names = append(names, its)
+			if fit := likeness(its, name); fit > best {
+				best, found = fit, n.BackendDOMNodeID
+			}
+		}
+		if best == 0 {
+			return 0, fmt.Errorf("there is no %s called %q; there are %q", role, name, names)
+		}
+		return found, nil
+	})
+}
+
+func likeness(name, wanted string) int {
+	switch {
+	case name == wanted:
+		return 3
+	case strings.HasPrefix(name, wanted):
+		return 2
+	case strings.Contains(name, wanted):
+		return 1
+	}
+	return 0
+}
+
+// heard is a node's name.
+func heard(n *accessibility.Node) (name string) {
+	if n.Name != nil {
+		_ = json.Unmarshal(n.Name.Value, &name)
+	}
+	return strings.Join(strings.Fields(name), " ")
+}
+
+// with calls a JavaScript function with what has that role and name as this, until its result is true.
+func (b *browser) with(role, name, function string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, e2e.Soon)
+	defer cancel()
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		id, err := b.find(ctx, role, name)
+		if err == nil {
+			var yes bool
+			yes, err = chromedp.Run(ctx, func(ctx context.Context, tab *chromedp.Target) (bool, error) {
+				node, err := cdp.Call(ctx, tab, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: id})
+				if err != nil {
+					return false, err
+				}
+				return chromedp.CallFunctionOn[bool](function, func(p *runtime.CallFunctionOnParams) { p.ObjectID = node.Object.ObjectID })(ctx, tab)
+			})
+			if err == nil && yes {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.t.Fatalf("the %s %q can't be used: %v. The page shows:\n%s", role, name, err, b.eval("document.body.innerText"))
+		}
+	}
+}
+
+// reachable marks where an element can be clicked: it is enabled, and nothing lies over it.
+const reachable = `function () {
+	if (this.disabled || !this.checkVisibility()) return false;
+	this.scrollIntoView({ block: 'center', behavior: 'instant' });
+	const { x, y, width, height } = this.getBoundingClientRect();
+	window.aim = [x + width / 2, y + height / 2];
+	const there = document.elementFromPoint(...window.aim);
+	return !!there && (this.contains(there) || there.contains(this) || [...this.labels ?? []].some((l) => l.contains(there)));
+}`
+
+// use clicks what has that role and name, with the mouse.
+func (b *browser) use(role, name string) {
+	b.t.Helper()
+	b.with(role, name, reachable)
+	at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](`window.aim`))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// leave clicks what has the page loaded anew. Not with the mouse: nobody would say that the click has arrived.
+func (b *browser) leave(role, name string) {
+	b.t.Helper()
+	b.with(role, name, `function () { return this.checkVisibility() && !this.disabled && setTimeout(() => this.click()) > 0; }`)
+}
+
+// fill types a text into the field of that role and name, in place of what is there.
+func (b *browser) fill(role, name, text string) {
+	b.t.Helper()
+	b.use(role, name)
+	b.eval(`(document.activeElement.select?.(), '')`)
+	b.do(chromedp.KeyEvent(text))
+}
+
+// choose takes an option of a list by what it says.
+func (b *browser) choose(name, option string) {
+	b.t.Helper()
+	b.with("combobox", name, fmt.Sprintf(`function () {
+		const found = [...this.options].find((o) => o.label.trim().startsWith(%q));
+		if (!found || this.disabled) return false;
+		this.focus();
+		this.value = found.value;
+		this.dispatchEvent(new Event('input', { bubbles: true }));
+		this.dispatchEvent(new Event('change', { bubbles: true }));
+		return true;
+	}`, option))
+}
+
+// sees waits until the page shows a text, wherever.
+func (b *browser) sees(text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), e2e.Soon)
+}
+
+// visit opens a path of a node as a user, such as "Mary,manager", and waits until the view is there.
+func (b *browser) visit(address, path, user string) {
+	b.t.Helper()
+	name, _, _ := strings.Cut(user, ",")
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path+"#log-in="+url.PathEscape(user)))
+	b.await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view > *')`, name), e2e.Soon)
+}

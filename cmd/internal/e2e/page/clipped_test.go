@@ -1,0 +1,69 @@
+package page
+
+import (
+	"fmt"
+	"testing"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// clipped is text in main that is cut off, by itself or by the box that it is in, or that has to be scrolled sideways to be read.
+const clipped = `(() => {
+	const found = [];
+	const name = (e) => e.outerHTML.replace(/<!--.*?-->/g, '').replace(/\s+/g, ' ').slice(0, 140);
+	for (const e of document.querySelectorAll('main *')) {
+		const style = getComputedStyle(e);
+		if (!e.checkVisibility() || e.closest('.visually-hidden, svg, canvas, .plot') || !e.innerText?.trim()) continue;
+		if (style.overflowX !== 'visible' && !(innerWidth < 1200 && e.querySelector('.history')) && e.scrollWidth > e.clientWidth + 1) found.push('sideways ' + [e.scrollWidth, e.clientWidth] + name(e));
+		if (e.matches('.tile[data-kind=bad] .run')) { // PostgreSQL may say much: whole lines of it, and a word that there is more
+			const lines = e.clientHeight / (parseFloat(style.lineHeight) || 1.5 * parseFloat(style.fontSize));
+			if (lines < 1.9 || Math.abs(lines - Math.round(lines)) > 0.1) found.push('half a line ' + lines + name(e));
+			continue;
+		}
+		if (['hidden', 'clip'].includes(style.overflowY) && e.scrollHeight > e.clientHeight + 1) found.push('cut ' + [e.scrollHeight, e.clientHeight] + name(e));
+		if (e.matches('.tile, .tiles') && e.scrollHeight > e.clientHeight + 1) found.push('over the edge ' + [e.scrollHeight, e.clientHeight] + name(e));
+	}
+	return found.join('\n');
+})()`
+
+// On the screens that a wall and a floor are seen on, what stands there can be read whole.
+func TestPageNothingIsClipped(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify user submitted bank account", "lease": "2h",
+		"query": `select 'loan ' || 4400 + i as item from generate_series(1, 9) i order by i`})
+	s.manages("POST", "/tasks", map[string]any{"name": "broken", "title": "Check the documents of self-employed applicants",
+		"query": `select ('the address of an applicant that is missing, as ' || repeat('it often is, ', 12) || i)::int as item from generate_series(1, 2) i`})
+	for i, title := range []string{"Call back", "Review photos", "Approve"} {
+		s.manages("POST", "/tasks", map[string]any{"name": fmt.Sprint("other-", i), "title": title, "paused": i == 1})
+	}
+	if _, a, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
+		t.Fatalf("%d %s %v", a.Status, a.Body, err)
+	}
+	s.Takes("Bartholomew Fitzgerald-Montgomery", 3)
+	if a, err := s.As("Bartholomew Fitzgerald-Montgomery", 0).Do(t.Context(), "POST", "/api/v1/tasks/other-1/requests", map[string]any{"count": 2, "linger": "1h"}); err != nil || a.Status != 202 {
+		t.Fatalf("%d %s %v", a.Status, a.Body, err)
+	}
+	whole := func(where string, sizes ...[2]int64) {
+		t.Helper()
+		for _, size := range sizes {
+			b.as(look{width: size[0], height: size[1], scheme: "light"})
+			if found := b.eval(clipped); found != "" {
+				t.Errorf("%s, %d x %d:\n%s", where, size[0], size[1], found)
+			}
+			b.shoot(fmt.Sprintf("whole-%s-%d", where, size[0]))
+		}
+	}
+	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
+	b.wall("broken", "invalid input syntax", e2e.Soon)
+	b.figure("verify", "given", 3, e2e.Soon)
+	if got := b.eval(`[...document.querySelectorAll('.tile h2')].map((e) => e.textContent.split(' ')[0]).join()`); got != "Approve,Call,Check,Review,Verify" {
+		t.Errorf("the tasks are not in the order of their titles: %s", got)
+	}
+	whole("wall", [2]int64{1280, 720}, [2]int64{1920, 1080}, [2]int64{1024, 768}, [2]int64{390, 844})
+	b.visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
+	b.floor("waiting", "Review photos", e2e.Soon)
+	b.unfold("Bartholomew Fitzgerald-Montgomery")
+	b.floor("held", "Reassign", e2e.Soon)
+	whole("floor", [2]int64{1280, 800}, [2]int64{1440, 900}, [2]int64{1920, 1080}, [2]int64{1100, 800}, [2]int64{390, 844})
+}

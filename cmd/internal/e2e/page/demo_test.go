@@ -1,0 +1,309 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/jackc/pgx/v5"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may be of another
+// origin, which the page around it can't look into.
+func (b *browser) awaitIn(url, expression string, within time.Duration) {
+	b.t.Helper()
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		yes, err := chromedp.Run(b.ctx, inFrame[bool](url, "!!("+expression+")"))
+		if err == nil && yes {
+			return
+		}
+		if time.Now().After(deadline) {
+			shown, _ := chromedp.Run(b.ctx, inFrame[string](url, "document.body.innerText"))
+			b.t.Fatalf("in the frame of %s not within %v: %s (last error: %v). It shows:\n%s", url, within, expression, err, shown)
+		}
+		<-tick.C
+	}
+}
+
+func inFrame[T any](url, expression string) chromedp.Action[T] {
+	return func(ctx context.Context, tab *chromedp.Target) (nothing T, err error) {
+		tree, err := cdp.Call(ctx, tab, page.GetFrameTree, cdp.Empty{})
+		if err != nil {
+			return nothing, err
+		}
+		for _, child := range tree.FrameTree.ChildFrames {
+			if !strings.HasPrefix(child.Frame.URL, url) {
+				continue
+			}
+			world, err := cdp.Call(ctx, tab, page.CreateIsolatedWorld, page.CreateIsolatedWorldParams{FrameID: child.Frame.ID, WorldName: "test"})
+			if err != nil {
+				return nothing, err
+			}
+			return chromedp.Evaluate[T](expression, func(p *runtime.EvaluateParams) { p.ContextID = world.ExecutionContextID })(ctx, tab)
+		}
+		return nothing, fmt.Errorf("no frame shows %s", url)
+	}
+}
+
+// openDemo opens a demo's page in a window that all of it fits into: a frame that nobody can see is not drawn.
+func (b *browser) openDemo(d *e2e.StartedDemo) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(1400, 1600), chromedp.Navigate(d.Page()))
+}
+
+// auditAround has axe look at the page without its frames. Axe asks them all the same, and they don't hear it.
+func (b *browser) auditAround(t *testing.T) {
+	t.Helper()
+	b.audit(t)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = slices.DeleteFunc(b.said, func(line string) bool { return strings.Contains(line, "Failed to execute 'postMessage'") })
+}
+
+var databaseLine = regexp.MustCompile(`psql '([^']+)'`)
+
+// databaseOf is a demo's.
+func databaseOf(d *e2e.StartedDemo) *pgx.Conn {
+	d.T.Helper()
+	conn, err := pgx.Connect(d.T.Context(), databaseLine.FindStringSubmatch(d.Printed())[1])
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	d.T.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// told reads one row into what its columns are read into.
+func told(t *testing.T, db *pgx.Conn, sql string, into ...any) {
+	t.Helper()
+	if err := db.QueryRow(t.Context(), sql).Scan(into...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// figures are what the demo's page tells of a half that was played.
+func (b *browser) figures(scene string) string {
+	b.t.Helper()
+	return b.eval(fmt.Sprintf(`[...document.querySelectorAll('[data-scene=%s] .figures > div')].map((e) => e.children[0].textContent + ': ' + e.children[1].textContent).join('\n')`, scene))
+}
+
+const (
+	soonPlayed = 90 * time.Second // on a machine that does other things
+	heldByDemo = `select count(*), count(distinct item) from getwork.work where user_name like 'demo person %' and state = 'held'`
+)
+
+// A visitor sees Oliver, Tracy and a manager side by side, the race among those who run their own queries, and no race
+// among fifty who click on three nodes. Then he presses Ctrl-C amidst it all.
+func TestDemoPage(t *testing.T) {
+	b := newBrowser(t, "")
+	d := e2e.StartDemo(t, e2e.DemoDir(t), "--nodes", "3", "--loans", "1500")
+	nodes := d.Ready()
+	family := d.Family()
+	db := databaseOf(d)
+	b.openDemo(d)
+	for i, who := range []string{"Oliver", "Tracy", "Mia"} {
+		b.awaitIn(nodes[i], fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#chip').dataset.state === 'live'`, who), e2e.Soon)
+	}
+	b.awaitIn(nodes[2], `location.pathname === '/floor' && document.querySelector('#role').textContent === 'manager'`, e2e.Soon)
+
+	b.awaitIn(nodes[0], `[...document.querySelectorAll('button')].some((e) => e.ariaLabel?.startsWith('Get Work: Verify') && (e.click(), true))`, e2e.Soon)
+	var item string
+	e2e.Await(t, "Oliver holds a loan", soonPlayed, func() bool {
+		return db.QueryRow(t.Context(), `select item from getwork.work where user_name = 'Oliver' and state = 'held'`).Scan(&item) == nil
+	})
+	b.awaitIn(nodes[0], fmt.Sprintf(`[...document.querySelectorAll('h3')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon)
+	b.awaitIn(nodes[2], `document.querySelector('#view').innerText.includes('Oliver')`, e2e.Soon)
+
+	b.auditAround(t)
+	b.eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true'; })
+		.observe(document.body, { subtree: true, childList: true, attributes: true }), '')`)
+	b.click(`[data-scene=getwork] button`)
+	b.await(`window.barred`, e2e.Soon) // while the other is played
+	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
+	var held, different, queries int
+	told(t, db, heldByDemo, &held, &different)
+	told(t, db, `select count(distinct round_id) from getwork.work_requested where user_name like 'demo person %'`, &queries)
+	if held != 100 || different != 100 {
+		t.Errorf("fifty people hold %d loans, %d different ones; each wanted 2", held, different)
+	}
+	shown := b.figures("getwork")
+	t.Logf("with getwork, in %d rounds:\n%s", queries, shown)
+	if !strings.Contains(shown, "Loans with more than one person: 0 of 100") || !regexp.MustCompile(`Queries run: [12]\n`).MatchString(shown) {
+		t.Errorf("fifty clicked, and the page shows:\n%s", shown)
+	}
+	b.await(`document.querySelector('[data-scene=getwork] [role=status]').textContent.startsWith('50 of 50 people served. No loan is with two people')`, e2e.Soon)
+	b.await(`document.querySelectorAll('[data-scene=getwork] .dots .dot[data-is=served]').length === 50`, e2e.Soon)
+
+	b.click(`[data-scene=naive] button`)
+	b.await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=twice]').length > 1`, soonPlayed)
+	b.await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, soonPlayed)
+	shown = b.figures("naive")
+	t.Logf("without:\n%s", shown)
+	if !regexp.MustCompile(`Loans with more than one person: [1-9][0-9]* of `).MatchString(shown) {
+		t.Errorf("there was no race:\n%s", shown)
+	}
+	b.auditAround(t)
+	told(t, db, heldByDemo, &held, &different)
+	var table *string
+	told(t, db, `select to_regclass('public.naive_work')::text`, &table)
+	if held != 0 || table != nil {
+		t.Errorf("afterwards the crowd holds %d loans, and the scratch table is %v", held, table)
+	}
+
+	b.click(`[data-scene=naive] button`)
+	b.await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=waits]').length > 0`, soonPlayed)
+	_ = db.Close(t.Context())
+	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status := d.Status(); status != 0 {
+		t.Errorf("exit status %d after SIGTERM", status)
+	}
+	e2e.Gone(t, family, time.Second)
+	b.await(`document.querySelector('#error').textContent.includes('does not answer')`, e2e.Soon)
+}
+
+// Who is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while people
+// wait on it costs nobody his loans, once it is there again.
+func TestDemoPageStops(t *testing.T) {
+	b := newBrowser(t, "")
+	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
+	d.Ready()
+	db := databaseOf(d)
+	b.openDemo(d)
+	b.await(`document.querySelectorAll('iframe').length === 2 && document.body.innerText.includes('no room for Mia here')`, e2e.Soon)
+	for _, scene := range []string{"naive", "getwork"} {
+		b.click(`[data-scene=` + scene + `] button`)
+		b.click(`[data-scene=` + scene + `] button + button:not([hidden])`)
+		b.await(`document.activeElement.matches('[data-scene=`+scene+`] .primary')`, e2e.Soon) // the focus stays where something is
+		b.await(fmt.Sprintf(`document.querySelector('[data-scene=%s]').dataset.state === 'stopped'`, scene), e2e.Soon)
+	}
+	e2e.Await(t, "nobody of the crowd holds or waits for anything", e2e.Soon, func() bool {
+		var held, waiting int
+		told(t, db, `select (select count(*) from getwork.work where state = 'held'), (select count(*) from getwork.work_requested where state = 'pending')`, &held, &waiting)
+		return held == 0 && waiting == 0
+	})
+
+	b.click(`[data-scene=getwork] button`)
+	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=waits]').length > 25`, soonPlayed)
+	b.click(`[data-node="2"] button`) // who waits there goes on at the other, as with a load balancer in front
+	b.await(`document.querySelector('[data-node="2"] button').textContent === 'Start'`, e2e.Soon)
+	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
+	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=served]').length === 50`, e2e.Soon)
+}
+
+// A node is killed under its pane, which says so, and is there again with its node. The last one can't be killed.
+func TestDemoPageKillsNode(t *testing.T) {
+	b := newBrowser(t, "")
+	d := e2e.StartDemo(t, e2e.DemoDir(t))
+	nodes := d.Ready()
+	b.openDemo(d)
+	b.awaitIn(nodes[0], `document.querySelector('#chip').dataset.state === 'live'`, e2e.Soon)
+	b.click(`[data-node="1"] button`)
+	b.await(`document.querySelector('[data-node="1"] .badge').textContent === 'killed'`, e2e.Soon)
+	b.awaitIn(nodes[0], `document.querySelector('#banner').checkVisibility()`, e2e.Soon)
+	b.click(`[data-node="2"] button`)
+	b.await(`document.querySelector('#error').textContent.includes('the last node that lives')`, e2e.Soon)
+	b.await(`document.querySelector('[data-node="1"] button').ariaLabel === 'Start node 1'`, e2e.Soon)
+	b.do(chromedp.Reload())
+	b.await(`document.querySelector('[data-node="1"] .down')`, e2e.Soon) // no frame, which would show the browser's own error
+	b.click(`[data-node="1"] button`)
+	b.awaitIn(nodes[0], `document.querySelector('#chip').dataset.state === 'live' && document.querySelector('#name').textContent === 'Oliver'`, e2e.Soon)
+	if !strings.Contains(d.Printed(), "node 1 was killed from the page; the other 1 go on") {
+		t.Errorf("the demo says %s", d.Printed())
+	}
+}
+
+// The demo's page takes orders from itself alone, and a node's page is shown in nobody's frame unless it was told.
+func TestDemoPageKeepsToItself(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	d := e2e.StartDemo(t, e2e.DemoDir(t))
+	d.Ready()
+	address := d.Page()
+	for name, header := range map[string][2]string{
+		"another site's page": {"Sec-Fetch-Site", "cross-site"}, "a node's page": {"Sec-Fetch-Site", "same-site"},
+		"an old browser": {"Origin", "http://evil.example"}, "another name of this address": {"Host", "evil.example"},
+	} {
+		for _, path := range []string{"/scenes/naive", "/stop", "/nodes/1/kill"} {
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", address+path, nil)
+			r.Header.Set(header[0], header[1])
+			if header[0] == "Host" {
+				r.Host = header[1]
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != 403 && answer.StatusCode != 421 {
+				t.Errorf("POST %s of %s is answered %s", path, name, answer.Status)
+			}
+		}
+	}
+	for path, status := range map[string]int{"/scenes/other": 404, "/nodes/3/kill": 404, "/nodes/1/sell": 404, "/nodes/1/start": 409} {
+		answer, err := http.Post(address+path, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != status {
+			t.Errorf("POST %s is answered %s, want %d", path, answer.Status, status)
+		}
+	}
+	frames := func(url string) {
+		t.Helper()
+		around := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `<!doctype html><iframe src=%q onload="document.title='loaded'"></iframe>`, url)
+		}))
+		defer around.Close()
+		b.do(chromedp.Navigate(around.URL))
+		b.await(`document.title === 'loaded'`, e2e.Soon)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !strings.Contains(strings.Join(b.said, "\n"), "frame-ancestors") {
+			t.Errorf("%s is shown in a strange page's frame; the console said %q", url, b.said)
+		}
+		b.said = nil
+	}
+	frames(s.Nodes[0].URL)
+	frames(address)
+	frames(d.Ready()[0])
+}
+
+// A node that ends by itself, or is killed from a terminal, is shown as gone.
+func TestDemoPageNodeEnds(t *testing.T) {
+	b := newBrowser(t, "")
+	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
+	d.Ready()
+	b.openDemo(d)
+	b.await(`document.querySelectorAll('iframe').length === 2`, e2e.Soon)
+	_, text, _ := strings.Cut(d.Printed(), "(process ")
+	pid, _, _ := strings.Cut(text, ")")
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Await(t, "the demo says so", e2e.Soon, func() bool { return strings.Contains(d.Printed(), "the other 1 go on") })
+	b.await(`document.querySelector('[data-node="1"] button').textContent === 'Start'`, e2e.Soon)
+}

@@ -1,0 +1,165 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// What is taken away while it waits to be sent stays, if something was typed in it, and says why.
+func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
+	b := newBrowser(t, undoLasts)
+	s := newSite(t, 1, "")
+	leased(s, "10m", "a", "b")
+	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.state("live", e2e.Soon)
+	held := s.Takes("Oliver", 1)
+	b.works(1, e2e.Soon)
+	b.typeNote("mine")
+	b.press("#work .complete")
+	b.shows("#work .going", "a: completed.")
+	s.manages("POST", fmt.Sprintf("/work/%d/reassign", held[0].ID), map[string]any{"user": "Tracy"})
+	b.await(`!document.querySelector('.going')`, e2e.Soon)
+	b.shows(".why", "Your note is kept.")
+}
+
+// A lease that ended while the server was away takes no note with it.
+func TestPageDeskLeaseLostWhileKept(t *testing.T) {
+	b := newBrowser(t, undoLasts)
+	s := newSite(t, 1, "")
+	leased(s, "15s", "a", "b") // so long it takes at most to type, and to kill a node
+	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.state("live", e2e.Soon)
+	s.Takes("Oliver", 1)
+	b.works(1, e2e.Soon)
+	b.typeNote("mine")
+	s.Nodes[0].Kill()
+	b.press("#work .complete")
+	b.eval(`(passes(), '')`)
+	b.shows("#work .going", "The server can’t be reached now")
+	s.Await("the lease is over", 2*e2e.Soon, `select lease_expires_at < now() from getwork.work`)
+	s.Nodes[0].Restart()
+	b.await(`!document.querySelector('.going')`, 3*e2e.Soon)
+	b.shows(".why", "Your note is kept.")
+}
+
+// Who logs out in one window sends what waits in another.
+func TestPageDeskLogOutElsewhere(t *testing.T) {
+	b, s := desk(t, undoLasts, "1h", 2)
+	other := b.window()
+	other.do(chromedp.Navigate(s.Nodes[0].URL))
+	other.works(2, e2e.Soon)
+	other.eval(unhurried + " ''")
+	b.press("#work li:first-child .complete")
+	other.shows("#work .going", "a: completed. In another tab.")
+	other.press("#log-out")
+	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s.disposes("a completed, b held")
+}
+
+// Who completes two, each with the next, has two more.
+func TestPageDeskTwoNexts(t *testing.T) {
+	b, _ := desk(t, undoLasts, "1h", 3)
+	b.eval(`(document.querySelector('.key').focus(), '')`)
+	b.keys("nn")
+	b.await(`document.querySelectorAll('.going').length === 2`, e2e.Soon)
+	b.works(5, e2e.Soon)
+}
+
+// Who logs out is not given more.
+func TestPageDeskLogOutAtLimit(t *testing.T) {
+	b, s := desk(t, unhurried+undoLasts, "1h", 2)
+	s.changes("verify", map[string]any{"max_open": 2}, 0)
+	b.shows(".task", "You hold 2 of at most 2.")
+	b.press(".next")
+	b.shows("#work .going", "Then the next is asked for.")
+	b.press("#log-out")
+	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s.disposes("a completed, b held")
+	if n := column[int](s, `select count(*)::int from getwork.work_requested`)[0]; n != 1 {
+		t.Errorf("%d requests, want the first alone", n)
+	}
+}
+
+// A proxy that has no node to ask answers 502.
+func TestPageDeskBadGateway(t *testing.T) {
+	b := newBrowser(t, undoLasts)
+	s := newSite(t, 1, "")
+	leased(s, "1h", "a", "b")
+	target, err := url.Parse(s.Nodes[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var away atomic.Bool
+	to := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return
+		}
+		to.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	b.logIn(server.URL, "Oliver")
+	s.Takes("Oliver", 2)
+	b.works(2, e2e.Soon)
+	b.press("#work li:first-child .complete")
+	away.Store(true)
+	b.eval(`(passes(), '')`)
+	b.await(`document.querySelector('.going .quiet')?.textContent.includes('as soon as it can be') || document.querySelector('#work .error')?.textContent`, e2e.Soon)
+	if said := b.eval(`document.querySelector('#work .error')?.textContent ?? ''`); said != "" {
+		t.Errorf("it is not kept: %s", said)
+	}
+	away.Store(false)
+	s.disposes("a completed, b held")
+}
+
+// Where digits need Shift, as in France, the second key of g 1 comes after that of Shift.
+func TestPageDeskShiftWithinSequence(t *testing.T) {
+	b, _ := desk(t, undoLasts, "1h", 0)
+	b.await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
+	b.eval(`(() => {
+		for (const [key, shiftKey] of [['g', false], ['Shift', true], ['1', true]]) document.body.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true, cancelable: true }));
+		return '';
+	})()`)
+	b.works(3, e2e.Soon)
+}
+
+// A snapshot that was read before an answer, and comes after it, does not take away what the answer gave.
+func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	b.do(chromedp.Navigate(s.Nodes[0].URL))
+	got := inPage[[]string](b, `
+		let socket;
+		class Socket {
+			constructor() { socket = this; }
+			close() {}
+			say(type, body) { this.onmessage({ data: JSON.stringify({ type, [type]: body }) }); }
+		}
+		const work = { id: '7', task: 'verify', item: 'a', state: 'held', lease_expires_at: null };
+		const request = { id: '3', task: 'verify', state: 'assigned', wanted: 1, assigned: 1, work: [work] };
+		const fetch = async () => new Response(JSON.stringify(request), { status: 201, headers: { 'Content-Type': 'application/json' } });
+		const client = connect({ WebSocket: Socket, fetch });
+		socket.say('hello', { user: 'oliver', server_time: new Date().toISOString() });
+		await client.getWork('verify', 1);
+		socket.say('snapshot', { work: [], requests: [] });
+		socket.say('request', request);
+		const held = [...client.work.keys()];
+		client.close();
+		return held;`)
+	if fmt.Sprint(got) != "[7]" {
+		t.Errorf("it has %v of the work, which is held", got)
+	}
+}

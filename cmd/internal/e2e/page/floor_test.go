@@ -1,0 +1,384 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+)
+
+// floor waits until a part of the floor (tasks, waiting, held or charts) says something, or, from "!" on, does not.
+func (b *browser) floor(name, text string, within time.Duration) {
+	b.t.Helper()
+	b.await(onFloor(name, text), within)
+}
+
+func onFloor(name, text string) string {
+	text, not := strings.CutPrefix(text, "!")
+	return fmt.Sprintf(`document.querySelector('[data-part=%s]')?.innerText.replaceAll(/\s+/g, ' ').includes(%q) === %v`, name, text, !not)
+}
+
+// unfold shows what somebody holds. No pointer: what the page said last may lie over it for a while.
+func (b *browser) unfold(user string) {
+	b.t.Helper()
+	b.press(fmt.Sprintf(`[data-user=%q] summary`, user))
+	b.await(fmt.Sprintf(`document.querySelector('[data-user=%q] tbody tr')`, user), e2e.Soon)
+}
+
+// charted waits until the charts' table has that sum in a column.
+func (b *browser) charted(column string, sum int) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`(() => {
+		const table = document.querySelector('.history');
+		const at = [...table?.tHead.rows[0].cells ?? []].findIndex((c) => c.textContent === %q);
+		return [...table?.tBodies[0].rows ?? []].reduce((n, row) => n + Number(row.cells[at].textContent), 0) === %d;
+	})()`, column, sum), e2e.Soon)
+}
+
+// A manager at one node sees what people do at another, as it happens: who waits, the run under way, and who holds what.
+func TestPageFloor(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	open := gated(s)
+	s.Task("idle", `select 1 as item`)
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.floor("tasks", "idle waiting 0 held 0 on the shelf 0 No runs yet.", e2e.Soon)
+	b.floor("waiting", "Nobody waits.", e2e.Soon)
+	b.floor("held", "Nobody holds anything.", e2e.Soon)
+	follows := func(part, text string) {
+		t.Helper()
+		s.promptly(b, part+" says "+text, e2e.ModeNow.Late(), func() bool { return b.yes(onFloor(part, text)) })
+	}
+	s.Click("Oliver", 1, 2)
+	follows("waiting", "Oliver verify 2")
+	follows("tasks", "verify waiting 1 held 0 on the shelf 0 Running for 0:")
+	b.await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // time goes on by itself
+	s.Click("Tracy", 1, 1)
+	b.floor("waiting", "Tracy verify 1", e2e.Soon)
+	if rows := b.eval(`[...document.querySelectorAll('[data-part=waiting] tbody b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
+		t.Errorf("they wait in the order %s", rows)
+	}
+	open()
+	s.answered()
+	follows("waiting", "Nobody waits.")
+	follows("held", "Oliver 2 held, the oldest for ")
+	follows("held", "Tracy 1 held, for ")
+	follows("tasks", "found 5 in ")
+	b.unfold("Oliver")
+	b.eval(`(document.querySelector('[data-user=Oliver] a').focus(), '')`)
+	s.Takes("Uma", 1)
+	follows("held", "Uma 1 held")
+	if still := b.eval(`document.activeElement.textContent + document.activeElement.closest('details')?.open`); still != "1true" {
+		t.Errorf("after others came, the focus is in %q", still)
+	}
+}
+
+// A run that lasts longer than usual is said to, in words; its bar is never full.
+func TestPageFloorLateRun(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	open := gated(s)
+	s.Exec(`update getwork.task_state set usual = interval '8 seconds'`)
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.floor("tasks", "A run usually takes 8 s.", e2e.Soon)
+	b.notes("[data-part=tasks]")
+	s.Click("Oliver", 1, 2)
+	b.showed(", usually 8 s") // until it is later than that
+	b.floor("tasks", ", longer than usual (8 s)", 2*e2e.Soon)
+	b.floor("tasks", "1 run under way, 1 for longer than usual", e2e.Soon)
+	b.await(`((g) => g.querySelector('.over').width.baseVal.value > g.querySelector('.mark').x.baseVal.value && g.querySelector('.over').width.baseVal.value < 85)(document.querySelector('.gauge'))`, e2e.Soon)
+	open()
+	b.floor("tasks", "!longer than usual", e2e.Soon)
+}
+
+// A manager cancels a request, gives work to somebody else, and releases work, without leaving the floor.
+func TestPageFloorActs(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	open := gated(s)
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.state("live", e2e.Soon)
+	waits := s.Click("Oliver", 1, 2)
+	s.Click("Tracy", 1, 2)
+	cancel := fmt.Sprintf(`[data-request="%d"] .acts button`, waits.ID)
+	b.click(cancel)
+	b.press(`dialog button[value=no]`)
+	b.await(`!document.querySelector('dialog')`, e2e.Soon)
+	if is := b.eval(`document.activeElement.ariaLabel`); is != "Cancel the request of Oliver for verify" {
+		t.Errorf("after a no the focus is at %q", is)
+	}
+	b.click(cancel)
+	b.press(`dialog button[value=yes]`)
+	b.floor("waiting", "!Oliver", e2e.Soon)
+	b.await(`document.activeElement.id === 'waiting-title'`, e2e.Soon) // its button is gone
+	if r, _, err := s.As("Oliver", 1).Request(t.Context(), waits.ID); err != nil || r.State != assign.Cancelled {
+		t.Errorf("the request is %s, %v", r.State, err)
+	}
+	open()
+	b.floor("held", "Tracy 2 held", e2e.Soon)
+	b.unfold("Tracy")
+	held := column[int64](s, `select id from getwork.work where state = 'held' order by item`)
+	b.click(`[data-user=Tracy] tbody tr:first-child .acts button`)
+	b.do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma", chromedp.NodeVisible))
+	s.Disposed(s.As("Tracy", 1), assign.Work{ID: held[0]}, "complete", "")
+	b.floor("held", "Tracy 1 held", e2e.Soon)
+	b.press(`dialog button[type=submit]`)
+	b.shows("dialog .error", "is not held any more")
+	if typed := b.eval(`document.querySelector('dialog input').value`); typed != "Uma" {
+		t.Errorf("after an error %q is typed", typed)
+	}
+	b.press(`dialog button[type=button]`)
+	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
+	b.click(`[data-user=Tracy] tbody .acts button`)
+	b.do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma\r", chromedp.NodeVisible))
+	b.floor("held", "Uma 1 held", e2e.Soon)
+	b.floor("held", "!Tracy", e2e.Soon)
+	s.Takes("Tracy", 1)
+	b.unfold("Tracy")
+	b.click(`[data-user=Tracy] .toolbar button`)
+	b.shows("dialog", "1 item is held by Tracy.")
+	b.press("dialog .danger:not([aria-disabled])")
+	b.floor("held", "!Tracy", e2e.Soon)
+	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon)
+	b.unfold("Uma")
+	b.await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
+}
+
+// painted tells of each chart whether one of its colours is seen in it; of two equal values one hides the other.
+const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
+	const root = getComputedStyle(document.documentElement), tone = (name) => root.getPropertyValue(name).match(/[^#]{2}/g).map((x) => parseInt(x, 16));
+	const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height), tones = [tone('--chart-1'), tone('--chart-4')];
+	for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && tones.some((rgb) => rgb.every((x, j) => Math.abs(x - data[i + j]) < 20))) return true;
+	return false;
+}).join()`
+
+// Charts have what happened, and go on with it; the same is there as a table. A task that is chosen stays chosen when the
+// page is loaded again.
+func TestPageFloorCharts(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
+	s.Task("empty", `select 1 as item where false`)
+	first := s.Takes("Oliver", 3)
+	b.visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.charted("Given", 1)
+	b.charted("Handed out", 3)
+	s.Disposed(s.As("Oliver", 1), first[0], "complete", "")
+	s.Disposed(s.As("Oliver", 1), first[1], "return", "1h")
+	if r, _, err := s.As("Tracy", 1).GetWork(t.Context(), "empty", 1, "Prefer", "wait=20"); err != nil || r.State != assign.None {
+		t.Fatalf("%s, %v", r.State, err)
+	}
+	for name, sum := range map[string]int{"Asked": 2, "Given": 1, "Empty": 1, "Runs": 2, "Completed": 1, "Returned": 1} {
+		b.charted(name, sum)
+	}
+	s.Takes("Tracy", 1)
+	b.charted("Handed out", 4)
+	b.await(`document.querySelector('.history tbody tr td:last-child').textContent === '2'`, e2e.Soon) // held now
+	b.click(`[data-part=charts] .push`)
+	b.await(`[...document.querySelectorAll('.plot canvas')].filter((c) => c.checkVisibility() && c.width > 200).length === 5`, e2e.Soon)
+	b.await(painted+` === 'true,true,true,true,true'`, e2e.Soon)
+	b.await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')
+		|| !document.querySelector('[data-chart=work] .plot').ariaLabel.includes('handed out 4')`, e2e.Soon) // unless the step is over
+	b.shows(`[data-part=charts] p`, "times those of the slowest of them")
+	b.click(`[data-task=empty] h3 a`)
+	b.floor("charts", "!slowest", e2e.Soon)
+	b.click(`[data-part=charts] .choice button`)
+	b.click(`[data-part=charts] .push`)
+	b.charted("Asked", 1)
+	b.charted("Given", 0)
+	const address = "/floor?task=empty&hours=1&as=table"
+	if is := b.eval(`location.pathname + location.search`); is != address {
+		t.Errorf("the address is %s, want %s", is, address)
+	}
+	b.do(chromedp.Reload())
+	b.charted("Asked", 1)
+	b.await(`document.querySelectorAll('.history tbody tr').length === 60`, e2e.Soon)
+	b.floor("held", "Nobody holds anything.", e2e.Soon)
+	b.press(`[data-part=tasks] .push`)
+	b.charted("Asked", 3)
+	b.floor("held", "Oliver 1 held", e2e.Soon)
+}
+
+// historyScript feeds the charts' history, in steps of a minute, and returns what it makes of it.
+const historyScript = `(async () => {
+	const { History, spans } = await import('/static/views/floor/history.js');
+	const minute = 60_000, start = Date.UTC(2026, 1, 3, 9), now = start + 59.5 * minute;
+	const bucket = (m, what) => ({ at: new Date(start + m * minute).toISOString(), requests: 0, given: 0, empty: 0, failed: 0, cancelled: 0, held: 0, ...what });
+	const history = new History(spans[0]);
+	const since = () => (history.from(now) - start) / minute, said = [since()];
+	history.take({ tasks: [
+		{ task: 'a', buckets: [bucket(3, { requests: 2, given: 1, held: 1 }), bucket(59, { requests: 3, given: 3, held: 4, wait_ms: { p50: 5, p90: 70 } })] },
+		{ task: 'b', buckets: [bucket(3), bucket(59, { requests: 1, empty: 1, held: 2, wait_ms: { p50: 30, p90: 40 } })] },
+	] }, []);
+	said.push(since()); // a request of then waits still
+	history.take({ tasks: [{ task: 'a', buckets: [bucket(3, { requests: 2, given: 2, held: 1 })] }, { task: 'b', buckets: [] }] }, [start + 20.7 * minute]);
+	said.push(since()); // now it is a run
+	history.take({ tasks: [{ task: 'a', buckets: [] }, { task: 'b', buckets: [] }] }, []);
+	said.push(since());
+	const row = ({ at, requests, held, wait }) => [(at - start) / minute, requests, held, wait?.p50 ?? null, wait?.p90 ?? null].join();
+	const both = history.rows([], now), one = history.rows(['a'], now), later = history.rows([], now + 2 * minute);
+	said.push(both.length, row(both[3]), row(both[4]), row(both[59]), row(one[59]), later.length, row(later[59]));
+	history.forget();
+	said.push(since());
+	return said.join(' ');
+})()`
+
+// What is read again reaches back to what had not ended; counts are summed, times are the slowest task's, and what is held
+// stays held while nothing is told.
+func TestPageFloorHistory(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	b.do(chromedp.Navigate(s.Nodes[0].URL))
+	got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
+	if want := "0 3 20 58 60 3,2,1,, 4,0,1,, 59,4,6,30,70 59,3,4,5,70 60 61,0,6,, 0"; err != nil || got != want {
+		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
+	}
+}
+
+// An observer sees all of it, and is offered nothing that he may not do.
+func TestPageFloorObserver(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	gated(s)
+	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
+	s.Got(s.As("Tracy", 1), "jobs", 2)
+	s.Click("Oliver", 1, 2)
+	b.visit(s.Nodes[0].URL, "/floor", "Otto,observer")
+	b.floor("waiting", "Oliver verify 2", e2e.Soon)
+	b.floor("held", "Tracy 2 held", e2e.Soon)
+	b.unfold("Tracy")
+	b.watchesOnly()
+	b.do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
+	b.await(`document.querySelector('[data-user=Tracy] button')`, e2e.Soon)
+	b.press(`[data-user=Tracy] button`)
+	b.await(`document.querySelector('.more tbody tr')`, e2e.Soon)
+	b.watchesOnly()
+}
+
+// watchesOnly checks that no button or link of the view does anything to others.
+func (b *browser) watchesOnly() {
+	b.t.Helper()
+	if acts := b.eval(`[...document.querySelectorAll('#view :is(button, a)')].map((e) => e.textContent.trim())
+		.filter((text) => /cancel|reassign|release|settings|give/i.test(text)).join() + document.querySelectorAll('#view a[href^="/items"]').length`); acts != "0" {
+		b.t.Errorf("an observer is offered %s", acts)
+	}
+}
+
+// Of thousands that are held, the page reads who holds them, and the items of those only who are looked at.
+func TestPageFloorMany(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
+	s.Exec(`insert into getwork.work (task_id, item, user_name)
+		select task_id, 'item-' || i, case when i <= 20 then 'Early' else 'user-' || i % 40 end from getwork.task_state, generate_series(1, 1990) i`)
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.floor("held", "Who holds what 1,990 41 people", e2e.Soon)
+	b.floor("held", "user-7 49 held, the oldest for ", e2e.Soon)
+	b.floor("held", "Early 20 held", e2e.Soon)
+	if n := b.eval(`String(performance.getEntriesByType('resource').filter((e) => new URL(e.name).pathname === '/api/v1/work').length)`); n != "0" {
+		t.Errorf("items were read %s times", n)
+	}
+	b.unfold("user-7")
+	if n := b.eval(`String(document.querySelectorAll('[data-user="user-7"] tbody tr').length)`); n != "49" {
+		t.Errorf("%s of his 49 are shown", n)
+	}
+	if most := b.eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {
+		t.Errorf("a page has %s", most)
+	}
+}
+
+// Who returns much, against the team, and what many return.
+func TestPagePeople(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	leased(s, "10m", "a", "b", "c", "d", "e", "f", "g", "h")
+	b.visit(s.Nodes[0].URL, "/people", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.sees("Nobody held or let go of anything in the last 24 hours.")
+	for _, user := range []string{"Oliver", "Tracy"} {
+		s.Disposed(s.As(user, 1), s.Takes(user, 1)[0], "return", "0s")
+	}
+	for i, w := range s.Takes("Uma", 5) {
+		if outcome := "complete"; i > 0 {
+			s.Disposed(s.As("Uma", 1), w, outcome, "")
+		}
+	}
+	row := func(user string) string {
+		return fmt.Sprintf(`document.querySelector('[data-user=%q]')?.innerText.replaceAll(/\s+/g, ' ').trim()`, user)
+	}
+	b.await(row("Uma")+` === 'Uma 5 4 4 0 0 0 0 0 % too few to say'`, 2*e2e.Soon) // it reads every ten seconds
+	b.await(row("Oliver")+` === 'Oliver 1 1 0 1 0 0 0 100 % too few to say'`, e2e.Soon)
+	b.sees("33 %: 2 of 6")
+	b.await(`document.querySelector('[aria-labelledby=returned] tbody tr').innerText.replaceAll(/\s+/g, ' ').startsWith('a verify 2 twice ')`, e2e.Soon)
+	if link := b.eval(`document.querySelector('[aria-labelledby=returned] tbody a').getAttribute('href')`); link != "/items?task=verify&item=a" {
+		t.Errorf("it links to %s", link)
+	}
+	users := `[...document.querySelectorAll('[data-user]')].map((e) => e.dataset.user).join()`
+	for _, step := range []struct{ column, want, sorted string }{
+		{"", "Oliver,Tracy,Uma", "descending"}, {"Person", "Oliver,Tracy,Uma", "ascending"}, {"Person", "Uma,Tracy,Oliver", "descending"},
+		{"Handed out", "Uma,Oliver,Tracy", "descending"},
+	} {
+		if step.column != "" {
+			b.use("button", step.column)
+		}
+		b.await(fmt.Sprintf(`%s === %q && document.querySelector('th[aria-sort=%s]')`, users, step.want, step.sorted), e2e.Soon)
+	}
+	b.press(`[data-user=Uma] button`)
+	b.await(`[...document.querySelectorAll('.more tbody .badge')].map((e) => e.textContent).sort().join() === 'completed,completed,completed,completed,held'`, e2e.Soon)
+	for range 5 {
+		s.Disposed(s.As("Viktor", 1), s.Takes("Viktor", 1)[0], "return", "0s")
+	}
+	b.await(row("Viktor")+`?.endsWith('more than the team')`, 2*e2e.Soon)
+	b.press(`.choice button:last-child`)
+	b.await(`location.search === '?from=7d'`, e2e.Soon)
+	b.sees("in the last 7 days")
+}
+
+// What people are called, and what tasks and items are, is shown as text.
+func TestPageFloorShowsMarkupAsText(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	const evil = `<img src=x onerror="document.title='broken'"><b>`
+	query := `select $$` + evil + `$$ as item`
+	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "verify", "title": evil, "query": query}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.Disposed(s.As(evil, 0), s.Takes(evil, 1)[0], "return", "0s")
+	}
+	s.Takes(evil, 1)
+	if _, _, err := s.As(evil, 0).Linger(t.Context(), "verify", 1, "1h"); err != nil {
+		t.Fatal(err)
+	}
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.await(`document.querySelector('[data-part=waiting] tbody b')?.textContent === `+quoted(evil), e2e.Soon)
+	b.press(`[data-part=held] summary`)
+	b.await(`document.querySelector('[data-part=held] tbody a')?.textContent === `+quoted(evil), e2e.Soon)
+	b.press(`[data-part=waiting] tbody button`)
+	b.shows("dialog", "Cancel the request of "+evil)
+	b.press("dialog button[value=no]")
+	b.press(`[data-part=held] tbody .acts button`)
+	b.shows("dialog", "Give "+evil+" to somebody else")
+	made := `String(document.querySelectorAll('body img, #view b b, dialog b').length) + document.title`
+	if is := b.eval(made); is != "0Floor · getwork" {
+		t.Errorf("elements made of text, and the title: %s", is)
+	}
+	b.do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
+	b.await(`document.querySelector('[data-user] button')?.textContent === `+quoted(evil), e2e.Soon)
+	b.press(`[data-user] button`)
+	b.await(`document.querySelector('.more tbody a')?.textContent === `+quoted(evil), e2e.Soon)
+	if is := b.eval(made); is != "0People · getwork" {
+		t.Errorf("elements made of text, and the title: %s", is)
+	}
+}
+
+// quoted is a text as JavaScript writes it.
+func quoted(text string) string { return fmt.Sprintf("%q", text) }

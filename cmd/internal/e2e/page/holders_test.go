@@ -1,0 +1,181 @@
+package page
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+)
+
+// crowded has so many people hold three items each: user-1 for longest, and the last one a minute more.
+func crowded(s *site, people int) {
+	s.T.Helper()
+	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
+	s.Exec(`insert into getwork.work (task_id, item, user_name, assigned_at)
+		select task_id, u || '/' || i, 'user-' || u, clock_timestamp() - ($1 - u + 1) * interval '1 minute'
+		from getwork.task_state, generate_series(1, $1::integer) u, generate_series(1, 3) i`, people)
+}
+
+// lines waits until the floor names so many holders.
+func (b *browser) lines(n int) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.querySelectorAll('[data-part=held] [data-user]').length === %d`, n), e2e.Soon)
+}
+
+// line waits until somebody's line says something, or, from "!" on, until he has none.
+func (b *browser) line(user, text string) {
+	b.t.Helper()
+	of := fmt.Sprintf(`document.querySelector('[data-user=%q]')`, user)
+	if text == "!" {
+		b.await("!"+of, e2e.Soon)
+		return
+	}
+	b.await(fmt.Sprintf(`%s?.innerText.replaceAll(/\s+/g, ' ').includes(%q)`, of, text), e2e.Soon)
+}
+
+// 450 people hold work. The floor says so, shows them page by page to who has no mouse, what each of them holds, and follows
+// what they do at another node.
+func TestPageHolders(t *testing.T) {
+	b := newBrowser(t, noMouse)
+	s := newSite(t, 2, "")
+	crowded(s, 450)
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.floor("held", "Who holds what 1,350 450 people", e2e.Soon)
+	b.lines(200)
+	b.tabTo("button", "Show more")
+	b.keys(kb.Enter)
+	b.lines(400)
+	if at := b.eval(`document.activeElement.textContent`); at != "Show more" {
+		t.Errorf("after more were shown the focus is at %q", at)
+	}
+	b.keys(kb.Enter)
+	b.lines(450)
+	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
+	b.await(`new Set([...document.querySelectorAll('[data-part=held] [data-user]')].map((e) => e.dataset.user)).size === 450`, e2e.Soon)
+	if limits := b.eval(`performance.getEntriesByType('resource').map((e) => new URL(e.name)).filter((url) => url.pathname.endsWith('/holders'))
+		.some((url) => Number(url.searchParams.get('limit')) > 200) ? 'more' : 'few'`); limits != "few" {
+		t.Error("a page has more than 200")
+	}
+
+	for range 20 {
+		if b.keys(kb.Tab); b.eval(`document.activeElement.tagName`) == "SUMMARY" {
+			break
+		}
+	}
+	b.keys(kb.Enter)
+	b.await(`[...document.querySelectorAll('[data-user=user-1] tbody a')].map((e) => e.textContent).join() === '1/1,1/2,1/3'`, e2e.Soon)
+	held := column[int64](s, `select id from getwork.work where user_name = 'user-2' order by id`)
+	for i, left := range []string{"2 held, the oldest for 7 h", "1 held, for 7 h", "!"} {
+		s.Disposed(s.As("user-2", 1), assign.Work{ID: held[i]}, "complete", "")
+		b.line("user-2", left)
+	}
+	b.floor("held", "Who holds what 1,347 449 people", e2e.Soon)
+	b.lines(449)
+	if at := b.eval(`document.activeElement.tagName + document.activeElement.closest('details')?.open`); at != "SUMMARYtrue" {
+		t.Errorf("after somebody has left the focus is at %s", at)
+	}
+}
+
+// By name, or by how much they hold, people are sorted all together, and not only those who are shown; of somebody who holds
+// hundreds the newest are shown first.
+func TestPageHoldersSorted(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	crowded(s, 250)
+	s.Exec(`insert into getwork.work (task_id, item, user_name) select task_id, 'more-' || i, 'user-250' from getwork.task_state, generate_series(1, 247) i`)
+	b.visit(s.Nodes[0].URL, "/floor", "Otto,observer")
+	b.lines(200)
+	sorted := func(order, first string) {
+		t.Helper()
+		b.eval(fmt.Sprintf(`(() => {
+			const select = document.querySelector('[data-part=held] select');
+			select.selectedIndex = [...select.options].findIndex((o) => o.text === %q);
+			select.dispatchEvent(new Event('change', { bubbles: true }));
+			return '';
+		})()`, order))
+		b.await(fmt.Sprintf(`document.querySelector('[data-part=held] [data-user]').dataset.user === %q`, first), e2e.Soon)
+	}
+	sorted("most held first", "user-250")
+	b.lines(250)
+	b.await(`/^user-250 250 held, the oldest for ([6-9]\d s|[1-9] min) /.test(
+		document.querySelector('[data-user=user-250]')?.innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon) // a minute and what it took
+	b.unfold("user-250")
+	rows := `[...document.querySelectorAll('[data-user=user-250] tbody th')].map((e) => e.textContent.trim())`
+	b.await(rows+`.length === 200 && `+rows+`.at(-1) === 'more-247'`, e2e.Soon)
+	b.press(`[data-user=user-250] .toolbar button`)
+	b.await(rows+`.length === 250 && `+rows+`[0] === '250/1' && !document.querySelector('[data-user=user-250] .toolbar button')`, e2e.Soon)
+	sorted("by name", "user-1")
+	sorted("longest held first", "user-1")
+	b.lines(200)
+}
+
+// Who lets his lease run out is gone from the floor; whose hasn't, stays.
+func TestPageHoldersLease(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	leased(s, "1h", "a", "b")
+	s.Takes("Oliver", 1)
+	tracy := s.Takes("Tracy", 1)[0]
+	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.line("Oliver", "Oliver 1 held, for ")
+	b.line("Tracy", " min left verify")
+	b.unfold("Tracy")
+	s.Exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s' where id = $1`, tracy.ID)
+	b.line("Tracy", "!")
+	b.floor("held", "Who holds what 1 1 person", e2e.Soon)
+	b.line("Oliver", "Oliver 1 held, for ")
+}
+
+// No event tells who watches that somebody else's lease begins anew. When the first one that is shown would be over it is read
+// again, once.
+func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
+	b := raced(t)
+	got := inPage[struct {
+		Times  int
+		Waited float64
+	}](b, fakes+`
+		const { open } = await view('floor.js');
+		const c = Object.assign(client(), { left: (held) => held.left });
+		const p = place();
+		const none = async () => ({ requests: [], tasks: [] });
+		const asked = [];
+		open(app({ tasks: async () => [task('jobs', { held: 2 })], waiting: none, history: none, holders: async () => {
+			asked.push(performance.now());
+			const holder = (user, left) => ({ user, task: 'jobs', held: 1, oldest_at: new Date().toISOString(), lease_expires_at: '', left });
+			return { holders: [holder('Oliver', 7_200_000), holder('Tracy', asked.length > 1 ? 3_600_000 : 500), holder('Uma', 0)], total: { users: 3, held: 3 } };
+		} }, c), p);
+		const shown = () => p.element.querySelector('[data-user=Tracy]')?.innerText ?? '';
+		await until(() => shown().includes('1 h left'));
+		return { times: asked.length, waited: asked[1] - asked[0] };
+	`)
+	if got.Times != 2 || got.Waited < 1500 {
+		t.Errorf("it was read %d times, the second time after %v ms", got.Times, got.Waited)
+	}
+}
+
+// The dialog that releases is loaded when it is asked for: once, however often that is until it is there.
+func TestPageFloorLoadsReleaseOnce(t *testing.T) {
+	b := raced(t)
+	got := inPage[int](b, fakes+`
+		const { open } = await view('floor.js');
+		const p = place();
+		const none = async () => ({ requests: [], tasks: [], holders: [] });
+		const api = { tasks: async () => [task('jobs', { held: 1 })], waiting: none, history: none, holders: none, work: async () => ({ work: [] }) };
+		open(app({ ...api, release: async () => ({ count: 0, token: 'x' }) }), p);
+		const button = () => p.element.querySelector('[data-task=jobs] .acts button');
+		await until(() => button()?.ariaDisabled === 'false');
+		const clicked = [1, 2, 3].map(() => { button().click(); return import(base + 'release.js'); });
+		await Promise.all(clicked);
+		await until(() => document.querySelector('dialog[open]'));
+		await frame();
+		return document.querySelectorAll('dialog').length;
+	`)
+	if got != 1 {
+		t.Errorf("%d dialogs are open", got)
+	}
+}

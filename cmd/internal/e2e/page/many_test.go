@@ -1,0 +1,148 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+)
+
+// spent is how much the page has computed so far: its scripts, and its styles and layout.
+func (b *browser) spent() (script, layout time.Duration) {
+	b.t.Helper()
+	metrics, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
+		if _, err := cdp.Call(ctx, tab, performance.Enable, performance.EnableParams{}); err != nil {
+			return nil, err
+		}
+		m, err := cdp.Call(ctx, tab, performance.GetMetrics, cdp.Empty{})
+		return m.Metrics, err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range metrics {
+		seconds := time.Duration(m.Value * float64(time.Second))
+		switch m.Name {
+		case "ScriptDuration":
+			script = seconds
+		case "LayoutDuration", "RecalcStyleDuration":
+			layout += seconds
+		}
+	}
+	return script, layout
+}
+
+// costing runs something several times, and reports the medians of what it cost the page.
+func (b *browser) costing(what string, times int, step func(i int)) {
+	b.t.Helper()
+	var scripts, layouts []time.Duration
+	for i := range times {
+		script, layout := b.spent()
+		step(i)
+		s, l := b.spent()
+		scripts, layouts = append(scripts, s-script), append(layouts, l-layout)
+	}
+	slices.Sort(scripts)
+	slices.Sort(layouts)
+	b.t.Logf("%s: medians %v of scripts, %v of styles and layout (worst %v and %v)", what, scripts[times/2], layouts[times/2], scripts[times-1], layouts[times-1])
+}
+
+// scrolling scrolls from the top to the bottom in 120 steps, one a frame, and says how long frames took, in ms.
+const scrolling = `new Promise((done) => {
+	const all = document.scrollingElement, frames = [];
+	let n = 0, last = performance.now();
+	all.scrollTop = 0;
+	requestAnimationFrame(function step(now) {
+		frames.push(now - last);
+		last = now;
+		all.scrollTop = all.scrollHeight * ++n / 120;
+		if (n < 120) return requestAnimationFrame(step);
+		frames.sort((a, b) => a - b);
+		done([frames[60], frames[114], frames[119]]);
+	});
+})`
+
+// Somebody holds five hundred items. The desk opens, scrolls and follows; a change touches what has changed, and who is in
+// the middle of something stays there. The times are printed, not judged: they say more of the machine than of the page.
+func TestPageHoldsFiveHundred(t *testing.T) {
+	const many = 500
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "lease": "24h", "max_request": 1000, "query": `
+		select 'L-' || 1000 + i as item, 'Applicant ' || i as applicant, i * 100.50 as amount, date '2026-01-01' + i % 300 as submitted,
+		  i % 2 = 0 as returning_customer, 'A remark of some length about loan ' || i as remark from generate_series(1, 600) i order by i`})
+	held := s.Takes("Oliver", many)
+	script, layout := b.spent()
+	began := time.Now()
+	b.visit(s.Nodes[0].URL, "/", "Oliver")
+	b.works(many, 3*e2e.Soon)
+	b.settle()
+	took := time.Since(began).Round(time.Millisecond)
+	s1, l1 := b.spent()
+	t.Logf("opened in %v; %v of scripts, %v of styles and layout", took, s1-script, l1-layout)
+	nodes, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`document.querySelectorAll('*').length`))
+	if t.Logf("%d elements", nodes); err != nil || nodes > 20_000 {
+		t.Errorf("%d elements for %d items (%v)", nodes, many, err)
+	}
+	frames, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](scrolling, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("scrolling, ms a frame: median %.1f, 95 %% %.1f, worst %.1f", frames[0], frames[1], frames[2])
+	b.costing("a second in which nothing happens", 5, func(int) {
+		if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 1000, true))`, chromedp.EvalAwaitPromise)); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	b.eval(`(() => {
+		window.touched = [];
+		const at = document.querySelectorAll('#work > li')[250].querySelector('button:not([hidden])');
+		at.focus();
+		at.scrollIntoView({ block: 'center', behavior: 'instant' });
+		window.at = at;
+		new MutationObserver((all) => window.touched.push(all.length)).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+		return '';
+	})()`)
+	b.settle()
+	top, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64](`at.getBoundingClientRect().top`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var touched []int
+	b.costing("one of them is completed elsewhere", 10, func(i int) {
+		b.eval(`(window.touched = [], '')`)
+		s.completes("Oliver", held[300-20*i]) // below, at first, and then above what he looks at
+		b.works(many-1-i, e2e.Soon)
+		b.settle()
+		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		touched = append(touched, n)
+	})
+	slices.Sort(touched)
+	t.Logf("mutations for one completed: %v", touched)
+	if median := touched[len(touched)/2]; median >= 200 {
+		t.Errorf("a change of one item touches the page %d times", median)
+	}
+	if is := b.eval(fmt.Sprintf(`String([document.activeElement === at, at.isConnected, Math.abs(at.getBoundingClientRect().top - %g) < 8])`, top)); is != "true,true,true" {
+		t.Errorf("has the focus, is there, is where it was: %s; it was at %g, and is at %s", is, top, b.eval(`String(at.getBoundingClientRect().top)`))
+	}
+}
+
+// completes has somebody complete work from elsewhere.
+func (s *site) completes(user string, w assign.Work) {
+	s.T.Helper()
+	if _, a, err := s.As(user, 0).Dispose(s.T.Context(), w.ID, "complete", ""); err != nil || a.Status != 200 {
+		s.T.Fatalf("complete %s: %d %s %v", w.Item, a.Status, a.Body, err)
+	}
+}

@@ -1,0 +1,132 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// screens is a page that notes what is asked of the browser for a screen, and refuses it where a test says so.
+const screens = `(() => {
+	if (!window.WakeLock) return; // about:blank
+	const { requestFullscreen } = Element.prototype;
+	const { request } = WakeLock.prototype;
+	const locks = window.locks = [], asked = window.asked = [];
+	const refused = async (what) => {
+		asked.push(what);
+		if (window.refusing ?? sessionStorage.refusing) throw new DOMException('not here', 'NotAllowedError');
+	};
+	Element.prototype.requestFullscreen = async function (...args) {
+		await refused('full screen');
+		return requestFullscreen.apply(this, args);
+	};
+	WakeLock.prototype.request = async function (...args) {
+		await refused('wake lock');
+		const lock = await request.apply(this, args);
+		locks.push(lock);
+		return lock;
+	};
+})()`
+
+// onWall is a browser before a wall.
+func onWall(t *testing.T, refusing bool) *browser {
+	t.Helper()
+	b := newBrowser(t, screens)
+	s := newSite(t, 1, "")
+	s.Create(map[string]any{"name": "verify"})
+	b.do(chromedp.Navigate(s.Nodes[0].URL))
+	if refusing {
+		b.eval(`(sessionStorage.refusing = 'yes', '')`)
+	}
+	b.visit(s.Nodes[0].URL, "/wall", "Olga,observer")
+	b.shows(".wall-state", "Live")
+	return b
+}
+
+// presses clicks as a hand does: full screen is granted to nobody else.
+func (b *browser) presses(selector string) {
+	b.t.Helper()
+	// The controls show themselves, for four seconds.
+	b.moving("the controls show themselves", func() bool {
+		return b.yes(`getComputedStyle(document.querySelector('.wall-controls')).opacity === '1'`)
+	})
+	b.click(selector)
+}
+
+const awake = `locks.filter((lock) => !lock.released).length`
+
+// The wall keeps the screen on, and the button makes it as large as the screen is; whoever leaves gives both back.
+func TestPageWallScreen(t *testing.T) {
+	b := onWall(t, false)
+	b.await(awake+` === 1`, e2e.Soon)
+	b.presses(".wall-controls button")
+	b.await(`document.fullscreenElement && document.querySelector('.wall-controls button').textContent.includes('Leave full screen')`, e2e.Soon)
+	b.presses(".wall-controls button")
+	b.await(`!document.fullscreenElement && document.querySelector('.wall-controls button').textContent.trim() === 'Full screen'`, e2e.Soon)
+	b.presses(".wall-controls button")
+	b.await(`document.fullscreenElement`, e2e.Soon)
+	if n := b.eval(`String([` + awake + `, locks.length])`); n != "1,1" {
+		t.Errorf("locks that are held, and that were given: %s; one is enough", n)
+	}
+	b.eval(`locks[0].release().then(() => {}), ''`) // as the browser does when the page is hidden
+	b.await(awake+` === 0`, e2e.Soon)
+	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.await(awake+` === 1`, e2e.Soon)
+	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.await(`location.pathname === '/floor' && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
+	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
+	if n := b.eval(`String(asked.length)`); n != b.eval(`String(asked.filter((a) => a === 'full screen').length + 2)`) {
+		t.Errorf("after it was left it asked again: %s", b.eval(`String(asked)`))
+	}
+}
+
+// A lock that comes when the wall was left already is given back, as is the second of two.
+func TestPageWallScreenLate(t *testing.T) {
+	b := onWall(t, false)
+	b.await(awake+` === 1`, e2e.Soon)
+	b.eval(`(() => {
+		const { request } = WakeLock.prototype;
+		WakeLock.prototype.request = async function (...args) {
+			await new Promise((f) => { window.give = f; });
+			return request.apply(this, args);
+		};
+		return '';
+	})()`)
+	b.eval(`locks[0].release().then(() => {}), ''`)
+	b.await(awake+` === 0`, e2e.Soon)
+	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.await(`window.give`, e2e.Soon)
+	b.eval(`(window.first = give, document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.await(`give !== first`, e2e.Soon)
+	b.eval(`(first(), give(), '')`)
+	b.await(`locks.length === 3 && `+awake+` === 1`, e2e.Soon)
+	b.eval(`locks.at(-1).release(), locks.at(-2).release(), ''`)
+	b.await(awake+` === 0`, e2e.Soon)
+	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
+	b.eval(`(give(), '')`)
+	b.await(`locks.length === 4 && `+awake+` === 0`, e2e.Soon)
+}
+
+// A browser that refuses both, as some do where nobody has clicked yet, is asked again by the button, which says that it can't.
+// The wall goes on.
+func TestPageWallScreenRefused(t *testing.T) {
+	b := onWall(t, true)
+	b.await(`asked.join() === 'wake lock'`, e2e.Soon)
+	b.presses(".wall-controls button")
+	b.shows("#said", "This browser does not allow full screen here.")
+	if is := b.eval(`String(asked)`); is != "wake lock,wake lock,full screen" {
+		t.Errorf("it asked for %s", is)
+	}
+	b.shows(".wall-state", "Live")
+	b.figure("verify", "waiting", 0, e2e.Soon)
+	b.eval(`(window.refusing = '', '')`)
+	b.presses(".wall-controls button")
+	b.await(`document.fullscreenElement && `+awake+` === 1`, e2e.Soon)
+	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.await(`document.querySelector('[data-view=floor] h1') && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
+}

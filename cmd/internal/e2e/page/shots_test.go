@@ -1,0 +1,329 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// shots is the folder that takes a picture of each view in each state, as PNG; empty: none is taken.
+var shots = os.Getenv("GETWORK_TEST_SHOTS")
+
+// look is how somebody looks at a page: on which screen, in which colours.
+type look struct {
+	name   string
+	width  int64
+	height int64
+	scheme string
+}
+
+var looks = []look{
+	{"1280-light", 1280, 800, "light"},
+	{"1280-dark", 1280, 800, "dark"},
+	{"390-light", 390, 844, "light"},
+	{"390-dark", 390, 844, "dark"},
+}
+
+// as has the browser show the page in that way. Nothing moves, so that what is seen does not depend on the moment.
+func (b *browser) as(l look) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: l.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}}
+		if _, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+			Width: l.width, Height: l.height, DeviceScaleFactor: 1,
+		})
+		return err
+	}))
+	b.settle()
+}
+
+// settle waits until what was to be drawn is drawn.
+func (b *browser) settle() {
+	b.t.Helper()
+	const twoFrames = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
+	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](twoFrames, chromedp.EvalAwaitPromise)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// tooWide is what reaches over the screen's edge, unless it scrolls by itself.
+const tooWide = `(() => {
+	const { scrollingElement: all } = document;
+	if (all.scrollWidth <= innerWidth) return '';
+	const scrolls = (e) => e && e !== document.body && e !== all && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
+	const wide = [...document.body.querySelectorAll('*')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 0.5 && !scrolls(e.parentElement));
+	return all.scrollWidth + ' > ' + innerWidth + ': ' + wide.map((e) => e.outerHTML.slice(0, 160)).slice(0, 5).join('\n');
+})()`
+
+// fits checks that nobody has to scroll sideways.
+func (b *browser) fits(t *testing.T) {
+	t.Helper()
+	if wide := b.eval(tooWide); wide != "" {
+		t.Error("the page scrolls sideways: ", wide)
+	}
+}
+
+// rest takes the focus from wherever it is, and scrolls everything back.
+func (b *browser) rest() {
+	b.t.Helper()
+	b.eval(`(document.activeElement?.blur(), document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
+}
+
+// shoot takes a picture of the whole page, not of the screen alone.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	if shots == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]byte, error) {
+		fast, beyond := true, true
+		picture, err := cdp.Call(ctx, tab, page.CaptureScreenshot, page.CaptureScreenshotParams{OptimizeForSpeed: &fast, CaptureBeyondViewport: &beyond})
+		return picture.Data, err
+	})
+	if err == nil {
+		err = os.MkdirAll(shots, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(shots, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// stage is a team in the middle of its day, and a browser that looks at it.
+type stage struct {
+	*browser
+	s       *site
+	noPush  string // an address by which no socket can be had
+	release func() // the query that is under way goes on
+}
+
+// state is something that a page shows, and how one gets there.
+type state struct {
+	name  string
+	user  string // such as "Mary,manager"; empty: nobody, which only the first can be
+	path  string
+	reach func(*stage) // from where the view is open; nil: it shows at once
+	each  bool         // it passes by itself, and is reached anew for each look
+
+	blocked bool // where no socket can be had
+}
+
+// applications is a ranking query as banks have them.
+const applications = `
+	select 'L-' || 2041 + 7 * i as item, (array['Ada Lovell', 'Bruno Keller', 'Chloé Martin', 'Dmitri Ivanov', 'Emma Nováková', 'Farid Haddad'])[1 + i % 6] as applicant,
+	  12500.50 + 1730.25 * i as amount, date '2026-02-03' + i as submitted, timestamptz '2026-03-01 09:30Z' + i * interval '3 hours' as statement_seen, i % 3 = 0 as returning_customer,
+	  'The statement covers January to March. Salary and rent are regular; two transfers abroad were asked about by telephone, and explained.' as remark
+	from generate_series(1, 40) i order by i`
+
+// newStage is a site in the middle of its day, and a browser.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	st := &stage{browser: newBrowser(t, undoLasts), s: newSite(t, 1, "")}
+	st.noPush, _ = withoutSockets(t, st.s.Nodes[0])
+	st.release = st.s.day()
+	return st
+}
+
+// day fills a site with a day's work. A query is under way; release has it go on.
+func (s *site) day() (release func()) {
+	t := s.T
+	t.Helper()
+	release = gated(s)
+	for _, task := range []map[string]any{
+		{"name": "verify-bank-account", "title": "Verify user submitted bank account", "description": "Compare the statements with what was declared. Oldest submission first.", "query": applications, "lease": "30m"},
+		{"name": "call-back", "title": "Call back", "description": "Customers who asked for a call.", "lease": "8s", "query": `select 'call-' || i as item, '+49 30 5550 ' || 100 + i as telephone from generate_series(1, 9) i`},
+		{"name": "many", "title": "Reminders", "max_request": 50, "query": `select 'many-' || i as item, i * 10.5 as amount, date '2026-01-01' + i as due from generate_series(1, 60) i order by i`},
+		{"name": "documents", "title": "Sort documents", "max_attempts": 1},
+		{"name": "none-left", "title": "Nothing left to do", "query": `select 1 as item where false`},
+		{"name": "broken", "title": "Broken query", "query": `select 1 / (random() * 0)::int as item`},
+		{"name": "resting", "title": "Paused for the audit", "query": `select 1 as item`, "paused": true},
+	} {
+		s.manages("POST", "/tasks", task)
+	}
+	s.manages("POST", "/tasks/documents/items", []map[string]any{{"item": "scan-1", "details": map[string]any{"pages": 12}}, {"item": "scan-2"}})
+	for _, user := range []string{"Tracy", "Uma", "Viktor"} {
+		r, a, err := s.As(user, 0).GetWork(t.Context(), "verify-bank-account", 5, "Prefer", "wait=20")
+		if err != nil || len(r.Work) != 5 {
+			t.Fatalf("%s: %d %s %v", user, a.Status, a.Body, err)
+		}
+		for i, d := range []map[string]any{{"outcome": "complete"}, {"outcome": "return", "after": "4h", "note": "The customer sends the March statement later."}, {"outcome": "never", "note": "Fraud team has it."}} {
+			if a, err := s.As(user, 0).Do(t.Context(), "POST", fmt.Sprintf("/api/v1/work/%d/disposition", r.Work[i].ID), d); err != nil || a.Status != 200 {
+				t.Fatalf("disposition: %d %s %v", a.Status, a.Body, err)
+			}
+		}
+	}
+	if _, _, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=20"); err != nil {
+		t.Fatal(err)
+	}
+	s.changes("verify", map[string]any{"query_timeout": "10m"}, 0)
+	for _, user := range []string{"Tracy", "Uma"} { // they wait for the query that is under way
+		s.Click(user, 0, 3)
+	}
+	s.past()
+	return release
+}
+
+// past moves what is over back in time, an hour more for each, so that there is something to see in the last hours.
+func (s *site) past() {
+	s.T.Helper()
+	for _, sql := range []string{
+		`update getwork.work set assigned_at = assigned_at - (1 + id % 5) * interval '1 hour', closed_at = closed_at - (1 + id % 5) * interval '50 minutes' where state <> 'held'`,
+		`update getwork.work_requested set created_at = created_at - (1 + id % 5) * interval '1 hour', completed_at = completed_at - (1 + id % 5) * interval '1 hour' + interval '12 seconds' where state <> 'pending'`,
+		`update getwork.run set started_at = started_at - (1 + id % 5) * interval '1 hour', finished_at = finished_at - (1 + id % 5) * interval '1 hour' + interval '11 seconds' where state <> 'running'`,
+	} {
+		if _, err := s.DB.Exec(s.T.Context(), sql); err != nil {
+			s.T.Fatal(err)
+		}
+	}
+}
+
+// open brings the browser to a state.
+func (st *stage) open(what state) {
+	st.t.Helper()
+	if what.user == "" {
+		st.do(chromedp.Navigate(st.s.Nodes[0].URL + "/"))
+		st.await(`document.querySelector('form')?.checkVisibility()`, e2e.Soon)
+	} else {
+		address, line := st.s.Nodes[0].URL, "live"
+		if what.blocked {
+			address, line = st.noPush, "polling"
+		}
+		st.visit(address, what.path, what.user)
+		st.state(line, e2e.Soon)
+	}
+	if what.reach != nil {
+		what.reach(st)
+	}
+}
+
+// Every view, in each state that matters, on a screen and on a telephone, in light and dark: axe finds nothing serious,
+// nobody scrolls sideways, everything can be reached by keyboard, and pictures are taken for people to look at.
+func TestPageStates(t *testing.T) {
+	st := newStage(t)
+	for _, what := range states {
+		t.Run(what.name, func(t *testing.T) {
+			before := st.t
+			st.t, st.s.T = t, t
+			defer func() { st.t, st.s.T = before, before }()
+			for i, l := range looks {
+				if i == 0 || what.each {
+					st.as(l)
+					st.open(what)
+				}
+				st.as(l)
+				t.Run(l.name, func(t *testing.T) {
+					defer st.rest()
+					st.shoot(strings.ReplaceAll(what.name, " ", "-") + "-" + l.name)
+					st.audit(t)
+					st.fits(t)
+					if l.scheme == "light" {
+						st.walk(t)
+					}
+				})
+			}
+		})
+	}
+}
+
+// presses is a way to a state: what is clicked, one after the other, as "role name", until a text is seen.
+func presses(text string, what ...string) func(*stage) {
+	return func(st *stage) {
+		st.t.Helper()
+		for _, w := range what {
+			role, name, _ := strings.Cut(w, " ")
+			st.use(role, name)
+		}
+		st.sees(text)
+	}
+}
+
+// sees is a way to a state that shows by itself.
+func sees(text string) func(*stage) { return presses(text) }
+
+// withWork has the state's user take work of a task, as many items as that, before or while the page is open.
+func withWork(task string, count int, then func(*stage)) func(*stage) {
+	return func(st *stage) {
+		st.t.Helper()
+		user := st.eval(`document.querySelector('#name').textContent`)
+		r, a, err := st.s.As(user, 0).GetWork(st.t.Context(), task, count, "Prefer", "wait=20")
+		if err != nil || len(r.Work) != count {
+			st.t.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
+		}
+		st.works(count, e2e.Soon)
+		then(st)
+	}
+}
+
+// typedOver has somebody else change a new task over which something is typed, until a text is seen.
+func typedOver(name string, changes map[string]any, text string) func(*stage) {
+	return func(st *stage) {
+		st.t.Helper()
+		st.s.manages("POST", "/tasks", map[string]any{"name": name, "title": "Of " + name, "query": "select 1 as item"})
+		st.visit(st.s.Nodes[0].URL, "/tasks/"+name, "Mary,manager")
+		st.state("live", e2e.Soon)
+		st.fill("textbox", "Title", "Mine")
+		st.fill("textbox", "Query", "select 3 as item")
+		st.s.changes(name, changes, 0)
+		st.sees(text)
+	}
+}
+
+const verifying = "verify-bank-account"
+
+var states = []state{
+	{name: "log-in"},
+	{name: "desk", user: "Oliver", path: "/", reach: sees("You hold nothing.")},
+	{name: "desk help", user: "Oliver", path: "/", reach: presses("Complete and next", "button Keyboard shortcuts")},
+	{name: "desk pending", user: "Pia", path: "/", reach: presses("ago.", "button Get Work: verify")},
+	{name: "desk with work", user: "Wanda", path: "/", reach: withWork(verifying, 2, sees("Applicant"))},
+	{name: "desk dense", user: "Dora", path: "/", reach: withWork("many", 20, sees("many-20"))},
+	{name: "desk lost lease", user: "Lotte", path: "/", reach: withWork("call-back", 1, sees("Claim it again"))},
+	{name: "desk undo", user: "Ugo", path: "/", each: true, reach: withWork("many", 1, presses("completed", "button Complete"))},
+	{name: "desk answers", user: "Nora", path: "/", reach: func(st *stage) {
+		presses("A manager has paused this task.", "button Get Work: Paused")(st)
+		presses("division by zero", "button Get Work: Broken")(st)
+		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
+	}},
+	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.banner("Push is gone", e2e.Soon) }},
+	{name: "floor", user: "Mary,manager", path: "/floor", reach: sees("Uma")},
+	{name: "floor table", user: "Olga,observer", path: "/floor", reach: presses("Uma", "button 1 hour", "button As a table")},
+	{name: "floor of one", user: "Mary,manager", path: "/floor?task=" + verifying, reach: sees("Uma")},
+	{name: "floor release", user: "Mary,manager", path: "/floor", reach: presses("L-20", "button Release what is held of Verify")},
+	{name: "tasks", user: "Mary,manager", path: "/tasks", reach: sees("Paused for the audit")},
+	{name: "task new", user: "Mary,manager", path: "/tasks?new=1", reach: sees("New task")},
+	{name: "task", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("from generate_series")},
+	{name: "task error", user: "Mary,manager", path: "/tasks/none-left", reach: func(st *stage) {
+		st.fill("textbox", "Query", "select 1 as item from nowhere")
+		presses("does not exist", "button Save")(st)
+	}},
+	{name: "task preview", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("Applicant", "button Preview")},
+	{name: "task versions", user: "Mary,manager", path: "/tasks/verify", reach: presses("10m", "tab Versions", "button What version 2 changed")},
+	{name: "task runs", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("finished", "tab Runs")},
+	{name: "task changed", user: "Mary,manager", path: "/tasks", reach: typedOver("passing", map[string]any{"title": "Theirs", "query": "select 2 as item"}, "Changed while you typed")},
+	{name: "task renamed", user: "Mary,manager", path: "/tasks", reach: typedOver("leaving", map[string]any{"name": "left"}, "This task is called left now.")},
+	{name: "items", user: "Mary,manager", path: "/items", reach: sees("Find")},
+	{name: "item held", user: "Mary,manager", path: "/items?task=" + verifying + "&item=L-2069", reach: sees("Tracy")},
+	{name: "item put off", user: "Mary,manager", path: "/items?item=L-2055", reach: sees("March statement")},
+	{name: "item never", user: "Mary,manager", path: "/items?task=" + verifying + "&item=L-2062", reach: sees("Fraud team")},
+	{name: "item let go", user: "Mary,manager", path: "/items?task=" + verifying + "&item=L-2069", reach: presses("Never again", "button Let go")},
+	{name: "people", user: "Olga,observer", path: "/people", reach: sees("Viktor")},
+	{name: "person", user: "Mary,manager", path: "/people", reach: presses("L-20", "button Viktor")},
+	{name: "wall", user: "Olga,observer", path: "/wall?task=" + verifying + ",verify,documents,resting", reach: sees("Paused for the audit")},
+}

@@ -1,0 +1,144 @@
+package page
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// traffic is what a browser loads.
+type traffic struct {
+	mu   sync.Mutex
+	open map[network.RequestID]string // the addresses of what is under way
+	size map[string]int               // bytes on the line, heads included, by address
+	last time.Time                    // when something began or ended
+}
+
+// watchTraffic counts what the browser loads from now on.
+func (b *browser) watchTraffic() *traffic {
+	b.t.Helper()
+	l := &traffic{}
+	l.begin()
+	if err := chromedp.Listen(b.ctx, l.listen); err != nil {
+		b.t.Fatal(err)
+	}
+	b.network(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, network.Enable, network.EnableParams{})
+		return err
+	})
+	return l
+}
+
+func (b *browser) network(f func(context.Context, *chromedp.Target) error) {
+	b.t.Helper()
+	b.do(chromedp.Func(f))
+}
+
+// cached has the browser use its cache, or not.
+func (b *browser) cached(yes bool) {
+	b.t.Helper()
+	b.network(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: !yes})
+		return err
+	})
+}
+
+func (l *traffic) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open, l.size, l.last = map[network.RequestID]string{}, map[string]int{}, time.Now()
+}
+
+func (l *traffic) listen(event any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		if strings.HasPrefix(e.Request.URL, "http") {
+			l.open[e.RequestID] = e.Request.URL
+		}
+	case *network.EventLoadingFinished:
+		if path, ours := l.open[e.RequestID]; ours && e.EncodedDataLength > 0 { // 0: from the cache
+			l.size[path] += int(e.EncodedDataLength)
+		}
+		delete(l.open, e.RequestID)
+	case *network.EventLoadingFailed:
+		delete(l.open, e.RequestID)
+	default:
+		return
+	}
+	l.last = time.Now()
+}
+
+// quiet reports whether nothing is under way, and has not been for a while: what comes last is asked for when something
+// else has come.
+func (l *traffic) quiet() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open) == 0 && time.Since(l.last) > 500*time.Millisecond
+}
+
+// sum is what came, and what of it are the page's own files.
+func (l *traffic) sum() (all, files int, names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for path, size := range l.size {
+		all += size
+		if _, name, found := strings.Cut(path, "/static/"); found {
+			files += size
+			names = append(names, name)
+		}
+	}
+	return all, files, names
+}
+
+// maxView is how many bytes opening a view may cost.
+const maxView = 100_000
+
+// Each view loads in less than 100 KB compressed, and is there the second time without loading a file again. What a view
+// begins with is named in its page: no module is found out by another's import.
+func TestPageSize(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", `select i as item from generate_series(1, 5) i`)
+	url := s.Nodes[0].URL
+	l := b.watchTraffic()
+	b.do(chromedp.Navigate(url + "/#log-in=Mia,manager"))
+	b.state("live", e2e.Soon)
+	for _, view := range []string{"/", "/floor", "/tasks", "/tasks/verify", "/items", "/people", "/wall?task=verify"} {
+		var sums [2]int
+		for i, again := range []bool{false, true} {
+			b.cached(again)
+			b.do(chromedp.Navigate("about:blank"))
+			l.begin()
+			b.do(chromedp.Navigate(url + view))
+			b.state("live", e2e.Soon)
+			b.await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
+			e2e.Await(t, "nothing is loaded any more", e2e.Soon, l.quiet)
+			all, files, names := l.sum()
+			sums[i] = all
+			switch {
+			case !again && (files == 0 || all >= maxView):
+				t.Errorf("%s: %d bytes were loaded, %d of them files; it may be %d", view, all, files, maxView)
+			case again && files > 0:
+				t.Errorf("%s: loaded once more: %v", view, names)
+			}
+			if found := b.eval(foundOut); !again && found != "" {
+				t.Errorf("%s imports what its page does not name: %s", view, found)
+			}
+		}
+		t.Logf("%-18s %6d bytes at first, %6d again", view, sums[0], sums[1])
+	}
+}
+
+// foundOut are modules that were not named in the page, but imported.
+const foundOut = `performance.getEntriesByType('resource').map((e) => e.name)
+	.filter((name) => name.endsWith('.js') && !document.querySelector('head > [href="' + new URL(name).pathname + '"], head > [src="' + new URL(name).pathname + '"]')).join(' ')`

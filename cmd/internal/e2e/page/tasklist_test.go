@@ -1,0 +1,290 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// deletes has a manager at the i-th node delete a task.
+func (s *site) deletes(task string, i int) {
+	s.T.Helper()
+	mary := s.As("mary", i)
+	mary.Role = "manager"
+	if a, err := mary.Do(s.T.Context(), "DELETE", "/api/v1/tasks/"+task, nil); err != nil || a.Status != 204 {
+		s.T.Fatalf("delete the task: %d %s %v", a.Status, a.Body, err)
+	}
+}
+
+// A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees it at his desk each time,
+// without loading the page again, and so does the manager in her list.
+func TestPageTaskListFollows(t *testing.T) {
+	oliver, mia := newBrowser(t, ""), newBrowser(t, "")
+	s := newSite(t, 2, "")
+	mia.manager(s.Nodes[0].URL, "Mia", "/tasks")
+	oliver.visit(s.Nodes[1].URL, "/", "Oliver")
+	oliver.await(`document.querySelector('#no-tasks')`, e2e.Soon)
+	for _, b := range []*browser{oliver, mia} {
+		b.state("live", e2e.Soon)
+		b.eval(`(window.stays = 'yes', '')`)
+	}
+	const cards = `[...document.querySelectorAll('#tasks .task')].map((e) => e.querySelector('h3').textContent + (e.querySelector('.badge')?.textContent ?? '')).join()`
+	const rows = `[...document.querySelectorAll('.task-list tbody tr')].map((e) => e.dataset.task + (e.querySelector('.badge')?.textContent ?? '')).join()`
+	shown := func(desk, list string) {
+		t.Helper()
+		oliver.await(fmt.Sprintf(`%s === %q`, cards, desk), e2e.Soon)
+		mia.await(fmt.Sprintf(`%s === %q`, rows, list), e2e.Soon)
+	}
+	inPage[any](mia, `await rest().createTask({ name: 'loans', title: 'Old loans', query: 'select 1 as item' })`)
+	shown("Old loans", "loans")
+	inPage[any](mia, `await rest().updateTask('loans', { name: 'debts', title: 'Old debts' }, '*')`)
+	shown("Old debts", "debts")
+	inPage[any](mia, `await rest().updateTask('debts', { paused: true }, '*')`)
+	shown("Old debtspaused", "debtspaused")
+	inPage[any](mia, `await rest().updateTask('debts', { paused: false, groups: ['others'] }, '*')`)
+	shown("", "debts")
+	inPage[any](mia, `await rest().updateTask('debts', { groups: [] }, '*')`)
+	shown("Old debts", "debts")
+	inPage[any](mia, `await rest().deleteTask('debts')`)
+	shown("", "")
+	oliver.await(`document.querySelector('#no-tasks')`, e2e.Soon)
+	for _, b := range []*browser{oliver, mia} {
+		if b.eval(`String(window.stays)`) != "yes" {
+			t.Error("the page was loaded again")
+		}
+	}
+}
+
+// Every view that lists tasks, or lets one choose among them, has a new one, and no longer one that is deleted.
+func TestPageViewsListTasks(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	morning(s)
+	windows := everywhere(b, s.Nodes[0].URL)
+	each(t, windows, func(b *browser, before, _ string) {
+		b.state("live", e2e.Soon)
+		b.sees(before)
+	})
+	s.manages("POST", "/tasks", map[string]any{"name": "newcomer", "title": "The newcomer", "query": `select 1 as item`})
+	each(t, windows, func(b *browser, _, _ string) {
+		b.await(`document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
+	})
+	s.deletes("newcomer", 1)
+	each(t, windows, func(b *browser, _, _ string) {
+		b.await(`!document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
+	})
+}
+
+// hasty makes the longer of a page's timers run sixty times as fast, and counts the messages after which a list of tasks is to
+// be read again.
+const hasty = `(() => {
+	const { setInterval, setTimeout, WebSocket } = window;
+	const short = (ms) => (ms >= 30_000 ? ms / 60 : ms);
+	window.setInterval = (f, ms, ...rest) => setInterval(f, short(ms), ...rest);
+	window.setTimeout = (f, ms, ...rest) => setTimeout(f, short(ms), ...rest);
+	window.told = 0;
+	window.WebSocket = class extends WebSocket {
+		constructor(...how) {
+			super(...how);
+			this.addEventListener('message', ({ data }) => { if (['tasks', 'snapshot'].includes(JSON.parse(data).type)) told++; });
+		}
+	};
+})()`
+
+// While push works nobody asks for the list of tasks unless he is told to, however long a page is open.
+func TestPageTaskListIsNotPolled(t *testing.T) {
+	b := newBrowser(t, hasty)
+	s := newSite(t, 1, "")
+	morning(s)
+	for _, view := range followed {
+		t.Run(view.name, func(t *testing.T) {
+			defer func(before *testing.T) { b.t = before }(b.t)
+			b.t = t
+			b.visit(s.Nodes[0].URL, view.path, "Mary,manager")
+			b.state("live", e2e.Soon)
+			b.sees(view.before)
+			b.eval(`(window.minutes = 0, setInterval(() => minutes++, 60_000), '')`)
+			b.await(`minutes >= 4`, e2e.Soon)
+			said := inPage[struct{ Read, Told int }](b, `
+				const asked = (path) => performance.getEntriesByType('resource').filter(({ name }) => new URL(name).pathname === path).length;
+				return { read: asked('/api/v1/tasks'), told: told + asked('/api/v1/pipeline') };`) // who asks has no push just now, and no word of the list
+			if said.Read == 0 || said.Read > 1+said.Told { // once as it is opened
+				t.Errorf("the list was read %d times; there were %d reasons to read it again", said.Read, said.Told)
+			}
+		})
+	}
+}
+
+// A list that can't be read when it has changed is read later, though nothing else happens.
+func TestPageTaskListIsReadAgain(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	for path, user := range map[string]string{"/": "Oliver", "/people": "Mary,manager", "/items": "Mary,manager"} {
+		b.visit(s.Nodes[0].URL, path, user)
+		b.state("live", e2e.Soon)
+		b.eval(`(() => {
+			const { fetch } = window;
+			window.failed = 0;
+			window.fetch = async (path, init) => (path === '/api/v1/tasks' && failed++ < 1 ? new Response('', { status: 503 }) : fetch(path, init));
+			return '';
+		})()`)
+		name := "new-at-" + cmp.Or(path[1:], "desk")
+		s.manages("POST", "/tasks", map[string]any{"name": name, "query": nil})
+		b.await(fmt.Sprintf(`failed && document.querySelector('#view').textContent.includes(%q)`, name), 2*e2e.Soon)
+	}
+}
+
+// Whoever keeps a list reads it within two seconds after he is told, however often he is told until then; at once when push
+// was away; and not while nobody looks at the page.
+func TestPageKeepsAList(t *testing.T) {
+	s := newSite(t, 1, "")
+	got := inPage[[]string](workbench(t, s.Nodes[0].URL, "Oliver", "worker"), `
+		const { keepListed } = await import('/static/reader.js');
+		const { setTimeout, clearTimeout } = window;
+		const timers = new Map();
+		let serial = 0, hidden = false, chance = 0;
+		window.setTimeout = (f, ms) => (timers.set(++serial, { f, ms }), serial);
+		window.clearTimeout = (id) => timers.delete(id);
+		Math.random = () => chance;
+		Object.defineProperty(document, 'hidden', { get: () => hidden, configurable: true });
+		const lines = [];
+		const c = new EventTarget();
+		const left = new AbortController();
+		const tell = (type) => c.dispatchEvent(new CustomEvent(type));
+		const due = () => [...timers.values()].map(({ ms }) => ms).join();
+		const pass = () => { for (const [id, { f }] of timers) { timers.delete(id); f(); } };
+		keepListed(c, () => lines.push('read'), left.signal);
+		lines.push('at first ' + due());
+		chance = 0.5;
+		for (let i = 0; i < 9; i++) tell('tasks');
+		lines.push('told ' + due());
+		pass();
+		chance = 0.999;
+		tell('tasks');
+		lines.push('told ' + due());
+		tell('reread');
+		lines.push('away ' + due());
+		hidden = true;
+		tell('tasks');
+		tell('reread');
+		tell('tasks');
+		pass();
+		lines.push('hidden');
+		hidden = false;
+		document.dispatchEvent(new Event('visibilitychange'));
+		tell('tasks');
+		left.abort();
+		tell('tasks');
+		tell('reread');
+		lines.push('left ' + due());
+		Object.assign(window, { setTimeout, clearTimeout });
+		return lines;
+	`)
+	want := []string{"at first ", "told 1000", "read", "told 1998", "read", "away ", "hidden", "read", "left "}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The client tells that the list of tasks is another whenever the server does, and as it goes live, since what was read before
+// may be old. If it has asked instead until then, all that is shown may be.
+func TestPageClientTellsOfTasks(t *testing.T) {
+	s := newSite(t, 1, "")
+	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
+	got := inPage[[]string](b, `
+		const sockets = [];
+		class Socket {
+			constructor() { sockets.push(this); }
+			close() {}
+			say(type, body) { this.onmessage({ data: JSON.stringify({ type, [type]: body }) }); }
+		}
+		const greet = () => {
+			sockets.at(-1).say('hello', { user: 'Oliver', server_time: new Date().toISOString() });
+			sockets.at(-1).say('snapshot', { work: [], requests: [] });
+		};
+		const lines = [];
+		const made = () => {
+			const client = connect({ WebSocket: Socket, fetch: () => new Promise(() => {}), clock: { now: () => 0, setTimeout() {}, clearTimeout() {} } });
+			for (const type of ['tasks', 'reread']) client.addEventListener(type, () => lines.push(type));
+			return client;
+		};
+		const first = made();
+		greet();
+		lines.push('told');
+		sockets.at(-1).say('tasks', {});
+		lines.push('of a later kind');
+		sockets.at(-1).say('novelty', {});
+		lines.push('once more');
+		sockets.at(-1).say('snapshot', { work: [], requests: [] });
+		first.close();
+		lines.push('polling');
+		const second = made();
+		sockets.at(-1).onclose({ code: 1006 });
+		second.resume();
+		lines.push('then live');
+		greet();
+		second.close();
+		return lines;
+	`)
+	want := []string{"tasks", "told", "tasks", "of a later kind", "once more", "reread", "polling", "reread", "then live", "reread"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The program that docs/client.md shows for all tasks has those that come and go.
+func TestClientDocBoard(t *testing.T) {
+	s := newSite(t, 2, "")
+	own := ownPage(t, s.Nodes[0])
+	b := workbench(t, own, "Olga", "observer")
+	b.do(chromedp.Navigate(own + "/own/board.js"))
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "query": nil})
+	b.await(`document.querySelector('#counts').textContent === 'verify: 0 waiting'`, e2e.Soon)
+	s.manages("POST", "/tasks", map[string]any{"name": "approve", "query": nil})
+	b.await(`document.querySelector('#counts').textContent === 'approve: 0 waiting, verify: 0 waiting'`, e2e.Soon)
+	if _, _, err := s.As("Tracy", 1).Linger(t.Context(), "approve", 1, "1h"); err != nil {
+		t.Fatal(err)
+	}
+	b.await(`document.querySelector('#counts').textContent === 'approve: 1 waiting, verify: 0 waiting'`, e2e.Soon)
+	s.deletes("verify", 1)
+	b.await(`document.querySelector('#counts').textContent === 'approve: 1 waiting'`, e2e.Soon)
+}
+
+// Whoever looks at the people of one task sees which it is when it is listed no more, and can choose all again.
+func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	morning(s)
+	b.visit(s.Nodes[0].URL, "/people?task=verify", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'Morning'`, e2e.Soon)
+	s.changes("verify", map[string]any{"name": "check"}, 1)
+	b.await(`[...document.querySelectorAll('.people-view option')].some((o) => o.value === 'check')`, e2e.Soon)
+	b.await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'verify'`, e2e.Soon)
+	b.eval(`((select) => { select.value = ''; select.dispatchEvent(new Event('change')); return ''; })(document.querySelector('.people-view select'))`)
+	b.sees("Viktor")
+	b.await(`!document.querySelector('.people-view .error').textContent && location.search === ''`, e2e.Soon)
+}
+
+// A task that is gone can be taken off a wall for which it was chosen.
+func TestPageWallOfATaskThatIsGone(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	morning(s)
+	s.manages("POST", "/tasks", map[string]any{"name": "approve", "title": "Approvals", "query": nil})
+	b.visit(s.Nodes[0].URL, "/wall?task=verify,approve", "Mary,manager")
+	b.shows(".wall-state", "Live")
+	b.shows(".tile", "Morning")
+	s.changes("verify", map[string]any{"name": "check"}, 1)
+	b.shows(".tile", "There is no such task")
+	b.eval(`(document.querySelector('.chooser').open = true, '')`)
+	b.await(`[...document.querySelectorAll('.chooser label')].some((l) => l.textContent.trim() === 'verify' && (l.querySelector('input').click(), true))`, e2e.Soon)
+	b.await(`[...document.querySelectorAll('.tile h2')].map((h) => h.textContent).join() === 'Approvals'`, e2e.Soon)
+	if at := b.eval(`location.search`); at != "?task=approve" {
+		t.Errorf("the address asks for %s", at)
+	}
+}

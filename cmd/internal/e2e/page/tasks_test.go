@@ -1,0 +1,480 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// manager opens a path of the page as a manager of that name.
+func (b *browser) manager(url, name, path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(url + path + "#log-in=" + name + ",manager"))
+	b.await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view h1')`, name), e2e.Soon)
+}
+
+// set types a text into a field, or an editor, in place of what is there.
+func (b *browser) set(id, text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.getElementById(%q)?.checkVisibility()`, id), e2e.Soon)
+	b.eval(fmt.Sprintf(`(document.getElementById(%q).focus(), document.getElementById(%[1]q).select(), '')`, id))
+	b.do(chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(text))
+	b.await(fmt.Sprintf(`document.getElementById(%q).value.length >= %d`, id, len([]rune(text))), e2e.Soon)
+}
+
+// ctrl presses a key with Ctrl.
+func (b *browser) ctrl(key string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+}
+
+// meets waits until the question about somebody else's change has a row of that text, its blanks left out.
+func (b *browser) meets(row string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`[...document.querySelectorAll('.conflict tr')].some((e) => e.textContent.replace(/\s+/g, ' ').trim() === %q)`, row), e2e.Soon)
+}
+
+// versions is how many versions a task has.
+func (s *site) versions(task string) int {
+	s.T.Helper()
+	return column[int](s, `select version from getwork.task_state where name = $1 and deleted_at is null`, task)[0]
+}
+
+const saysPreviewed = `document.querySelector('.preview .stats') && !document.querySelector('.preview .former')`
+
+// A manager makes a task with a mistake in its query, is led to it, mends it, looks at what it gives, saves, changes it, sees
+// what changed, and goes back.
+func TestPageTaskFromMistakeToRollBack(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
+	b.shows(".empty", "There are no tasks yet.")
+	b.click(`a.button.primary`)
+	b.set("set-name", "Verify")
+	b.shows("#set-name-error", "A name is 1 to 63 of a–z")
+	b.set("set-name", "verify")
+	b.set("set-title", "Verify accounts")
+	b.set("set-query", "select 'Zoë 𝄞' as who,\n  nothing as item") // characters of one, two and four bytes before the mistake
+	b.set("set-lease", "half an hour")
+	b.press("#save")
+	b.await(`document.activeElement.id === 'set-lease'`, e2e.Soon)
+	b.shows("#set-lease-error", "A number with a unit, such as 90s, 2m or 24h")
+	b.set("set-lease", "30m")
+	b.press("#save")
+	b.shows("#set-query-error", `column "nothing" does not exist`)
+	b.await(`document.activeElement.id === 'set-query' && document.querySelector('.sql-wrong').textContent === 'nothing'`, e2e.Soon)
+	if at := b.eval(`(({value, selectionStart}) => value.slice(selectionStart))(document.querySelector('#set-query'))`); at != "nothing as item" {
+		t.Errorf("the caret stands before %q", at)
+	}
+	b.shows(".to-place", "Go to line 2, column 3")
+	b.do(chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete),
+		chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent("generate_series(1, 20000)"))
+	b.await(`!document.querySelector('.sql-wrong')`, e2e.Soon)
+	b.press("#save")
+	b.shows(".task-head", "version 1")
+	if at := b.eval(`location.pathname`); at != "/tasks/verify" {
+		t.Errorf("after it was created the address is %s", at)
+	}
+
+	b.await(`document.querySelector('#set-query')`, e2e.Soon)
+	b.set("set-query", "select g as item, g / 2 as half from generate_series(1, 20000) g where g % 3 = 0 order by g")
+	b.ctrl(kb.Enter)
+	b.await(saysPreviewed, e2e.Soon)
+	b.shows(".preview .stats", "6,666rows given")
+	if row := b.eval(`[...document.querySelectorAll('.rows tbody tr')][1].innerText.replace(/\s+/g, ' ')`); row != "2 6 3" {
+		t.Errorf("the preview's second row is %q", row)
+	}
+	b.eval(`(document.querySelector('.plan-all').open = true, '')`)
+	b.shows(".plan", "Function Scan on generate_series g")
+	b.do(chromedp.KeyEvent(" "))
+	b.shows(".preview", "Of a former text of the query")
+	if n := s.versions("verify"); n != 1 {
+		t.Errorf("a preview made version %d", n)
+	}
+	b.set("set-query", "select g as item, g / 2 as half\nfrom generate_series(1, 20000) g\norder by g")
+	b.set("set-max_request", "7")
+	b.shows("#unsaved", "Not saved: Query, Items at a time.")
+	b.ctrl("s")
+	b.shows("#unsaved", "Nothing to save.")
+	if n := s.versions("verify"); n != 2 {
+		t.Errorf("saving made version %d", n)
+	}
+
+	b.press("#tab-versions")
+	b.shows(".versions [data-version='2']", "Query: +3 −2 lines")
+	b.shows(".versions [data-version='2']", "Items at a time: 5 → 7")
+	b.shows(".versions [data-version='1']", "created")
+	b.press(".versions [data-version='2'] .compare")
+	b.shows(".compared .diff .del", "select 'Zoë 𝄞' as who,")
+	b.shows(".compared .diff .ins", "order by g")
+	b.press(".versions [data-version='1'] .restore")
+	b.press(`dialog button[value="yes"]`)
+	b.shows(".versions [data-version='3']", "Items at a time: 7 → 5")
+	b.await(`document.activeElement.id === 'versions-title'`, e2e.Soon)
+	b.press("#tab-edit")
+	b.await(`document.querySelector('#set-query')`, e2e.Soon)
+	if q := b.eval(`document.querySelector('#set-query').value`); q != "select 'Zoë 𝄞' as who,\n  generate_series(1, 20000) as item" {
+		t.Errorf("after going back the query is %q", q)
+	}
+}
+
+// While one types, others save. Nothing typed is lost, whichever way it goes on, and nobody's change is undone unseen.
+func TestPageTaskChangedByTwo(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", "select 1 as item\norder by 1")
+	mia := func(changes map[string]any) {
+		t.Helper()
+		if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.state("live", e2e.Soon)
+	b.await(`document.querySelector('#set-title')`, e2e.Soon)
+	mia(map[string]any{"title": "First"}) // nothing is typed: it is simply shown
+	b.shows("#said", "mary changed this task. Version 2 is shown.")
+	b.await(`document.querySelector('#set-title').value === 'First' && document.querySelector('#view h1').textContent === 'First'`, e2e.Soon)
+
+	b.set("set-title", "Mine")
+	mia(map[string]any{"paused": true}) // it is not about what is typed
+	b.shows(".task-head .badge", "paused")
+	b.set("set-query", "select 2 as item\norder by 1")
+	mia(map[string]any{"title": "Theirs", "max_open": 3, "query": "select 3 as item\norder by 1"})
+	b.shows(".conflict", "Version 4 was saved by mary")
+	b.meets("Title both of you First Theirs Mine")
+	b.meets("Items per person no limit 3 not typed")
+	b.shows(".conflict .del", "select 3 as item")
+	b.shows(".conflict .ins", "select 2 as item")
+	b.ctrl("s") // not over it unseen
+	b.await(`document.activeElement.id === 'conflict-title'`, e2e.Soon)
+	if n := s.versions("verify"); n != 4 {
+		t.Errorf("it was saved as version %d over a change that was not decided on", n)
+	}
+	b.press("#save-mine")
+	b.await(`!document.querySelector('.conflict')`, e2e.Soon)
+	b.shows("#unsaved", "Nothing to save.")
+	got := column[string](s, `select v.title || ' ' || v.query || ' ' || v.max_open || ' ' || v.paused from getwork.task_version v where v.version = 5`)
+	if diff := cmp.Diff([]string{"Mine select 2 as item\norder by 1 3 true"}, got); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+
+	b.set("set-title", "Mine again")
+	b.set("set-lease", "nonsense")
+	mia(map[string]any{"lease": "5m"})
+	b.press("#load-theirs")
+	b.await(`document.querySelector('#set-lease').value === '5m' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.press("#bring-back")
+	b.await(`document.querySelector('#set-lease').value === 'nonsense' && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+
+	// It lasts over another view, and over a reload, during which the task is changed again.
+	b.eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
+	b.shows("[data-task=verify] .badge", "not saved")
+	mia(map[string]any{"title": "Theirs again"})
+	b.do(chromedp.Reload())
+	b.shows("[data-task=verify]", "Theirs again")
+	b.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	b.meets("Title both of you Mine Theirs again Mine again")
+	b.press("#go-on")
+	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+}
+
+// unaware is a manager who has typed a title for the task verify, and hears of what others do to it only when he saves.
+func unaware(t *testing.T) (*browser, *site) {
+	t.Helper()
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", "select 1 as item")
+	address, _ := withoutSockets(t, s.Nodes[0])
+	b.manager(address, "Mia", "/tasks/verify")
+	b.set("set-title", "Mine")
+	b.eval(`((real, sent = false) => { // what is asked for now and then comes too late
+		window.fetch = (path, init) => {
+			sent ||= init.method === 'PATCH';
+			return sent || !path.endsWith('/tasks/verify') ? real(path, init) : new Promise(() => {});
+		};
+		return '';
+	})(window.fetch)`)
+	return b, s
+}
+
+// Who saves a moment after another, before he is told of it, is refused, and finds out who it was. Nothing typed is lost.
+func TestPageTaskStaleVersion(t *testing.T) {
+	b, s := unaware(t)
+	if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", map[string]any{"title": "Theirs"}); err != nil {
+		t.Fatal(err)
+	}
+	b.ctrl("s")
+	b.shows(".conflict", "Version 2 was saved by mary")
+	b.await(`performance.getEntriesByType('resource').some((e) => e.responseStatus === 412)`, e2e.Soon)
+	b.await(`document.activeElement.id === 'conflict-title' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.press("#save-mine")
+	b.await(`document.querySelector('#view h1').textContent === 'Mine'`, e2e.Soon)
+	if n := s.versions("verify"); n != 3 {
+		t.Errorf("it is version %d", n)
+	}
+}
+
+// What one manager does to a task is seen at once in the list of another, at another node. A task in use is not deleted.
+func TestPageTaskPauseAndDelete(t *testing.T) {
+	mia, bob := newBrowser(t, ""), newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)
+	mia.manager(s.Nodes[0].URL, "Mia", "/tasks")
+	bob.manager(s.Nodes[1].URL, "Bob", "/tasks")
+	for _, b := range []*browser{mia, bob} {
+		b.state("live", e2e.Soon)
+		b.shows("[data-task=verify]", "verify")
+	}
+	mia.press("[data-task=verify] .pause")
+	bob.shows("[data-task=verify] .badge", "paused")
+	mia.shows("[data-task=verify] .pause", "Resume")
+	mia.await(`document.activeElement === document.body || document.activeElement.checkVisibility()`, e2e.Soon)
+	bob.press("[data-task=verify] .pause")
+	mia.await(`!document.querySelector('[data-task=verify] .badge')`, e2e.Soon)
+	w := s.Takes("Oliver", 2)
+	mia.await(`document.querySelector('[data-task=verify] td:nth-child(4)').textContent === '2'`, e2e.Soon)
+
+	mia.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	mia.press("#delete")
+	mia.press(`dialog button[value="yes"]`)
+	mia.shows(".notice", "somebody holds work of task")
+	if link := mia.eval(`document.querySelector('.notice a').getAttribute('href')`); link != "/items?release=1&task=verify" {
+		t.Errorf("it leads to %s", link)
+	}
+	mia.press("#tab-runs")
+	mia.shows(".runs tr", "finished")
+	for _, one := range w {
+		if a, err := s.As("Oliver", 0).Do(t.Context(), "POST", fmt.Sprintf("/api/v1/work/%d/disposition", one.ID), map[string]any{"outcome": "complete"}); err != nil || a.Status != 200 {
+			t.Fatalf("complete: %d %v", a.Status, err)
+		}
+	}
+	mia.press("#delete")
+	mia.press(`dialog button[value="yes"]`)
+	mia.shows(".empty", "There are no tasks yet.")
+	bob.eval(`(dispatchEvent(new Event('focus')), document.dispatchEvent(new Event('visibilitychange')), '')`) // he comes back to the page
+	bob.shows(".empty", "There are no tasks yet.")
+}
+
+// A preview that takes long is told how long, leaves the page usable, and can be given up; the server gives it up, too. Runs
+// are shown as they begin and end.
+func TestPageTaskPreviewGivenUp(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	open := gated(s)
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.state("live", e2e.Soon)
+	b.press("#preview-run")
+	b.shows(".preview", "The query is running.")
+	s.Await("the preview runs", e2e.Soon, `select exists (select from pg_locks where locktype = 'advisory' and not granted)`)
+	b.set("set-title", "Typed meanwhile")
+	b.press("#preview-stop")
+	b.shows(".preview", "Given up.")
+	s.Await("the preview ends", e2e.Soon, `select not exists (select from pg_locks where locktype = 'advisory' and not granted)`)
+	b.press("#tab-runs")
+	b.shows("#panel-runs .empty", "Its query has not run yet.")
+	if _, a, err := s.As("Oliver", 0).GetWork(t.Context(), "verify", 1); err != nil || a.Status != 202 {
+		t.Fatalf("Oliver: %d %v", a.Status, err)
+	}
+	b.shows(".runs tbody", "running")
+	open()
+	b.shows(".runs tbody", "finished")
+}
+
+// An inbox has no query, and a task's lists are lists.
+func TestPageTaskInbox(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("first", "select 1 as item")
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
+	b.await(`document.querySelector('.kind')`, e2e.Soon)
+	b.eval(`(document.querySelectorAll('.kind input')[1].click(), '')`)
+	b.await(`!document.querySelector('#set-query') && !document.querySelector('#set-fresh_for')`, e2e.Soon)
+	b.set("set-name", "photos")
+	b.set("set-groups", "desk")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.shows(".chips", "desk")
+	b.set("set-groups", "night desk") // not added, and not forgotten
+	b.set("set-conflicts_with", "first")
+	b.set("set-max_attempts", "3")
+	b.ctrl("s")
+	b.shows(".task-head", "inbox")
+	got := column[string](s, `select coalesce(query, 'none') || ' ' || groups::text || ' ' || max_attempts || ' ' || cardinality(conflicts_with) from getwork.task_version v where name = 'photos'`)
+	if diff := cmp.Diff([]string{`none {desk,"night desk"} 3 1`}, got); diff != "" {
+		t.Errorf("created (-want +got):\n%s", diff)
+	}
+	b.await(`document.querySelectorAll('.chips button').length === 3`, e2e.Soon)
+	b.press(".chips button")
+	b.shows("#unsaved", "Not saved: Groups.")
+	b.set("set-max_attempts", "")
+	b.ctrl("s")
+	b.shows("#unsaved", "Nothing to save.")
+	b.press("#copy")
+	b.await(`document.querySelector('.kind') && document.querySelector('#set-name').value === ''`, e2e.Soon)
+	b.shows(".chips", "night desk")
+	b.set("set-name", "photos-again")
+	b.press("#save")
+	b.shows(".task-head", "photos-again")
+	got = column[string](s, `select groups::text || coalesce(max_attempts::text, ' no limit') from getwork.task_version v where name = 'photos' and version = 2`)
+	if diff := cmp.Diff([]string{`{"night desk"} no limit`}, got); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever titles, queries, details, names and errors look like, they are shown as text.
+func TestPageTaskShowsMarkupAsText(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	const evil = `<img src=x onerror="document.title='broken'"><b>`
+	query := `select $$` + evil + `$$ as item, 'שלום <i>' as "<i>שם</i>" -- ` + evil
+	err := s.As(evil, 0).CreateTask(t.Context(), map[string]any{"name": "verify", "title": evil, "description": evil, "query": query, "groups": []string{evil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
+	b.shows("[data-task=verify] a", evil)
+	b.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	b.shows("h1", evil)
+	b.shows(".chips", evil)
+	b.shows(".sql-shown", query)
+	b.press("#preview-run")
+	b.await(saysPreviewed, e2e.Soon)
+	b.shows(".rows td", "שלום <i>")
+	b.press("#tab-versions")
+	b.shows(".versions", evil)
+	b.press("#tab-edit")
+	b.set("set-query", `select "<img src=x onerror=alert(1)>" as item`)
+	b.ctrl("s")
+	b.shows("#set-query-error", `"<img src=x onerror=alert(1)>" does not exist`)
+	if n := b.eval(`document.querySelectorAll('#view img, #view i, #view .sql b:not(.sql-numbers b)').length + document.title`); !strings.HasPrefix(n, "0<img") {
+		t.Errorf("elements made from text, and the title: %s", n)
+	}
+	if d := b.eval(`getComputedStyle(document.querySelector('#set-query')).direction`); d != "ltr" {
+		t.Errorf("code is written %s", d)
+	}
+}
+
+// Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; all of that can be undone.
+func TestPageTaskEditorKeys(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", "select 1 as item")
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.set("set-query", "select 1 as item\n  from x")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent("where y"))
+	value := func(want string) {
+		t.Helper()
+		b.await(fmt.Sprintf(`document.querySelector('#set-query').value === %q`, want), e2e.Soon)
+	}
+	value("select 1 as item\n  from x\n  where y")
+	b.ctrl("]")
+	value("select 1 as item\n  from x\n    where y")
+	b.eval(`(document.querySelector('#set-query').select(), '')`)
+	b.ctrl("]")
+	value("  select 1 as item\n    from x\n      where y")
+	b.ctrl("[")
+	b.ctrl("[")
+	value("select 1 as item\nfrom x\n  where y")
+	b.eval(`(document.execCommand('undo'), document.execCommand('undo'), '')`)
+	value("  select 1 as item\n    from x\n      where y")
+	b.do(chromedp.KeyEvent(kb.Tab))
+	b.await(`document.activeElement.id !== 'set-query'`, e2e.Soon)
+	b.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
+	b.await(`document.activeElement.id === 'set-query'`, e2e.Soon)
+	if same := b.eval(`(({value}, shown) => String(shown.textContent === value + '\n'))(document.querySelector('#set-query'), document.querySelector('.sql-shown'))`); same != "true" {
+		t.Error("what is drawn differs from what is typed")
+	}
+}
+
+// modules evaluates an expression over the task view's modules sql, diff and settings.
+func (b *browser) modules(expression string, into any) {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {
+		const [sql, diff, settings, plan] = await Promise.all(['sql', 'diff', 'settings', 'plan'].map((m) => import(
+			document.querySelector('link[rel=modulepreload][href$="/views/tasks/' + m + '.js"]').href)));
+		return JSON.stringify(`+expression+`);
+	})()`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// The modules below the view: what colours SQL, finds places in it, compares texts, reads what is typed, and reads plans.
+func TestPageTaskModules(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	b.do(chromedp.Navigate(s.Nodes[0].URL + "/tasks"))
+	for text, want := range map[string]string{
+		`select 1.5e3, $1 from t`: "keyword:select number:1.5e3 parameter:$1 keyword:from",
+		`'it''s' "a""b" 'c`:       `string:'it''s' name:"a""b" string:'c`,
+		`e'a\'b' '\' U&'x' x'0f'`: `string:e'a\'b' string:'\' string:U&'x' string:x'0f'`,
+		`$$a'b$$ $a$ $$ $a$ a$1`:  `string:$$a'b$$ string:$a$ $$ $a$`,
+		`-- 'x` + "\n1":           `comment:-- 'x number:1`,
+		`/* a /* b */ c */ d`:     `comment:/* a /* b */ c */`,
+		`/* open`:                 `comment:/* open`,
+		`'שלום' || مرحبا`:         `string:'שלום'`,
+		`SELECT selected, x.5, 1`: `keyword:SELECT number:.5 number:1`,
+	} {
+		var got string
+		b.modules(fmt.Sprintf(`sql.pieces(%q).filter((p) => p.kind).map((p) => p.kind + ':' + p.text).join(' ')`, text), &got)
+		if got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+	var whole bool
+	b.modules(`['', "a 'b", '$x$', '/*', '𝄞e\'', '"'].every((text) => sql.pieces(text).map((p) => p.text).join('') === text)`, &whole)
+	if !whole {
+		t.Error("pieces are not the whole text")
+	}
+	var places []int
+	b.modules(`[sql.offsetOf('é𝄞x', 3), sql.offsetOf('ab', 9), sql.placeOf('a\nb𝄞c', 5).line, sql.placeOf('a\nb𝄞c', 5).column]`, &places)
+	if diff := cmp.Diff([]int{3, 2, 2, 3}, places); diff != "" {
+		t.Errorf("places (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct{ was, is, want string }{
+		{"", "", ""}, {"a b c", "a b c", "=a =b =c"}, {"", "a", "+a"}, {"a b", "", "-a -b"},
+		{"a b c a b b a", "c b a b a c", "-a -b =c +b =a =b -b =a +c"}, {"a x b", "a y b", "=a -x +y =b"},
+	} {
+		var got string
+		b.modules(fmt.Sprintf(`diff.diff(%q.split(' ').filter(Boolean), %q.split(' ').filter(Boolean)).map((c) => ({ same: '=', del: '-', ins: '+' })[c.kind] + c.text).join(' ')`, c.was, c.is), &got)
+		if got != c.want {
+			t.Errorf("from %q to %q: %q, want %q", c.was, c.is, got, c.want)
+		}
+	}
+	var rebuilt bool // both texts are in every diff, and no shorter one there is
+	b.modules(`[...Array(2000).keys()].every((seed) => {
+		let x = seed + 1;
+		const next = (n) => (x = (x * 48271) % 2147483647) % n;
+		const [was, is] = [0, 0].map(() => Array.from({ length: next(12) }, () => 'abc'[next(3)]));
+		const d = diff.diff(was, is);
+		const longest = was.reduceRight((row, a) => is.reduceRight((r, b, j) => (r[j] = a === b ? row[j + 1] + 1 : Math.max(row[j], r[j + 1]), r), Array(is.length + 1).fill(0)), Array(is.length + 1).fill(0))[0];
+		const of = (kind) => d.filter((c) => c.kind !== kind).map((c) => c.text).join();
+		return of('ins') === was.join() && of('del') === is.join() && d.filter((c) => c.kind === 'same').length === longest;
+	})`, &rebuilt)
+	if !rebuilt {
+		t.Error("a diff does not tell its two texts in the shortest way")
+	}
+	var microseconds []any
+	b.modules(`['90s', '1h30m', '.5s', '1.s', '+2ms', '0', '-1s', '5µs', '', '90', '1 s', 's', '1d', '1h-2m'].map(settings.microseconds)`, &microseconds)
+	if diff := cmp.Diff([]any{9e7, 5.4e9, 5e5, 1e6, 2e3, 0.0, -1e6, 5.0, nil, nil, nil, nil, nil, nil}, microseconds); diff != "" {
+		t.Errorf("durations (-want +got):\n%s", diff)
+	}
+	var warnings []string
+	b.modules(`plan.warningsIn(plan.planOf([{ Plan: { 'Node Type': 'Nested Loop', 'Total Cost': 1e7, 'Plan Rows': 2e6, Plans: [
+		{ 'Node Type': 'Seq Scan', 'Relation Name': 'loan', 'Parent Relationship': 'Outer', 'Total Cost': 2e4, 'Plan Rows': 1e6 },
+		{ 'Node Type': 'Seq Scan', 'Relation Name': 'note', 'Parent Relationship': 'Inner', 'Total Cost': 500, 'Plan Rows': 2 }] } }]))`, &warnings)
+	want := []string{"Joins to 2,000,000 rows; is a join’s condition missing?", "Reads the whole table loan.", "Reads the whole table note again for each row beside it."}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}

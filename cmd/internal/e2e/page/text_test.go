@@ -1,0 +1,159 @@
+package page
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// What people write. Each has the mark by which it is found again on the page.
+const (
+	mark     = "¤"
+	markup   = mark + `<img src=x onerror="window.broken=1"><script>window.broken=2</script></script></textarea></style>{{7*7}}${7*7}<a href="javascript:window.broken=3">go</a><!--`
+	link     = mark + `javascript:window.broken=4`
+	arabic   = mark + `مرحبا بالعالم (123)`
+	hebrew   = mark + `שלום עולם, 45-67`
+	controls = mark + "\u202eabc\u2066def\u200b\u200d\u2067ghi\ufeff\u200fjkl"
+	emoji    = mark + "👩🏽‍🚀🇺🇦 é z͑ͫ̓ͪ̂ͫ̽͏̴̙̤"
+)
+
+// long is a word that does not fit on any screen.
+var long = mark + strings.Repeat("Donaudampfschifffahrt", 9)
+
+// nasty are all of them, at most so many bytes of each.
+func nasty(most int) (all []string) {
+	for _, text := range []string{markup, link, arabic, hebrew, controls, emoji, long} {
+		all = append(all, strings.ToValidUTF8(text[:min(most, len(text))], ""))
+	}
+	return all
+}
+
+// harmless checks that the page has made nothing but text of what was written, that this can't turn the text around it,
+// and that it fits on a telephone.
+func (b *browser) harmless(t *testing.T, where string, shows ...string) {
+	t.Helper()
+	for _, text := range shows {
+		b.await(fmt.Sprintf(`(document.body.innerText + [...document.querySelectorAll('textarea, input')].map((e) => e.value).join()).includes(%q)`, text), e2e.Soon)
+	}
+	b.settle()
+	const made = `JSON.stringify([
+		window.broken ?? null, document.querySelectorAll('body img, body script, body style, [onerror], [onclick], a[href^="javascript:" i]').length, document.title.includes('49'),
+		(document.querySelector('main#view') ?? document.body).innerText.includes('49$'),
+	])`
+	if is := b.eval(made); is != "[null,0,false,false]" {
+		t.Errorf("%s: made of text: %s", where, is)
+	}
+	const loose = `(() => {
+		const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+		while (walk.nextNode()) {
+			const { parentElement: e, data } = walk.currentNode;
+			if (data.includes('` + mark + `') && e.checkVisibility() && !e.closest('[dir], bdi, option, pre code')) found.push(e.outerHTML.slice(0, 200));
+		}
+		return [...new Set(found.map((h) => h.slice(0, 60)))].join('\n');
+	})()`
+	if found := b.eval(loose); found != "" {
+		t.Errorf("%s: text in a direction of its own turns what is around it: give it dir=auto:\n%s", where, found)
+	}
+	for _, l := range looks {
+		if l.scheme == "light" {
+			b.as(l)
+			b.fits(t)
+			b.shoot(fmt.Sprintf("text-%s-%s", where, l.name))
+		}
+	}
+}
+
+// written has everything that people can write, written so that it does harm where it is not taken for text.
+func written(s *site) {
+	s.T.Helper()
+	quoted := func(all []string) string {
+		for i := range all {
+			all[i] = "$evil$" + all[i] + "$evil$"
+		}
+		return "array[" + strings.Join(all, ",") + "]"
+	}
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": markup, "description": strings.Join(nasty(400), "\n"), "query": `
+		select left(item, 60) as item, $$` + markup + `$$ as "` + strings.ReplaceAll(markup[:60], `"`, `""`) + `", $$` + arabic + `$$ as "` + hebrew + `", $$` + controls + `$$ as "` + controls + `",
+		  $$` + long + `$$ as "` + long[:60] + `", $$` + emoji + `$$ as "__proto__", $$` + link + `$$ as "constructor"
+		from unnest(` + quoted(nasty(190)) + `) with ordinality as u (item, n) order by n`})
+	s.manages("POST", "/tasks", map[string]any{"name": "fails", "title": arabic, "description": hebrew, "query": `select x::int as item from unnest(array[$$` + markup + `$$]) x`})
+	s.manages("POST", "/tasks", map[string]any{"name": "inbox", "title": long, "description": controls, "groups": []string{}})
+	if _, _, err := s.As(evilUser, 0).GetWork(s.T.Context(), "fails", 1, "Prefer", "wait=60"); err != nil {
+		s.T.Fatal(err)
+	}
+	for _, user := range []string{evilUser, "Tracy"} {
+		work := s.Takes(user, 3)
+		for i, w := range work[:2] {
+			d := map[string]any{"outcome": []string{"return", "never"}[i], "note": strings.Join(nasty(400), " ")}
+			if i == 0 {
+				d["after"] = "1h"
+			}
+			if a, err := s.As(user, 0).Do(s.T.Context(), "POST", fmt.Sprintf("/api/v1/work/%d/disposition", w.ID), d); err != nil || a.Status != 200 {
+				s.T.Fatalf("disposition: %d %s %v", a.Status, a.Body, err)
+			}
+		}
+	}
+}
+
+// evilUser is a name. What has the mark but is not markup, so that it can be looked for as a whole.
+const evilUser = mark + `<b onclick=alert(1)>Олівер ع</b>`
+
+// Whatever people write, as titles, descriptions, keys, details, notes, names and queries, every view shows as text.
+func TestPageShowsTextAsText(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	written(s)
+	node := s.Nodes[0].URL
+	open := func(path, user string) {
+		t.Helper()
+		b.visit(node, path, user)
+		b.state("live", e2e.Soon)
+	}
+	open("/", evilUser)
+	b.works(1, e2e.Soon)
+	b.use("button", "Get Work: "+arabic)
+	b.sees("invalid input syntax")
+	b.harmless(t, "desk", markup, evilUser, emoji)
+	b.use("button", "Complete")
+	b.sees("completed")
+	b.harmless(t, "undo")
+
+	open("/floor", evilUser+",manager")
+	b.use("DisclosureTriangle", "Tracy")
+	b.harmless(t, "floor", markup, arabic, long)
+	b.use("button", "Release what is held of "+mark+"<img")
+	b.sees("Count")
+	b.harmless(t, "release")
+
+	open("/tasks", evilUser+",manager")
+	b.harmless(t, "tasks", markup, arabic, long)
+	open("/tasks/verify", evilUser+",manager")
+	b.harmless(t, "task", markup, evilUser)
+	b.use("button", "Preview")
+	b.sees("__proto__")
+	b.harmless(t, "preview", link)
+	s.changes("inbox", map[string]any{"title": markup}, 0)
+	open("/tasks/inbox", evilUser+",manager")
+	b.use("tab", "Versions")
+	b.use("button", "What version 2 changed")
+	b.harmless(t, "versions", markup, long)
+	open("/tasks/fails", evilUser+",manager")
+	b.use("tab", "Runs")
+	b.sees("invalid input syntax")
+	b.harmless(t, "runs", arabic)
+
+	item := column[string](s, `select item from getwork.work where state = 'never' order by id limit 1`)[0]
+	open("/items?"+url.Values{"task": {"verify"}, "item": {item}}.Encode(), evilUser+",manager")
+	b.sees("Never handed out again")
+	b.harmless(t, "items", item, emoji)
+
+	open("/people", "Olga,observer")
+	b.sees(evilUser)
+	b.use("button", evilUser[:8])
+	b.harmless(t, "people", evilUser)
+	open("/wall?task=verify,fails,inbox", "Olga,observer")
+	b.harmless(t, "wall", markup, arabic)
+}

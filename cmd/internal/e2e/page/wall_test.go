@@ -1,0 +1,187 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// wall waits until a task's tile says something.
+func (b *browser) wall(task, says string, within time.Duration) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.querySelector('[data-task=%q]')?.innerText.replace(/\s+/g, ' ').includes(%q)`, task, says), within)
+}
+
+// figure waits until a tile shows a number: waiting, held, given or completed.
+func (b *browser) figure(task, name string, want int, within time.Duration) {
+	b.t.Helper()
+	b.await(hasFigure(task, name, want), within)
+}
+
+func hasFigure(task, name string, want int) string {
+	return fmt.Sprintf(`document.querySelector('[data-task=%q] .%s dd')?.textContent === '%d'`, task, name, want)
+}
+
+// An observer's wall is on one node, and work is done on another: the wall shows it within a second. Its node is killed, and the
+// wall says how old that is what it shows; its node comes back, and it goes on.
+func TestPageWall(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	open := gated(s)
+	s.Create(map[string]any{"name": "scan", "title": "Scan"})
+	b.visit(s.Nodes[0].URL, "/wall?task=scan,verify", "Olga,observer")
+	b.shows(".wall-state", "Live")
+	b.figure("verify", "waiting", 0, e2e.Soon)
+	b.figure("verify", "given", 0, e2e.Soon)
+	b.await(`[...document.querySelectorAll('.tile')].map((e) => e.dataset.task).join() === 'scan,verify'`, e2e.Soon)
+
+	follows := func(name string, want int, within time.Duration) {
+		t.Helper()
+		s.promptly(b, fmt.Sprintf("%d %s", want, name), within, func() bool { return b.yes(hasFigure("verify", name, want)) })
+	}
+	r := s.Click("Tracy", 1, 3)
+	follows("waiting", 1, time.Second)
+	b.wall("verify", "Running", e2e.Soon)
+	b.wall("verify", "the longest for ", e2e.Soon)
+	b.shows(".ticker", "A run began")
+	open()
+	r = s.Served("Tracy", 1, r.ID, e2e.Soon)
+	follows("held", 3, time.Second)
+	b.figure("verify", "waiting", 0, e2e.Soon)
+	b.figure("verify", "given", 3, e2e.Soon)
+	b.wall("verify", "The last run found 5 in ", e2e.Soon)
+	b.shows(".ticker", "A run found 5 in ")
+	b.shows(".ticker", "3 more held, 3 in all")
+	s.Disposed(s.As("Tracy", 1), r.Work[0], "complete", "")
+	follows("held", 2, time.Second)
+	b.figure("verify", "completed", 1, e2e.Soon)
+
+	s.Nodes[0].Kill()
+	b.shows(".wall-age", "what you see is ")
+	b.shows(".wall-state", "Asking every ")
+	s.Disposed(s.As("Tracy", 1), r.Work[1], "complete", "")
+	b.figure("verify", "held", 2, e2e.Soon) // as it was last known
+	s.Nodes[0].Restart()
+	b.figure("verify", "held", 1, 3*e2e.Soon)
+	b.await(`document.querySelector('.wall-state').textContent.trim() === 'Live'`, 3*e2e.Soon)
+	b.figure("verify", "completed", 2, e2e.Soon)
+	s.Got(s.As("Uma", 1), "verify", 1)
+	follows("held", 2, 2*time.Second)
+}
+
+// What is wrong is said in words: a query that fails, one that lasts longer than usual, a pause.
+func TestPageWallShowsTrouble(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	open := gated(s)
+	s.Task("broken", `select 1 / (random() * 0)::int as item`)
+	s.Create(map[string]any{"name": "resting", "query": `select 1 as item`, "paused": true})
+	open()
+	s.Takes("Tracy", 1) // a run that takes as long as is usual
+	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
+	b.wall("resting", "Paused", e2e.Soon)
+	if _, a, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
+		t.Fatalf("%d %s %v", a.Status, a.Body, err)
+	}
+	b.wall("broken", "Failing", e2e.Soon)
+	b.wall("broken", "division by zero", e2e.Soon)
+	b.shows(`.ticker [data-kind=bad]`, "A run failed")
+	unlock := s.Lock(`select pg_advisory_xact_lock(7)`)
+	b.notes(`[data-task="verify"]`)
+	s.Click("Uma", 0, 2)
+	b.showed("Running") // which becomes the next word after some seconds
+	b.wall("verify", "Longer than usual", e2e.Soon)
+	unlock()
+	b.wall("verify", "The last run found ", e2e.Soon)
+}
+
+// A worker's wall has the tasks that are open to him, and asks for nothing that he may not read.
+func TestPageWallOfAWorker(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", `select i as item from generate_series(1, 5) i`)
+	s.Create(map[string]any{"name": "closed", "query": `select 1 as item`, "groups": []string{"fraud"}})
+	b.visit(s.Nodes[0].URL, "/wall?task=verify,closed", "Oliver")
+	b.figure("verify", "held", 0, e2e.Soon)
+	b.shows(".tile", "There is no such task, or it is not open to you.")
+	s.Takes("Tracy", 2)
+	b.figure("verify", "held", 2, time.Second)
+	b.shows(".ticker", "A run found 5 in ")
+	if n := b.eval(`String(document.querySelectorAll('.given, .completed').length)`); n != "0" {
+		t.Error("figures are shown that a worker may not read")
+	}
+	if asked := b.eval(`performance.getEntriesByType('resource').map((e) => e.name).filter((n) => /history|runs|requests/.test(n)).join()`); asked != "" {
+		t.Errorf("it asks for %s", asked)
+	}
+	b.do(chromedp.KeyEvent("\x1b"))
+	b.await(`location.pathname === '/' && document.querySelector('#tasks .task')`, e2e.Soon)
+}
+
+// Which tasks are shown is chosen on the wall, whose controls show themselves to who moves; the address says it.
+func TestPageWallChooses(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	for _, name := range []string{"a", "b", "c"} {
+		s.Create(map[string]any{"name": name})
+	}
+	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
+	const shown = `[...document.querySelectorAll('.tile')].map((e) => e.dataset.task).join()`
+	b.await(shown+` === 'a,b,c'`, e2e.Soon)
+	const seen = `getComputedStyle(document.querySelector('.wall-controls')).opacity`
+	b.await(seen+` === '0'`, e2e.Soon)
+	b.moving("the controls show themselves", func() bool { return b.yes(seen + ` === '1'`) }) // for four seconds
+	b.await(seen+` === '0'`, e2e.Soon)
+	b.eval(`(document.querySelector('.chooser summary').focus(), '')`)
+	b.await(seen+` === '1'`, e2e.Soon) // also by keyboard
+	b.do(chromedp.KeyEvent("\r\t\t "))
+	b.await(shown+` === 'a,c' && location.search === '?task=a,c'`, e2e.Soon)
+	s.manages("POST", "/tasks/b/items", []map[string]any{{"item": "1"}})
+	s.manages("POST", "/tasks/c/items", []map[string]any{{"item": "1"}})
+	b.wall("c", "1 ready", e2e.Soon)
+	b.do(chromedp.KeyEvent("\x1b"))
+	b.await(`!document.querySelector('.chooser').open && document.activeElement.matches('.chooser summary')`, e2e.Soon)
+	b.do(chromedp.KeyEvent("\x1b"))
+	b.await(`location.pathname === '/floor' && !document.querySelector('.wall')`, e2e.Soon)
+	b.do(chromedp.NavigateBack())
+	b.await(shown+` === 'a,c'`, e2e.Soon)
+}
+
+// It stands for days: what happens does not make it grow.
+func TestPageWallDoesNotGrow(t *testing.T) {
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Create(map[string]any{"name": "verify"})
+	var items []map[string]any
+	for i := range 60 {
+		items = append(items, map[string]any{"item": fmt.Sprint(i)})
+	}
+	s.manages("POST", "/tasks/verify/items", items)
+	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
+	b.wall("verify", "60 ready", e2e.Soon)
+	tracy := s.As("Tracy", 0)
+	const size = `String(document.querySelectorAll('*').length)`
+	round := func(left int) string {
+		t.Helper()
+		for range 15 {
+			w := s.Got(tracy, "verify", 1).Work[0]
+			b.figure("verify", "held", 1, e2e.Soon)
+			s.Disposed(tracy, w, "complete", "")
+			b.figure("verify", "held", 0, e2e.Soon)
+		}
+		b.wall("verify", fmt.Sprintf("%d ready", left), e2e.Soon)
+		b.figure("verify", "completed", 60-left, e2e.Soon)
+		b.await(`document.querySelectorAll('.ticker li').length === 12`, e2e.Soon)
+		return b.eval(size)
+	}
+	if first, last := round(45), round(30); first != last {
+		t.Errorf("the page had %s elements, and after the same again %s", first, last)
+	}
+	if text := b.eval(`document.querySelector('.ticker').innerText`); strings.Count(text, "held") != 12 {
+		t.Errorf("the ticker: %s", text)
+	}
+}

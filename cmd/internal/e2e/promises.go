@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
+)
+
+// The tests of package story tell the stories that getwork is made for, each on three real nodes, and in the end ask
+// the tables whether what must always hold has held.
+
+// Exec executes a statement beside the nodes, as the application does whose items they hand out.
+func (s *Site) Exec(sql string, args ...any) {
+	s.T.Helper()
+	if _, err := s.DB.Exec(s.T.Context(), sql, args...); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Create makes a task of these settings.
+func (s *Site) Create(settings map[string]any) {
+	s.T.Helper()
+	if err := s.As("mary", 0).CreateTask(s.T.Context(), settings); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Got clicks for somebody, waits for the end of the request, and returns it.
+func (s *Site) Got(who cluster.Client, task string, count int) assign.Request {
+	s.T.Helper()
+	r, a, err := who.GetWork(s.T.Context(), task, count, "Prefer", "wait=60")
+	if err != nil || a.Status != 201 {
+		s.T.Fatalf("click of %s on %s: %d %s, %v", who.User, task, a.Status, a.Body, err)
+	}
+	return r
+}
+
+// Disposed lets go of work, and expects that to be possible.
+func (s *Site) Disposed(who cluster.Client, w assign.Work, outcome, after string) assign.Work {
+	s.T.Helper()
+	closed, a, err := who.Dispose(s.T.Context(), w.ID, outcome, after)
+	if err != nil || a.Status != 200 {
+		s.T.Fatalf("%s lets go of %s as %s: %d %s, %v", who.User, w.Item, outcome, a.Status, a.Body, err)
+	}
+	return closed
+}
+
+// SendHome has a manager cancel what still waits.
+func (s *Site) SendHome() {
+	s.T.Helper()
+	mary := s.As("mary", 0)
+	mary.Role = "manager"
+	Await(s.T, "nobody waits", 30*time.Second, func() bool {
+		waiting := Column[int64](s, `select id from getwork.work_requested where state = 'pending'`)
+		for _, id := range waiting {
+			if _, a, err := mary.Cancel(s.T.Context(), id); err != nil || a.Status != 200 && a.Status != 409 {
+				s.T.Fatalf("cancel request %d: %d %s, %v", id, a.Status, a.Body, err)
+			}
+		}
+		return len(waiting) == 0
+	})
+}
+
+// Keys are the items of work, in its order.
+func Keys(work []assign.Work) []string {
+	items := []string{}
+	for _, w := range work {
+		items = append(items, w.Item)
+	}
+	return items
+}
+
+// Why is a request's reason, or empty.
+func Why(r assign.Request) assign.Reason {
+	if r.Reason == nil {
+		return ""
+	}
+	return *r.Reason
+}
+
+// DatabaseAt is the address of a database whose sessions begin transactions at that isolation level unless they say
+// otherwise.
+func DatabaseAt(t *testing.T, level string) string {
+	t.Helper()
+	url := schematest.URL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var name string
+	if err := conn.QueryRow(t.Context(), `select quote_ident(current_database())`).Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`alter database %s set default_transaction_isolation = '%s'`, name, level)); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// breaches finds what must never be, each as text that says where.
+var breaches = map[string]string{
+	"a place was held by two at a time": `
+select a.item from getwork.work a join getwork.work b using (task_id, item, slot)
+where a.id < b.id and a.assigned_at < coalesce(b.closed_at, 'infinity') and b.assigned_at < coalesce(a.closed_at, 'infinity')`,
+	"an item was held twice by one holder at a time": `
+select a.item from getwork.work a join getwork.work b using (task_id, item, user_name, instance)
+where a.id < b.id and a.assigned_at < coalesce(b.closed_at, 'infinity') and b.assigned_at < coalesce(a.closed_at, 'infinity')`,
+	"two of a group were held at a time": `
+select a.item || ' and ' || b.item from getwork.work a join getwork.work b using (task_id, exclusive)
+where a.id < b.id and a.assigned_at < coalesce(b.closed_at, 'infinity') and b.assigned_at < coalesce(a.closed_at, 'infinity')`,
+	"it came back though put off or never to": `
+select b.item from getwork.work a join getwork.work b using (task_id, item)
+where a.id < b.id and a.state in ('returned', 'failed', 'never') and b.assigned_at < coalesce(a.available_at, 'infinity')
+  and (a.user_name = b.user_name or (select max(w.slot) from getwork.work w where w.task_id = a.task_id and w.item = a.item) = 1)`,
+	"a lease ended early": `
+select item from getwork.work where state = 'expired' and closed_at < lease_expires_at`,
+	"work was let go of after its lease": `
+select item from getwork.work where state in ('completed', 'failed') and closed_at > lease_expires_at`,
+	"two runs of a task overlapped": `
+select a.id::text from getwork.run a join getwork.run b using (task_id)
+where a.id < b.id and b.started_at < coalesce(a.finished_at, 'infinity')`,
+	"a request still waits": `
+select user_name || ' ' || id from getwork.work_requested where state = 'pending'`,
+	"a request says that it got something else": `
+select r.user_name || ' ' || r.id from getwork.work_requested r
+where r.assigned <> (select count(*) from getwork.work w where w.request_id = r.id)`,
+	"an inbox says that an item is free which is held": `
+select i.item from getwork.item i join getwork.work w using (task_id, item)
+where i.done_at is null and i.due_at is null and i.slots is null and w.state = 'held' and w.slot = 1`,
+}
+
+// Promises asks the tables whether what must always hold has held. Everybody must be done.
+func (s *Site) Promises() {
+	s.T.Helper()
+	for what, sql := range breaches {
+		if where := Column[string](s, sql); len(where) > 0 {
+			s.T.Errorf("%s: %v", what, where)
+		}
+	}
+}
+
+// InOrder asks whether in each round of a task the first come were served first, each with the best.
+func (s *Site) InOrder(task string) {
+	s.T.Helper()
+	wrong := Column[string](s, `
+select a.user_name || ' before ' || b.user_name
+from getwork.work_requested a join getwork.work_requested b using (task_id, round_id) join getwork.task_state t using (task_id)
+where t.name = $1 and a.id < b.id and a.assigned > 0 and b.assigned > 0
+  and (select max(rank) from getwork.work where request_id = a.id) > (select min(rank) from getwork.work where request_id = b.id)`, task)
+	if len(wrong) > 0 {
+		s.T.Errorf("not the best for who came first: %v", wrong)
+	}
+}
+
+// Takes has somebody get work of that many items, and returns it.
+func (s *Site) Takes(user string, count int) []assign.Work {
+	s.T.Helper()
+	r, a, err := s.As(user, 0).GetWork(s.T.Context(), "verify", count, "Prefer", "wait=20")
+	if err != nil || len(r.Work) != count {
+		s.T.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
+	}
+	return r.Work
+}

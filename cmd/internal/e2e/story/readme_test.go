@@ -1,0 +1,132 @@
+package story
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
+)
+
+// The commands of the README's five situations, typed as they stand there, in a shell, on a real node. What is said to
+// be refused is refused; everything else works.
+func TestReadmeCommands(t *testing.T) {
+	for _, program := range []string{"bash", "curl", "timeout"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("the README's commands can't be typed here: ", err)
+		}
+	}
+	site := newSite(t, 1, schematest.URL(t))
+	site.Task("verify-bank-account", "select 'loan ' || i as item from generate_series(1, 10) i order by i")
+	s := shell{t: t, dir: t.TempDir(), url: site.Nodes[0].URL, binary: cluster.Binary(t)}
+	readme, err := os.ReadFile("../../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), "\n## Five situations")
+	if !found {
+		t.Fatal("the README has no section Five situations any more; this test types its commands")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, file := range regexp.MustCompile("(?s)```yaml\nname: ([a-z-]+)\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		if err := os.WriteFile(filepath.Join(s.dir, file[1]+".yaml"), []byte("name: "+file[1]+"\n"+file[2]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	typed := 0
+	for line := range strings.Lines(section) {
+		if command, ok := strings.CutPrefix(line, "    "); ok {
+			s.typed(strings.TrimSpace(command))
+			typed++
+		}
+	}
+	if typed < 20 {
+		t.Errorf("%d commands typed; the README has lost some", typed)
+	}
+}
+
+// shell types commands.
+type shell struct {
+	t                *testing.T
+	dir, url, binary string
+	item             string // of the last work that a placeholder stood for
+}
+
+var whose = regexp.MustCompile(`--user (\w+)`)
+
+// typed runs a command line. ID stands for the oldest work that its user holds, or that anybody does of the last task;
+// ITEM for what that work is about.
+func (s *shell) typed(line string) {
+	s.t.Helper()
+	command, remark, _ := strings.Cut(line, "   #")
+	if strings.Contains(command, " ID") {
+		user := "Eve"
+		if m := whose.FindStringSubmatch(command); m != nil {
+			user = m[1]
+		}
+		var held struct{ Work []assign.Work }
+		out, _ := s.run("getwork pipeline --json --user " + user)
+		if err := json.Unmarshal([]byte(out), &held); err != nil || len(held.Work) == 0 {
+			s.t.Fatalf("%s holds nothing to try %q on (%v)", user, command, err)
+		}
+		s.item = held.Work[0].Item
+		command = strings.ReplaceAll(command, " ID", " "+strconv.FormatInt(held.Work[0].ID, 10))
+	}
+	command = strings.ReplaceAll(command, " ITEM", ` "`+s.item+`"`)
+	command = strings.Replace(command, "timeout 10 ", "timeout 25 ", 1) // what has so long here is slower than a reader's machine
+	endless := strings.HasPrefix(command, "curl -N") || strings.HasPrefix(command, "timeout ")
+	out, err := s.run(regexp.MustCompile(`http://127\.0\.0\.1:808\d`).ReplaceAllString(command, s.url))
+	refused := strings.Contains(remark, "refused")
+	switch {
+	case endless:
+		if !strings.Contains(out, "event: snapshot") && !strings.Contains(out, "resizing one.jpg") {
+			s.t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	case refused && err == nil:
+		s.t.Errorf("%s: not refused:\n%s", command, out)
+	case !refused && err != nil:
+		s.t.Errorf("%s: %v\n%s", command, err, out)
+	}
+}
+
+func (s *shell) run(command string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "bash", "-c", command)
+	c.Dir = s.dir
+	c.Env = append(os.Environ(), "GETWORK_URL="+s.url, "PATH="+filepath.Dir(s.binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	c.WaitDelay = 5 * time.Second
+	both, err := os.CreateTemp(s.t.TempDir(), "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer both.Close()
+	c.Stdout, c.Stderr = both, both
+	printed := func() string {
+		b, _ := os.ReadFile(both.Name())
+		return string(b)
+	}
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if strings.HasPrefix(command, "curl -N") { // it has no end; what is wanted comes first
+		go func() {
+			for ctx.Err() == nil && !strings.Contains(printed(), "event: snapshot") {
+				<-time.After(50 * time.Millisecond)
+			}
+			cancel()
+		}()
+	}
+	err = c.Wait()
+	s.t.Logf("$ %s\n%s", command, printed())
+	return printed(), err
+}

@@ -1,0 +1,278 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"getwork/assign"
+	"getwork/cmd/internal/command"
+	"getwork/notify"
+	"getwork/schema"
+	"getwork/web"
+	"getwork/ws"
+)
+
+// node is one process of getwork: its parts, and the order in which they end.
+type node struct {
+	config    Command
+	log       *slog.Logger
+	pools     *assign.Pools
+	announcer *notify.Announcer
+	engine    *assign.Engine
+	listener  *notify.Listener // nil: --no-listen, or deaf
+	hub       *ws.Hub
+	server    *http.Server
+	shared    bool  // the direct connection leads through a transaction pooler
+	deaf      error // why nothing can be heard, as found at the start; nil: nothing stands in the way
+	draining  atomic.Bool
+	probes    probes
+	drain     context.CancelFunc // ends held answers
+	late      *time.Timer        // ends the process, if shutting down takes too long
+}
+
+// nodeID names this process: unique for each start, so that nothing of a former life is taken for its own.
+func nodeID() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b)
+	return "n" + hex.EncodeToString(b)
+}
+
+func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
+	name, err := schema.ParseName(c.Schema)
+	if err != nil {
+		return nil, command.AsUsage(err)
+	}
+
+	id := nodeID()
+	n := &node{config: c, log: log.With("node", id)}
+	if err := n.lookForPoolers(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.migrate(ctx, name); err != nil {
+		return nil, err
+	}
+	if err := n.refuseLogins(ctx, name); err != nil {
+		return nil, err
+	}
+	n.pools, err = assign.OpenPools(assign.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
+		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
+	if err != nil {
+		return nil, command.AsUsage(err)
+	}
+	if n.pools.Queries != nil {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := n.pools.Queries.Ping(try); err != nil {
+			n.log.Warn("the query database does not answer: requests will wait until it does; see --query-database-url", "error", err)
+		}
+	}
+	send := func(ctx context.Context, channel, payload string) error {
+		_, err := n.pools.Signals.Exec(ctx, notify.NotifySQL, channel, payload)
+		return err
+	}
+	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
+	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+		Pooled: c.Pooled, QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+	switch {
+	case c.NoListen:
+		n.engine.Feed.Deaf()
+	case n.deaf != nil:
+		n.engine.Feed.Disconnected()
+	default:
+		n.listener = &notify.Listener{Connect: n.connectDirectly, Send: send, Channel: name.Channel(), Node: id,
+			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log,
+			MaxBackoff: 2 * time.Second} // a dozen nodes that ask so often are no burden, and one that is back is soon heard
+	}
+	n.serveHTTP()
+	return n, nil
+}
+
+// directURL is for what needs a session of its own: LISTEN, and the lock that serialises migrations.
+func (n *node) directURL() string {
+	if n.config.ListenDatabaseURL != "" {
+		return n.config.ListenDatabaseURL
+	}
+	return n.config.DatabaseURL
+}
+
+func (n *node) migrate(ctx context.Context, name schema.Name) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	conn, err := n.connectDirectly(ctx)
+	if err != nil {
+		return noConnection(err)
+	}
+	defer conn.Close(ctx)
+	if err = n.bringUp(ctx, conn, name); err != nil || n.config.QueryRole == "" {
+		return err
+	}
+	role := pgx.Identifier{n.config.QueryRole}.Sanitize()
+	grant := name.SQL("grant usage on schema getwork to " + role + "; grant select on getwork.blocked to " + role)
+	// Under a lock: of two nodes that grant the same in one moment, one would fail.
+	if _, err := conn.Exec(ctx, "select pg_advisory_xact_lock(hashtext('getwork grant')); "+grant); err != nil {
+		return fmt.Errorf("let the query role %s read what is blocked: %w; make the role (create role %s), or grant it by hand: %s", role, err, role, grant)
+	}
+	return nil
+}
+
+// serveHTTP puts the handlers together.
+func (n *node) serveHTTP() {
+	n.hub = ws.NewHub(ws.Config{
+		Engine: n.engine,
+		Caller: func(r *http.Request) (assign.Who, string) {
+			c := web.CallerOf(r)
+			return c.Who(), string(c.Role)
+		},
+		MaxSockets: n.config.MaxSockets,
+		Refuse:     web.Refuser(n.log),
+		Log:        n.log,
+	})
+	draining, drain := context.WithCancel(context.Background())
+	n.drain = drain
+	n.server = &http.Server{
+		Handler: web.Handler(web.Config{
+			Engine:     n.engine,
+			Identify:   web.DevIdentity,
+			LogInBy:    n.config.Auth,
+			Socket:     n.hub,
+			Ready:      n.checks,
+			Draining:   draining.Done(),
+			DrainOver:  n.spread(),
+			MaxCalls:   n.config.MaxCalls,
+			MaxWaiting: n.config.MaxSockets,
+
+			FrameAncestors: n.config.FrameAncestors,
+
+			Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets},
+			Log:     n.log,
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      3 * time.Minute, // longer than an answer is held; event streams set their own
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// checks say whether the node can serve.
+func (n *node) checks(ctx context.Context) []web.Check {
+	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
+	n.probes.asked()
+	if n.draining.Load() {
+		checks[0].Err = errors.New("the node is shutting down")
+	}
+	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's: however much there is to do, the node is there
+	if !n.engine.Feed.Listening() {
+		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
+		if n.deaf != nil {
+			checks[2].Err = n.deaf
+		}
+	}
+	return checks
+}
+
+// run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one of them fails,
+// all end.
+func (n *node) run(ctx context.Context, errs io.Writer) error {
+	defer func() {
+		n.pools.Close() // waits for who uses a connection
+		if n.late != nil {
+			n.late.Stop()
+		}
+	}()
+	defer n.drain()
+	listener, err := net.Listen("tcp", n.config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another with --listen", n.config.Listen, err)
+	}
+	engine, endEngine := context.WithCancel(context.Background())
+	hearing, endHearing := context.WithCancel(context.Background())
+	defer endEngine()
+	defer endHearing()
+	var g errgroup.Group
+	failed, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	part := func(name string, run func() error) {
+		g.Go(func() error {
+			err := run()
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+				fail(err)
+			}
+			return err
+		})
+	}
+	part("engine", func() error { return n.engine.Run(engine) })
+	part("announcer", func() error { return n.announcer.Loop(hearing) })
+	if n.listener != nil {
+		part("listener", func() error { return n.listener.Run(hearing) })
+	}
+	part("http", func() error {
+		if err := n.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	_, _ = fmt.Fprintf(errs, "listening on http://%s\n", listener.Addr())
+	<-failed.Done()
+	status := command.ExitDone
+	if ctx.Err() == nil {
+		status = command.ExitFailed // nobody asked for it: a part failed
+	}
+	n.shutDown(endEngine, endHearing, status)
+	return g.Wait()
+}
+
+// spread is over how long sockets and event streams are sent elsewhere when the node shuts down.
+func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
+
+// shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
+// answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others. status is
+// what the process ends with if that takes too long.
+func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
+	defer cancel()
+	n.log.Info("shutting down", "within", n.config.DrainTimeout)
+	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
+	n.late = time.AfterFunc(n.config.DrainTimeout, func() {
+		n.log.Error("shutting down took too long; what was open is given up")
+		os.Exit(status)
+	})
+	n.draining.Store(true)
+	watched := n.probes.watched()
+	n.drain()
+	// A socket whose client does not answer is given half of the time, so that the rest is left for what comes after.
+	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
+	n.hub.Close(closing, n.spread())
+	closed()
+	// What stands before the nodes may not yet know that this one ends, and still sends connections here.
+	if watched {
+		telling, told := context.WithDeadline(ctx, began.Add(n.spread()))
+		<-telling.Done()
+		told()
+	}
+	// And a call that does not end, such as one whose client reads no answer, three quarters.
+	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
+	if err := n.server.Shutdown(ending); err != nil {
+		_ = n.server.Close()
+	}
+	ended()
+	endEngine()
+	n.engine.Wait(ctx)
+	endHearing()
+}

@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/postgres"
+)
+
+// QueryRole is what ranking queries are run as on a server of our own: so they read what it is granted. The node's login,
+// which one that means harm can go back to, is no superuser and owns that database alone.
+const QueryRole = "getwork_query"
+
+// Help is what `getwork serve --help` says before the flags.
+func (c *Command) Help() string {
+	return `With --private-postgres the node starts a PostgreSQL of its own, which nobody else can reach and which ends with it. Its data is kept in ` +
+		defaultDataDir() + `, or where --data-dir says. Ranking queries are run there as the role ` + QueryRole +
+		`, which may read what is in the schema public, and what you grant it. The node logs in as ` + postgres.Login + `, which owns the database and is no superuser.`
+}
+
+// defaultDataDir is where a private server's data is when nobody says: where data that must stay belongs.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 && runtime.GOOS == "linux" {
+		return "/var/lib/getwork/private" // PostgreSQL will not run as root, and who it runs as may not enter root's home
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "getwork", "private")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = os.TempDir()
+	}
+	return filepath.Join(home, ".local", "share", "getwork", "private")
+}
+
+// startPostgres starts a private server and puts its URL where --database-url stands.
+func (c *Command) startPostgres(ctx context.Context) (ended <-chan struct{}, stop func(), err error) {
+	if c.DataDir == "" {
+		c.DataDir = defaultDataDir()
+	}
+	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
+	if err != nil {
+		return nil, nil, err
+	}
+	stop = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = server.Stop(ctx)
+	}
+	c.DatabaseURL, err = server.LoginURL(ctx, "postgres")
+	if err == nil && c.QueryRole == "" {
+		c.QueryRole = QueryRole
+		err = MakeQueryRole(ctx, server.URL("postgres"))
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return server.Done(), stop, nil
+}
+
+const createQueryRole = `
+do $$ begin
+  if not exists (select from pg_roles where rolname = 'getwork_query') then
+    create role getwork_query nologin;
+  end if;
+  if not pg_has_role('getwork', 'getwork_query', 'member') then -- it is new, or was made while getwork worked as the superuser
+    grant getwork_query to getwork;
+    grant select on all tables in schema public to getwork_query;
+    alter default privileges for role getwork, postgres in schema public grant select on tables to getwork_query;
+  end if;
+end $$`
+
+func MakeQueryRole(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("make the query role: %w", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, createQueryRole); err != nil {
+		return fmt.Errorf("make the query role: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema"
+)
+
+// Somebody's query can leave the query role, so it can do all that its login may, or may become: SET ROLE needs membership
+// alone. What it must never do is read or write the server's files, run programs there, end others' backends, or make itself
+// more than it is.
+
+// selectDangers lists what a login may that a query must not, each with the line of SQL that mends it. A superuser may
+// everything, so nothing else is said of it. What it has by another role ends with its membership in that.
+const selectDangers = `
+with me as (select oid, rolname, rolsuper from pg_roles where rolname = session_user),
+mine as (select r.* from pg_roles r, me where pg_has_role(me.oid, r.oid, 'member')),
+dangers as (
+  select oid, case
+      when rolsuper then 'is a superuser'
+      when rolname = 'pg_read_server_files' then 'may read the server''s files'
+      when rolname = 'pg_write_server_files' then 'may write files on the server'
+      when rolname = 'pg_execute_server_program' then 'may run programs on the server'
+      when rolname = 'pg_signal_backend' then 'may end others'' backends'
+      when rolcreaterole then 'may make roles'
+      when rolreplication then 'may replicate the server'
+      when rolbypassrls then 'is not bound by row security'
+    end as danger,
+    case when rolsuper then 'nosuperuser' when rolcreaterole then 'nocreaterole' when rolreplication then 'noreplication' else 'nobypassrls' end as without
+  from mine
+)
+select me.rolname, d.danger, case
+    when me.oid = 10 then 'create role getwork_login login password ''…''; alter database ' || quote_ident(current_database()) || ' owner to getwork_login'
+    when d.oid = me.oid then format('alter role %I %s', me.rolname, d.without)
+    else (
+      select coalesce(string_agg(format('revoke %I from %I', g.rolname, me.rolname), '; ' order by g.rolname), 'drop the membership by hand')
+      from pg_auth_members m join pg_roles g on g.oid = m.roleid
+      where m.member = me.oid and pg_has_role(g.oid, d.oid, 'member'))
+  end
+from dangers d cross join me
+where d.danger is not null and (d.oid = me.oid or not me.rolsuper)
+union all
+select me.rolname, 'may execute ' || p.oid::regprocedure, format('revoke execute on function %s from public, %I', p.oid::regprocedure, me.rolname)
+from pg_proc p cross join me
+where not me.rolsuper and p.pronamespace = 'pg_catalog'::regnamespace and has_function_privilege(me.oid, p.oid, 'execute')
+  and p.proname in ('lo_import', 'lo_export', 'pg_read_file', 'pg_read_binary_file', 'pg_ls_dir', 'pg_stat_file', 'pg_reload_conf', 'pg_rotate_logfile')
+order by 2`
+
+// selectReadable is what a query login must not read of getwork's: everything but what is blocked.
+const selectReadable = `
+select session_user, format('may read %s', c.oid::regclass), case
+    when pg_has_role(session_user, c.relowner, 'member') then 'create role getwork_reader login password ''…'''
+    else format('revoke all on all tables in schema %I from public, %I', n.nspname, session_user)
+  end
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and c.relname <> 'blocked'
+  and has_schema_privilege(session_user, n.oid, 'usage') and has_any_column_privilege(session_user, c.oid, 'select')
+  and not (select rolsuper from pg_roles where rolname = session_user)
+order by c.oid
+limit 1`
+
+// refuseLogins looks at the logins that getwork has: the one that it works as, that of --listen-database-url if it is another, which
+// makes and owns the tables, and that of --query-database-url. Under --auth dev, where everybody may be a manager, on this machine
+// alone, it warns.
+func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
+	err := n.lookAtLogin(ctx, "--database-url", n.config.DatabaseURL, selectDangers)
+	if url := n.config.ListenDatabaseURL; url != "" && !sameLogin(url, n.config.DatabaseURL) {
+		err = errors.Join(err, n.lookAtLogin(ctx, "--listen-database-url", url, selectDangers))
+	}
+	if url := n.config.QueryDatabaseURL; url != "" {
+		err = errors.Join(err, n.lookAtLogin(ctx, "--query-database-url", url, selectDangers),
+			n.lookAtLogin(ctx, "--query-database-url", url, selectReadable, string(name)))
+	}
+	return err
+}
+
+// sameLogin reports whether two URLs surely name one login: what is wrong with it is said once.
+func sameLogin(one, other string) bool {
+	a, err := pgx.ParseConfig(one)
+	b, err2 := pgx.ParseConfig(other)
+	return err == nil && err2 == nil && a.User == b.User && a.Database == b.Database
+}
+
+func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args ...any) error {
+	dangers, err := n.dangers(ctx, url, question, args...)
+	if err != nil {
+		if n.config.Auth == "dev" {
+			n.log.Warn("can't tell what the login may do", "of", flag, "error", err)
+			return nil
+		}
+		return fmt.Errorf("look at what the login of %s may do: %w", flag, err)
+	}
+	var errs []error
+	for _, d := range dangers {
+		if n.config.Auth == "dev" {
+			n.log.Warn("the login can do what a ranking query must not; outside of --auth dev it is refused", "of", flag, "login", d.login, "it", d.what, "mend", d.mend)
+			continue
+		}
+		why := "and so may every ranking query"
+		if flag == "--listen-database-url" {
+			why = "which getwork does not need"
+		}
+		errs = append(errs, fmt.Errorf("the login %s of %s %s, %s: as a superuser, execute %s", d.login, flag, d.what, why, d.mend))
+	}
+	return errors.Join(errs...)
+}
+
+type danger struct{ login, what, mend string }
+
+func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]danger, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler may stand between
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, question, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d danger, err error) {
+		err = row.Scan(&d.login, &d.what, &d.mend)
+		return d, err
+	})
+}

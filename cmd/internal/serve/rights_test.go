@@ -1,0 +1,116 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema"
+	"getwork/schema/schematest"
+)
+
+// A login with a right that no ranking query must have is refused, with the line of SQL that mends it; when that was
+// executed it is not. Under --auth dev the node only warns.
+func TestDangerousLoginsAreRefused(t *testing.T) {
+	t.Parallel()
+	address, ctx := schematest.URL(t), t.Context()
+	admin, err := pgx.Connect(ctx, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	execute := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	var id string
+	if err := admin.QueryRow(ctx, `select substr(md5(current_database()), 1, 12)`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	login, group := "login_"+id, "group_"+id
+	execute(`create role ` + login + ` login password 'secret'; create role ` + group)
+	t.Cleanup(func() {
+		_, _ = admin.Exec(context.Background(), `drop owned by `+login+`; drop role `+login+`; drop role `+group)
+	})
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(login, "secret")
+	var log bytes.Buffer
+	look := func(own, query, auth string) error {
+		n := &node{config: Command{DatabaseURL: own, QueryDatabaseURL: query, Auth: auth}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		return n.refuseLogins(ctx, schema.Default)
+	}
+	plain := u.String()
+	if err := look(plain, plain, "token"); err != nil {
+		t.Errorf("a login without rights: %v", err)
+	}
+	for _, c := range []struct{ grant, says string }{
+		{"alter role LOGIN superuser", "is a superuser"},
+		{"alter role LOGIN createrole", "may make roles"},
+		{"alter role LOGIN replication", "may replicate"},
+		{"alter role LOGIN bypassrls", "row security"},
+		{"grant pg_read_server_files to LOGIN", "may read the server's files"},
+		{"grant pg_signal_backend to LOGIN", "may end others' backends"},
+		{"grant pg_write_server_files to GROUP; grant GROUP to LOGIN", "may write files"},
+		{"alter role LOGIN noinherit; grant pg_execute_server_program to LOGIN", "may run programs"},
+		{"alter role GROUP superuser; grant GROUP to LOGIN", "is a superuser"},
+		{"grant execute on function lo_export(oid, text) to LOGIN", "may execute lo_export"},
+	} {
+		execute(strings.NewReplacer("LOGIN", login, "GROUP", group).Replace(c.grant))
+		for flag, err := range map[string]error{"--database-url": look(plain, "", "token"), "--query-database-url": look(plain, plain, "token")} {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), flag) {
+				t.Fatalf("%s: %v, want it refused: %s", c.grant, err, c.says)
+			}
+		}
+		log.Reset()
+		if err := look(plain, "", "dev"); err != nil || !strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("%s: under dev %v, and it says %q", c.grant, err, log.String())
+		}
+		_, mend, _ := strings.Cut(look(plain, "", "token").Error(), "execute ")
+		if strings.HasPrefix(c.says, "may execute") {
+			_, mend, _ = strings.Cut(mend, "execute revoke")
+			mend = "revoke" + mend
+		}
+		mend, _, _ = strings.Cut(mend, "\n")
+		execute(mend)
+		if err := look(plain, plain, "token"); err != nil {
+			t.Fatalf("%s, after %q: %v", c.grant, mend, err)
+		}
+		execute("alter role " + group + " nosuperuser")
+	}
+
+	for listen, refused := range map[string]bool{address: true, plain: false, plain + "&connect_timeout=3": false} {
+		n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: listen, Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		err := n.refuseLogins(ctx, schema.Default)
+		if !refused && err != nil || refused && (err == nil || !strings.Contains(err.Error(), "of --listen-database-url is a superuser")) {
+			t.Errorf("the listener logs in by %s: %v", listen, err)
+		}
+	}
+	execute("alter role " + login + " createrole")
+	n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: plain + "&connect_timeout=3", Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := n.refuseLogins(ctx, schema.Default); err == nil || strings.Count(err.Error(), "may make roles") != 1 {
+		t.Errorf("what is wrong with the login of both is not said once: %v", err)
+	}
+	execute("alter role " + login + " nocreaterole")
+
+	execute(`grant usage on schema getwork to ` + login + `; grant select on getwork.blocked to ` + login)
+	if err := look(plain, plain, "token"); err != nil {
+		t.Errorf("a query login that may read what is blocked: %v", err)
+	}
+	execute(`grant select (user_name) on getwork.work to ` + login)
+	if err := look(plain, "", "token"); err != nil {
+		t.Errorf("getwork's own login reads its tables: %v", err)
+	}
+	if err := look(plain, plain, "token"); err == nil || !strings.Contains(err.Error(), "may read getwork.work") {
+		t.Errorf("a query login that reads getwork's tables: %v", err)
+	}
+}

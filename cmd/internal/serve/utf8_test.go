@@ -1,0 +1,28 @@
+package serve
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest"
+)
+
+// Every connection speaks UTF-8, whatever the database does: the listener's, and that of migrations, too.
+func TestConnectionsSpeakUTF8(t *testing.T) {
+	url := schematest.Encoded(t, "LATIN1")
+	n := &node{config: Command{DatabaseURL: url}}
+	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
+		"listener": n.connectDirectly, "migrations": migrateTarget{DatabaseURL: url}.connect,
+	} {
+		conn, err := connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conn.PgConn().ParameterStatus("client_encoding"); got != "UTF8" {
+			t.Errorf("%s: client_encoding %s", name, got)
+		}
+		conn.Close(t.Context())
+	}
+}
