@@ -14,6 +14,9 @@ import (
 // can do. Each passes by itself when its cause does.
 type trouble struct{ told, advice string }
 
+// fullQueue is the code of a commit that finds no room in the queue of notifications, and of much else.
+const fullQueue = "54000"
+
 var troubles = map[string]trouble{
 	"53100": {"the database has no room left on its disk; what was answered before is kept, try again in a moment",
 		"the disk of the database is full: make room, or make it larger; nothing that was answered is lost, and getwork goes on by itself"},
@@ -21,6 +24,8 @@ var troubles = map[string]trouble{
 		"the database is out of memory: look at work_mem, max_connections, and what else runs on that machine"},
 	"53300": {"the database takes no more connections; nothing is lost, try again in a moment",
 		"max_connections of the database is reached: raise it, run fewer nodes, or put a pooler between (--pooled); each node takes up to 15 and --max-runs"},
+	fullQueue: {"the database's queue of notifications is full; nothing is lost, try again in a moment",
+		"the queue of notifications (NOTIFY) of the database server is full: a session that has executed LISTEN stays in a transaction; the server's log has its pid, end it"},
 	"55P03": {"something in the database is locked by somebody else; nothing is lost, try again in a moment",
 		"a lock was waited for in vain: somebody holds a table or row in a transaction that does not end; pg_stat_activity and pg_locks show who"},
 	"25006": {"the database takes nothing in just now; nothing is lost, try again in a moment",
@@ -39,6 +44,9 @@ func troubleOf(err error) (t trouble, found bool) {
 	}
 	if pg.Routine == "RevalidateCachedQuery" {
 		return t, false // 0A000, too: "cached plan must not change result type"
+	}
+	if pg.Code == fullQueue && pg.Routine != "PreCommit_Notify" {
+		return t, false
 	}
 	t, found = troubles[pg.Code]
 	return t, found

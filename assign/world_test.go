@@ -3,6 +3,8 @@ package assign
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,5 +151,24 @@ func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 	k := &click{Click: Click{Holder: Holder{User: "ann"}, Count: 1}, done: make(chan struct{}), gone: make(chan struct{})}
 	if err := n.dispatch("task", k); err != nil {
 		t.Error(err)
+	}
+}
+
+// A commit that finds the queue of notifications full passes: the error is as PostgreSQL 15 returns it when its 8 GB are used up.
+// Other limits that have its code do not.
+func TestAFullQueueOfNotificationsPasses(t *testing.T) {
+	full := &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "54000", Message: "too many notifications in the NOTIFY queue",
+		File: "async.c", Line: 977, Routine: "PreCommit_Notify"}
+	if p, logged := ProblemOf(fmt.Errorf("record request: %w", full)); p.Status != 503 || !strings.Contains(p.Detail, "notifications") || !logged {
+		t.Errorf("%d %s", p.Status, p.Detail)
+	}
+	address := schematest.URL(t)
+	_, err := pool(t, address).Exec(t.Context(), `create table wide (t text); create index on wide (t); insert into wide select string_agg(md5(i::text), '') from generate_series(1, 3000) i`)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "54000" {
+		t.Fatal(err)
+	}
+	if p, _ := ProblemOf(err); p.Status != 500 {
+		t.Errorf("a row that is too wide for its index: %d %s", p.Status, p.Detail)
 	}
 }

@@ -68,9 +68,11 @@ func (l *Listener) Run(ctx context.Context) error {
 		echoes  = outage{log: cfg.Log, bad: "listener can't send its echo, silence proves nothing meanwhile", good: "listener sends its echo again"}
 		garbled = outage{log: cfg.Log, bad: "dropped a notification which does not decode"}
 	)
+	patience := cfg.SilentAfter
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		s := &session{cfg: cfg, down: &down, echoes: &echoes, garbled: &garbled, stands: make(chan struct{})}
+		s := &session{cfg: cfg, down: &down, echoes: &echoes, garbled: &garbled, stands: make(chan struct{}), patience: patience}
 		err := s.run(ctx)
+		patience = s.nextPatience(err)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -30,7 +30,9 @@ type session struct {
 	pulse                 pulse
 	listens               int           // channels on which LISTEN stands; the reader's
 	stands                chan struct{} // closed when both do
-	proven                atomic.Bool   // the first echo came through
+	patience              time.Duration // for LISTEN, on a connection that was made
+	connected             atomic.Bool
+	proven                atomic.Bool // the first echo came through
 }
 
 // run reads the connection until it fails, is judged dead, or ctx ends, and returns why.
@@ -40,7 +42,7 @@ type session struct {
 func (s *session) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	reader := pgxlisten.Listener{
-		Connect:        s.cfg.Connect,
+		Connect:        s.connect,
 		LogError:       func(_ context.Context, err error) { end(err) }, // the first error ends the session
 		ReconnectDelay: -1,                                              // the pause between two sessions is Run's
 	}
@@ -55,6 +57,29 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+func (s *session) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := s.cfg.Connect(ctx)
+	s.connected.Store(err == nil)
+	return conn, err
+}
+
+// mostPatience bounds how long LISTEN may take.
+const mostPatience = 4 * time.Minute
+
+// nextPatience is how long LISTEN may take in the session after this one. LISTEN reads all that is in the server's queue, of all
+// channels, which lasts when that is long. To give it up and begin again would keep the queue from ever being emptied, since
+// the server goes on with what was given up, and each begins at the queue's end.
+func (s *session) nextPatience(err error) time.Duration {
+	if errors.Is(err, errSlow) && s.connected.Load() {
+		return min(2*s.patience, max(mostPatience, s.cfg.SilentAfter))
+	}
+	return s.cfg.SilentAfter
+}
+
+// trimQueue has the server drop what everybody has read. It does so by itself as notifications come, but not where its queue is full,
+// since then none come.
+const trimQueue = `select pg_notification_queue_usage()`
+
 // handler receives one channel's notifications for pgxlisten. It never returns an error, since that would end the session.
 type handler struct {
 	s      *session
@@ -62,9 +87,12 @@ type handler struct {
 }
 
 // HandleBacklog is called as soon as LISTEN stands on the channel. pgxlisten listens in any order, so they are counted.
-func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
+func (h handler) HandleBacklog(ctx context.Context, _ string, conn *pgx.Conn) error {
 	h.s.listens++
 	if h.s.listens == 2 {
+		if _, err := conn.Exec(ctx, trimQueue); err != nil {
+			return fmt.Errorf("trim the queue of notifications: %w", err)
+		}
 		h.s.pulse.hear(time.Now())
 		close(h.s.stands)
 	}
@@ -97,14 +125,22 @@ func (s *session) echo(ctx context.Context, _ string) {
 
 // watch sends the echoes, and returns when the connection is to be given up.
 func (s *session) watch(ctx context.Context) error {
-	slow := time.NewTimer(s.cfg.SilentAfter)
+	slow, slower := time.NewTimer(s.cfg.SilentAfter), time.NewTimer(s.patience)
 	defer slow.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-slow.C:
-		return fmt.Errorf("%w: more than %s", errSlow, s.cfg.SilentAfter)
-	case <-s.stands:
+	defer slower.Stop()
+	for standing := false; !standing; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-slow.C:
+			if !s.connected.Load() {
+				return fmt.Errorf("%w: more than %s", errSlow, s.cfg.SilentAfter)
+			}
+		case <-slower.C:
+			return fmt.Errorf("%w: more than %s", errSlow, s.patience)
+		case <-s.stands:
+			standing = true
+		}
 	}
 	for {
 		next := time.Now().Add(s.cfg.EchoEvery)
