@@ -14,6 +14,7 @@ import (
 // What a query sets ends with it. Neither the query nor a recheck can switch the time-out off for the recheck that comes
 // after it, and a long row of rechecks, each within its time, is bounded, too.
 func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
+	t.Parallel()
 	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
 	there := schematest.URL(t)
 	for where, n := range map[string]*node{
@@ -43,6 +44,7 @@ func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 // Advisory locks that a query takes for the session end with it, wherever it is executed: the connection is used again, and
 // nobody else would let go of them.
 func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
+	t.Parallel()
 	const locks = `select i || left(pg_advisory_lock(i)::text, 0) as item from generate_series(1, 9) i`
 	const recheck = `select x || left(pg_advisory_lock(100 + x::integer)::text, 0) as item from unnest($1) x`
 	there := schematest.URL(t)
@@ -74,6 +76,7 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 // A query that fills the table of locks, which all databases of a server share, fails, and the server goes on: it was filled
 // for no longer than the query ran.
 func TestFullLockTableIsGivenBack(t *testing.T) {
+	t.Parallel()
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`

@@ -164,6 +164,7 @@ func TestClaimByAQueryThatFails(t *testing.T) {
 
 // What another tab lets go of as soon as it is claimed was claimed all the same: the claim is answered, with what became of it.
 func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	g := newGate(StepCommitted)
 	n, tab := startNode(t, url, nodeOptions{steps: g.hold}), startNode(t, url, nodeOptions{})

@@ -266,6 +266,7 @@ func (l *latch) race(t testing.TB, first, second func() error, between func()) (
 func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
+			t.Parallel()
 			url := schematest.URL(t)
 			first := pool(t, url)
 			execute(t, first, fmt.Sprintf(`do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', current_database(), '%s'); end $$`, level))

@@ -14,6 +14,7 @@ import (
 // In a database whose encoding is not UTF-8 people, keys and titles are what they are called. As the database gives them,
 // two loans would become one, and text would be written as what it is not.
 func TestDatabaseThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {
 			address := schematest.Encoded(t, encoding)
@@ -60,6 +61,7 @@ func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
 // A database in SQL_ASCII may hold bytes that are no text. A query that gives some fails, and says so: another key would be
 // handed out else.
 func TestQueryGivesNoText(t *testing.T) {
+	t.Parallel()
 	address := schematest.Encoded(t, "SQL_ASCII")
 	execute(t, utf8Pool(t, address), `create table loan as select E'Zo\xe9' as name`)
 	n := startNode(t, address, nodeOptions{})
@@ -73,6 +75,7 @@ func TestQueryGivesNoText(t *testing.T) {
 
 // Of people who click together, only those whose names the database can't hold are refused, and told why.
 func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
 	address := schematest.Encoded(t, "LATIN1")
 	g := newGate(StepRecorded)
 	n := startNode(t, address, nodeOptions{steps: g.hold})
@@ -122,6 +125,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 
 // What can't be held is refused by a call alone, too, U+0000 in any database.
 func TestTextThatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
 	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
 		n := startNode(t, schematest.Encoded(t, encoding), nodeOptions{})
 		_, err := n.Pipeline(t.Context(), Holder{User: text})
@@ -134,6 +138,7 @@ func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 // A query of another database that gives what this one can't hold fails at once, and says so; trying it again for minutes
 // would not help.
 func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
 	elsewhere := schematest.URL(t)
 	execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
 	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{queries: reader(t, elsewhere, "loan")})

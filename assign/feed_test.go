@@ -387,46 +387,48 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 // follow is told at once.
 func TestThousandsFollowATask(t *testing.T) {
 	t.Parallel()
-	n := startTold(t)
+	n := still(t, schematest.URL(t)) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
-	told := make(chan string, 100_000)
+	var told []string
 	followAs := func(user string) {
 		s, end := n.Feed.Subscribe(Holder{User: user}, func(events ...Event) {
 			for _, e := range events {
 				if e.Type == "task" {
-					told <- user + " " + e.Body.(*Task).Title
+					told = append(told, user+" "+e.Body.(*Task).Title)
 				}
 			}
 		})
 		t.Cleanup(end)
 		s.follow(Who{Anything: true}, []followed{{id: task.ID, name: "task"}})
 	}
-	next := func(count int) (all []string) {
+	tell := func() []string {
 		t.Helper()
-		late := time.After(timeout.Scale(30 * time.Second))
-		for range count {
-			select {
-			case who := <-told:
-				all = append(all, who)
-			case <-late:
-				t.Fatalf("%d of %d are told", len(all), count)
-			}
+		told, n.Feed.readTasks = nil, time.Time{}
+		if err := n.Feed.catchUp(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		return all
+		return told
 	}
 	const many = 10_000
 	for i := range many {
 		followAs(fmt.Sprint(i))
 	}
-	next(many)
-	n.Feed.putOff(0, func(*news) { n.Feed.toldTasks = time.Now().Add(10 * time.Second) }) // so that it is not their turn just then
+	if got := tell(); len(got) != many {
+		t.Fatalf("%d of %d are told", len(got), many)
+	}
+	n.Feed.toldTasks = time.Now().Add(time.Hour) // so that it is not their turn just then
 	execute(t, n.pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
 	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
 	followAs("newcomer")
-	if first := next(1)[0]; first != "newcomer another" {
-		t.Errorf("the first who is told is %s", first)
+	if got := tell(); len(got) != 1 || got[0] != "newcomer another" {
+		t.Errorf("%d are told, the first is %v", len(got), got[:min(1, len(got))])
 	}
-	for _, who := range next(many) {
+	n.Feed.toldTasks = time.Time{} // now it is
+	got := tell()
+	if len(got) != many {
+		t.Errorf("%d of %d are told", len(got), many)
+	}
+	for _, who := range got {
 		if !strings.HasSuffix(who, " another") || who == "newcomer another" {
 			t.Fatalf("%s is told", who)
 		}
@@ -436,37 +438,50 @@ func TestThousandsFollowATask(t *testing.T) {
 // When more has changed than can be named, everybody is read again, but not all the time; what is named comes meanwhile.
 func TestMoreChangesThanNamed(t *testing.T) {
 	t.Parallel()
-	n := startTold(t)
+	n := still(t, schematest.URL(t)) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
 	id := waits(t, n.pools.API, task, 1)[0]
 	ann := follow(t, n, "user 1")
 	ann.live = true
-	after := func() time.Time {
-		n.Feed.mu.Lock()
-		defer n.Feed.mu.Unlock()
-		return n.Feed.manyAfter
+	tell := func() {
+		t.Helper()
+		select {
+		case <-n.Feed.wake:
+		default:
+		}
+		if err := n.Feed.catchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	before := after()
 	many := func() { n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Many: true}}}) }
 	many()
+	tell()
 	if p := ann.next("a snapshot", ofType("snapshot")).Body.(Pipeline); len(p.Requests) != 1 || p.Requests[0].ID != id {
 		t.Errorf("the snapshot is %+v", p)
 	}
-	await(t, "that is over", func() bool { return !after().Equal(before) })
-	due := time.Now().Add(10 * time.Second)
-	n.Feed.putOff(0, func(*news) { n.Feed.manyAfter = due }) // as if that had taken long
+	n.Feed.manyAfter = time.Now().Add(time.Hour) // as if that had taken long
 	many()
 	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Requests: []int64{id}}}})
+	tell()
 	ann.next("the request before the snapshot", func(e Event) bool {
 		if e.Type == "snapshot" {
 			t.Error("everybody was read at once")
 		}
 		return e.Type == "request"
 	})
-	ann.next("the snapshot in the end", ofType("snapshot"))
-	if early := time.Until(due); early > 0 {
-		t.Errorf("everybody was read again %v too early", early)
+	due := time.Now().Add(200 * time.Millisecond)
+	n.Feed.manyAfter = due
+	tell()
+	select {
+	case <-n.Feed.wake:
+	case <-time.After(timeout.Scale(30 * time.Second)):
+		t.Fatal("the feed does not come back to it")
 	}
+	if early := time.Until(due); early > 0 {
+		t.Errorf("everybody is to be read again %v too early", early)
+	}
+	tell()
+	ann.next("the snapshot in the end", ofType("snapshot"))
 }
 
 // Who follows a task hears that others hold it, or wait for it, though as many do, and nothing else of it has changed. Of

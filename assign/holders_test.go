@@ -16,6 +16,9 @@ import (
 // Who holds what is read by an index of what is held, whatever the statistics say, and touches nothing of the history.
 func TestHoldersByIndex(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("makes a long history: not with -short")
+	}
 	const held, past = 900, 100_000
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})

@@ -98,6 +98,9 @@ var errRolledBack = errors.New("rolled back")
 // However often an item was handed out and let go of, whatever looks at it reads as much as of one that has nothing behind it:
 // before the tables have statistics, and after.
 func TestOneItemsHistoryIsNotRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a long history: not with -short")
+	}
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -20,8 +20,8 @@ func TestLimitsOfTheLogin(t *testing.T) {
 		execute(t, db, `alter database `+name+` set `+limit)
 	}
 	n := startNode(t, url, nodeOptions{})
-	const slow = `select i as item from generate_series(1, 200000) i, (select pg_sleep(0.3)) s order by i`
-	newTask(t, n, "task", slow, func(s *Settings) { s.FreshFor, s.MaxCandidates = Duration(time.Hour), 200_000 })
+	const slow = `select i as item from generate_series(1, 100000) i, (select pg_sleep(0.3)) s order by i`
+	newTask(t, n, "task", slow, func(s *Settings) { s.FreshFor, s.MaxCandidates = Duration(time.Hour), 100_000 })
 	if r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID); r.State != Assigned {
 		t.Fatalf("the request is %s (%v)", r.State, r.Error)
 	}

@@ -72,6 +72,7 @@ func TestNothingMatchesAnyMore(t *testing.T) {
 
 // However many no longer match: the round goes on until it finds who does.
 func TestRecheckOfMany(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t) // on a busy machine a recheck takes over 2 s, and the click waits for it as for a run
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

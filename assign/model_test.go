@@ -40,6 +40,9 @@ func TestModel(t *testing.T) {
 // checkCases checks n cases; or, for 120 of them, as many as -rapid.checks says.
 func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 	t.Helper()
+	if testing.Short() {
+		n = max(1, n/4)
+	}
 	checks := flag.Lookup("rapid.checks").Value
 	was := checks.String()
 	flag.Visit(func(f *flag.Flag) {

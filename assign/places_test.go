@@ -180,6 +180,7 @@ func TestMaxOpen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"inbox", "query", "shelf"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			url := schematest.URL(t)
 			a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 			db := pool(t, url)

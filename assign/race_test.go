@@ -89,6 +89,9 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 // periodic look is off, so each must have been served by somebody's look after his lock.
 func TestLostWakeUpStressed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("twelve people click for seconds: not with -short")
+	}
 	url := schematest.URL(t)
 	var nodes []*node
 	for range 3 {

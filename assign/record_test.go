@@ -219,6 +219,7 @@ func TestOtherIsolationDefaults(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
+			t.Parallel()
 			url := schematest.URL(t)
 			db := pool(t, url)
 			execute(t, db, `do $$ begin execute format('alter database %I set default_transaction_isolation = '''||'`+level+`'||'''', current_database()); end $$`)

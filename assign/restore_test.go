@@ -105,6 +105,7 @@ func moves(t *testing.T, parameters map[string]string, move func(from, to string
 }
 
 func TestDumpIsRestored(t *testing.T) {
+	t.Parallel()
 	moves(t, nil, func(from, to string) {
 		file := filepath.Join(t.TempDir(), "dump")
 		tool(t, "pg_dump", "--format=custom", "--file="+file, from)
@@ -113,6 +114,7 @@ func TestDumpIsRestored(t *testing.T) {
 }
 
 func TestPrimaryByLogicalReplication(t *testing.T) {
+	t.Parallel()
 	moves(t, map[string]string{"wal_level": "logical"}, func(from, to string) {
 		file := filepath.Join(t.TempDir(), "dump")
 		tool(t, "pg_dump", "--schema-only", "--format=custom", "--file="+file, from)
@@ -142,6 +144,7 @@ from (values
 
 // A login without rights reads in which life of the cluster it is; a session reads it once; a new timeline is another life.
 func TestClusterIsKnownToAnyLogin(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table nothing ()`)

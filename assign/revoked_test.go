@@ -30,6 +30,7 @@ func worker(t *testing.T, address string) (role, through string) {
 
 // A right that was revoked switches looks off, each for itself. The log says which, and why, and not each time.
 func TestLooksSayThatTheyFail(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	role, through := worker(t, address)
@@ -66,6 +67,7 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 
 // What is remembered of a query's rows does not grow with what it returns.
 func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
+	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id from generate_series(1, 5000) i; insert into loan values (1), (4999)`)

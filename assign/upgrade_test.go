@@ -16,6 +16,10 @@ import (
 // query is let go on, everybody is answered meanwhile, and the run ends as ever. A lock that the run kept on one of them would
 // hold up the migration, and everybody behind it.
 func TestMigrationBesideARunningQuery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("people work on two nodes meanwhile: not with -short")
+	}
+	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
 	nodes := []*node{startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})}

@@ -18,6 +18,7 @@ import (
 )
 
 func TestMessagesArriveInOrder(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	s, other := tune(t, url, nil), connect(t, url)
 	await(t, s.up, "up")
@@ -33,6 +34,7 @@ func TestMessagesArriveInOrder(t *testing.T) {
 }
 
 func TestGarbledMessagesAreDroppedAndLogged(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	s, other := tune(t, url, nil), connect(t, url)
 	await(t, s.up, "up")
@@ -46,6 +48,7 @@ func TestGarbledMessagesAreDroppedAndLogged(t *testing.T) {
 
 // TestLongNamesStillEcho proves that the echo channel fits whatever the shared one is called, and is the node's own.
 func TestLongNamesStillEcho(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	long := strings.Repeat("Ünï-", 10) + "abc" // 63 bytes
 	rename := func(node string) func(*station, *pgx.ConnConfig) {
@@ -60,6 +63,7 @@ func TestLongNamesStillEcho(t *testing.T) {
 }
 
 func TestTerminatedBackendIsReplaced(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	s, other := tune(t, url, nil), connect(t, url)
 	for id := range int64(5) {
@@ -77,6 +81,7 @@ func TestTerminatedBackendIsReplaced(t *testing.T) {
 }
 
 func TestFrozenConnectionIsNoticedAndReplaced(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	p, through := behind(t, url)
 	s := tune(t, url, func(s *station, config *pgx.ConnConfig) {
@@ -101,6 +106,7 @@ func TestFrozenConnectionIsNoticedAndReplaced(t *testing.T) {
 }
 
 func TestFrozenConnectionDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	for _, c := range []struct {
 		name   string
@@ -129,6 +135,7 @@ func TestFrozenConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 
 // TestFailingSendDoesNotKillAGoodListener fails the echoes for twice SilentAfter: they are no fault of LISTEN.
 func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		fail func(ctx context.Context) error
@@ -177,6 +184,7 @@ func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 
 // TestSilentLISTENIsExplained stands for a transaction pooler: LISTEN is taken, and nothing ever comes.
 func TestSilentLISTENIsExplained(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	attempts := make(chan struct{}, 1000)
 	s := tune(t, url, func(s *station, _ *pgx.ConnConfig) {
@@ -208,6 +216,7 @@ func TestSilentLISTENIsExplained(t *testing.T) {
 
 // TestStandbyIsTriedWithBackoffAndFewWords spends an hour of fake time with a server that can't listen.
 func TestStandbyIsTriedWithBackoffAndFewWords(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var logged logBuffer
 		attempts := 0
@@ -238,6 +247,7 @@ func TestStandbyIsTriedWithBackoffAndFewWords(t *testing.T) {
 
 // TestHangingConnectIsGivenUp spends SilentAfter in a connect that never returns by itself.
 func TestHangingConnectIsGivenUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		attempts := 0

@@ -14,6 +14,7 @@ import (
 // A migration that needs a table which a long transaction uses waits in short tries: others are let through in between, it
 // says whom it waits for, and it goes on when that has ended.
 func TestMigrationWaitsInShortTries(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)
@@ -54,6 +55,7 @@ func TestMigrationWaitsInShortTries(t *testing.T) {
 
 // A migration that never gets its lock says who was in the way, and leaves nothing behind.
 func TestMigrationGivesUp(t *testing.T) {
+	t.Parallel()
 	url := schematest.URL(t)
 	conn, long := connect(t, url), connect(t, url)
 	if err := schema.Down(context.Background(), conn, schema.Default, 2); err != nil {
@@ -72,6 +74,7 @@ func TestMigrationGivesUp(t *testing.T) {
 
 // Time-outs that the login has for people's queries do not end a node's wait for another that migrates.
 func TestMigrationHasNoTimeOuts(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)

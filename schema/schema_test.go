@@ -71,6 +71,7 @@ func status(t *testing.T, conn *pgx.Conn, n schema.Name) (current, latest int32)
 
 // A reserved word as a name shows that the name is quoted wherever it stands.
 func TestUpDownUp(t *testing.T) {
+	t.Parallel()
 	for _, n := range []schema.Name{schema.Default, "other_desk", "user"} {
 		t.Run(string(n), func(t *testing.T) {
 			t.Parallel()
@@ -120,6 +121,7 @@ func TestUpDownUp(t *testing.T) {
 
 // Each migration's way down leaves just what was there before it.
 func TestDownStepByStep(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	_, latest := status(t, conn, schema.Default)
@@ -137,6 +139,7 @@ func TestDownStepByStep(t *testing.T) {
 }
 
 func TestManyNodesAtOnce(t *testing.T) {
+	t.Parallel()
 	const nodes = 8
 	url := schematest.Empty(t)
 	conns := make([]*pgx.Conn, nodes)
@@ -166,6 +169,7 @@ func TestManyNodesAtOnce(t *testing.T) {
 }
 
 func TestNewer(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	exec(t, conn, `update getwork.schema_version set version = 999`)
@@ -182,6 +186,7 @@ func TestNewer(t *testing.T) {
 
 // What others have put into the schema is not deleted with it.
 func TestDownKeepsWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
 	conn := connect(t, schematest.URL(t))
 	exec(t, conn, `create table getwork.notes_of_others ()`)
 	if err := schema.Down(context.Background(), conn, schema.Default, 0); err == nil {
@@ -198,6 +203,7 @@ func TestDownKeepsWhatIsNotOurs(t *testing.T) {
 
 // Two installations in one database don't see each other.
 func TestTwoNames(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	if err := schema.Up(ctx, conn, "second"); err != nil {
@@ -213,6 +219,7 @@ func TestTwoNames(t *testing.T) {
 
 // A login without the right to create anything can start a node on a schema that is up to date.
 func TestUpWithNothingToDoNeedsNoRights(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	exec(t, conn, `create role schema_test_reader`)
@@ -227,6 +234,7 @@ func TestUpWithNothingToDoNeedsNoRights(t *testing.T) {
 
 // \d+ explains the system: every table, view and column says what it is.
 func TestEverythingIsExplained(t *testing.T) {
+	t.Parallel()
 	db := schematest.Pool(t)
 	rows, err := db.Query(t.Context(), `
 select c.relname || coalesce('.' || a.attname, '')
@@ -250,6 +258,7 @@ order by 1`)
 
 // The way down from 002 takes off what 001 does not have of work that was redriven, and keeps the work.
 func TestDownWithRedriven(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	exec(t, conn, `

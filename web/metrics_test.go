@@ -232,6 +232,7 @@ func TestMetricsOfAnotherHost(t *testing.T) {
 
 // Whatever somebody says that they take, nobody writes of it in the log, and they get the figures.
 func TestMetricsEncodings(t *testing.T) {
+	t.Parallel()
 	var log buffer
 	n := start(t, stationOptions{log: &log})
 	for accept, coding := range map[string]string{"": "", "gzip": "gzip", "br": "", "identity;q=0": "", "*;q=0": "", "gzip;q=0, identity;q=0": "", "zstd": "", "gzip;q=x": "", ";;,": ""} {

@@ -303,6 +303,7 @@ func TestDisposition(t *testing.T) {
 
 // The pipeline's tag stays while nothing of it changes, however long one waits, and changes with it.
 func TestPipelineETag(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "later", five, `,"paused":true`)

@@ -11,6 +11,7 @@ const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 
 // Each problem has a page at the address that is its type.
 func TestEveryProblemHasAPage(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, kind := range at(map[string]any(described(t)), "components", "schemas", "Problem", "properties", "type", "enum").([]any) {
 		r := n.call(t, "GET", kind.(string), nil, "").want(200).wantHeader("Content-Type", "text/html; charset=utf-8")
@@ -25,6 +26,7 @@ func TestEveryProblemHasAPage(t *testing.T) {
 // Whoever opens an address in a browser where there is nothing reads a page that leads on; programs get problems, and so does
 // everybody from the API.
 func TestBrowsersGetPages(t *testing.T) {
+	t.Parallel()
 	n := start(t, stationOptions{})
 	for _, path := range []string{"/nothing", "/tasks/a/b", "/problems/nothing", "/docs/nothing", "/static/nothing.js"} {
 		r := n.file(t, "GET", path, "Accept", browser).want(404).wantHeader("Content-Type", "text/html; charset=utf-8").wantHeader("Cache-Control", "no-store")

@@ -13,6 +13,7 @@ import (
 // The login that a server hands out is no superuser, and owns its database with all that the superuser made there: getwork's
 // tables, which it can migrate away, and tables with sequences, partitions, functions and types of others.
 func TestLoginOwnsWhatTheSuperuserMade(t *testing.T) {
+	t.Parallel()
 	s := start(t, postgres.Config{Dir: folder(t), Fast: true, Remove: true, TCP: true})
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))

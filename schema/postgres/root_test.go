@@ -45,6 +45,7 @@ func give(t *testing.T, path string) {
 }
 
 func TestRootDropsItsRights(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -70,6 +71,7 @@ func TestRootDropsItsRights(t *testing.T) {
 
 // Root's own folders are closed to the server's user: the error names the one that is in the way.
 func TestUnreachableFolderIsNamed(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}

@@ -127,6 +127,7 @@ func missing(path string) bool {
 }
 
 func TestStopAndStartKeepData(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	first := start(t, postgres.Config{Dir: dir})
 	url := first.URL("postgres")
@@ -159,6 +160,7 @@ func TestStopAndStartKeepData(t *testing.T) {
 }
 
 func TestCrashHaltRestart(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := start(t, postgres.Config{Dir: folder(t), TCP: true, Remove: true, Parameters: map[string]string{"synchronous_commit": "on", "work_mem": "7MB"}})
 	url := server.URL("postgres")
@@ -187,6 +189,7 @@ func TestCrashHaltRestart(t *testing.T) {
 
 // Without the password nobody gets in by TCP.
 func TestTCPNeedsThePassword(t *testing.T) {
+	t.Parallel()
 	server := start(t, postgres.Config{Dir: folder(t), TCP: true, Remove: true})
 	conf, err := pgx.ParseConfig(server.URL("postgres"))
 	if err != nil {
@@ -200,6 +203,7 @@ func TestTCPNeedsThePassword(t *testing.T) {
 }
 
 func TestStopRemovesAThrowaway(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	server := start(t, postgres.Config{Dir: dir, Remove: true})
 	stop(t, server)
@@ -213,6 +217,7 @@ func TestStopRemovesAThrowaway(t *testing.T) {
 
 // A path too long for a socket gives the socket a folder of its own, which goes with the server.
 func TestLongPath(t *testing.T) {
+	t.Parallel()
 	outer := folder(t)
 	if err := os.Chmod(outer, 0o755); err != nil {
 		t.Fatal(err)
@@ -239,6 +244,7 @@ func TestLongPath(t *testing.T) {
 
 // An initdb that was broken off leaves data.init, never data.
 func TestHalfMadeDataIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	start(t, postgres.Config{Dir: dir}).Stop(context.Background())
 	for _, err := range []error{
@@ -254,6 +260,7 @@ func TestHalfMadeDataIsMadeAgain(t *testing.T) {
 }
 
 func TestForeignFolderIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -268,6 +275,7 @@ func TestForeignFolderIsRefused(t *testing.T) {
 
 // What a machine that lost its power leaves: a lock file, whose process id may belong to anybody by now.
 func TestStaleLockFile(t *testing.T) {
+	t.Parallel()
 	sleeper := exec.Command("sleep", "600")
 	if os.Geteuid() == 0 {
 		// Of the same user as PostgreSQL, who otherwise ignores it.
@@ -301,6 +309,7 @@ func TestStaleLockFile(t *testing.T) {
 
 // A postmaster that is killed with -9 leaves everything as it was; the next start recovers.
 func TestPostmasterKilled(t *testing.T) {
+	t.Parallel()
 	server := start(t, postgres.Config{Dir: folder(t), Parameters: map[string]string{"synchronous_commit": "on"}})
 	query(t, server, `create table kept as select 'still here' as note`)
 	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
@@ -316,6 +325,7 @@ func TestPostmasterKilled(t *testing.T) {
 }
 
 func TestStartIsGivenUpWithItsContext(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
@@ -330,6 +340,7 @@ func TestStartIsGivenUpWithItsContext(t *testing.T) {
 }
 
 func TestWrongSettingIsTold(t *testing.T) {
+	t.Parallel()
 	_, err := postgres.Start(context.Background(), postgres.Config{
 		Dir: folder(t), Fast: true, Remove: true, Parameters: map[string]string{"no_such_setting": "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
@@ -363,6 +374,7 @@ func spawn(t *testing.T, dir string, remove bool) (parent *exec.Cmd, postmaster 
 
 // After kill -9 of its owner no server is left, though a client is connected and busy.
 func TestNoServerOutlivesItsParent(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	parent, postmaster := spawn(t, dir, true)
 	if !runs(postmaster) {
@@ -390,6 +402,7 @@ func TestNoServerOutlivesItsParent(t *testing.T) {
 
 // The next owner waits for the former's server to end, and takes over its data.
 func TestStartRightAfterTheParentWasKilled(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	parent, former := spawn(t, dir, false)
 	parent.Process.Kill()
@@ -403,6 +416,7 @@ func TestStartRightAfterTheParentWasKilled(t *testing.T) {
 
 // The shell beside a server goes with it, and leaves other processes alone.
 func TestWatcherGoesWithTheServer(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("needs /proc")
 	}

@@ -9,6 +9,7 @@ import (
 
 // A clock that is set shows at once in sessions that were open before, in the midst of a transaction, and after a crash.
 func TestClockServer(t *testing.T) {
+	t.Parallel()
 	server, c := ClockServer(t)
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(t.Context(), server.URL("getwork"))

@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
 // Databases are migrated, apart from each other, and quick to make.
 func TestDatabasesAreApart(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	schematest.URL(t) // the first one also starts the server and makes the template
 	begin := time.Now()
@@ -39,6 +40,7 @@ func TestDatabasesAreApart(t *testing.T) {
 }
 
 func TestEmpty(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, schematest.Empty(t))
 	if err != nil {
@@ -51,6 +53,7 @@ func TestEmpty(t *testing.T) {
 }
 
 func TestSharedServer(t *testing.T) {
+	t.Parallel()
 	if schematest.Server(t).PID() != schematest.Server(t).PID() {
 		t.Error("two servers")
 	}
@@ -58,6 +61,7 @@ func TestSharedServer(t *testing.T) {
 
 // A server of one's own has the settings asked for, and can be stopped and started.
 func TestOwnServer(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := schematest.OwnServer(t, map[string]string{"default_transaction_isolation": "serializable"})
 	server.Halt(ctx)

@@ -101,15 +101,18 @@ func Server(t testing.TB) *postgres.Server {
 
 // OwnServer starts a server for this test alone, which it may stop, crash and start again, with the given
 // settings, such as default_transaction_isolation. It listens on TCP and has a migrated database getwork:
-// OwnServer(t, nil).URL("getwork"). It ends with the test. Starting one takes a second or two.
+// OwnServer(t, nil).URL("getwork"). It ends with the test. Starting one takes a second or two, so with
+// -short the test is skipped.
 func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	t.Helper()
+	notShort(t)
 	return own(t, postgres.Config{Parameters: parameters})
 }
 
-// ClockServer is [OwnServer] with a clock that the test can set. The test is skipped where there is none.
+// ClockServer is [OwnServer] with a clock that the test can set. The test is skipped where there is none, and with -short.
 func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
 	t.Helper()
+	notShort(t)
 	c, err := clock.New(t.Context())
 	if errors.Is(err, clock.ErrUnavailable) {
 		t.Skip(err)
@@ -127,6 +130,13 @@ func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
 		t.Fatal(err)
 	}
 	return server, c
+}
+
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server of its own: not with -short")
+	}
 }
 
 func own(t testing.TB, cfg postgres.Config) *postgres.Server {

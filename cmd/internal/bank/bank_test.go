@@ -60,6 +60,7 @@ func checksums(t *testing.T, conn *pgx.Conn) map[string]string {
 // The sums are written down, so that a change of the rows is noticed: it needs
 // a new edition, or old data directories go on with the old bank.
 func TestSameRowsEachTime(t *testing.T) {
+	t.Parallel()
 	want := map[string]string{
 		"person":             "80 21af470b2ece2967e69c3beb1317aab1",
 		"account":            "90 e6e0c278a6c9aa1b7bbc1ef81656df74",
@@ -83,6 +84,7 @@ func TestSameRowsEachTime(t *testing.T) {
 }
 
 func TestLoaded(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	loaded := func(opt bank.Options) bool {
 		t.Helper()
@@ -115,6 +117,7 @@ func TestLoaded(t *testing.T) {
 
 // What an interrupted load leaves is what was there before it.
 func TestInterruptedLoadChangesNothing(t *testing.T) {
+	t.Parallel()
 	url := schematest.Empty(t)
 	for _, c := range []struct {
 		at     string
@@ -151,6 +154,7 @@ func TestInterruptedLoadChangesNothing(t *testing.T) {
 }
 
 func TestForeignSchemaIsKept(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	if _, err := conn.Exec(t.Context(), `create schema bank; create table bank.vault as select 1 as gold`); err != nil {
 		t.Fatal(err)
@@ -164,6 +168,7 @@ func TestForeignSchemaIsKept(t *testing.T) {
 }
 
 func TestBooksAreConsistent(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 240})
 	none := map[string]string{

@@ -30,6 +30,7 @@ func ranked(t *testing.T, conn *pgx.Conn, task bank.Task) (items, rows []string)
 }
 
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 120})
 	// What "best first" means, checked on the result's own columns.
@@ -62,6 +63,7 @@ func TestTasks(t *testing.T) {
 }
 
 func TestHeavierFindsTheSame(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	load(t, conn, small)
 	_, light := ranked(t, conn, bank.Tasks(false)[0])
@@ -73,6 +75,7 @@ func TestHeavierFindsTheSame(t *testing.T) {
 
 // Nothing may be found that the bank itself, asked in the plainest way, denies.
 func TestWaitingLoans(t *testing.T) {
+	t.Parallel()
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 120})
 	items, _ := ranked(t, conn, bank.Tasks(false)[0])

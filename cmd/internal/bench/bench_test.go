@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 // testEnv is an Env on a database of this test's own, on a server whose processes are known.
 func testEnv(t *testing.T) *Env {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("measures nodes: not with -short")
+	}
 	return &Env{Binary: cluster.Binary(t), DatabaseURL: schematest.Empty(t), ServerPID: schematest.Server(t).PID(), Rounds: 1, Quick: true, Log: t.Logf}
 }
 

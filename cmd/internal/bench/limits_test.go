@@ -118,6 +118,9 @@ func TestRawTCPEnds(t *testing.T) {
 
 func TestRawPush(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("measures a process: not with -short")
+	}
 	e := &Env{Binary: cluster.Binary(t), Log: t.Logf}
 	if took, err := e.rawPush(t.Context(), 20, 300); err != nil || took <= 0 {
 		t.Errorf("%v, %v", took, err)

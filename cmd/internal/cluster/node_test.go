@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestNodeLives(t *testing.T) {
+	t.Parallel()
 	nodes := cluster.Start(t, 2, cluster.Options{DatabaseURL: schematest.URL(t)})
 	oliver := nodes[0].Client("oliver")
 	task := map[string]any{"name": "verify", "query": "select n as item from generate_series(1, 9) n"}
@@ -62,6 +63,7 @@ func TestNodeLives(t *testing.T) {
 
 // A frozen node dies with the test binary that is killed with -9.
 func TestNoNodeOutlivesItsParent(t *testing.T) {
+	t.Parallel()
 	if url := os.Getenv(child); url != "" {
 		node := cluster.Start(t, 1, cluster.Options{DatabaseURL: url})[0]
 		node.Stop()

@@ -102,6 +102,7 @@ func (l line) closed(t *testing.T) {
 }
 
 func TestForwards(t *testing.T) {
+	t.Parallel()
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		l := dial(t, start(t, echo(t, network, address).Addr().String()))
 		l.say(t, "a")
@@ -110,6 +111,7 @@ func TestForwards(t *testing.T) {
 }
 
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	for _, d := range []proxy.Direction{proxy.ToServer, proxy.ToClient, proxy.Both} {
 		p := start(t, echo(t, "tcp", "127.0.0.1:0").Addr().String())
 		old := dial(t, p)
@@ -130,6 +132,7 @@ func TestFrozen(t *testing.T) {
 
 // Neither side learns that the other has gone.
 func TestFrozenHidesTheEnd(t *testing.T) {
+	t.Parallel()
 	in, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +160,7 @@ func TestFrozenHidesTheEnd(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	t.Parallel()
 	p := start(t, echo(t, "tcp", "127.0.0.1:0").Addr().String())
 	l := dial(t, p)
 	l.say(t, "a")
@@ -171,6 +175,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
+	t.Parallel()
 	p := start(t, echo(t, "tcp", "127.0.0.1:0").Addr().String())
 	old := dial(t, p)
 	old.say(t, "a")
@@ -189,6 +194,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
+	t.Parallel()
 	p := start(t, echo(t, "tcp", "127.0.0.1:0").Addr().String())
 	l := dial(t, p)
 	l.say(t, "a")
@@ -204,6 +210,7 @@ func TestDelay(t *testing.T) {
 
 // A server that is away ends the connection, and is found again when it is back.
 func TestServerAway(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	p := start(t, path)
 	dial(t, p).closed(t)
@@ -214,6 +221,7 @@ func TestServerAway(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
+	t.Parallel()
 	p := start(t, "127.0.0.1:1")
 	for url, want := range map[string][2]string{
 		"postgres://u:p@127.0.0.1:5433/d?sslmode=disable":    {"127.0.0.1:5433", "postgres://u:p@" + p.Addr() + "/d?sslmode=disable"},

@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 // run tortures for a while with the test's binary, which has the race detector if the test has it.
 func run(t *testing.T, o torture.Options) torture.Report {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("tortures nodes for a while: not with -short")
+	}
 	o.Binary, o.Log = cluster.Binary(t), t.Logf
 	report, err := torture.Run(t.Context(), o)
 	if err != nil {
@@ -38,9 +41,6 @@ func run(t *testing.T, o torture.Options) torture.Report {
 
 // Everything breaks, and nothing is lost.
 func TestNothingIsLost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes two minutes")
-	}
 	for name, without := range map[string][]string{"a clock that is set": nil, "a clock that is right": {"clock"}} { // of that the tables tell more
 		t.Run(name, func(t *testing.T) { nothingIsLost(t, without) })
 	}

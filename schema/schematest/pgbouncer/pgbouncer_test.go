@@ -42,6 +42,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 
 // Two clients take turns on one connection to the server: a setting of the one is met by the other.
 func TestTransactionsShareAConnection(t *testing.T) {
+	t.Parallel()
 	b := pgbouncer.Start(t, schematest.URL(t), pgbouncer.Options{PoolSize: 1})
 	one, other := connect(t, b.URL), connect(t, b.URL)
 	if _, err := one.Exec(t.Context(), `set work_mem = '7MB'`); err != nil {
@@ -55,6 +56,7 @@ func TestTransactionsShareAConnection(t *testing.T) {
 
 // A server with passwords is reached too; it pauses, and after a kill it is back at the same address.
 func TestPauseAndRestart(t *testing.T) {
+	t.Parallel()
 	b := pgbouncer.Start(t, schematest.OwnServer(t, nil).URL("getwork"), pgbouncer.Options{})
 	conn := connect(t, b.URL)
 	b.Tell("pause")
@@ -75,6 +77,7 @@ func TestPauseAndRestart(t *testing.T) {
 
 // It leaves no file, and does not outlive a test binary that is killed.
 func TestEndsWithTheTestBinary(t *testing.T) {
+	t.Parallel()
 	if url := os.Getenv(child); url != "" {
 		b := pgbouncer.Start(t, url, pgbouncer.Options{})
 		fmt.Printf("bouncer %s\n", b.URL)

@@ -2,12 +2,11 @@ package checker
 
 import (
 	"flag"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,8 +40,10 @@ var patience = Config{PushWithin: time.Second, Linearize: time.Minute}
 
 // A clean history has no violation, however it went, also where the database's clock was set now and then.
 func TestCleanHistories(t *testing.T) {
+	t.Parallel()
 	for name, jumps := range map[string]bool{"": false, "jumps": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			judged := map[string]int{}
 			for seed := range uint64(5 * *cases) {
 				r := Judge(simulate(seed, 600, jumps), patience)
@@ -66,26 +67,33 @@ func TestCleanHistories(t *testing.T) {
 
 // One thing broken in a clean history is found.
 func TestMutations(t *testing.T) {
-	total, all := 0, 0
-	for _, name := range slices.Sorted(maps.Keys(mutations)) {
-		found, n := mutations[name].try(t, name, mutations[name].least, false)
-		total, all = total+found, all+n
-	}
-	t.Logf("found %d of %d mutations", total, all)
+	t.Parallel()
+	tryAll(t, false, func(name string) float64 { return mutations[name].least })
 }
 
 // Also where the clock was set, unless what was broken is a time of the tables, which then say less.
 func TestMutationsUnderAClockThatWasSet(t *testing.T) {
-	total, all := 0, 0
-	for _, name := range slices.Sorted(maps.Keys(mutations)) {
-		least, timed := underJumps[name]
-		if !timed {
-			least = mutations[name].least
+	t.Parallel()
+	tryAll(t, true, func(name string) float64 {
+		if least, timed := underJumps[name]; timed {
+			return least
 		}
-		found, n := mutations[name].try(t, name, least, true)
-		total, all = total+found, all+n
+		return mutations[name].least
+	})
+}
+
+// tryAll tries the mutations beside each other.
+func tryAll(t *testing.T, jumps bool, least func(name string) float64) {
+	var total, all atomic.Int64
+	t.Cleanup(func() { t.Logf("found %d of %d mutations", total.Load(), all.Load()) })
+	for name, m := range mutations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, n := m.try(t, name, least(name), jumps)
+			total.Add(int64(found))
+			all.Add(int64(n))
+		})
 	}
-	t.Logf("found %d of %d mutations", total, all)
 }
 
 // try breaks that one thing in some histories, and wants so large a share of them to be found.

@@ -17,6 +17,7 @@ func tickAt(at, now float64) *history.Tick {
 
 // What the clock says of a time is true, whatever it is, and near enough to be of use.
 func TestClock(t *testing.T) {
+	t.Parallel()
 	c := newClock([]*history.Tick{tickAt(20, 120.002), tickAt(10, 110), tickAt(30, 130)}, nil, second(140))
 	for _, at := range []float64{90, 105, 110, 113, 120, 127, 130, 140} {
 		want := time.Duration((at - 100) * float64(time.Second))
@@ -41,6 +42,7 @@ func jumpAt(at float64) *history.Fault {
 
 // Without ticks nothing is known, nor of a clock that was set twice between two of them, or before the first or after the last.
 func TestClockThatSaysNothing(t *testing.T) {
+	t.Parallel()
 	ticks := []*history.Tick{tickAt(10, 110), tickAt(20, 3720)}
 	for name, c := range map[string]clock{
 		"no ticks":         newClock(nil, nil, second(200)),
@@ -69,6 +71,7 @@ func TestClockThatSaysNothing(t *testing.T) {
 
 // A clock that was set is known between the times at which it was, whether or not anybody says when.
 func TestClockThatWasSet(t *testing.T) {
+	t.Parallel()
 	ticks := func() []*history.Tick {
 		return []*history.Tick{tickAt(0, 100), tickAt(10, 110), tickAt(20, 3720), tickAt(30, 3730), tickAt(40, 140), tickAt(50, 150), tickAt(60, 155), tickAt(70, 165)}
 	}
@@ -132,6 +135,7 @@ func TestClockThatWasSet(t *testing.T) {
 
 // Reading the clock may take long: nobody knows when in that time it showed what was read.
 func TestSlowTick(t *testing.T) {
+	t.Parallel()
 	slow := tickAt(10, 112)
 	slow.Ended = 13 * time.Second
 	c := newClock([]*history.Tick{tickAt(5, 105), slow, tickAt(20, 120), tickAt(30, 3730)}, nil, second(3740))

@@ -80,6 +80,7 @@ var brokenUnderJumps = []struct {
 
 // The clock was ahead for a second, and right again before somebody clicked: that is no excuse for what he gets.
 func TestPutOffUnderAJumpThatIsOver(t *testing.T) {
+	t.Parallel()
 	h := tale{toldUnder(setting{4500 * time.Millisecond, 11 * time.Hour}, setting{5500 * time.Millisecond, 0}).end()}
 	w := h.work(loan1)
 	w.State, w.After, w.AvailableAt = "returned", pointer(10*time.Hour), pointer(w.ClosedAt.Add(10*time.Hour))
@@ -88,6 +89,7 @@ func TestPutOffUnderAJumpThatIsOver(t *testing.T) {
 }
 
 func TestBrokenUnderJumps(t *testing.T) {
+	t.Parallel()
 	for _, c := range brokenUnderJumps {
 		t.Run(c.name, func(t *testing.T) {
 			h := tale{toldUnder(jumps...).end()}
@@ -131,6 +133,7 @@ var innocentUnderJumps = []struct {
 }
 
 func TestInnocentUnderJumps(t *testing.T) {
+	t.Parallel()
 	for _, c := range innocentUnderJumps {
 		t.Run(c.name, func(t *testing.T) {
 			h := tale{toldUnder(c.jumps...).end()}

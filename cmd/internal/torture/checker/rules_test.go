@@ -391,6 +391,7 @@ var broken = []struct {
 }
 
 func TestBroken(t *testing.T) {
+	t.Parallel()
 	for _, c := range broken {
 		t.Run(c.name, func(t *testing.T) {
 			h := tale{told().end()}
@@ -461,6 +462,7 @@ func (h *tale) runOut(warns bool) {
 
 // A rule says nothing where there is nothing to say.
 func TestNotBroken(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(h *tale)
 		rule   Rule
@@ -613,6 +615,7 @@ var innocent = []struct {
 }
 
 func TestInnocent(t *testing.T) {
+	t.Parallel()
 	for _, c := range innocent {
 		t.Run(c.name, func(t *testing.T) {
 			h := tale{told().end()}
