@@ -108,7 +108,16 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *Duration) {
 	g.requests = append(g.requests, w.id)
 	g.ranks = append(g.ranks, rank)
 	g.details = append(g.details, o.details)
-	g.leases = append(g.leases, microsOf(lease))
+	g.leases = append(g.leases, microseconds(lease))
+}
+
+// microseconds is a duration that may be missing as an array has it: one of durations is not known in every protocol mode.
+func microseconds(d *Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	n := d.Microseconds()
+	return &n
 }
 
 // insert queues the work rows; given, if set, gets each as it was written.
@@ -146,7 +155,10 @@ func (g *grants) reader(r *round, given func(i int, w Work)) func(pgx.Collectabl
 		i := at[p]
 		w.Item, w.Slot = p.item, int(p.slot)
 		w.User, w.Instance, w.Attempt, w.Details = g.users[i], g.instances[i], int(g.attempts[i]), json.RawMessage(g.details[i])
-		w.Lease = ofMicrosOrNil(g.leases[i])
+		if l := g.leases[i]; l != nil {
+			lease := Microseconds(*l)
+			w.Lease = &lease
+		}
 		w.AssignedAt, w.LeaseExpiresAt = w.AssignedAt.UTC(), utc(w.LeaseExpiresAt)
 		given(i, w)
 		return nil
@@ -213,7 +225,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
 	}
 	if len(lingering.ids) > 0 {
-		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter.micros(), nextUntil(offers))
+		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
 	}
 	if len(forRun) > 0 {
 		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Run)

@@ -150,7 +150,7 @@ var errLeapt = errors.New("the database's clock was set forward while the query 
 func leapt(ctx context.Context, tx pgx.Tx, timeout Duration) bool {
 	const passed = `select clock_timestamp() - now() >= $1 * interval '1 microsecond'`
 	var is bool
-	return tx.QueryRow(ctx, passed, timeout.micros()).Scan(&is) == nil && is
+	return tx.QueryRow(ctx, passed, timeout).Scan(&is) == nil && is
 }
 
 // timedOut reports whether a query that took so long has used up its time. No two machines' clocks are equally fast: to this

@@ -53,7 +53,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d Disposition, by Holder
 	}
 	var quiet bool // nothing became free by it: it is done
 	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, microsOf(d.After), d.ToOthers(), d.Note, d.Error).Scan(&quiet)
+		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
 	})
 	closed := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -86,7 +86,7 @@ where w.id = $1`
 
 // work reads one row, and whether it was let go of in just that way.
 func (e *Engine) work(ctx context.Context, id int64, d Disposition) (w Work, same bool, err error) {
-	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, microsOf(d.After), d.ToOthers())
+	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, d.After, d.ToOthers())
 	if err != nil {
 		return Work{}, false, fmt.Errorf("read work: %w", err)
 	}

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -44,3 +45,24 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	*d = Duration(t)
 	return nil
 }
+
+// Value implements [driver.Valuer]: whole microseconds, which reach the database alike in every protocol mode. SQL makes an
+// interval of them: $1::bigint * interval '1 microsecond'.
+func (d Duration) Value() (driver.Value, error) { return d.Microseconds(), nil }
+
+// Scan implements [database/sql.Scanner]: it reads whole microseconds, (extract(epoch from …) * 1000000)::bigint. An interval
+// as text would depend on the server's IntervalStyle.
+func (d *Duration) Scan(src any) error {
+	n, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("a duration is read from whole microseconds, not %T", src)
+	}
+	*d = Microseconds(n)
+	return nil
+}
+
+// Microseconds is the duration of so many.
+func Microseconds(n int64) Duration { return Duration(time.Duration(n) * time.Microsecond) }
+
+// Microseconds is the duration in whole microseconds.
+func (d Duration) Microseconds() int64 { return time.Duration(d).Microseconds() }

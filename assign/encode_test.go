@@ -16,7 +16,7 @@ func orNil[T any](g *rapid.Generator[T]) *rapid.Generator[*T] { return rapid.Ptr
 var (
 	anyText     = rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`), rapid.String(), rapid.Just("<b>\"q\" \\ & \u2028\x00\xff</b>"))
 	anyTime     = rapid.Map(rapid.Int64Range(0, 1<<52), func(us int64) time.Time { return time.UnixMicro(us).UTC() })
-	anyDuration = rapid.Map(rapid.Int64Range(0, 1<<40), ofMicros)
+	anyDuration = rapid.Map(rapid.Int64Range(0, 1<<40), Microseconds)
 	anyDetails  = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{}`), json.RawMessage(`{"amount":12.50,"name":"Zoë","tags":["a",null]}`)})
 
 	anyWork = rapid.Custom(func(t *rapid.T) Work {

@@ -334,14 +334,15 @@ func (e *Engine) stuck(ctx context.Context, running map[int64]time.Time) (stuck 
 	}
 	before := maps.Clone(running)
 	clear(running)
-	var run, timeout int64
+	var run int64
+	var timeout Duration
 	_, err = pgx.ForEachRow(rows, []any{&run, &timeout}, func() error {
 		since, known := before[run]
 		if !known {
 			since = time.Now()
 		}
 		running[run] = since
-		if time.Since(since) > time.Duration(ofMicros(timeout))+stuckAfter {
+		if time.Since(since) > time.Duration(timeout)+stuckAfter {
 			stuck = append(stuck, run)
 		}
 		return nil

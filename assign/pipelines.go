@@ -19,7 +19,6 @@ type workScan struct {
 	w                           Work
 	task, user, instance, state repeated
 	details                     []byte
-	lease                       *int64
 	into                        []any
 }
 
@@ -29,7 +28,7 @@ func newWorkScan(also ...any) *workScan {
 	w := &s.w
 	s.into = append([]any{&w.ID, &s.task, &w.Item, &s.user, &s.instance, &w.Slot, &s.details, &w.AssignedAt, &w.LeaseExpiresAt,
 		&w.Attempt, &s.state, &w.ClosedAt, &w.AvailableAt, &w.Note,
-		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &s.lease, &w.ClosedBy, &w.TaskID}, also...)
+		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &w.Lease, &w.ClosedBy, &w.TaskID}, also...)
 	return s
 }
 
@@ -38,7 +37,6 @@ func (s *workScan) scan(row pgx.CollectableRow) (Work, error) {
 	w := s.w
 	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), WorkState(s.state)
 	w.Details = s.details
-	w.Lease = ofMicrosOrNil(s.lease)
 	w.AssignedAt = w.AssignedAt.UTC()
 	w.LeaseExpiresAt, w.ClosedAt, w.AvailableAt = utc(w.LeaseExpiresAt), utc(w.ClosedAt), utc(w.AvailableAt)
 	return w, err

@@ -104,13 +104,11 @@ func (r asideRow) Scan(into ...any) error {
 
 func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
 	p := prospect{task: task}
-	settings, done := intoSettings(&p.Settings)
 	var next float64
 	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.pending, &p.fellDue, &p.refresh, &p.Name, &next}
-	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, settings...)...); err != nil {
+	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, intoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
-	done()
 	p.next = time.Duration(next * float64(time.Second))
 	return p, nil
 }

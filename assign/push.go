@@ -107,15 +107,13 @@ where s.name = $1 and s.deleted_at is null`
 // find reads a task's id and settings, without the counts that [Engine.Task] has. One that is not open to who asks is
 // not there for him.
 func (e *Engine) find(ctx context.Context, name string, by Who) (id int64, s Settings, err error) {
-	settings, done := intoSettings(&s)
-	err = e.api.QueryRow(ctx, e.SQL(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, settings...)...)
+	err = e.api.QueryRow(ctx, e.SQL(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, intoSettings(&s)...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, s, NoTask(name)
 	}
 	if err != nil {
 		return 0, s, fmt.Errorf("read the task: %w", err)
 	}
-	done()
 	if !by.May(s.Groups) {
 		return 0, s, NoTask(name)
 	}

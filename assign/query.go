@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -143,7 +144,7 @@ func (e *Engine) enterAgain(ctx context.Context, tx pgx.Tx, timeout Duration) er
 
 // limitStatements has the server end each statement of the transaction after so long.
 func limitStatements(timeout Duration) string {
-	return fmt.Sprintf("set local statement_timeout = %d", max(1, timeout.micros()/1000))
+	return fmt.Sprintf("set local statement_timeout = %d", max(1, time.Duration(timeout).Milliseconds()))
 }
 
 // tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but

@@ -214,10 +214,7 @@ where s.name = $1 and s.deleted_at is null`
 // admit reads the task, and refuses those who may not take it or ask for what can't be; those admitted are left. fresh:
 // they can be served where they are recorded.
 func (e *Engine) admit(ctx context.Context, name string, batch []*click) (task int64, s Settings, fresh bool, admitted []*click, err error) {
-	var query, recheck string
-	var timeout int64
-	err = e.api.QueryRow(ctx, e.SQL(selectForClicks), name).Scan(&task, &s.MaxRequest, &fresh, &s.Groups, &query, &recheck, &timeout)
-	s.Query, s.Recheck, s.QueryTimeout = Query(query), Query(recheck), ofMicros(timeout)
+	err = e.api.QueryRow(ctx, e.SQL(selectForClicks), name).Scan(&task, &s.MaxRequest, &fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout)
 	missing := errors.Is(err, pgx.ErrNoRows)
 	if err != nil && !missing {
 		return 0, s, false, batch, fmt.Errorf("read the task: %w", err)
@@ -397,8 +394,8 @@ func (e *Engine) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHol
 		users = append(users, h.User)
 		instances = append(instances, h.Instance)
 		wanted = append(wanted, int32(k.Count))
-		lingers = append(lingers, k.Linger.micros())
-		leases = append(leases, microsOf(k.Lease))
+		lingers = append(lingers, k.Linger.Microseconds())
+		leases = append(leases, microseconds(k.Lease))
 		groups = append(groups, groupsOf(k.Click))
 	}
 	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)

@@ -21,7 +21,6 @@ type requestScan struct {
 	r                     Request
 	task, instance, state repeated
 	age                   float64
-	lease                 *int64
 	into                  []any
 }
 
@@ -29,7 +28,7 @@ func newRequestScan() *requestScan {
 	s := &requestScan{}
 	r := &s.r
 	s.into = []any{&r.ID, &s.task, &r.User, &s.instance, &r.Wanted, &r.Requested, &r.Assigned, &s.state, &r.Reason, &r.Error,
-		&s.lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left}
+		&r.Lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left}
 	return s
 }
 
@@ -37,7 +36,6 @@ func (s *requestScan) scan(row pgx.CollectableRow) (Request, error) {
 	err := row.Scan(s.into...)
 	r := s.r
 	r.Task, r.Instance, r.State = string(s.task), string(s.instance), State(s.state)
-	r.Lease = ofMicrosOrNil(s.lease)
 	r.CreatedAt = r.CreatedAt.UTC()
 	r.LingerUntil, r.CompletedAt = utc(r.LingerUntil), utc(r.CompletedAt)
 	r.Age = time.Duration(s.age * float64(time.Second))

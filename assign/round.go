@@ -156,13 +156,11 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	r.state = lockedState{}
 	s := &r.state
 	var retrying float64
-	settings, done := intoSettings(&s.Settings)
 	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
 		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
-	if err := results.QueryRow().Scan(append(into, settings...)...); err != nil {
+	if err := results.QueryRow().Scan(append(into, intoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
-	done()
 	s.retrying = time.Duration(retrying * float64(time.Second))
 	if r.ahead != nil {
 		err = r.ahead.read(results)
@@ -197,9 +195,7 @@ func (r *round) readWaiting(ctx context.Context) error {
 }
 
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
-	var lease *int64
-	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &lease, &w.unread)
-	w.lease = ofMicrosOrNil(lease)
+	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread)
 	return w, err
 }
 

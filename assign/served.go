@@ -86,13 +86,13 @@ func (s *servings) add(k *click, state State, count int, reason Reason, lease *D
 	s.users = append(s.users, k.holder.User)
 	s.instances = append(s.instances, k.holder.Instance)
 	s.wanted = append(s.wanted, int32(k.Count))
-	s.lingers = append(s.lingers, k.Linger.micros())
+	s.lingers = append(s.lingers, k.Linger.Microseconds())
 	s.groups = append(s.groups, groupsOf(k.Click))
 	asked := k.Lease
 	if lease != nil {
 		asked = nil
 	}
-	s.leases = append(s.leases, microsOf(asked))
+	s.leases = append(s.leases, microseconds(asked))
 	if s.byID == nil {
 		s.byID = map[int64]*click{}
 	}

@@ -203,7 +203,7 @@ func (o *outcome) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
 		return settleRunWithoutShelf, []any{after.used}
 	}
-	return settleRun, []any{after.used, o.run, after.next, o.result.cut, len(o.items) - after.gone, o.freshFor.micros()}
+	return settleRun, []any{after.used, o.run, after.next, o.result.cut, len(o.items) - after.gone, o.freshFor}
 }
 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no

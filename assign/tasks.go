@@ -35,9 +35,7 @@ func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, 
 	}
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
 		var t Task
-		settings, done := intoSettings(&t.Settings)
-		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, settings...)...)
-		done()
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, intoSettings(&t.Settings)...)...)
 		t.RunningSince = utc(t.RunningSince)
 		return t, err
 	})
@@ -79,8 +77,8 @@ values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microse
 // insertVersion writes a version; conflicts are the tasks that it names.
 func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s Settings, conflicts []int64, by string) error {
 	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
-		s.QueryTimeout.micros(), s.FreshFor.micros(), s.MaxCandidates, s.MaxRequest, microsOf(s.Lease), s.RerunAfter.micros(), by,
-		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff.micros(), conflicts, s.Groups, string(s.Recheck))
+		s.QueryTimeout, s.FreshFor, s.MaxCandidates, s.MaxRequest, s.Lease, s.RerunAfter, by,
+		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck))
 	return err
 }
 
@@ -349,16 +347,8 @@ const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.rerun_after) * 1000000)::bigint,
   array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
 
-// intoSettings are the places for settingsColumns; done turns the intervals into durations.
-func intoSettings(s *Settings) (into []any, done func()) {
-	var timeout, fresh, backoff, rerun int64
-	var lease *int64
-	var query, recheck string
-	return []any{&s.Title, &s.Description, &query, &timeout, &fresh, &recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
-			&lease, &s.Slots, &s.MaxAttempts, &backoff, &rerun, &s.ConflictsWith, &s.Groups},
-		func() {
-			s.Query, s.Recheck = Query(query), Query(recheck)
-			s.QueryTimeout, s.FreshFor, s.Backoff, s.RerunAfter = ofMicros(timeout), ofMicros(fresh), ofMicros(backoff), ofMicros(rerun)
-			s.Lease = ofMicrosOrNil(lease)
-		}
+// intoSettings are the places for settingsColumns.
+func intoSettings(s *Settings) []any {
+	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}
 }

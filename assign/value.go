@@ -80,29 +80,6 @@ func CheckGroup(name string) error {
 	return nil
 }
 
-// micros is how intervals go to the database in every protocol mode: as whole microseconds.
-func (d Duration) micros() int64 { return time.Duration(d).Microseconds() }
-
-// microsOf is the same for one that may be missing.
-func microsOf(d *Duration) *int64 {
-	if d == nil {
-		return nil
-	}
-	m := d.micros()
-	return &m
-}
-
-// ofMicros reads an interval back.
-func ofMicros(m int64) Duration { return Duration(time.Duration(m) * time.Microsecond) }
-
-func ofMicrosOrNil(m *int64) *Duration {
-	if m == nil {
-		return nil
-	}
-	d := ofMicros(*m)
-	return &d
-}
-
 // utc keeps times as the contract shows them.
 func utc(t *time.Time) *time.Time {
 	if t == nil {

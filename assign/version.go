@@ -37,9 +37,7 @@ func (e *Engine) versions(ctx context.Context, task, before int64, limit int) ([
 	}
 	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Version, error) {
 		var v Version
-		settings, done := intoSettings(&v.Settings)
-		err := row.Scan(append([]any{&v.Version, &v.CreatedAt, &v.CreatedBy, &v.Name, &v.Paused, &v.Conflicts}, settings...)...)
-		done()
+		err := row.Scan(append([]any{&v.Version, &v.CreatedAt, &v.CreatedBy, &v.Name, &v.Paused, &v.Conflicts}, intoSettings(&v.Settings)...)...)
 		v.CreatedAt = v.CreatedAt.UTC()
 		return v, err
 	})
