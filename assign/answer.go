@@ -159,7 +159,7 @@ func (g *grants) reader(r *round, given func(i int, w Work)) func(pgx.Collectabl
 			lease := Microseconds(*l)
 			w.Lease = &lease
 		}
-		w.AssignedAt, w.LeaseExpiresAt = w.AssignedAt.UTC(), utc(w.LeaseExpiresAt)
+		w.AssignedAt, w.LeaseExpiresAt = w.AssignedAt.UTC(), UTC(w.LeaseExpiresAt)
 		given(i, w)
 		return nil
 	}

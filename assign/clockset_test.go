@@ -228,38 +228,6 @@ values ($1, 'ann', 1, 1, clock_timestamp() + interval '1 hour')`, task.ID)
 	}
 }
 
-// Times of a clock that was set back are counted: what took less than no time as nothing, what comes later than now as of now.
-func TestHistoryOfAClockThatWasSetBack(t *testing.T) {
-	t.Parallel()
-	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	a := newTask(t, n, "a", numbers, nil)
-	c := chronicleOf(t, address)
-	c.request(a, "1m", "-30m", Assigned, false)
-	c.request(a, "1m", "-20m", Assigned, false)
-	c.run(a, "1m", "-30m", "finished")
-	for _, later := range []string{"2h", "3h", "3h5m"} {
-		c.request(a, later, "1s", Assigned, false)
-		c.run(a, later, "1s", "finished")
-	}
-	c.work(a, "ann", "1", "30m", "completed", "-20m", "")
-	c.work(a, "ann", "2", "3h", "completed", "-1h", "")
-	h := c.history(n, time.Minute)
-	buckets := h.Tasks[0].Buckets
-	last := buckets[len(buckets)-1]
-	if last.Requests != 3 || last.Given != 3 || last.Runs != 3 || last.Assigned != 1 || last.Completed != 1 {
-		t.Errorf("the last bucket has %+v", last)
-	}
-	if b := buckets[1]; *b.WaitMS != (Waits{}) || *b.RunMS != (RunTimes{}) {
-		t.Errorf("waits %+v, runs %+v; want none below 0", *b.WaitMS, *b.RunMS)
-	}
-	for i, b := range buckets {
-		if b.Held < 0 {
-			t.Errorf("at the end of minute %d %d are held", i, b.Held)
-		}
-	}
-}
-
 // faultIn is a request's error, or nothing.
 func faultIn(r Request) string {
 	if r.Error == nil {

@@ -77,9 +77,7 @@ type Engine struct {
 
 	complaints Complaints
 
-	lists     gather[struct{}, []Task]
-	histories *turns[spanKey, History]
-	returning *turns[spanKey, Returns]
+	lists gather[struct{}, []Task]
 
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
@@ -121,7 +119,6 @@ func New(c Config) *Engine {
 	}
 	e.Counts.begin()
 	e.lists.engine, e.lists.read = e, e.list
-	e.histories, e.returning = newTurns(e.history), newTurns(e.readReturns)
 	e.Feed = newFeed(e)
 	return e
 }

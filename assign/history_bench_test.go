@@ -21,17 +21,11 @@ func BenchmarkHistory(b *testing.B) {
 		b.Run(fmt.Sprintf("click on an inbox/%d finished", rows), func(b *testing.B) { benchmarkClick(b, rows, finishedItems) })
 		b.Run(fmt.Sprintf("click on an inbox/%d put off", rows), func(b *testing.B) { benchmarkClick(b, rows, putOffItems) })
 		b.Run(fmt.Sprintf("click on an inbox/%d finished and put off by him", rows), func(b *testing.B) { benchmarkClick(b, rows, finishedItems, putOffItems) })
-		b.Run(fmt.Sprintf("history of an hour/%d finished", rows), func(b *testing.B) { benchmarkTally(b, rows) })
-		b.Run(fmt.Sprintf("returns of an hour/%d finished", rows), func(b *testing.B) { benchmarkReturns(b, rows) })
 	}
 }
 
 // What was asked for, finished and put off, as it is left behind when somebody worked through so many.
 const (
-	endedRequests = `
-insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, created_at, completed_at)
-select $1, 'ann', 1, 1, 1, 'assigned', clock_timestamp() - i * interval '1 second', clock_timestamp() - i * interval '1 second'
-from generate_series($2::integer, 1, -1) i`
 	finishedWork = `
 insert into getwork.work (task_id, item, user_name, lease, lease_expires_at, assigned_at, state, closed_at, closed_by, closed_xid)
 select $1, 'done ' || i, 'ann', '1 minute', clock_timestamp() - i * interval '1 second', clock_timestamp() - i * interval '1 second',
@@ -99,33 +93,6 @@ func benchmarkClick(b *testing.B, rows int, statements ...string) {
 			b.Fatalf("%s %v", r.State, why(r))
 		}
 		n.let(b, r.Work[0], Disposition{Outcome: "complete"})
-	}
-}
-
-// anHour has a past with something in each of its seconds.
-func anHour(b *testing.B, rows int) (*node, Span) {
-	b.Helper()
-	url := schematest.URL(b)
-	n := startNode(b, url, nodeOptions{deaf: true})
-	loadHistory(b, pool(b, url), newTask(b, n, "task", numbers, nil).ID, rows, endedRequests, finishedWork)
-	return n, Span{Since: new(time.Now().Add(-time.Hour)), Step: time.Minute}
-}
-
-func benchmarkTally(b *testing.B, rows int) {
-	n, span := anHour(b, rows)
-	for b.Loop() {
-		if h, err := n.History(b.Context(), span); err != nil || h.Tasks[0].Buckets[30].Completed == 0 {
-			b.Fatal(h, err)
-		}
-	}
-}
-
-func benchmarkReturns(b *testing.B, rows int) {
-	n, span := anHour(b, rows)
-	for b.Loop() {
-		if r, err := n.Returns(b.Context(), span); err != nil || r.Team.Closed == 0 {
-			b.Fatal(r, err)
-		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *workScan) scan(row pgx.CollectableRow) (Work, error) {
 	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), WorkState(s.state)
 	w.Details = s.details
 	w.AssignedAt = w.AssignedAt.UTC()
-	w.LeaseExpiresAt, w.ClosedAt, w.AvailableAt = utc(w.LeaseExpiresAt), utc(w.ClosedAt), utc(w.AvailableAt)
+	w.LeaseExpiresAt, w.ClosedAt, w.AvailableAt = UTC(w.LeaseExpiresAt), UTC(w.ClosedAt), UTC(w.AvailableAt)
 	return w, err
 }
 

@@ -37,7 +37,7 @@ func (s *requestScan) scan(row pgx.CollectableRow) (Request, error) {
 	r := s.r
 	r.Task, r.Instance, r.State = string(s.task), string(s.instance), State(s.state)
 	r.CreatedAt = r.CreatedAt.UTC()
-	r.LingerUntil, r.CompletedAt = utc(r.LingerUntil), utc(r.CompletedAt)
+	r.LingerUntil, r.CompletedAt = UTC(r.LingerUntil), UTC(r.CompletedAt)
 	r.Age = time.Duration(s.age * float64(time.Second))
 	r.Work = []Work{}
 	return r, err

@@ -125,7 +125,7 @@ func (s *servings) insert(x *expecting, r *round, run *int64) {
 			return nil
 		}
 		a.Task, a.TaskID = r.state.Name, r.task
-		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), utc(linger), utc(completed)
+		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), UTC(linger), UTC(completed)
 		return nil
 	}
 	x.read(len(s.answers.ids), read, r.e.SQL(insertServed), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,

@@ -36,7 +36,7 @@ func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]Task, 
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
 		var t Task
 		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, intoSettings(&t.Settings)...)...)
-		t.RunningSince = utc(t.RunningSince)
+		t.RunningSince = UTC(t.RunningSince)
 		return t, err
 	})
 	if err != nil {

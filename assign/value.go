@@ -80,8 +80,11 @@ func CheckGroup(name string) error {
 	return nil
 }
 
-// utc keeps times as the contract shows them.
-func utc(t *time.Time) *time.Time {
+// TimeText is a time as refusals and explanations tell it.
+func TimeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// UTC is a time that may be missing in UTC, as the contract shows times.
+func UTC(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}

@@ -39,12 +39,12 @@ func (s *standpoint) verdict() (Why, *time.Time, string) {
 		if w.State == "failed" {
 			how = "failed with it"
 		}
-		return WhyPutOff, w.AvailableAt, fmt.Sprintf("%s %s; it comes back at %s.", w.User, how, clock(*w.AvailableAt))
+		return WhyPutOff, w.AvailableAt, fmt.Sprintf("%s %s; it comes back at %s.", w.User, how, TimeText(*w.AvailableAt))
 	case s.busy && s.member != nil:
 		return WhyGroupHeld, s.member.LeaseExpiresAt, fmt.Sprintf("%s holds %q, which is of the same exclusive group %q%s",
 			s.member.User, s.member.Item, *s.Exclusive, s.comesBack(s.member.LeaseExpiresAt))
 	case s.due != nil:
-		return WhyNotDue, s.due, fmt.Sprintf("It is not to be handed out before %s.", clock(*s.due))
+		return WhyNotDue, s.due, fmt.Sprintf("It is not to be handed out before %s.", TimeText(*s.due))
 	case s.paused:
 		return WhyPaused, nil, "The task is paused; nothing of it is handed out until a manager resumes it."
 	case s.gone, s.freshUntil != nil && !s.onShelf:
@@ -110,7 +110,7 @@ func (s *standpoint) comesBack(until *time.Time) string {
 	if until == nil {
 		return "; it comes back when that is let go of."
 	}
-	return fmt.Sprintf("; it comes back at %s, unless the lease is extended.", clock(*until))
+	return fmt.Sprintf("; it comes back at %s, unless the lease is extended.", TimeText(*until))
 }
 
 func (s *standpoint) free() string {
@@ -123,5 +123,3 @@ func (s *standpoint) free() string {
 	}
 	return text
 }
-
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

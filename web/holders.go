@@ -27,7 +27,7 @@ func (s *server) listHolders(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	holders, total, err := s.Engine.Holders(r.Context(), filter)
+	holders, total, err := s.Report.Holders(r.Context(), filter)
 	if err != nil {
 		return err
 	}

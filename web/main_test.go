@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/report"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -105,6 +106,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	n.drain = sync.OnceFunc(func() { close(draining) })
 	h := Handler(Config{
 		Engine: n.engine,
+		Report: report.New(n.db, nil),
 		Identify: func(r *http.Request) (*Caller, error) {
 			if r.Header.Get(panics) != "" {
 				panic("secret")

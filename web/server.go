@@ -16,11 +16,13 @@ import (
 	"github.com/gorilla/mux"
 
 	"getwork/assign"
+	"getwork/assign/report"
 )
 
 // Config is what the handler needs.
 type Config struct {
 	Engine   *assign.Engine
+	Report   *report.Report
 	Identify Identify
 	LogInBy  string       // "dev": the page may set a cookie by name
 	Socket   http.Handler // answers /api/v1/ws; who asks is in CallerOf

@@ -13,11 +13,12 @@ import (
 // import nothing of it; cmd may import everything.
 var mayImport = map[string][]string{
 	"getwork/assign":            {"getwork/assign/plan", "getwork/notify"},
+	"getwork/assign/report":     {"getwork/assign"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
-	"getwork/web":               {"getwork/assign"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/report"},
 	"getwork/ws":                {"getwork/assign", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
+	"getwork/assign/report"
 	"getwork/cmd/internal/command"
 	"getwork/notify"
 	"getwork/schema"
@@ -145,6 +146,7 @@ func (n *node) serveHTTP() {
 	n.server = &http.Server{
 		Handler: web.Handler(web.Config{
 			Engine:     n.engine,
+			Report:     report.New(n.pools.API, n.engine.SQL),
 			Identify:   web.DevIdentity,
 			LogInBy:    n.config.Auth,
 			Socket:     n.hub,

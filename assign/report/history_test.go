@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"getwork/assign"
 	"getwork/schema/schematest"
 )
 
@@ -40,19 +41,19 @@ func (c *chronicle) at(after string) time.Time {
 }
 
 // request is one that was made then, and has ended so, so much later.
-func (c *chronicle) request(task Task, made, waited string, state State, lingers bool) {
+func (c *chronicle) request(task assign.Task, made, waited string, state assign.State, lingers bool) {
 	c.t.Helper()
 	asked, got := 0, 0
 	switch state {
-	case Assigned:
+	case assign.Assigned:
 		asked, got = 2, 2
-	case Partial:
+	case assign.Partial:
 		asked, got = 1, 1
-	case Pending:
+	case assign.Pending:
 		asked = 2
 	}
 	var ended, until *time.Time
-	if state != Pending {
+	if state != assign.Pending {
 		e := c.at(made).Add(c.at(waited).Sub(c.from))
 		ended = &e
 	}
@@ -67,7 +68,7 @@ values ($1, $2, 2, $3, $4, $5, case when $5 = 'none' then 'no_match' end, case w
 		task.ID, fmt.Sprint("user ", c.items), asked, got, string(state), c.at(made), ended, until)
 }
 
-func (c *chronicle) run(task Task, began, took, state string) {
+func (c *chronicle) run(task assign.Task, began, took, state string) {
 	c.t.Helper()
 	ended := c.at(began).Add(c.at(took).Sub(c.from))
 	execute(c.t, c.db, `
@@ -77,7 +78,7 @@ values ($1, 1, 'n', $2, $3, case when $2 <> 'running' then $4::timestamptz end, 
 }
 
 // work is handed out then, and let go of after so long, or held. by: who let go of it, if not its holder; "-": nobody, its lease ran out.
-func (c *chronicle) work(task Task, user, item, handed, state, after, by string) {
+func (c *chronicle) work(task assign.Task, user, item, handed, state, after, by string) {
 	c.t.Helper()
 	var closed *time.Time
 	var closer *string
@@ -98,9 +99,9 @@ values ($1, $2, $3, $4::text, $5, $6::timestamptz, $7, case when $4 <> 'held' th
 		task.ID, item, user, state, c.at(handed), closed, closer)
 }
 
-func (c *chronicle) history(n *node, step time.Duration, tasks ...string) History {
+func (c *chronicle) history(n *rig, step time.Duration, tasks ...string) assign.History {
 	c.t.Helper()
-	h, err := n.History(c.t.Context(), Span{Tasks: tasks, Since: &c.from, Step: step})
+	h, err := n.History(c.t.Context(), assign.Span{Tasks: tasks, Since: &c.from, Step: step})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -111,22 +112,22 @@ func (c *chronicle) history(n *node, step time.Duration, tasks ...string) Histor
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
+	n := start(t, address)
+	a, b := n.newTask(t, "a", numbers), n.newTask(t, "b", numbers)
 	c := chronicleOf(t, address)
 
-	c.request(a, "-1us", "5s", Assigned, false) // before
-	c.request(a, "0s", "1s", Assigned, false)   // the border belongs to what begins there
-	c.request(a, "59.999999s", "3s", Partial, false)
-	c.request(a, "30s", "2s", None, false)
-	c.request(a, "31s", "40m", Assigned, true) // waited long, as it wished
-	c.request(a, "60s", "4s", Failed, false)
-	c.request(a, "61s", "1500ms", Cancelled, false)
-	c.request(a, "62s", "", Pending, false)
-	c.request(a, "2m", "", Pending, true)
-	c.request(a, "121s", "10m", None, true)
+	c.request(a, "-1us", "5s", assign.Assigned, false) // before
+	c.request(a, "0s", "1s", assign.Assigned, false)   // the border belongs to what begins there
+	c.request(a, "59.999999s", "3s", assign.Partial, false)
+	c.request(a, "30s", "2s", assign.None, false)
+	c.request(a, "31s", "40m", assign.Assigned, true) // waited long, as it wished
+	c.request(a, "60s", "4s", assign.Failed, false)
+	c.request(a, "61s", "1500ms", assign.Cancelled, false)
+	c.request(a, "62s", "", assign.Pending, false)
+	c.request(a, "2m", "", assign.Pending, true)
+	c.request(a, "121s", "10m", assign.None, true)
 	for i := range 10 {
-		c.request(b, "1m", fmt.Sprintf("%ds", i+1), Assigned, false)
+		c.request(b, "1m", fmt.Sprintf("%ds", i+1), assign.Assigned, false)
 	}
 	c.run(a, "-1s", "90s", "finished") // before
 	c.run(a, "1s", "20s", "finished")
@@ -148,16 +149,16 @@ func TestHistory(t *testing.T) {
 	c.work(a, "bob", "7", "10s", "completed", "20m", "")
 
 	h := c.history(n, time.Minute, "a")
-	if h.From != c.from || h.Step != Duration(time.Minute) || h.To.Before(c.from.Add(time.Hour)) || len(h.Tasks) != 1 || h.Tasks[0].Task != "a" {
+	if h.From != c.from || h.Step != assign.Duration(time.Minute) || h.To.Before(c.from.Add(time.Hour)) || len(h.Tasks) != 1 || h.Tasks[0].Task != "a" {
 		t.Fatalf("%+v", h)
 	}
 	got := h.Tasks[0].Buckets
 	if n := int(h.To.Sub(c.from)/time.Minute) + 1; len(got) != n && h.To != c.from.Add(time.Duration(n-1)*time.Minute) {
 		t.Errorf("%d buckets, want %d", len(got), n)
 	}
-	want := make([]Bucket, len(got))
+	want := make([]assign.Bucket, len(got))
 	for i := range want {
-		want[i] = Bucket{At: c.from.Add(time.Duration(i) * time.Minute), Held: 2}
+		want[i] = assign.Bucket{At: c.from.Add(time.Duration(i) * time.Minute), Held: 2}
 	}
 	for i, held := range []int64{5, 4, 3} {
 		want[i].Held = held
@@ -166,11 +167,11 @@ func TestHistory(t *testing.T) {
 		want[i].Held = 3 // "7" goes in the 21st
 	}
 	w := &want[0]
-	w.Requests, w.Given, w.Empty, w.WaitMS = 4, 3, 1, &Waits{2000, 3000, 3000}
-	w.Runs, w.RunsFailed, w.RunMS = 6, 2, &RunTimes{30000, 40000}
+	w.Requests, w.Given, w.Empty, w.WaitMS = 4, 3, 1, &assign.Waits{P50: 2000, P90: 3000, Max: 3000}
+	w.Runs, w.RunsFailed, w.RunMS = 6, 2, &assign.RunTimes{P50: 30000, Max: 40000}
 	w.Assigned, w.Completed, w.Returned = 5, 1, 1
 	w = &want[1]
-	w.Requests, w.Failed, w.Cancelled, w.WaitMS, w.Runs = 3, 1, 1, &Waits{1500, 4000, 4000}, 1
+	w.Requests, w.Failed, w.Cancelled, w.WaitMS, w.Runs = 3, 1, 1, &assign.Waits{P50: 1500, P90: 4000, Max: 4000}, 1
 	w.Assigned, w.Never, w.FailedWork = 1, 1, 1
 	w = &want[2]
 	w.Requests, w.Empty = 2, 1
@@ -187,7 +188,7 @@ func TestHistory(t *testing.T) {
 	if len(h.Tasks) != 2 || h.Tasks[1].Task != "b" {
 		t.Fatalf("all are %+v", h.Tasks)
 	}
-	if diff := cmp.Diff(Bucket{At: c.at("1m"), Requests: 10, Given: 10, WaitMS: &Waits{5000, 9000, 10000}}, h.Tasks[1].Buckets[1]); diff != "" {
+	if diff := cmp.Diff(assign.Bucket{At: c.at("1m"), Requests: 10, Given: 10, WaitMS: &assign.Waits{P50: 5000, P90: 9000, Max: 10000}}, h.Tasks[1].Buckets[1]); diff != "" {
 		t.Error(diff)
 	}
 	if h := c.history(n, time.Minute, "b", "a", "b"); len(h.Tasks) != 2 || h.Tasks[0].Task != "a" {
@@ -199,22 +200,22 @@ func TestHistory(t *testing.T) {
 func TestHistoryBegins(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	newTask(t, n, "a", numbers, nil)
-	h, err := n.History(t.Context(), Span{})
+	n := start(t, address)
+	n.newTask(t, "a", numbers)
+	h, err := n.History(t.Context(), assign.Span{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := h.Tasks[0].Buckets
 	last := all[len(all)-1].At
-	if h.Step != Duration(5*time.Minute) || h.From != h.From.Truncate(5*time.Minute) || h.To.Sub(h.From) < 6*time.Hour || h.To.Sub(h.From) > 6*time.Hour+5*time.Minute {
+	if h.Step != assign.Duration(5*time.Minute) || h.From != h.From.Truncate(5*time.Minute) || h.To.Sub(h.From) < 6*time.Hour || h.To.Sub(h.From) > 6*time.Hour+5*time.Minute {
 		t.Errorf("from %v to %v in steps of %v", h.From, h.To, h.Step)
 	}
 	if all[0].At != h.From || last.After(h.To) || h.To.Sub(last) > 5*time.Minute {
 		t.Errorf("buckets from %v to %v, now is %v", all[0].At, last, h.To)
 	}
-	now := query[time.Time](t, n.pools.API, `select clock_timestamp()`)
-	if h, err = n.History(t.Context(), Span{Since: &now}); err != nil || len(h.Tasks[0].Buckets) != 1 {
+	since := now(t, n.db)
+	if h, err = n.History(t.Context(), assign.Span{Since: &since}); err != nil || len(h.Tasks[0].Buckets) != 1 {
 		t.Errorf("since now: %+v, %v", h, err)
 	}
 }
@@ -223,21 +224,27 @@ func TestHistoryBegins(t *testing.T) {
 func TestHistoryIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	newInbox(t, n, "inbox", nil)
+	n := start(t, address)
+	n.newTask(t, "inbox", "")
 	keys := make([]string, 300)
 	for i := range keys {
 		keys[i] = fmt.Sprint(i)
 	}
-	n.push(t, "inbox", keys...)
+	pushed := make([]assign.NewItem, len(keys))
+	for i, key := range keys {
+		pushed[i].Item = key
+	}
+	if _, err := n.engine.Push(t.Context(), "inbox", pushed, assign.Who{Anything: true}); err != nil {
+		t.Fatal(err)
+	}
 	since := time.Now().Add(-time.Minute)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range keys {
-			r, err := n.GetWork(t.Context(), "inbox", Click{Holder: Holder{User: "ann"}, Count: 1})
+			r, err := n.engine.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1})
 			if err == nil {
-				_, err = n.Dispose(t.Context(), r.Work[0].ID, Disposition{Outcome: "complete"}, r.Holder(), false)
+				_, err = n.engine.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "complete"}, r.Holder(), false)
 			}
 			if err != nil {
 				t.Error(err)
@@ -251,7 +258,7 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 			working = false
 		default:
 		}
-		h, err := n.History(t.Context(), Span{Since: &since, Step: 10 * time.Second})
+		h, err := n.History(t.Context(), assign.Span{Since: &since, Step: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,13 +279,13 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 func TestHistoryIsFoundByTime(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	task := newTask(t, n, "a", numbers, nil)
+	n := start(t, address)
+	task := n.newTask(t, "a", numbers)
 	db := pool(t, address)
 	for _, statement := range []string{endedRequests, finishedWork} {
 		execute(t, db, statement, task.ID, 100_000)
 	}
-	hour := query[time.Time](t, db, `select clock_timestamp() - interval '1 hour'`)
+	hour := now(t, db).Add(-time.Hour)
 	counting := []any{hour, time.Minute.Microseconds(), []int64{task.ID}, hour.Add(59 * time.Minute)}
 	returning := []any{hour, []int64{task.ID}}
 	for range 2 {
@@ -286,12 +293,12 @@ func TestHistoryIsFoundByTime(t *testing.T) {
 			statement, index string
 			args             []any
 		}{
-			{tallyRequests, "work_requested_created", counting}, {tallyRuns, "run_started", counting}, {tallyWork, "work_closed", counting},
+			{countRequests, "work_requested_created", counting}, {countRuns, "run_started", counting}, {countWork, "work_closed", counting},
 			{selectPeople, "work_closed", returning}, {selectReturned, "work_closed", returning},
 		} {
 			var plan []string
-			err := n.tally(t.Context(), func(tx pgx.Tx) error {
-				rows, err := tx.Query(t.Context(), "explain "+n.SQL(one.statement), one.args...)
+			err := n.begin(t.Context(), func(tx pgx.Tx) error {
+				rows, err := tx.Query(t.Context(), "explain "+one.statement, one.args...)
 				if err == nil {
 					plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
 				}
@@ -308,33 +315,33 @@ func TestHistoryIsFoundByTime(t *testing.T) {
 func TestHistoryRefused(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
+	n := start(t, address)
 	db := pool(t, address)
-	newTask(t, n, "a", numbers, nil)
+	n.newTask(t, "a", numbers)
 	ago := func(d time.Duration) *time.Time { return new(time.Now().Add(-d)) }
 	for name, one := range map[string]struct {
-		span Span
-		kind Kind
+		span assign.Span
+		kind assign.Kind
 	}{
-		"no such task":          {Span{Tasks: []string{"a", "nothing"}}, NotFound},
-		"no name":               {Span{Tasks: []string{"\x00"}}, NotFound},
-		"an empty name":         {Span{Tasks: []string{"a", ""}}, NotFound},
-		"too short a step":      {Span{Step: 9 * time.Second}, Invalid},
-		"a step of a fraction":  {Span{Step: 10*time.Second + 1}, Invalid},
-		"too long a step":       {Span{Step: 24*time.Hour + time.Second}, Invalid},
-		"a negative step":       {Span{Step: -time.Hour}, Invalid},
-		"too many steps":        {Span{Since: ago(7 * 24 * time.Hour), Step: 10 * time.Minute}, Invalid},
-		"the future":            {Span{Since: ago(-time.Minute)}, Invalid},
-		"too long ago":          {Span{Since: ago(8 * 24 * time.Hour), Step: time.Hour}, Invalid},
-		"the beginning of time": {Span{Since: new(time.Time{}), Step: time.Hour}, Invalid},
-		"the epoch":             {Span{Since: new(time.Unix(0, 0)), Step: time.Hour}, Invalid},
+		"no such task":          {assign.Span{Tasks: []string{"a", "nothing"}}, assign.NotFound},
+		"no name":               {assign.Span{Tasks: []string{"\x00"}}, assign.NotFound},
+		"an empty name":         {assign.Span{Tasks: []string{"a", ""}}, assign.NotFound},
+		"too short a step":      {assign.Span{Step: 9 * time.Second}, assign.Invalid},
+		"a step of a fraction":  {assign.Span{Step: 10*time.Second + 1}, assign.Invalid},
+		"too long a step":       {assign.Span{Step: 24*time.Hour + time.Second}, assign.Invalid},
+		"a negative step":       {assign.Span{Step: -time.Hour}, assign.Invalid},
+		"too many steps":        {assign.Span{Since: ago(7 * 24 * time.Hour), Step: 10 * time.Minute}, assign.Invalid},
+		"the future":            {assign.Span{Since: ago(-time.Minute)}, assign.Invalid},
+		"too long ago":          {assign.Span{Since: ago(8 * 24 * time.Hour), Step: time.Hour}, assign.Invalid},
+		"the beginning of time": {assign.Span{Since: new(time.Time{}), Step: time.Hour}, assign.Invalid},
+		"the epoch":             {assign.Span{Since: new(time.Unix(0, 0)), Step: time.Hour}, assign.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := n.History(t.Context(), one.span)
 			wantKind(t, err, one.kind)
 		})
 	}
-	if h, err := n.History(t.Context(), Span{Since: ago(7 * 24 * time.Hour), Step: 11 * time.Minute}); err != nil || len(h.Tasks[0].Buckets) != 917 {
+	if h, err := n.History(t.Context(), assign.Span{Since: ago(7 * 24 * time.Hour), Step: 11 * time.Minute}); err != nil || len(h.Tasks[0].Buckets) != 917 {
 		t.Errorf("seven days: %d, %v", len(h.Tasks), err)
 	}
 
@@ -342,26 +349,26 @@ func TestHistoryRefused(t *testing.T) {
 insert into getwork.task select from generate_series(1, 300);
 insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'task-' || id, 'select 1', 'x' from getwork.task where id > 1;
 insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from getwork.task where id > 1`)
-	_, err := n.History(t.Context(), Span{})
-	wantKind(t, err, Invalid)
-	if h, err := n.History(t.Context(), Span{Step: 10 * time.Minute}); err != nil || len(h.Tasks) != 301 {
+	_, err := n.History(t.Context(), assign.Span{})
+	wantKind(t, err, assign.Invalid)
+	if h, err := n.History(t.Context(), assign.Span{Step: 10 * time.Minute}); err != nil || len(h.Tasks) != 301 {
 		t.Errorf("300 tasks: %d, %v", len(h.Tasks), err)
 	}
 	execute(t, db, `update getwork.task_state set deleted_at = clock_timestamp() where name like 'task-%'`)
-	if h, err := n.History(t.Context(), Span{}); err != nil || len(h.Tasks) != 1 {
+	if h, err := n.History(t.Context(), assign.Span{}); err != nil || len(h.Tasks) != 1 {
 		t.Errorf("the others deleted: %d, %v", len(h.Tasks), err)
 	}
-	_, err = n.History(t.Context(), Span{Tasks: []string{"task-2"}})
-	wantKind(t, err, NotFound)
+	_, err = n.History(t.Context(), assign.Span{Tasks: []string{"task-2"}})
+	wantKind(t, err, assign.NotFound)
 }
 
 // What can't be counted within its time is given up, and said to be too much; the next who asks is not kept by it.
 func TestHistoryTakesTooLong(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, impatient(address), nodeOptions{})
+	n := start(t, address+"&lock_timeout=300ms")
 	db := pool(t, address)
-	a := newTask(t, n, "a", numbers, nil)
+	a := n.newTask(t, "a", numbers)
 	c := chronicleOf(t, address)
 	c.run(a, "1s", "1s", "finished")
 	tx, err := db.Begin(t.Context())
@@ -372,8 +379,8 @@ func TestHistoryTakesTooLong(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `lock table getwork.run in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.History(t.Context(), Span{Since: &c.from})
-	if p, _ := ProblemOf(err); p.Status != 503 {
+	_, err = n.History(t.Context(), assign.Span{Since: &c.from})
+	if p, _ := assign.ProblemOf(err); p.Status != 503 {
 		t.Errorf("behind a lock: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -382,8 +389,40 @@ func TestHistoryTakesTooLong(t *testing.T) {
 	execute(t, db, `
 alter table getwork.run rename to run_itself;
 create view getwork.run as select u.* from getwork.run_itself u, pg_sleep(60)`)
-	_, err = n.History(t.Context(), Span{Since: &c.from})
-	wantKind(t, err, Unavailable)
+	_, err = n.History(t.Context(), assign.Span{Since: &c.from})
+	wantKind(t, err, assign.Unavailable)
 	execute(t, db, `drop view getwork.run; alter table getwork.run_itself rename to run`)
 	c.history(n, time.Minute)
+}
+
+// Times of a clock that was set back are counted: what took less than no time as nothing, what comes later than now as of now.
+func TestHistoryOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := start(t, address)
+	a := n.newTask(t, "a", numbers)
+	c := chronicleOf(t, address)
+	c.request(a, "1m", "-30m", assign.Assigned, false)
+	c.request(a, "1m", "-20m", assign.Assigned, false)
+	c.run(a, "1m", "-30m", "finished")
+	for _, later := range []string{"2h", "3h", "3h5m"} {
+		c.request(a, later, "1s", assign.Assigned, false)
+		c.run(a, later, "1s", "finished")
+	}
+	c.work(a, "ann", "1", "30m", "completed", "-20m", "")
+	c.work(a, "ann", "2", "3h", "completed", "-1h", "")
+	h := c.history(n, time.Minute)
+	buckets := h.Tasks[0].Buckets
+	last := buckets[len(buckets)-1]
+	if last.Requests != 3 || last.Given != 3 || last.Runs != 3 || last.Assigned != 1 || last.Completed != 1 {
+		t.Errorf("the last bucket has %+v", last)
+	}
+	if b := buckets[1]; *b.WaitMS != (assign.Waits{}) || *b.RunMS != (assign.RunTimes{}) {
+		t.Errorf("waits %+v, runs %+v; want none below 0", *b.WaitMS, *b.RunMS)
+	}
+	for i, b := range buckets {
+		if b.Held < 0 {
+			t.Errorf("at the end of minute %d %d are held", i, b.Held)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"getwork/assign"
 	"getwork/schema/schematest"
 )
 
@@ -13,8 +14,8 @@ import (
 func TestReturns(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{})
-	a, b := newTask(t, n, "a", numbers, nil), newTask(t, n, "b", numbers, nil)
+	n := start(t, address)
+	a, b := n.newTask(t, "a", numbers), n.newTask(t, "b", numbers)
 	c := chronicleOf(t, address)
 	c.work(a, "ann", "1", "-2m", "returned", "1m", "") // before
 	c.work(a, "ann", "1", "-1m", "returned", "1m", "") // at the border
@@ -36,21 +37,21 @@ func TestReturns(t *testing.T) {
 	c.work(b, "dan", "9", "1m", "held", "", "")
 
 	share := func(of, all float64) *float64 { return new(of / all) }
-	want := Returns{From: c.from, Team: TeamReturns{11, 6, share(6, 11)},
-		People: []PersonReturns{
+	want := assign.Returns{From: c.from, Team: assign.TeamReturns{Closed: 11, Returned: 6, Share: share(6, 11)},
+		People: []assign.PersonReturns{
 			{User: "bob", Assigned: 7, Closed: 6, Completed: 1, Returned: 2, Never: 1, Failed: 1, Expired: 1, Share: share(2, 6)},
 			{User: "ann", Assigned: 5, Closed: 3, Completed: 1, Returned: 2, Share: share(2, 3)},
 			{User: "cyd", Assigned: 2, Closed: 2, Returned: 2, Share: share(2, 2)},
 			{User: "dan", Assigned: 1},
 		},
-		Items: []ItemReturns{
-			{"a", "1", 3, 2, c.at("8m"), "returned"},
-			{"b", "1", 2, 1, c.at("4m"), "returned"},
+		Items: []assign.ItemReturns{
+			{Task: "a", Item: "1", Returns: 3, People: 2, LastAt: c.at("8m"), State: "returned"},
+			{Task: "b", Item: "1", Returns: 2, People: 1, LastAt: c.at("4m"), State: "returned"},
 		},
 	}
-	read := func(tasks ...string) Returns {
+	read := func(tasks ...string) assign.Returns {
 		t.Helper()
-		r, err := n.Returns(t.Context(), Span{Tasks: tasks, Since: &c.from})
+		r, err := n.Returns(t.Context(), assign.Span{Tasks: tasks, Since: &c.from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestReturns(t *testing.T) {
 	if got := read(); len(got.People) != 50 || len(got.Items) != 50 || got.Team.Returned != 124 {
 		t.Errorf("of many: %d people, %d items, %d returned", len(got.People), len(got.Items), got.Team.Returned)
 	}
-	if r, err := n.Returns(t.Context(), Span{Tasks: []string{"a"}}); err != nil || r.Team.Returned != 125 {
+	if r, err := n.Returns(t.Context(), assign.Span{Tasks: []string{"a"}}); err != nil || r.Team.Returned != 125 {
 		t.Errorf("of the last 24 hours: %+v, %v", r.Team, err)
 	}
 }
@@ -85,12 +86,12 @@ func TestReturns(t *testing.T) {
 // Where nothing happened there are no shares.
 func TestReturnsOfNothing(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{})
-	r, err := n.Returns(t.Context(), Span{})
+	n := start(t, schematest.URL(t))
+	r, err := n.Returns(t.Context(), assign.Span{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Returns{From: r.From, People: []PersonReturns{}, Items: []ItemReturns{}}, r); diff != "" {
+	if diff := cmp.Diff(assign.Returns{From: r.From, People: []assign.PersonReturns{}, Items: []assign.ItemReturns{}}, r); diff != "" {
 		t.Error(diff)
 	}
 }

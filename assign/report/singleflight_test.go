@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"getwork/assign"
 )
 
 // slowReader answers when it is told to, and notes what it was asked.
@@ -38,7 +40,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{pass: make(chan struct{})}
-		turns := newTurns(r.read)
+		turns := newSingleFlight(r.read)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		answers := map[string]int{}
@@ -82,19 +84,19 @@ func TestTurnsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{pass: make(chan struct{})}
-		turns := newTurns(r.read)
+		turns := newSingleFlight(r.read)
 		var first sync.WaitGroup
 		first.Go(func() { _, _ = turns.ask(t.Context(), "a") })
 		synctest.Wait()
 		var others sync.WaitGroup
 		others.Go(func() {
-			if _, err := turns.ask(t.Context(), "b"); !IsRefusal(err, Busy) {
+			if _, err := turns.ask(t.Context(), "b"); !assign.IsRefusal(err, assign.Busy) {
 				t.Errorf("who waited in vain is told %v", err)
 			}
 		})
 		synctest.Wait()
 		others.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), turnWithin/2)
+			ctx, cancel := context.WithTimeout(t.Context(), readWithin/2)
 			defer cancel()
 			if _, err := turns.ask(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("who went is told %v", err)

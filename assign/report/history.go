@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"context"
@@ -6,29 +6,31 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
 )
 
 // History counts what happened, for each task in steps of the same length. A name that no task has is refused with
-// [NotFound], a span that is too long, or in too many steps, with [Invalid]; [Unavailable] says that counting took too
-// long. Deleted tasks are left out.
-func (e *Engine) History(ctx context.Context, s Span) (History, error) {
+// [assign.NotFound], a span that is too long, or in too many steps, with [assign.Invalid]; [assign.Busy] says that others
+// count, and [assign.Unavailable] that counting took too long. Deleted tasks are left out.
+func (r *Report) History(ctx context.Context, s assign.Span) (assign.History, error) {
 	if s.Step == 0 {
 		s.Step = historyStep
 	}
 	if s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0 {
-		return History{}, RefuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
+		return assign.History{}, assign.RefuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
 	}
-	k, err := s.key()
+	k, err := keyOf(s)
 	if err != nil {
-		return History{}, err
+		return assign.History{}, err
 	}
-	return e.histories.ask(ctx, k)
+	return r.histories.ask(ctx, k)
 }
 
-// history is History, once it is its turn.
-func (e *Engine) history(ctx context.Context, k spanKey) (h History, err error) {
-	err = e.tally(ctx, func(tx pgx.Tx) error {
-		ids, names, now, err := e.tallied(ctx, tx, k.names())
+// readHistory counts; only one call runs at a time.
+func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, err error) {
+	err = r.begin(ctx, func(tx pgx.Tx) error {
+		ids, names, now, err := r.tasks(ctx, tx, k.names())
 		if err != nil {
 			return err
 		}
@@ -36,12 +38,12 @@ func (e *Engine) history(ctx context.Context, k spanKey) (h History, err error) 
 		if err != nil {
 			return err
 		}
-		if err := b.count(ctx, e, tx); err != nil {
+		if err := b.count(ctx, r.sql, tx); err != nil {
 			return err
 		}
-		h = History{From: b.from, To: now, Step: Duration(k.step), Tasks: make([]TaskHistory, len(ids))}
+		h = assign.History{From: b.from, To: now, Step: assign.Duration(k.step), Tasks: make([]assign.TaskHistory, len(ids))}
 		for i, id := range ids {
-			h.Tasks[i] = TaskHistory{names[i], b.of[id]}
+			h.Tasks[i] = assign.TaskHistory{Task: names[i], Buckets: b.of[id]}
 		}
 		return nil
 	})
@@ -54,7 +56,7 @@ type buckets struct {
 	last time.Time // within the last bucket, and what seems to come later, since the clock was set back, counts as of then
 	step time.Duration
 	ids  []int64
-	of   map[int64][]Bucket
+	of   map[int64][]assign.Bucket
 }
 
 func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
@@ -68,15 +70,15 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 	n := max(1, int((now.Sub(from)+k.step-1)/k.step))
 	if n > maxSteps {
 		least := (now.Sub(from)/maxSteps + time.Minute).Truncate(time.Minute)
-		return nil, RefuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",
-			clock(from), n, Duration(k.step), maxSteps, Duration(least))
+		return nil, assign.RefuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",
+			assign.TimeText(from), n, assign.Duration(k.step), maxSteps, assign.Duration(least))
 	}
 	if n*len(ids) > maxBuckets {
-		return nil, RefuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
+		return nil, assign.RefuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
 	}
-	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * k.step), step: k.step, ids: ids, of: make(map[int64][]Bucket, len(ids))}
+	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * k.step), step: k.step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids))}
 	for _, id := range ids {
-		all := make([]Bucket, n)
+		all := make([]assign.Bucket, n)
 		for i := range all {
 			all[i].At = from.Add(time.Duration(i) * k.step)
 		}
@@ -86,7 +88,7 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 }
 
 // at is a task's bucket that begins then.
-func (b *buckets) at(task int64, begins time.Time) *Bucket {
+func (b *buckets) at(task int64, begins time.Time) *assign.Bucket {
 	all := b.of[task]
 	return &all[min(int(begins.Sub(b.from)/b.step), len(all)-1)]
 }
@@ -94,48 +96,48 @@ func (b *buckets) at(task int64, begins time.Time) *Bucket {
 // "is true" keeps the planner from the indexes that begin with the task, or are of some states, and have all of the past;
 // the one by time is meant.
 const (
-	talliedOnly = `(task_id = any($3::bigint[])) is true`
-	bucketOf    = `date_bin($2::bigint * interval '1 microsecond', least($4::timestamptz, `
+	onlyTasks = `(task_id = any($3::bigint[])) is true`
+	bucketOf  = `date_bin($2::bigint * interval '1 microsecond', least($4::timestamptz, `
 
-	tallyRequests = `
+	countRequests = `
 select task_id, ` + bucketOf + `created_at), $1), count(*),
   count(*) filter (where state in ('assigned', 'partial')), count(*) filter (where state = 'none'),
   count(*) filter (where state = 'failed'), count(*) filter (where state = 'cancelled'),
   percentile_disc('{0.5, 0.9, 1}'::float8[]) within group (order by (greatest(extract(epoch from completed_at - created_at), 0) * 1000)::float8)
     filter (where linger_until is null and completed_at is not null)
 from getwork.work_requested
-where created_at >= $1::timestamptz and ` + talliedOnly + `
+where created_at >= $1::timestamptz and ` + onlyTasks + `
 group by 1, 2`
 
-	tallyRuns = `
+	countRuns = `
 select task_id, ` + bucketOf + `started_at), $1), count(*), count(*) filter (where state in ('failed', 'lost')),
   percentile_disc('{0.5, 1}'::float8[]) within group (order by (greatest(extract(epoch from finished_at - started_at), 0) * 1000)::float8)
     filter (where state = 'finished')
 from getwork.run
-where started_at >= $1::timestamptz and ` + talliedOnly + `
+where started_at >= $1::timestamptz and ` + onlyTasks + `
 group by 1, 2`
 
 	// What was handed out since then is either held, or was closed since then. What happened before, and what is held, has
 	// no bucket: null.
-	tallyWork = `
+	countWork = `
 select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, count(*)
 from (
-  select task_id, state, assigned_at, closed_at from getwork.work where closed_at >= $1::timestamptz and ` + talliedOnly + `
+  select task_id, state, assigned_at, closed_at from getwork.work where closed_at >= $1::timestamptz and ` + onlyTasks + `
   union all
-  select task_id, state, assigned_at, null from getwork.work where state = 'held' and ` + talliedOnly + `
+  select task_id, state, assigned_at, null from getwork.work where state = 'held' and ` + onlyTasks + `
 ) w
 cross join lateral (values ('assigned', w.assigned_at), (w.state, w.closed_at)) e (what, happened)
 group by 1, 2, 3`
 )
 
 // count fills them.
-func (b *buckets) count(ctx context.Context, e *Engine, tx pgx.Tx) error {
+func (b *buckets) count(ctx context.Context, sql func(string) string, tx pgx.Tx) error {
 	held := map[int64]int64{} // now
 	var batch pgx.Batch
 	args := []any{b.from, b.step.Microseconds(), b.ids, b.last}
-	batch.Queue(e.SQL(tallyRequests), args...).Query(b.readRequests)
-	batch.Queue(e.SQL(tallyRuns), args...).Query(b.readRuns)
-	batch.Queue(e.SQL(tallyWork), args...).Query(func(rows pgx.Rows) error { return b.readWork(rows, held) })
+	batch.Queue(sql(countRequests), args...).Query(b.readRequests)
+	batch.Queue(sql(countRuns), args...).Query(b.readRuns)
+	batch.Queue(sql(countWork), args...).Query(func(rows pgx.Rows) error { return b.readWork(rows, held) })
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
 	}
@@ -159,7 +161,7 @@ func (b *buckets) readRequests(rows pgx.Rows) error {
 		c := b.at(task, at)
 		c.Requests, c.Given, c.Empty, c.Failed, c.Cancelled = n, given, empty, failed, cancelled
 		if len(waits) == 3 {
-			c.WaitMS = &Waits{waits[0], waits[1], waits[2]}
+			c.WaitMS = &assign.Waits{P50: waits[0], P90: waits[1], Max: waits[2]}
 		}
 		return nil
 	})
@@ -175,7 +177,7 @@ func (b *buckets) readRuns(rows pgx.Rows) error {
 		c := b.at(task, at)
 		c.Runs, c.RunsFailed = n, failed
 		if len(took) == 2 {
-			c.RunMS = &RunTimes{took[0], took[1]}
+			c.RunMS = &assign.RunTimes{P50: took[0], Max: took[1]}
 		}
 		return nil
 	})
@@ -201,7 +203,7 @@ func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
 }
 
 // counter is what a bucket counts work in that was handed out, or let go of in that way.
-func counter(c *Bucket, what string) *int64 {
+func counter(c *assign.Bucket, what string) *int64 {
 	return map[string]*int64{"assigned": &c.Assigned, "completed": &c.Completed, "returned": &c.Returned, "never": &c.Never,
 		"failed": &c.FailedWork, "expired": &c.Expired, "reassigned": &c.Reassigned}[what]
 }

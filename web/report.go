@@ -24,7 +24,7 @@ func (s *server) history(w http.ResponseWriter, r *http.Request) error {
 			return refuseField("step", `a step is a duration such as "5m", not %q`, step)
 		}
 	}
-	found, err := s.Engine.History(r.Context(), span)
+	found, err := s.Report.History(r.Context(), span)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *server) returns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.Engine.Returns(r.Context(), span)
+	found, err := s.Report.Returns(r.Context(), span)
 	if err != nil {
 		return err
 	}

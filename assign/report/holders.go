@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
 )
 
 // byEntry begins a transaction that reads what is held by an index of just that, one entry after the other: such a scan marks
@@ -17,7 +19,7 @@ set local jit = off; set local max_parallel_workers_per_gather = 0; set local pl
 }
 
 // What is held is little beside the history: all of it is grouped for each page. As long as somebody holds work of a task both
-// parts of the key only grow, so that who pages on misses nobody who was there before. "is true" as in [talliedOnly].
+// parts of the key only grow, so that who pages on misses nobody who was there before. "is true" as in [onlyTasks].
 const selectHolders = `
 with held as materialized (
   select w.task_id, w.user_name, count(*) as held,
@@ -35,36 +37,36 @@ order by h.oldest_at, h.first
 limit $5`
 
 // Holders reads who holds how much of which task, who has held something longest first, and what all of them hold together,
-// whatever the page. A name that no task has is refused with [NotFound].
-func (e *Engine) Holders(ctx context.Context, f HolderFilter) (holders []Held, total HeldTotal, err error) {
+// whatever the page. A name that no task has is refused with [assign.NotFound].
+func (r *Report) Holders(ctx context.Context, f assign.HolderFilter) (holders []assign.Held, total assign.HeldTotal, err error) {
 	for _, name := range f.Tasks {
-		if !IsTaskName(name) {
-			return nil, total, NoTask(name)
+		if !assign.IsTaskName(name) {
+			return nil, total, assign.NoTask(name)
 		}
 	}
 	if f.User != "" {
-		if err := CheckUser(f.User); err != nil {
+		if err := assign.CheckUser(f.User); err != nil {
 			return nil, total, err
 		}
 	}
-	err = pgx.BeginTxFunc(ctx, e.api, byEntry, func(tx pgx.Tx) error {
-		ids, names, _, err := e.tallied(ctx, tx, f.Tasks)
+	err = pgx.BeginTxFunc(ctx, r.db, byEntry, func(tx pgx.Tx) error {
+		ids, names, _, err := r.tasks(ctx, tx, f.Tasks)
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, e.SQL(selectHolders), ids, f.User, f.After, f.First, f.Limit)
+		rows, err := tx.Query(ctx, r.sql(selectHolders), ids, f.User, f.After, f.First, f.Limit)
 		if err != nil {
 			return err
 		}
-		holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Held, error) {
-			var h Held
+		holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Held, error) {
+			var h assign.Held
 			var task int64
 			err := row.Scan(&h.User, &task, &h.Held, &h.Instances, &h.OldestAt, &h.LeaseExpiresAt, &h.First, &total.Users, &total.Held)
 			if err != nil {
 				return h, err
 			}
 			h.Task = names[slices.Index(ids, task)]
-			h.OldestAt, h.LeaseExpiresAt = h.OldestAt.UTC(), utc(h.LeaseExpiresAt)
+			h.OldestAt, h.LeaseExpiresAt = h.OldestAt.UTC(), assign.UTC(h.LeaseExpiresAt)
 			return h, nil
 		})
 		return err

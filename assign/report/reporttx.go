@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"context"
@@ -10,9 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
 )
 
-// What may be asked for: as much as the database counts in a few seconds and a program takes in at once.
+// The limits: as much as the database counts in a few seconds and a program takes in at once.
 const (
 	maxPast    = 7 * 24 * time.Hour
 	minStep    = 10 * time.Second
@@ -20,13 +22,13 @@ const (
 	maxSteps   = 1000
 	maxBuckets = 20_000 // of all tasks together
 
-	// What is usual where nothing is said.
+	// The defaults.
 	historyPast = 6 * time.Hour
 	historyStep = 5 * time.Minute
 	returnsPast = 24 * time.Hour
 )
 
-// spanKey is a [Span] that can be compared.
+// spanKey is an [assign.Span] that can be compared.
 type spanKey struct {
 	tasks string
 	usual bool  // since when is not said
@@ -34,10 +36,11 @@ type spanKey struct {
 	step  time.Duration
 }
 
-func (s Span) key() (k spanKey, err error) {
+// keyOf is what makes two spans the same.
+func keyOf(s assign.Span) (k spanKey, err error) {
 	for _, name := range s.Tasks {
-		if !IsTaskName(name) {
-			return k, NoTask(name)
+		if !assign.IsTaskName(name) {
+			return k, assign.NoTask(name)
 		}
 	}
 	names := slices.Clone(s.Tasks)
@@ -66,25 +69,25 @@ func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) 
 	since := time.UnixMicro(k.since).UTC()
 	switch {
 	case since.After(now):
-		return since, RefuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", clock(since), clock(now))
+		return since, assign.RefuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", assign.TimeText(since), assign.TimeText(now))
 	case now.Sub(since) > maxPast+max(k.step, time.Minute): // more for those who ask for full steps, and for what a call takes
-		return since, RefuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", clock(since))
+		return since, assign.RefuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", assign.TimeText(since))
 	}
 	return since, nil
 }
 
-// tallying begins a transaction that counts over the past. All its statements see the same moment. They are planned for
+// reportTx begins a transaction that counts over the past. All its statements see the same moment. They are planned for
 // the values at hand; by index, of which BRIN can only be read by a bitmap scan; and for one core, beside those who click.
-var tallying = pgx.TxOptions{
+var reportTx = pgx.TxOptions{
 	BeginQuery: `begin isolation level repeatable read read only; set local statement_timeout = '10s';
 set local enable_seqscan = off; set local enable_bitmapscan = on; set local jit = off; set local max_parallel_workers_per_gather = 0;
 set local work_mem = '32MB'; set local plan_cache_mode = force_custom_plan`,
 }
 
-// tally runs f in such a transaction.
-func (e *Engine) tally(ctx context.Context, f func(pgx.Tx) error) error {
+// begin runs f in such a transaction.
+func (r *Report) begin(ctx context.Context, f func(pgx.Tx) error) error {
 	var begun bool
-	err := pgx.BeginTxFunc(ctx, e.api, tallying, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, r.db, reportTx, func(tx pgx.Tx) error {
 		begun = true
 		return f(tx)
 	})
@@ -93,22 +96,22 @@ func (e *Engine) tally(ctx context.Context, f func(pgx.Tx) error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &pg) && pg.Code == "57014", begun && ctx.Err() != nil:
-		return Refuse(Unavailable, "to count so much takes longer than 10 seconds; ask for a shorter span")
+		return assign.Refuse(assign.Unavailable, "to count so much takes longer than 10 seconds; ask for a shorter span")
 	}
 	return fmt.Errorf("count what happened: %w", err)
 }
 
-const selectTallied = `
+const selectTasks = `
 select s.task_id, s.name
 from getwork.task_state s
 where s.deleted_at is null and ($1::text[] is null or s.name = any($1))
 order by s.name`
 
-// tallied are the tasks of those names, by name, and the database's clock.
-func (e *Engine) tallied(ctx context.Context, tx pgx.Tx, names []string) (ids []int64, found []string, now time.Time, err error) {
+// tasks are the tasks of those names, by name, and the database's clock.
+func (r *Report) tasks(ctx context.Context, tx pgx.Tx, names []string) (ids []int64, found []string, now time.Time, err error) {
 	var batch pgx.Batch
-	batch.Queue(selectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	batch.Queue(e.SQL(selectTallied), names).Query(func(rows pgx.Rows) error {
+	batch.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	batch.Queue(r.sql(selectTasks), names).Query(func(rows pgx.Rows) error {
 		var id int64
 		var name string
 		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
@@ -122,7 +125,7 @@ func (e *Engine) tallied(ctx context.Context, tx pgx.Tx, names []string) (ids []
 	}
 	for _, name := range names {
 		if !slices.Contains(found, name) {
-			return nil, nil, now, NoTask(name)
+			return nil, nil, now, assign.NoTask(name)
 		}
 	}
 	return ids, found, now.UTC(), nil

@@ -1,4 +1,4 @@
-package assign
+package report
 
 import (
 	"regexp"
@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"getwork/assign"
 	"getwork/schema/schematest"
 )
 
@@ -21,10 +22,10 @@ func TestHoldersByIndex(t *testing.T) {
 	}
 	const held, past = 900, 100_000
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := start(t, url)
 	db := pool(t, url)
-	task := newTask(t, n, "task", `select 1 as item`, nil).ID
-	other := newTask(t, n, "other", `select 1 as item`, nil).ID
+	task := n.newTask(t, "task", `select 1 as item`).ID
+	other := n.newTask(t, "other", `select 1 as item`).ID
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
 		select $1, 'over ' || i, 'user ' || i % 300, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, $2::integer) i`, task, past)
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, assigned_at)
@@ -45,8 +46,8 @@ func TestHoldersByIndex(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	holders, total, err := n.Holders(t.Context(), HolderFilter{Limit: 200})
-	if err != nil || len(holders) != 200 || total != (HeldTotal{Users: 300, Held: held}) {
+	holders, total, err := n.Holders(t.Context(), assign.HolderFilter{Limit: 200})
+	if err != nil || len(holders) != 200 || total != (assign.HeldTotal{Users: 300, Held: held}) {
 		t.Errorf("%d holders, %+v, %v", len(holders), total, err)
 	}
 	t.Log("read in", time.Since(began))

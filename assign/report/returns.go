@@ -1,23 +1,25 @@
-package assign
+package report
 
 import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
 )
 
-// Returns counts what was returned since then, by people and by items. It is refused as [Engine.History] is.
-func (e *Engine) Returns(ctx context.Context, s Span) (Returns, error) {
+// Returns counts what was returned since then, by people and by items. It is refused as [Report.History] is.
+func (r *Report) Returns(ctx context.Context, s assign.Span) (assign.Returns, error) {
 	s.Step = 0
-	k, err := s.key()
+	k, err := keyOf(s)
 	if err != nil {
-		return Returns{}, err
+		return assign.Returns{}, err
 	}
-	return e.returning.ask(ctx, k)
+	return r.returns.ask(ctx, k)
 }
 
 const (
-	// What its holder let go of, or its lease did. A manager is told from him by closed_by.
+	// Work that its holder let go of, or whose lease ran out. closed_by tells a manager from the holder.
 	byHolder = `state not in ('held', 'reassigned') and coalesce(closed_by, user_name) = user_name`
 
 	// The first row is of all people.
@@ -52,26 +54,26 @@ from (
 ) r
 join getwork.task_state s on s.task_id = r.task_id
 cross join lateral (
-  select w.state from getwork.work w where w.task_id = r.task_id and w.item between r.item and r.item ` + newestFirst + `
+  select w.state from getwork.work w where w.task_id = r.task_id and w.item between r.item and r.item order by w.item desc, w.id desc limit 1
 ) newest
 order by r.people desc, r.returns desc, r.last_at desc, r.task_id, r.item`
 )
 
-// readReturns is Returns, once it is its turn.
-func (e *Engine) readReturns(ctx context.Context, k spanKey) (found Returns, err error) {
-	err = e.tally(ctx, func(tx pgx.Tx) error {
-		ids, _, now, err := e.tallied(ctx, tx, k.names())
+// readReturns counts; only one call runs at a time.
+func (r *Report) readReturns(ctx context.Context, k spanKey) (found assign.Returns, err error) {
+	err = r.begin(ctx, func(tx pgx.Tx) error {
+		ids, _, now, err := r.tasks(ctx, tx, k.names())
 		if err != nil {
 			return err
 		}
-		found = Returns{People: []PersonReturns{}, Items: []ItemReturns{}}
+		found = assign.Returns{People: []assign.PersonReturns{}, Items: []assign.ItemReturns{}}
 		if found.From, err = k.begin(now, returnsPast); err != nil {
 			return err
 		}
 		var batch pgx.Batch
-		batch.Queue(e.SQL(selectPeople), found.From, ids).Query(found.readPeople)
-		batch.Queue(e.SQL(selectReturned), found.From, ids).Query(func(rows pgx.Rows) error {
-			items, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ItemReturns])
+		batch.Queue(r.sql(selectPeople), found.From, ids).Query(func(rows pgx.Rows) error { return readPeople(&found, rows) })
+		batch.Queue(r.sql(selectReturned), found.From, ids).Query(func(rows pgx.Rows) error {
+			items, err := pgx.CollectRows(rows, pgx.RowToStructByPos[assign.ItemReturns])
 			for i := range items {
 				items[i].LastAt = items[i].LastAt.UTC()
 			}
@@ -83,9 +85,10 @@ func (e *Engine) readReturns(ctx context.Context, k spanKey) (found Returns, err
 	return found, err
 }
 
-func (r *Returns) readPeople(rows pgx.Rows) error {
+// readPeople reads the rows of selectPeople.
+func readPeople(r *assign.Returns, rows pgx.Rows) error {
 	var user *string
-	var p PersonReturns
+	var p assign.PersonReturns
 	into := []any{&user, &p.Assigned, &p.Closed, &p.Completed, &p.Returned, &p.Never, &p.Failed, &p.Expired}
 	_, err := pgx.ForEachRow(rows, into, func() error {
 		p.Share = nil
@@ -94,7 +97,7 @@ func (r *Returns) readPeople(rows pgx.Rows) error {
 			p.Share = &share
 		}
 		if user == nil {
-			r.Team = TeamReturns{p.Closed, p.Returned, p.Share}
+			r.Team = assign.TeamReturns{Closed: p.Closed, Returned: p.Returned, Share: p.Share}
 			return nil
 		}
 		p.User = *user
