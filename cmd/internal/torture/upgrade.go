@@ -90,7 +90,8 @@ func (s *storm) migrate(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if s.epoch.Load() == before {
+		if s.epoch.Load() == before && s.database.TryLock() { // else PostgreSQL is, or was, away
+			s.database.Unlock()
 			s.findings.add("process", "the migration fails: %v\n%s", err, out)
 			return
 		}
