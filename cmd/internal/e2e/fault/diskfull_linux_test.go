@@ -63,7 +63,8 @@ func fill(t *testing.T, dir string) (free func()) {
 }
 
 // The disk that the requests are on is full: clicks are told so, and the log says what to do; when there is room again
-// all goes on by itself, and nothing is missing that was answered.
+// all goes on by itself, and nothing is missing that was answered. Whoever waits for a query then goes on waiting: its round, which
+// finds no room for what it gives, is made again.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, 16)
@@ -84,11 +85,22 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	defer dropSpace(t, s)
+	gated, open := s.Gated(0, 10)
+	s.Task("later", `select q.item, (select string_agg(md5(i::text || q.item), '') from generate_series(1, 3000) i) as much from (`+gated+`) q order by q.item`)
+	later, a, err := s.As("later", 0).GetWork(t.Context(), "later", 5)
+	if err != nil || a.Status != 202 {
+		t.Fatalf("%d %s, %v", a.Status, a.Body, err)
+	}
 	s.shelf(100_000, 10)
 	free := fill(t, disk)
 	clicked := s.clickUntil(func(status int) bool { return status == 503 })
 	t.Logf("%d clicks were answered until the disk was full", len(clicked))
 	e2e.Await(t, "the log has advice", e2e.Soon, func() bool { return strings.Contains(s.Nodes[0].Output(), "make room, or make it larger") })
+	open()
+	s.Await("the round finds no room", e2e.Soon, `select retries > 0 from getwork.task_state where name = 'later'`)
+	if r, a, err := s.As("later", 0).Request(t.Context(), later.ID); err != nil || r.State != assign.Pending {
+		t.Errorf("a request whose round found no room is %d %s, %v", a.Status, a.Body, err)
+	}
 	if status := s.Ready(0); status != http.StatusOK {
 		t.Errorf("the node can still be read from, and is not ready: %d", status)
 	}
@@ -97,6 +109,7 @@ func TestDiskFull(t *testing.T) {
 		r, a, err := s.As("afterwards", 0).GetWork(t.Context(), "verify", 1)
 		return err == nil && a.Status == 201 && r.State == assign.Assigned
 	})
+	s.Served("later", 0, later.ID, e2e.Soon)
 	for user, id := range clicked {
 		if r, a, err := s.As(user, 0).Request(t.Context(), id); err != nil || r.State != assign.Assigned {
 			t.Fatalf("request %d of %s was answered, and is %d %s, %v", id, user, a.Status, a.Body, err)
