@@ -1,28 +1,31 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 // single connects anew for each call, so that a node that died is noticed at once, and nothing is left open.
-var single = &http.Transport{DisableKeepAlives: true}
+var single = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Client is somebody who asks a node. Its methods return an error only when there was no answer; a refusal is an
-// Answer with a Problem.
+// Client is somebody who asks a node, once each time. Methods that return an Answer return an error only when there was
+// none; a refusal is an Answer with a Problem, and comes with an empty value.
 type Client struct {
 	URL      string // of the node
 	User     string
 	Role     string // empty: worker
 	Instance string // empty: none
+}
+
+func (c Client) api() *client.Client {
+	return &client.Client{URL: c.URL, User: c.User, Role: c.Role, Instance: c.Instance, HTTP: single, Retry: client.Retry{Tries: 1}}
 }
 
 // Answer is what a node answered.
@@ -48,85 +51,62 @@ func (a Answer) Decode(v any) error {
 	return nil
 }
 
+// asked makes one call. header has names and values in turn.
+func asked[T any](header []string, call func(options ...client.Option) (T, error)) (v T, a Answer, err error) {
+	var raw client.Answer
+	options := []client.Option{client.Within(0), client.Key(""), client.Into(&raw)}
+	for i := 0; i+1 < len(header); i += 2 {
+		options = append(options, client.Header(header[i], header[i+1]))
+	}
+	v, err = call(options...)
+	a = Answer{Status: raw.Status, Header: raw.Header, Body: raw.Body, Took: raw.Took}
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p):
+		a.Problem, err = p.Problem, nil
+	case errors.Is(err, client.ErrNotModified):
+		err = nil
+	}
+	return v, a, err
+}
+
 // Do asks for a path such as /api/v1/tasks. body is sent as JSON unless it is nil; header has names and values in
 // turn.
 func (c Client) Do(ctx context.Context, method, path string, body any, header ...string) (Answer, error) {
-	var payload io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return Answer{}, err
-		}
-		payload = bytes.NewReader(b)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, payload)
-	if err != nil {
-		return Answer{}, err
-	}
-	r.Header = c.header()
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	began := time.Now()
-	response, err := single.RoundTrip(r)
-	if err != nil {
-		return Answer{}, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	defer response.Body.Close()
-	a := Answer{Status: response.StatusCode, Header: response.Header}
-	a.Body, err = io.ReadAll(response.Body)
-	a.Took = time.Since(began)
-	if err != nil {
-		return a, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if a.Status >= 400 {
-		_ = json.Unmarshal(a.Body, &a.Problem)
-	}
-	return a, nil
-}
-
-func (c Client) header() http.Header {
-	h := http.Header{}
-	for name, value := range map[string]string{"X-Getwork-User": c.User, "X-Getwork-Role": c.Role, "X-Getwork-Instance": c.Instance} {
-		if value != "" {
-			h.Set(name, value)
-		}
-	}
-	return h
+	_, a, err := asked(header, func(o ...client.Option) (struct{}, error) {
+		return struct{}{}, c.api().Do(ctx, method, path, body, nil, o...)
+	})
+	return a, err
 }
 
 // GetWork clicks, and returns the answer with the request in it. header has names and values in turn, such as
 // "Prefer", "wait=30".
 func (c Client) GetWork(ctx context.Context, task string, count int, header ...string) (assign.Request, Answer, error) {
-	return c.request(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", map[string]any{"count": count}, header...)
+	return c.click(ctx, task, map[string]any{"count": count}, header)
 }
 
 // Linger clicks, and waits for as long as linger says, such as "10m", while nothing can be handed out. The answer is
 // not held: that is for a header such as "Prefer", "wait=30".
 func (c Client) Linger(ctx context.Context, task string, count int, linger string, header ...string) (assign.Request, Answer, error) {
-	body := map[string]any{"count": count, "linger": linger}
-	return c.request(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", body, header...)
+	return c.click(ctx, task, map[string]any{"count": count, "linger": linger}, header)
+}
+
+// click sends what a test says, be it wrong.
+func (c Client) click(ctx context.Context, task string, body any, header []string) (assign.Request, Answer, error) {
+	return asked(header, func(o ...client.Option) (r assign.Request, err error) {
+		err = c.api().Do(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", body, &r, o...)
+		return r, err
+	})
 }
 
 // Request asks for a request's status. A refusal, and 304, come with an empty request.
 func (c Client) Request(ctx context.Context, id int64, header ...string) (assign.Request, Answer, error) {
-	return c.request(ctx, http.MethodGet, "/api/v1/requests/"+strconv.FormatInt(id, 10), nil, header...)
+	return asked(header, func(o ...client.Option) (assign.Request, error) { return c.api().ShowRequest(ctx, id, o...) })
 }
 
-// Cancel ends a pending request with nothing. A refusal comes with an empty request.
+// Cancel ends a pending request with nothing.
 func (c Client) Cancel(ctx context.Context, id int64) (assign.Request, Answer, error) {
-	return c.request(ctx, http.MethodDelete, "/api/v1/requests/"+strconv.FormatInt(id, 10), nil)
-}
-
-func (c Client) request(ctx context.Context, method, path string, body any, header ...string) (r assign.Request, a Answer, err error) {
-	a, err = c.Do(ctx, method, path, body, header...)
-	if err == nil && a.Status < 300 {
-		err = a.Decode(&r)
-	}
-	return r, a, err
+	return asked(nil, func(o ...client.Option) (assign.Request, error) { return c.api().CancelRequest(ctx, id, o...) })
 }
 
 // Await waits until a request is no longer pending, or ctx ends. Answers are held by the node, so it is told at
@@ -151,10 +131,4 @@ func (c Client) Await(ctx context.Context, id int64) (assign.Request, error) {
 }
 
 // Pipeline reads what the client's user holds and waits for.
-func (c Client) Pipeline(ctx context.Context) (p assign.Pipeline, err error) {
-	a, err := c.Do(ctx, http.MethodGet, "/api/v1/pipeline", nil)
-	if err == nil {
-		err = a.Decode(&p)
-	}
-	return p, err
-}
+func (c Client) Pipeline(ctx context.Context) (assign.Pipeline, error) { return c.api().Pipeline(ctx) }
