@@ -35,7 +35,7 @@ update getwork.work_requested r
 set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.reason,
     completed_at = clock_timestamp(), round_id = $1, run_id = $2
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
-where r.id = a.id` + stillPending
+where r.id = a.id and r.state = 'pending'`
 
 	// They were read and stay: from now on they alone are a reason to run at that time only. Who was left so a moment
 	// ago is not written again: a round for each pushed item leaves hundreds of agents lingering.

@@ -32,7 +32,7 @@ with closed as (
   join getwork.task_state s on s.task_id = o.task_id
   join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select coalesce($2 = 'failed' and o.attempt >= v.max_attempts, false) as exhausted) l
-  where w.id = $1 and o.id = w.id and w.state = 'held'` + leaseRunsIfAny + `
+  where w.id = $1 and o.id = w.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
 ), ` + settleItems + `

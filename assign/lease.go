@@ -75,8 +75,8 @@ select coalesce(extract(epoch from least(
 )
 
 const (
-	sweepBatch = 500                                 // bounds one transaction of the sweep
-	sweepPause = 50 * time.Millisecond * sweepSlowly // the least time between two sweeps, however many leases are given or are due
+	sweepBatch = 500                   // bounds one transaction of the sweep
+	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
 )
 
 // leased has the sweep see whether it is due earlier now.
@@ -184,7 +184,7 @@ func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept
 const extendWork = `
 update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
-where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held'` + leaseRuns + `
+where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held' and w.lease_expires_at > clock_timestamp()
 returning w.task_id`
 
 // Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the

@@ -77,7 +77,7 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 			}
 		}
 		e.mu.Lock()
-		if looksAgain && (err == nil && moved || l.again && ctx.Err() == nil) {
+		if err == nil && moved || l.again && ctx.Err() == nil {
 			l.again = false
 			e.mu.Unlock()
 			continue // the look again: without it, who was recorded behind the round's back waits for ever
@@ -256,7 +256,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 // loses the lock, and its round, to others; the last, so that a query ends, and its lock is free, soon after its
 // node died.
 const (
-	beginLocking = `begin ` + isolationLevel + `read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
+	beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
 	watchClient  = `; set local client_connection_check_interval = '500ms'`
 )
 
@@ -286,7 +286,7 @@ func (e *Engine) beginRunLock(ctx context.Context) string {
 // "update": inserting a request takes a key share lock on the row it refers to, which "update" would have wait for
 // the whole query, and one uncommitted click would make a free row look busy. Nothing but the key stands in the
 // condition: one on a column that changes can hide a free row.
-const runLock = `select pg_backend_pid() from getwork.task` + readFirst + ` where id = $1 for no key update skip locked`
+const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
 
 func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
 	var backend int32

@@ -363,9 +363,6 @@ const countAnswered = `select count(*) from getwork.work_requested where id = an
 // rescue takes the normal path for requests that only the periodic look found, and counts those that it served:
 // not the tasks that waited for a place to run, and not those that this node was looking at anyway.
 func (e *Engine) rescue(o orphans) {
-	if !rescues {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, noted := e.noted[o.Task]; noted || e.looks[o.Task] != nil {

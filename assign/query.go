@@ -16,7 +16,7 @@ import (
 // the assign lock of a node that froze while it held it.
 var (
 	readCommitted = pgx.TxOptions{
-		BeginQuery: `begin ` + isolationLevel + `read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + ownPlans,
+		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + ownPlans,
 	}
 	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )

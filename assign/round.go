@@ -83,9 +83,10 @@ const (
 	// of ids, as everybody does.
 	lockAssign = `
 select s.task_id
-from getwork.task_state s` + readFirst + `
+from getwork.task_state s
 where s.task_id in (select $1::bigint union all select c.other_id from getwork.task_conflict c where c.task_id = $1)
-order by s.task_id` + forNoKeyUpdate
+order by s.task_id
+for no key update`
 
 	// A statement of its own, after the lock: a lock that had to wait returns the row as it is now, but what
 	// was joined to it as it was when the statement began.
@@ -111,7 +112,8 @@ select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(
   (extract(epoch from lease) * 1000000)::bigint, look_after is null
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
-order by id` + forUpdate
+order by id
+for update`
 )
 
 // openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.

@@ -263,7 +263,7 @@ where task_id = $1`
 	failPending = `
 update getwork.work_requested r
 set state = 'failed', requested = 0, reason = null, error = $3, completed_at = clock_timestamp(), round_id = $4, run_id = nullif($5, 0)
-where r.id = any($1::bigint[]) and r.task_id = $2` + stillPending
+where r.id = any($1::bigint[]) and r.task_id = $2 and r.state = 'pending'`
 
 	lingerUntilBackOff = `
 update getwork.work_requested r

@@ -35,7 +35,7 @@ func (p *pulse) sent(start, now time.Time) {
 func (p *pulse) deadline(silentAfter, grace time.Duration) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unanswered.IsZero() || !watchesSilence {
+	if p.unanswered.IsZero() {
 		return time.Time{}, false
 	}
 	at, least := p.heard.Add(silentAfter), p.unanswered.Add(grace)

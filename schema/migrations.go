@@ -43,9 +43,6 @@ func load(n Name) ([]migration, error) {
 			return nil, fmt.Errorf("migrations: %w", err)
 		}
 		up, down, _ := strings.Cut(string(text), separator)
-		if !keepsUnique {
-			up = strings.ReplaceAll(up, "create unique index work_held_", "create index work_held_")
-		}
 		all = append(all, migration{name: name, up: n.rewrite(up), down: n.rewrite(down)})
 	}
 	return all, nil

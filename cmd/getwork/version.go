@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 
 	"getwork/cmd/internal/command"
-	"getwork/cmd/internal/serve"
 )
 
 // version is set by the linker for a release.
@@ -24,8 +23,5 @@ func (versionCmd) Run(s *command.Streams) error {
 		}
 	}
 	_, err := fmt.Fprintf(s.Out, "getwork %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	if open := serve.Holes(); err == nil && open != "" {
-		_, err = fmt.Fprintf(s.Out, "holes: %s\n", open)
-	}
 	return err
 }

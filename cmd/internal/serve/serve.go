@@ -132,7 +132,6 @@ func (c *Command) Run(ctx context.Context, s *command.Streams) error {
 		}()
 	}
 	log := c.logger(s.Errs)
-	tellHoles(log)
 	n, err := newNode(ctx, *c, log)
 	if err == nil {
 		err = withHeapFloor(func() error { return n.run(ctx, s.Errs) })

@@ -1,6 +1,7 @@
 package torture_test
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 
 // hole is a promise with all that keeps it.
 type hole struct {
-	defences []string // as the build tags name them, without hole_
+	defences []string
 	options  torture.Options
 	breaks   []checker.Rule            // one of these, with all of the defences off
 	alone    map[string][]checker.Rule // and what may break with just this one off: what the other does not cover
@@ -26,8 +27,7 @@ type hole struct {
 // seeds is how many runs may look for what is a matter of chance, with all of the defences off.
 const seeds = 4
 
-// With all that keeps a promise switched off, the harness finds it broken; with one of the two it does not. assign/holes.go
-// says what the defences are, and TestHole… there which of them covers what.
+// With all that keeps a promise switched off, the harness finds it broken; with one of the two it does not.
 var holes = map[string]hole{
 	// Places for more runs than there are: whoever gives one back looks at what waited for it.
 	"lost wake-up": {[]string{"lookagain", "sweep"},
@@ -73,12 +73,12 @@ func TestHoles(t *testing.T) {
 			}
 			t.Errorf("without %v nothing is broken of %q, in %d runs", h.defences, h.breaks, seeds)
 		})
-		for _, without := range h.defences {
+		for _, off := range h.defences {
 			if len(h.defences) > 1 {
-				t.Run("no "+without, func(t *testing.T) {
+				t.Run("no "+off, func(t *testing.T) {
 					t.Parallel()
-					for _, rule := range h.uncovered(h.torture(t, dir, without), without) {
-						t.Errorf("without %s alone: %q is broken", without, rule)
+					for _, rule := range h.uncovered(h.torture(t, dir, off), off) {
+						t.Errorf("without %s alone: %q is broken", off, rule)
 					}
 				})
 			}
@@ -87,9 +87,9 @@ func TestHoles(t *testing.T) {
 }
 
 // uncovered are the promises that were broken with just one defence off, though the other covers them.
-func (h hole) uncovered(found map[string]int, without string) (broken []string) {
+func (h hole) uncovered(found map[string]int, off string) (broken []string) {
 	for rule := range found {
-		if r := checker.Rule(rule); slices.Contains(checker.Rules, r) && !slices.Contains(h.alone[without], r) {
+		if r := checker.Rule(rule); slices.Contains(checker.Rules, r) && !slices.Contains(h.alone[off], r) {
 			broken = append(broken, rule)
 		}
 	}
@@ -98,17 +98,17 @@ func (h hole) uncovered(found map[string]int, without string) (broken []string) 
 
 // torture runs a build without the defences, and counts what was found. Of what is no promise there may be some: calls that
 // fail, or requests that only the sweep has found, tell of the hole, and nothing is lost by it.
-func (h hole) torture(t *testing.T, dir string, without ...string) map[string]int {
+func (h hole) torture(t *testing.T, dir string, off ...string) map[string]int {
 	t.Helper()
 	o := h.options
-	if len(without) < len(h.defences) {
+	if len(off) < len(h.defences) {
 		o.For = 4 * time.Second
 		if h.few > 0 {
 			o.For, o.Users, o.Agents = 10*time.Second, h.few, 0
 		}
 	}
-	o.Binary = filepath.Join(dir, strings.Join(without, "-"))
-	if err := node.Build(t.Context(), o.Binary, "-tags", "hole_"+strings.Join(without, ",hole_")); err != nil {
+	o.Binary = filepath.Join(dir, strings.Join(off, "-"))
+	if err := node.Build(t.Context(), o.Binary, "-overlay", overlay(t, without(t, off...)...)); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(o.Binary)
@@ -140,25 +140,71 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// A build says what it was made without: a tag that is misspelt switches nothing off.
-func TestHolesAreTold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the binary")
+// inStep are tests that hold two sessions in step, with what becomes of them without some of the defences.
+var inStep = []struct {
+	test, tree string
+	off        []string
+	broken     string // what the test says then; "": it passes
+}{
+	{"TestLastClickIsServed", "assign", []string{"lookagain"}, ""},
+	{"TestLastClickIsServed", "assign", []string{"sweep"}, ""},
+	{"TestLastClickIsServed", "assign", []string{"lookagain", "sweep"}, "the last click is served"},
+	{"TestItemIsGivenOnce", "assign", []string{"unique"}, ""},
+	{"TestItemIsGivenOnce", "assign", []string{"assignlock"}, ""},
+	{"TestItemIsGivenOnce", "assign", []string{"unique", "assignlock"}, "an item with one place is given once"},
+	{"TestCancelIsKept", "assign", []string{"pendingcheck"}, ""},
+	{"TestCancelIsKept", "assign", []string{"forupdate"}, ""},
+	{"TestCancelIsKept", "assign", []string{"pendingcheck", "forupdate"}, "what was cancelled stays so"},
+	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"lockfirst"}, ""},
+	// A lock that has to wait is given to a transaction that saw what was true when it began to wait: the level carries it.
+	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"isolation"}, "never again, with a lock that is taken"},
+	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"assignlock"}, "never again, with a lock that is taken"},
+	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"lockfirst", "isolation"}, "never again, with a free lock"},
+	{"TestTooLateIsRefused", "assign", []string{"leasecheck"}, "too late to complete"},
+	{"TestFrozenConnectionIsNoticedAndReplaced", "notify", []string{"watchdog"}, "for down"},
+}
+
+// TestHolesInStep tells which defence covers which, without chance.
+func TestHolesInStep(t *testing.T) {
+	if os.Getenv("GETWORK_TEST_HOLES") == "" {
+		t.Skip("takes some minutes, and all of the machine: set GETWORK_TEST_HOLES=1")
 	}
-	all := []string{"assignlock", "forupdate", "isolation", "leasecheck", "lockfirst", "lookagain", "pendingcheck", "sweep", "unique", "watchdog"}
-	binary := filepath.Join(t.TempDir(), "getwork")
-	if err := node.Build(t.Context(), binary, "-tags", "hole_"+strings.Join(all, ",hole_")); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), binary, "version").Output()
-	if want := "holes: " + strings.Join(all, ", "); err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("%s%v, want %q", out, err, want)
-	}
-	for _, h := range holes {
-		for _, name := range h.defences {
-			if !slices.Contains(all, name) {
-				t.Errorf("there is no hole_%s", name)
+	for _, c := range inStep {
+		t.Run(c.test+" without "+strings.Join(c.off, " and "), func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-overlay", overlay(t, without(t, c.off...)...),
+				"-run", "^"+c.test+"$", "getwork/"+folderOf(t, c.tree, c.test)).CombinedOutput()
+			switch passed, failed := strings.Contains(string(out), "--- PASS: "+c.test), strings.Contains(string(out), "--- FAIL: "+c.test); {
+			case c.broken == "" && (err != nil || !passed):
+				t.Errorf("it ought to pass: %v\n%s", err, out)
+			case c.broken != "" && (!failed || !strings.Contains(string(out), c.broken)):
+				t.Errorf("it ought to fail, and say %q: %v\n%s", c.broken, err, out)
 			}
-		}
+		})
 	}
+}
+
+// The tests that TestHolesInStep runs are there.
+func TestInStepTestsExist(t *testing.T) {
+	for _, c := range inStep {
+		folderOf(t, c.tree, c.test)
+	}
+}
+
+// folderOf is where a test stands, below a folder of the module.
+func folderOf(t *testing.T, tree, test string) (folder string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(b), "func "+test+"(t *testing.T) {") {
+			folder, err = filepath.Rel(root, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil || folder == "" {
+		t.Fatalf("no test %s below %s (%v)", test, tree, err)
+	}
+	return filepath.ToSlash(folder)
 }

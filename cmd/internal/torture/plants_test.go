@@ -1,13 +1,9 @@
 package torture_test
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,62 +12,75 @@ import (
 	"getwork/cmd/internal/torture/checker"
 )
 
-// plant is a mistake that somebody could make. A build has it by an overlay; the source stays as it is.
+// plant is a mistake that somebody could make.
 type plant struct {
-	name     string
-	rule     checker.Rule // that it breaks
-	file     string       // of the module
-	old, new string       // the text that it changes, which the file has once
-	options  torture.Options
+	name    string
+	rule    checker.Rule // that it breaks
+	edit    edit
+	options torture.Options
 }
 
 // plants has one mistake for each rule, at least: a rule that finds none says nothing.
 var plants = []plant{
-	{"an item has a place more than it has", checker.HeldOnce, "assign/plan/plan.go",
-		"left: it.Slots - len(it.Taken)", "left: it.Slots + 1 - len(it.Taken)", torture.Options{Scenario: "owners"}},
-	{"closings are stamped later than they are", checker.HeldInTurn, "assign/disposition.go",
-		"closed_at = least(clock_timestamp(), w.lease_expires_at)", "closed_at = least(clock_timestamp() + interval '2 seconds', w.lease_expires_at)",
+	{"an item has a place more than it has", checker.HeldOnce,
+		edit{"assign/plan", "left: it.Slots - len(it.Taken)", "left: it.Slots + 1 - len(it.Taken)"},
 		torture.Options{Scenario: "owners"}},
-	{"the run lock is read, and not taken", checker.OneRun, "assign/look.go",
-		"where id = $1 for no key update skip locked`", "where id = $1`", torture.Options{}},
-	{"a cancel undoes the end of a request", checker.EndsOnce, "assign/request.go",
-		"where id = $1 and state = 'pending'`", "where id = $1`", torture.Options{Scenario: "cancels"}},
-	{"who came last is served first", checker.InOrder, "assign/round.go",
-		"order by id` + forUpdate", "order by id desc` + forUpdate", torture.Options{}},
-	{"what is answered is not on the disk yet", checker.Kept, "assign/query.go",
-		"`read write; set local idle_in_transaction_session_timeout = '5s';", "`read write; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '5s';",
+	{"closings are stamped later than they are", checker.HeldInTurn,
+		edit{"assign", "closed_at = least(clock_timestamp(), w.lease_expires_at)", "closed_at = least(clock_timestamp() + interval '2 seconds', w.lease_expires_at)"},
+		torture.Options{Scenario: "owners"}},
+	{"the run lock is read, and not taken", checker.OneRun,
+		edit{"assign", "where id = $1 for no key update skip locked`", "where id = $1`"},
+		torture.Options{}},
+	{"a cancel undoes the end of a request", checker.EndsOnce,
+		edit{"assign", "where id = $1 and state = 'pending'`", "where id = $1`"},
+		torture.Options{Scenario: "cancels"}},
+	{"who came last is served first", checker.InOrder,
+		edit{"assign", "order by id\nfor update`", "order by id desc\nfor update`"},
+		torture.Options{}},
+	{"what is answered is not on the disk yet", checker.Kept,
+		edit{"assign", "read write; set local idle_in_transaction_session_timeout = '5s';", "read write; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '5s';"},
 		torture.Options{Faults: []string{"crash"}, Every: time.Second, Recovery: 5 * time.Second}},
-	{"what is put off comes back in half the time", checker.NotBefore, "assign/disposition.go",
-		"when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond' / 2",
+	{"what is put off comes back in half the time", checker.NotBefore,
+		edit{"assign", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond' / 2"},
 		torture.Options{Scenario: "owners"}},
-	{"a request keeps its ETag when it changes", checker.ToldTheSame, "web/requests.go",
-		"tag = tagOf(b)", "tag = tagOf([]byte(strconv.FormatInt(r.ID, 10)))", torture.Options{}},
-	{"nobody counts what a user holds", checker.Limits, "assign/round.go",
-		"if r.state.MaxOpen == nil || len(waiting) == 0 {", "if len(waiting) >= 0 {", torture.Options{Scenario: "places"}},
-	{"closings are not compared with the run's snapshot", checker.DoneIsDone, "assign/standing.go",
-		"not pg_visible_in_snapshot(last.closed_xid, u.snapshot)", "false", torture.Options{Scenario: "books"}},
-	{"a lone waiter is given the second-best item", checker.Best, "assign/plan/plan.go",
-		"found, left := s.pick(r.Holder, room)\n", `found, left := s.pick(r.Holder, room)
+	{"a request keeps its ETag when it changes", checker.ToldTheSame,
+		edit{"web", "tag = tagOf(b)", "tag = tagOf([]byte(strconv.FormatInt(r.ID, 10)))"},
+		torture.Options{}},
+	{"nobody counts what a user holds", checker.Limits,
+		edit{"assign", "if r.state.MaxOpen == nil || len(waiting) == 0 {", "if len(waiting) >= 0 {"},
+		torture.Options{Scenario: "places"}},
+	{"closings are not compared with the run's snapshot", checker.DoneIsDone,
+		edit{"assign", "not pg_visible_in_snapshot(last.closed_xid, u.snapshot)", "false"},
+		torture.Options{Scenario: "books"}},
+	{"a lone waiter is given the second-best item", checker.Best,
+		edit{"assign/plan", "found, left := s.pick(r.Holder, room)\n", `found, left := s.pick(r.Holder, room)
 			if more, _ := s.pick(r.Holder, room+1); len(requests) == 1 && len(more) > room {
 				found = more[1:]
 			}
-`, torture.Options{Scenario: "few", Users: 12, Agents: 4}},
-	{"nobody is warned of a lease's end", checker.Warned, "assign/lease.go",
-		"range []string{expireWork, warnHolders}", "range []string{expireWork}", torture.Options{Scenario: "leases", For: 20 * time.Second}},
-	{"no_match and all_held are swapped", checker.Reasons, "assign/answer.go",
-		"plan.NoMatch: NoMatch, plan.AllHeld: AllHeld", "plan.NoMatch: AllHeld, plan.AllHeld: NoMatch", torture.Options{Scenario: "few"}},
-	{"the Idempotency-Key is dropped", checker.OnceAKey, "web/requests.go",
-		"Key: key, Groups: c.Groups", "Groups: c.Groups", torture.Options{Scenario: "keys"}},
-	{"nobody misses what a dead node had still to tell", checker.ToldStill, "assign/feed.go",
-		"f.owes(m)", "", torture.Options{Scenario: "live", Faults: []string{"kill-told"}, Every: 3 * time.Second, For: 30 * time.Second, Recovery: 10 * time.Second}},
-	{"places for runs go to the same tasks again", checker.Fair, "assign/place.go",
-		"order by greatest(due.at, last.finished_at), s.task_id", "order by s.task_id", torture.Options{Scenario: "unequal", For: 20 * time.Second}},
-	{"a shelf of another life of the cluster is fresh", checker.DoneIsDone, "assign/shelf.go",
-		`and u.cluster = getwork.cluster()
-    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`, `, false)`,
+`},
+		torture.Options{Scenario: "few", Users: 12, Agents: 4}},
+	{"nobody is warned of a lease's end", checker.Warned,
+		edit{"assign", "range []string{expireWork, warnHolders}", "range []string{expireWork}"},
+		torture.Options{Scenario: "leases", For: 20 * time.Second}},
+	{"no_match and all_held are swapped", checker.Reasons,
+		edit{"assign", "plan.NoMatch: NoMatch, plan.AllHeld: AllHeld", "plan.NoMatch: AllHeld, plan.AllHeld: NoMatch"},
+		torture.Options{Scenario: "few"}},
+	{"the Idempotency-Key is dropped", checker.OnceAKey,
+		edit{"web", "Key: key, Groups: c.Groups", "Groups: c.Groups"},
+		torture.Options{Scenario: "keys"}},
+	{"nobody misses what a dead node had still to tell", checker.ToldStill,
+		edit{"assign", "f.owes(m)", ""},
+		torture.Options{Scenario: "live", Faults: []string{"kill-told"}, Every: 3 * time.Second, For: 30 * time.Second, Recovery: 10 * time.Second}},
+	{"places for runs go to the same tasks again", checker.Fair,
+		edit{"assign", "order by greatest(due.at, last.finished_at), s.task_id", "order by s.task_id"},
+		torture.Options{Scenario: "unequal", For: 20 * time.Second}},
+	{"a shelf of another life of the cluster is fresh", checker.DoneIsDone,
+		edit{"assign", `and u.cluster = getwork.cluster()
+    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`, `, false)`},
 		torture.Options{Scenario: "restore", For: 20 * time.Second}},
-	{"a click waits for its task's query", checker.Prompt, "assign/look.go",
-		"where id = $1 for no key update skip locked`", "where id = $1 for update skip locked`", torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
+	{"a click waits for its task's query", checker.Prompt,
+		edit{"assign", "where id = $1 for no key update skip locked`", "where id = $1 for update skip locked`"},
+		torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
 }
 
 // Each rule has a plant that it catches: that it does is TestPlants.
@@ -88,22 +97,6 @@ func TestEveryRuleHasAPlant(t *testing.T) {
 	}
 }
 
-// Each plant applies and compiles.
-func TestPlantsCompile(t *testing.T) {
-	for _, p := range plants {
-		t.Run(p.name, func(t *testing.T) {
-			overlay := p.overlay(t)
-			if testing.Short() {
-				return
-			}
-			out, err := exec.CommandContext(t.Context(), "go", "vet", "-overlay", overlay, "getwork/"+filepath.ToSlash(filepath.Dir(p.file))).CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
-}
-
 // TestPlants proves the rules: each plant is caught by the rule that it breaks.
 func TestPlants(t *testing.T) {
 	if os.Getenv("GETWORK_TEST_HOLES") == "" {
@@ -113,7 +106,7 @@ func TestPlants(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			o := p.complete()
 			o.Binary = filepath.Join(t.TempDir(), "getwork")
-			if err := node.Build(t.Context(), o.Binary, "-overlay", p.overlay(t)); err != nil {
+			if err := node.Build(t.Context(), o.Binary, "-overlay", overlay(t, p.edit)); err != nil {
 				t.Fatal(err)
 			}
 			for range seeds {
@@ -157,35 +150,4 @@ func (p plant) caught(t *testing.T, o torture.Options) bool {
 	}
 	t.Logf("%d requests, %d pieces of work; found: %v; judged: %v", total(report.States), total(report.Work), found, report.Judged)
 	return found[string(p.rule)] > 0
-}
-
-// overlay writes the changed file beside an overlay that names it.
-func (p plant) overlay(t *testing.T) string {
-	t.Helper()
-	root, err := moduleRoot(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	original := filepath.Join(root, filepath.FromSlash(p.file))
-	b, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(b), p.old); n != 1 {
-		t.Fatalf("%s has the text %d times, want once; give the plant %q the text as it is now:\n%s", p.file, n, p.name, p.old)
-	}
-	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, filepath.Base(p.file)), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	err = errors.Join(err, os.WriteFile(changed, []byte(strings.Replace(string(b), p.old, p.new, 1)), 0o600), os.WriteFile(overlay, replace, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return overlay
-}
-
-// moduleRoot is the folder of go.mod.
-func moduleRoot(t *testing.T) (string, error) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	return strings.TrimSpace(string(out)), err
 }

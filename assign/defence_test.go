@@ -11,16 +11,14 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// What each defence covers, held in step. Every test says what must come of it in any build, whatever is switched off: what
-// is promised holds as long as one defence of a pair is there, and breaks without both. See holes.go.
-//
-//	go test -tags hole_lookagain,hole_sweep ./assign -run TestHole
+// Two sessions held in step, where two defences keep one promise. Here all of them are in place. TestHolesInStep of the fault
+// harness runs these tests without one defence, which must change nothing, and without both, which must break the promise.
 
-// wantKept compares whether a promise was kept with whether it should have been.
-func wantKept(t *testing.T, promise string, kept, defended bool) {
+// keeps fails the test where a promise was not kept.
+func keeps(t *testing.T, kept bool, promise string) {
 	t.Helper()
-	if kept != defended {
-		t.Errorf("%s: %v, want %v with these defences switched off: %v", promise, kept, defended, holes)
+	if !kept {
+		t.Errorf("broken promise: %s", promise)
 	}
 }
 
@@ -44,9 +42,9 @@ func (g *gate) passed() bool {
 	}
 }
 
-// Who is recorded after the round has read who waits, and finds the lock taken, is served by the look after the round, or by
-// the look every two seconds.
-func TestHoleLostWakeUp(t *testing.T) {
+// A click that is recorded after the round has read who waits, and finds the lock taken, is served by the look after the round,
+// or by the look every two seconds.
+func TestLastClickIsServed(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
@@ -69,19 +67,11 @@ func TestHoleLostWakeUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKept(t, "who clicked last is served", r.State == Assigned, looksAgain || rescues)
-	if r.State == Assigned && !looksAgain && rescues {
-		await(t, "the other is counted, which serves without the look again", func() bool { return b.Rescued.Load()+a.Rescued.Load() > 0 })
-	}
-}
-
-// uniqueWork reports whether the database refuses to have a place held twice.
-func uniqueWork(t *testing.T, db *pgxpool.Pool) bool {
-	return query[bool](t, db, `select indisunique from pg_index where indexrelid = 'getwork.work_held_slot'::regclass`)
+	keeps(t, r.State == Assigned, "the last click is served")
 }
 
 // Two rounds of one inbox on two nodes: the second waits for the first, or runs into the index, and plans again.
-func TestHoleHeldTwice(t *testing.T) {
+func TestItemIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
@@ -104,11 +94,11 @@ func TestHoleHeldTwice(t *testing.T) {
 	close(first.open)
 	close(second.open)
 	given := len((<-got).Work) + len((<-got).Work)
-	wantKept(t, "an item with one place is given once", given == 1, forNoKeyUpdate != "" || uniqueWork(t, db))
+	keeps(t, given == 1, "an item with one place is given once")
 }
 
-// A cancel between the reading and the writing of a round waits for the round and is too late, or takes him off its list.
-func TestHoleCancelled(t *testing.T) {
+// A cancel between the reading and the writing of a round waits for the round and is too late, or takes the request off its list.
+func TestCancelIsKept(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
@@ -132,34 +122,54 @@ func TestHoleCancelled(t *testing.T) {
 		wantKind(t, err, NotPending)
 		kept = r.State == Assigned
 	}
-	wantKept(t, "what was cancelled stays so", kept, forUpdate != "" || stillPending != "")
+	keeps(t, kept, "what was cancelled stays so")
 }
 
-// Where the server's default is a level that fixes what a transaction sees: a claim sees what was said of its item while it
-// came to its lock. It does if it sees nothing before the lock, or all that is committed at each statement.
-func TestHoleSnapshot(t *testing.T) {
+// Where the server's default is a level that fixes what a transaction sees, a claim sees what happened to its item before it got
+// its lock: it reads nothing before the lock, and each statement sees all that is committed.
+func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	t.Run("the lock is free", func(t *testing.T) {
 		n, db, task := repeatableRead(t)
 		given := make(chan error, 1)
-		claim := func() {
-			_, _, err := n.Claim(context.Background(), "task", "1", who("ann"))
+		claim := func(item string) {
+			_, _, err := n.Claim(context.Background(), "task", item, who("ann"))
 			given <- err
+		}
+		var err error
+		answered := func() bool {
+			select {
+			case err = <-given:
+				return true
+			default:
+				return false
+			}
+		}
+		asleep := func() bool {
+			return query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`)
 		}
 		never := func() {
 			execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, '1', 'bob', 'never', clock_timestamp(), pg_current_xact_id())`, task)
 		}
-		if readFirst == "" {
-			never()
-			go claim()
-		} else {
-			go claim()
-			await(t, "the claim has read something", func() bool {
-				return query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`)
-			})
-			never()
+		// Without lock-first a claim sleeps when it has read something, and before it has the lock.
+		sleeps := false
+		go claim("2")
+		await(t, "a claim sleeps, or is answered", func() bool {
+			sleeps = sleeps || asleep()
+			return answered()
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		wantKept(t, "never again", <-given != nil, readFirst == "" || isolationLevel != "")
+		if sleeps {
+			go claim("1")
+			await(t, "the claim has read something", asleep)
+			never()
+		} else {
+			never()
+			go claim("1")
+		}
+		keeps(t, <-given != nil, "never again, with a free lock")
 	})
 	// A lock that has to wait is given to a transaction that saw what was true when it began to wait. So lock-first alone is
 	// no second defence here, and the level carries it.
@@ -185,7 +195,7 @@ func TestHoleSnapshot(t *testing.T) {
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantKept(t, "never again", <-given != nil, isolationLevel != "" && forNoKeyUpdate != "")
+		keeps(t, <-given != nil, "never again, with a lock that is taken")
 	})
 }
 
@@ -200,8 +210,8 @@ func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
 	return n, db, newTask(t, n, "task", numbers, nil).ID
 }
 
-// A holder who is too late is told so also before the sweep has come.
-func TestHoleLease(t *testing.T) {
+// Holders who are too late are told so also before the sweep has come.
+func TestTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
@@ -213,7 +223,7 @@ func TestHoleLease(t *testing.T) {
 	still := still(t, url)
 	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where state = 'held'`)
 	_, err := still.Dispose(t.Context(), done.ID, Disposition{Outcome: "complete"}, done.Holder(), false)
-	wantKept(t, "too late to complete", IsRefusal(err, LeaseLost), leaseRuns != "")
+	keeps(t, IsRefusal(err, LeaseLost), "too late to complete")
 	_, err = still.Extend(t.Context(), extended.ID, extended.Holder())
-	wantKept(t, "too late to extend", IsRefusal(err, LeaseLost), leaseRuns != "")
+	keeps(t, IsRefusal(err, LeaseLost), "too late to extend")
 }
