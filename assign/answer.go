@@ -190,7 +190,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		}
 		switch a.Outcome {
 		case plan.Wait:
-			if from.source() == plan.Run || !p.Spent && r.run == 0 {
+			if from.source() == plan.Result || !p.Spent && r.run == 0 {
 				forRun = append(forRun, a.Request)
 			}
 		case plan.Linger:
@@ -228,7 +228,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
 	}
 	if len(forRun) > 0 {
-		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Run)
+		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
 	statement, args := from.settle(after)

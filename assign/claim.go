@@ -310,7 +310,7 @@ limit 1`
 func (e *Engine) queryNamed(ctx context.Context, s Settings, item string) (n *named, err error) {
 	statement := fmt.Sprintf(namedHead, s.Slots) + s.Query.Trimmed() + namedTail
 	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		found := named{source: plan.Run}
+		found := named{source: plan.Result}
 		if e.Queries != nil {
 			found.seenUntil = new(time.Time)
 			if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {

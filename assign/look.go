@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/plan"
 )
 
 // looking is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
@@ -72,7 +74,7 @@ func (e *Engine) look(ctx context.Context, task int64, l *looking) {
 				time.AfterFunc(time.Second, func() { e.Stir(task) })
 			}
 			var away error
-			if p, away = e.prospect(ctx, e.api, task); away != nil || p.fellDue {
+			if p, away = e.prospect(ctx, e.api, task); away != nil || p.view.FellDue {
 				p.next = time.Second // nothing else would say so again
 			}
 		}
@@ -153,31 +155,31 @@ func (e *Engine) pokes(task int64) <-chan struct{} {
 	return nil
 }
 
-// attempt is one try at a task: look, lock, look again under the lock, and then serve from the shelf or run. It
-// reports whether it moved the task on, so that looking again makes sense. If somebody else has the lock he looks
-// again when he has let go of it, and that is after our requests were committed.
-// Without a run there is nothing to lock but the assign lock: an inbox is served so, and a shelf when it was stirred.
+// attempt does what [plan.Next] says, once. It reports whether it moved the task on, so that asking again makes sense. If
+// another node has the run lock, that one asks again when it has let go of it, which is after our requests were committed.
 func (e *Engine) attempt(ctx context.Context, task int64, stirred bool) (p prospect, moved bool, err error) {
 	p, err = e.prospect(ctx, e.api, task)
-	if err == nil && p.over {
+	p.view.Stirred = stirred
+	if err == nil && plan.Next(p.view) == plan.EndLingering {
 		if err = e.endLingering(ctx); err == nil {
 			p, err = e.prospect(ctx, e.api, task)
+			p.view.Stirred, p.view.Over = stirred, false // another node ends the rest, or they are served as any other
 		}
 	}
 	if err != nil {
 		return p, false, err
 	}
-	rechecks := p.Recheck != "" && !p.held
-	if p.serves() && (p.Recheck == "" || rechecks) && (p.waits && p.Inbox() || p.waits && rechecks && !p.due || p.pending && (stirred || p.fellDue)) {
+	switch plan.Next(p.view) {
+	case plan.ServeWithoutRun, plan.Recheck:
 		moved, err = e.serveAtOnce(ctx, task, p.Settings, stirred)
 		return p, moved, err
-	}
-	if p.nothing() {
+	case plan.Nothing:
 		return p, false, nil
-	}
-	if !p.waits && e.places() < 2 { // a refresh leaves a place for those who wait
-		e.refreshAt(task, time.Now().Add(refreshAgain))
-		return p, false, nil
+	case plan.Refresh:
+		if e.places() < 2 { // it leaves a place for those who wait
+			e.refreshAt(task, time.Now().Add(refreshAgain))
+			return p, false, nil
+		}
 	}
 	if !e.takeNow(ctx) {
 		e.note(task, stirred)
@@ -303,25 +305,24 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun fun
 	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after
 	// the lock's sees what he committed.
 	p, err := e.prospect(ctx, aside{tx}, task)
-	p.backend = backend
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, err
-	case p.nothing():
-		e.Steps(ctx, StepNothing)
-		e.Look(task) // who was recorded since we read has found the lock taken: once more when it is free
-		return false, nil
-	case p.deleted:
+	}
+	p.backend, p.view.Locked = backend, true
+	switch plan.Next(p.view) {
+	case plan.CancelDeleted:
 		return true, e.endDeleted(ctx, tx, task)
-	case p.fresh && p.waits && (!p.due || p.held) && p.Recheck != "":
-		e.Look(task) // it became fresh since we looked; a recheck needs no lock
-		return false, nil
-	case p.fresh && p.waits && (!p.due || p.held):
+	case plan.ServeWithoutRun:
 		return true, e.serveShelf(ctx, tx, task)
-	case p.Inbox(): // it was deleted when we looked first; there is no query to run
+	case plan.Run, plan.Refresh:
+		return true, e.run(ctx, tx, p, begun)
+	case plan.Recheck: // it became fresh since we looked
+		e.Look(task)
 		return false, nil
 	}
-	return true, e.run(ctx, tx, p, begun)
+	e.Steps(ctx, StepNothing)
+	e.Look(task) // who was recorded since we read has found the lock taken: once more when it is free
+	return false, nil
 }
 
 // serveShelf is a round that hands out what the last run left.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/plan"
 )
 
 // servable is a pending request r that a round could end now, but for what its task's state says: no round has
@@ -19,19 +21,8 @@ type prospect struct {
 	task    int64
 	version int
 	backend int32 // the server process that holds the run lock for us
-
-	deleted, held bool // held back: paused, or a back-off or retry delay runs
-	fresh         bool // the shelf can be handed out
-	waits         bool // somebody can be served
-	due           bool // somebody who lingers asks for a run, whatever the shelf says
-	refresh       bool // the task is used, and its shelf about to end
-
-	over bool // somebody has lingered for long enough
-
-	pending bool // somebody waits, servable or not
-	fellDue bool // an item of the inbox has fallen due
-
-	next time.Duration // until the clock alone changes any of that; 0: it won't
+	view    plan.View
+	next    time.Duration // until the clock alone changes the view; 0: it won't
 }
 
 const selectProspect = `
@@ -105,18 +96,12 @@ func (r asideRow) Scan(into ...any) error {
 func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
 	p := prospect{task: task}
 	var next float64
-	into := []any{&p.version, &p.deleted, &p.held, &p.fresh, &p.Paused, &p.waits, &p.due, &p.over, &p.pending, &p.fellDue, &p.refresh, &p.Name, &next}
+	v := &p.view
+	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh, &p.Name, &next}
 	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, intoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
+	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""
 	p.next = time.Duration(next * float64(time.Second))
 	return p, nil
-}
-
-// serves reports whether something can be handed out without a run.
-func (p prospect) serves() bool { return (p.fresh || p.Inbox()) && !p.Paused && !p.deleted }
-
-// nothing reports whether there is nothing to do now. A fresh shelf serves during a back-off, too, unless it must be rechecked.
-func (p prospect) nothing() bool {
-	return !p.refresh && (!p.waits || p.Paused && !p.deleted || p.held && (!p.fresh || p.Recheck != "") && !p.deleted)
 }

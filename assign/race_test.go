@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign/plan"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
@@ -73,8 +74,8 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	if err := <-attempted; err != nil {
 		t.Fatal(err)
 	}
-	if p, err := a.prospect(t.Context(), a.pools.API, task.ID); err != nil || !p.waits || p.nothing() {
-		t.Errorf("after the round, somebody servable waits: %v (%v), want true", p.waits, err)
+	if p, err := a.prospect(t.Context(), a.pools.API, task.ID); err != nil || !p.view.Waits || plan.Next(p.view) != plan.Run {
+		t.Errorf("after the round, somebody servable waits: %v (%v), want true", p.view.Waits, err)
 	}
 	if r, err := b.Request(t.Context(), tracy.ID, tracy.Holder(), false); err != nil || r.State != Pending {
 		t.Errorf("tracy is %s (%v); want her lost", r.State, err)

@@ -152,8 +152,8 @@ func TestRefreshLeavesAPlace(t *testing.T) {
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-50*time.Millisecond)
-	if p, err := n.prospect(t.Context(), n.api, task.ID); err != nil || !p.refresh {
-		t.Fatalf("the shelf is to be renewed: %v, %v", p.refresh, err)
+	if p, err := n.prospect(t.Context(), n.api, task.ID); err != nil || !p.view.Refresh {
+		t.Fatalf("the shelf is to be renewed: %v, %v", p.view.Refresh, err)
 	}
 	n.Look(task.ID)
 	n.idle(t)

@@ -110,7 +110,7 @@ func (o *outcome) source() plan.Source {
 	if o.unchecked() && o.freshFor > 0 {
 		return plan.Shelf
 	}
-	return plan.Run
+	return plan.Result
 }
 
 func (o *outcome) runID() *int64 { return &o.run }

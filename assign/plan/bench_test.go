@@ -33,7 +33,7 @@ func benchmark(b *testing.B, name string, n int, rules Rules, requests []Request
 	b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			plan := Assign(rules, requests, Supply{Source: Run, Items: items, Usable: true})
+			plan := Assign(rules, requests, Supply{Source: Result, Items: items, Usable: true})
 			if last := plan.Answers[n-1]; last.Outcome != Assigned {
 				b.Fatalf("the last request %v%v", outcomes[last.Outcome], reasons[last.Reason])
 			}

@@ -19,7 +19,7 @@ func ExampleAssign() {
 		items[i].Slots = 1
 	}
 
-	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Run, Items: items, Usable: true})
+	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
 	for i, a := range p.Answers {
 		fmt.Print(waiting[i].Holder.User, ":")
 		for _, g := range a.Grants {
@@ -43,7 +43,7 @@ func ExampleAssign_places() {
 	}
 	job := plan.Item{Slots: 3, Taken: []int{2}, Holders: []plan.Holder{{User: "Eve"}}}
 
-	p := plan.Assign(plan.Rules{MaxOpen: 1}, waiting, plan.Supply{Source: plan.Run, Items: []plan.Item{job}, Usable: true})
+	p := plan.Assign(plan.Rules{MaxOpen: 1}, waiting, plan.Supply{Source: plan.Result, Items: []plan.Item{job}, Usable: true})
 	for i, a := range p.Answers {
 		switch {
 		case a.Outcome == plan.Assigned:
@@ -97,7 +97,7 @@ func ExampleAssign_rules() {
 		{Slots: 1},
 	}
 
-	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Run, Items: items, Usable: true})
+	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
 	for i, a := range p.Answers {
 		fmt.Print(waiting[i].Holder.User, ":")
 		for _, g := range a.Grants {

@@ -1,7 +1,7 @@
-// Package plan decides who gets what.
+// Package plan decides who gets what ([Assign]), and what a node does next for a task ([Next]).
 //
-// It is a pure function of values: no context, clock, log, chance or I/O. What it is given was read under the
-// assign lock, and what it answers is written under the same lock; so whatever is wrong with a decision can be
+// Both are pure functions of values: no context, clock, log, chance or I/O. What Assign is given was read under
+// the assign lock, and what it answers is written under the same lock; so whatever is wrong with a decision can be
 // seen, and tested, here alone. Every rule of a task is an input of it: how many places an item has, who may not
 // have it, which items exclude each other, how much one may hold, and who may take the task at all.
 package plan
@@ -49,8 +49,8 @@ type Source int
 const (
 	// Shelf is what an earlier run left. Nobody may overtake the one who finds too little on it.
 	Shelf Source = iota
-	// Run is the result of a run in its own round: the best that there is, so everybody is answered from it.
-	Run
+	// Result is that of a run in its own round: the best that there is, so everybody is answered from it.
+	Result
 	// Inbox is what was pushed: there is nothing else, and no run to wait for.
 	Inbox
 )
@@ -171,7 +171,7 @@ func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outc
 		return Partial, Barred
 	case found > 0:
 		return Partial, NoReason
-	case supply.Cut && supply.Source == Run && usedUp && left == 0:
+	case supply.Cut && supply.Source == Result && usedUp && left == 0:
 		return Wait, NoReason
 	}
 	reason := Barred

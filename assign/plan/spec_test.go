@@ -93,7 +93,7 @@ func (s *situation) parseRules(t *testing.T, text string) {
 }
 
 var sources = map[string]Supply{
-	"whole run": {Source: Run}, "cut run": {Source: Run, Cut: true},
+	"whole run": {Source: Result}, "cut run": {Source: Result, Cut: true},
 	"whole shelf": {Source: Shelf}, "cut shelf": {Source: Shelf, Cut: true},
 	"inbox": {Source: Inbox},
 }

@@ -150,7 +150,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 				case anybody > can:
 					a.Reason = Barred
 				}
-			case supply.Cut && supply.Source == Run && anybody == 0 && (len(l.lines) > 0 || len(supply.Items) == 0):
+			case supply.Cut && supply.Source == Result && anybody == 0 && (len(l.lines) > 0 || len(supply.Items) == 0):
 				a.Outcome = Wait
 			default:
 				a.Reason = map[bool]Reason{true: AllHeld, false: Barred}[anybody == 0]
