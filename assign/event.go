@@ -25,7 +25,7 @@ type encoded struct {
 	err     error
 }
 
-// shared is the event for several who get it: whoever writes it first encodes it for all.
+// Shared is the event for several receivers: the first to write it encodes it for all.
 func (e Event) Shared() Event {
 	if e.once == nil {
 		e.once = &encoded{}
@@ -107,7 +107,7 @@ const (
 	Draining NodeState = "draining" // it is about to end
 )
 
-// same reports whether a shared event says what another does.
+// Same reports whether two shared events have the same message.
 func (e Event) Same(other Event) bool {
 	a, _ := e.message()
 	b, err := other.message()
