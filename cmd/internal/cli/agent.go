@@ -101,13 +101,13 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 		drain = -1
 	}
 	a := &agent.Agent{
-		URL: client.base, Token: c.Token, User: client.header.Get("X-Getwork-User"), Role: client.header.Get("X-Getwork-Role"),
+		URL: client.URL, Token: c.Token, User: client.User, Role: client.Role,
 		Groups: c.MemberOf, Instance: c.instance(), Task: c.Task, Handler: p, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
 	var r *api.Problem
 	if errors.As(err, &r) {
-		return &refused{r.Problem, r.RetryAfter}
+		return &refused{*r}
 	}
 	return err
 }

@@ -1,17 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"syscall"
 	"time"
+
+	api "getwork/ws/client"
 )
 
 // Call is one request of the REST API.
@@ -26,71 +23,46 @@ type Call struct {
 
 // reply is what came back with a 2xx.
 type reply struct {
-	status int
-	header http.Header
-	body   json.RawMessage
+	api.Answer
+	body json.RawMessage
 }
-
-// maxReply bounds what a wrong --url can make the command read.
-const maxReply = 256 << 20
 
 // Do makes a call and decodes the answer into v, unless that is nil. Its errors are a [refused] when the server
 // answered with something else than a 2xx, and an [unreached] when no answer came.
 func (c *Client) Do(ctx context.Context, what Call, v any) (reply, error) {
-	within := answerWithin + what.hold
+	within := answerWithin
 	if what.query {
 		within += queryWithin
 	}
-	timed, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	req, err := c.request(timed, what)
-	if err != nil {
-		return reply{}, err
+	var got reply
+	options := []api.Option{api.Within(within), api.Wait(what.hold), api.Into(&got.Answer)}
+	for name, value := range what.header {
+		options = append(options, api.Header(name, value))
 	}
-	resp, err := c.Http.Do(req)
-	if err != nil {
-		return reply{}, c.unreached(ctx, err)
+	if err := c.Client.Do(ctx, what.Method, "/api/v1"+what.Path, what.Body, v, options...); err != nil {
+		return reply{}, c.inWords(ctx, err)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil {
-		return reply{}, c.unreached(ctx, err)
-	}
-	if resp.StatusCode/100 != 2 {
-		return reply{}, c.refusal(resp, body)
-	}
-	if v != nil {
-		if err := json.Unmarshal(body, v); err != nil {
-			return reply{}, fmt.Errorf("%s did not answer as getwork does (%w); is --url right?", c.base, err)
-		}
-	}
-	return reply{resp.StatusCode, resp.Header, body}, nil
+	got.body = got.Body
+	return got, nil
 }
 
-func (c *Client) request(ctx context.Context, what Call) (*http.Request, error) {
-	var body io.Reader
-	if what.Body != nil {
-		b, err := json.Marshal(what.Body)
-		if err != nil {
-			return nil, fmt.Errorf("encode the call: %w", err)
-		}
-		body = bytes.NewReader(b)
+// inWords says how a call failed to whoever typed a command. ctx is the caller's: when that has ended, nothing is wrong with
+// the server.
+func (c *Client) inWords(ctx context.Context, err error) error {
+	var foreign *api.Foreign
+	var problem *api.Problem
+	var none *api.NoAnswer
+	switch {
+	case ctx.Err() != nil:
+		return ErrInterrupted
+	case errors.As(err, &problem):
+		return &refused{*problem}
+	case errors.As(err, &foreign):
+		return fmt.Errorf("%s did not answer as getwork does (%w); is --url right?", c.URL, foreign.Err)
+	case errors.As(err, &none):
+		return c.unreached(none)
 	}
-	req, err := http.NewRequestWithContext(ctx, what.Method, c.base+"/api/v1"+what.Path, body)
-	if err != nil {
-		return nil, fmt.Errorf("make the call: %w", err)
-	}
-	req.Header = c.header.Clone()
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for name, value := range what.header {
-		req.Header.Set(name, value)
-	}
-	if what.hold > 0 {
-		req.Header.Set("Prefer", fmt.Sprintf("wait=%d", int(what.hold.Seconds())))
-	}
-	return req, nil
+	return err
 }
 
 // unreached is a call that no answer came to.
@@ -101,26 +73,18 @@ type unreached struct {
 
 func (u *unreached) Error() string { return u.text }
 
-// unreached says why no answer came. ctx is the caller's: when that has ended, nothing is wrong with the server.
-func (c *Client) unreached(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ErrInterrupted
-	}
-	var wrapped *url.Error // names the method and the address once more
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
-	var dial *net.OpError
-	u := &unreached{unsent: errors.As(err, &dial) && dial.Op == "dial"}
+// unreached says why no answer came.
+func (c *Client) unreached(none *api.NoAnswer) error {
+	err, u := none.Err, &unreached{unsent: none.Unsent}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		u.text = fmt.Sprintf("no server at %s: connection refused\nStart one with `getwork serve` or `getwork demo`, or name another with --url.", c.base)
+		u.text = fmt.Sprintf("no server at %s: connection refused\nStart one with `getwork serve` or `getwork demo`, or name another with --url.", c.URL)
 	case errors.Is(err, context.DeadlineExceeded):
-		u.text = fmt.Sprintf("%s does not answer\nTry again, or name another node with --url.", c.base)
+		u.text = fmt.Sprintf("%s does not answer\nTry again, or name another node with --url.", c.URL)
 	case u.unsent:
-		u.text = fmt.Sprintf("can't reach %s: %v\nName another node with --url.", c.base, err)
+		u.text = fmt.Sprintf("can't reach %s: %v\nName another node with --url.", c.URL, err)
 	default:
-		u.text = fmt.Sprintf("the connection to %s was lost: %v\nTry again, or name another node with --url.", c.base, err)
+		u.text = fmt.Sprintf("the connection to %s was lost: %v\nTry again, or name another node with --url.", c.URL, err)
 	}
 	return u
 }

@@ -13,6 +13,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/command"
 	"getwork/web"
+	api "getwork/ws/client"
 )
 
 // Remote is how every client command reaches a node, and says who asks.
@@ -34,11 +35,7 @@ type holding struct {
 var knownRoles = []web.Role{web.Worker, web.Agent, web.Observer, web.Manager}
 
 // Client makes the calls of one command.
-type Client struct {
-	base   string // without a slash at its end
-	header http.Header
-	Http   *http.Client
-}
+type Client struct{ *api.Client }
 
 // answerWithin is how long a node may take over a call, beside what it was asked to hold the answer for.
 const answerWithin = 30 * time.Second
@@ -52,13 +49,8 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, command.Usage("--url is an address such as http://127.0.0.1:8080, not %q", r.URL)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	c := &Client{base: strings.TrimRight(u.String(), "/"), header: http.Header{}, Http: &http.Client{
-		Transport: transport,
-		// A POST that follows a redirect may arrive as a GET. The contract has none, so one is a wrong --url.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	c.header.Set("Accept", "application/json")
+	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"), Token: r.Token,
+		HTTP: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, Retry: api.Retry{Tries: 1}}}
 	if r.Token != "" {
 		if r.User != "" || r.Role != "" || len(r.MemberOf) > 0 {
 			return nil, command.Usage("a token says who asks: leave out --user, --role and --member-of (GETWORK_USER, GETWORK_ROLE and GETWORK_MEMBER_OF), or --token (GETWORK_TOKEN)")
@@ -66,7 +58,6 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 		if strings.ContainsFunc(r.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			return nil, command.Usage("--token has a character that no token has, such as a space or the end of a line")
 		}
-		c.header.Set("Authorization", "Bearer "+r.Token)
 		return c, nil
 	}
 	if r.Role != "" {
@@ -82,15 +73,11 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 	if err := fits(assign.CheckUser(name)); err != nil {
 		return nil, err
 	}
-	c.header.Set("X-Getwork-User", name)
-	c.header.Set("X-Getwork-Role", string(role))
+	c.User, c.Role, c.Groups = name, string(role), r.MemberOf
 	for _, group := range r.MemberOf {
 		if err := fits(assign.CheckGroup(group)); err != nil {
 			return nil, err
 		}
-	}
-	if len(r.MemberOf) > 0 {
-		c.header.Set("X-Getwork-Groups", strings.Join(r.MemberOf, ","))
 	}
 	return c, nil
 }
@@ -112,7 +99,7 @@ func (h holding) connect(role web.Role) (*Client, error) {
 	if err != nil || h.Instance == "" {
 		return c, err
 	}
-	c.header.Set("X-Getwork-Instance", h.Instance)
+	c.Instance = h.Instance
 	return c, fits(assign.CheckInstance(h.Instance))
 }
 

@@ -63,7 +63,7 @@ func (c itemsClaimCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	case c.JSON:
 		return printJSON(s.Out, got.body)
-	case got.status == http.StatusOK:
+	case got.Status == http.StatusOK:
 		_, _ = fmt.Fprintln(s.Errs, "It was yours already.")
 	}
 	return printWork(s.Out, []assign.Work{w})

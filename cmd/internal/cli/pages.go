@@ -51,7 +51,7 @@ func (p paged) list(ctx context.Context, c *Client, path string, query url.Value
 		}
 		var rows []json.RawMessage
 		if err := json.Unmarshal(page[plural], &rows); err != nil {
-			return list{}, fmt.Errorf("%s did not answer with %s (%w); is --url right?", c.base, plural, err)
+			return list{}, fmt.Errorf("%s did not answer with %s (%w); is --url right?", c.URL, plural, err)
 		}
 		l.rows, l.next = append(l.rows, rows...), ""
 		if next, ok := page["next_cursor"]; ok {

@@ -1,54 +1,26 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"getwork/assign"
+	api "getwork/ws/client"
 )
 
-// refused is an answer that is not a 2xx.
-type refused struct {
-	assign.Problem
-	retryAfter time.Duration // 0: not said
-}
-
-// refusal reads a problem, or says that this is no getwork.
-func (c *Client) refusal(resp *http.Response, body []byte) error {
-	r := &refused{}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "application/problem+json" {
-		_ = json.Unmarshal(body, &r.Problem)
-	}
-	r.Status = resp.StatusCode
-	if r.Type == "" {
-		r.Title = fmt.Sprintf("%s answered %q, and not as getwork does; is --url right?", c.base, resp.Status)
-		if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
-			r.Title = fmt.Sprintf("%s redirects to %s; is that the right --url?", c.base, to)
-		}
-	}
-	r.retryAfter = retryAfterOf(resp.Header)
-	return r
-}
-
-// retryAfterOf reads when to ask again; 0: not said.
-func retryAfterOf(h http.Header) time.Duration {
-	if n, err := strconv.ParseUint(h.Get("Retry-After"), 10, 16); err == nil {
-		return time.Duration(n) * time.Second
-	}
-	return 0
-}
+// refused is an answer that is not a 2xx, as it is told on a command line.
+type refused struct{ api.Problem }
 
 // inCommands writes what the server says about its API as what one types here.
 var inCommands = strings.NewReplacer(
 	"GET /api/v1/tasks lists", "`getwork task list` lists",
 	"GET /api/v1/pipeline lists", "`getwork pipeline` lists",
 	"`GET /api/v1/work?item=` shows", "`getwork work list --item ITEM` shows",
+	"is the URL right?", "is --url right?",
+	"is that the right URL?", "is that the right --url?",
 	"a manager can redrive it", "a manager can put it back with `getwork items redrive`",
 )
 
@@ -70,8 +42,8 @@ func (r *refused) Error() string {
 	case "/problems/forbidden":
 		lines = append(lines, "Under --auth dev --role says what you are, such as --role manager.")
 	case "/problems/busy", "/problems/unavailable":
-		if r.retryAfter > 0 {
-			lines = append(lines, fmt.Sprintf("Try again in %s.", assign.Duration(r.retryAfter)))
+		if r.RetryAfter > 0 {
+			lines = append(lines, fmt.Sprintf("Try again in %s.", assign.Duration(r.RetryAfter)))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -96,7 +68,7 @@ func retryIn(err error, known bool) (time.Duration, bool) {
 	}
 	switch r.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return max(r.retryAfter, time.Second), true
+		return max(r.RetryAfter, time.Second), true
 	}
 	return 0, false
 }

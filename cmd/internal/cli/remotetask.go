@@ -47,7 +47,7 @@ func (c *Client) Create(ctx context.Context, wanted TaskFields) (remoteTask, err
 func (c *Client) doTask(ctx context.Context, what Call) (remoteTask, error) {
 	var t remoteTask
 	got, err := c.Do(ctx, what, &t.Task)
-	t.tag, t.raw = got.header.Get("ETag"), got.body
+	t.tag, t.raw = got.Tag(), got.body
 	return t, err
 }
 

@@ -79,7 +79,7 @@ func (w *Wish) turn(err error) {
 		return
 	}
 	if c := w.Other(); c != nil {
-		w.Client.Http.CloseIdleConnections()
+		w.Client.HTTP.CloseIdleConnections()
 		w.Client = c
 	}
 }
@@ -125,7 +125,7 @@ func (w *Wish) read(ctx context.Context, what Call) error {
 	if err != nil {
 		return err
 	}
-	w.Request, w.raw, w.after = r, got.body, retryAfterOf(got.header)
+	w.Request, w.raw, w.after = r, got.body, got.RetryAfter()
 	return nil
 }
 

@@ -65,7 +65,7 @@ func (c *contest) clients() (clients []*cli.Client, hangUp func(), err error) {
 	}
 	return clients, func() {
 		for _, user := range clients {
-			user.Http.CloseIdleConnections()
+			user.HTTP.CloseIdleConnections()
 		}
 	}, nil
 }
@@ -87,7 +87,7 @@ func (c *contest) giveBack() {
 func clickAndAwait(ctx context.Context, c *cli.Client, count int, other func() *cli.Client) ([]string, error) {
 	// Asked: even if the node can't be reached at first. It was there, and may be started again.
 	w := &cli.Wish{Client: c, Task: firstTask, Count: count, Key: rand.Text(), Until: time.Now().Add(compareWithin), Asked: true, Other: other}
-	defer func() { w.Client.Http.CloseIdleConnections() }()
+	defer func() { w.Client.HTTP.CloseIdleConnections() }()
 	if err := w.Fulfil(ctx); err != nil {
 		return nil, err
 	}
