@@ -38,6 +38,9 @@ func benchSchemas(t *testing.T, url string) []string {
 }
 
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	url := schematest.Empty(t)
 	measure := func(flags ...string) string {
 		t.Helper()
@@ -89,6 +92,9 @@ func TestBench(t *testing.T) {
 
 // TestBenchInterrupted: whoever gives up finds his database as it was.
 func TestBenchInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	url := schematest.Empty(t)
 	bench := exec.CommandContext(t.Context(), cluster.Binary(t), "bench", "--only", "idle-click", "--database-url", url)
 	errs, err := bench.StderrPipe()

@@ -37,6 +37,7 @@ var someWork = assign.Work{ID: 17, Task: "crawl", Item: "https://example.com/?a=
 
 // How a program ends is what becomes of its item, and what it gets tells which that is.
 func TestProgramEnds(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ script, want string }{
 		{`exit 0`, ""},
 		{`exit 75`, agent.ErrLater.Error()},
@@ -74,6 +75,7 @@ func TestProgramEnds(t *testing.T) {
 
 // A program is stopped with all that it started, also when it does not want to.
 func TestProgramIsStopped(t *testing.T) {
+	t.Parallel()
 	lost := errors.New("lost")
 	for name, tt := range map[string]struct {
 		begins, goesOn string

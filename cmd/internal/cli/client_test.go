@@ -13,6 +13,7 @@ import (
 )
 
 func TestClientUsage(t *testing.T) {
+	t.Parallel()
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t)}
 	for _, tt := range []struct {
 		status int
@@ -79,6 +80,7 @@ func TestClientUsage(t *testing.T) {
 }
 
 func TestClientHelp(t *testing.T) {
+	t.Parallel()
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t)}
 	c.Run(0, e2e.Text("task create", "get ", "pipeline ", "done "), "--help")
 	c.Run(0, e2e.Text("task list", "task show", "task create", "task apply", "task update", "task delete", "task pause", "task resume"), "task", "--help")
@@ -97,6 +99,7 @@ func TestClientHelp(t *testing.T) {
 
 // A wrong address is told as such, whatever answers there.
 func TestNotGetwork(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		answer http.HandlerFunc
 		says   string
@@ -117,6 +120,7 @@ func TestNotGetwork(t *testing.T) {
 }
 
 func TestWhoAsks(t *testing.T) {
+	t.Parallel()
 	var got http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header

@@ -21,6 +21,7 @@ import (
 )
 
 func TestWorkFromATerminal(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "verify", "--query", `select 'loan ' || i as item, i * 10 as amount from generate_series(1, 5) i order by i`)
 	c.Run(1, e2e.Text("no task \"nope\"; `getwork task list` lists"), "get", "nope")
@@ -100,6 +101,7 @@ func interrupted(c e2e.Terminal, status int, wanted []string, args ...string) (i
 }
 
 func TestGetWaits(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	slowly(c)
 	id := interrupted(c, 1, e2e.Text("Ctrl-C cancels it", "was cancelled"), "get", "slow")
@@ -126,6 +128,7 @@ func TestGetWaits(t *testing.T) {
 // A node that goes away and comes back is asked again under the same key, or for the same request, until --wait is
 // over; what it asks for with Retry-After is kept to.
 func TestGetIsPatient(t *testing.T) {
+	t.Parallel()
 	refuse := func(status int, kind string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
@@ -186,6 +189,7 @@ func TestGetIsPatient(t *testing.T) {
 
 // Ctrl-C before the first answer: the click, sent again under its key, tells which request is to be cancelled.
 func TestInterruptedClick(t *testing.T) {
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	var calls []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 
 // Who holds how much is listed longest first, of one task or several, or of one user, page by page.
 func TestWorkHolders(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	for _, task := range []string{"photos", "letters"} {
 		c.Run(0, nil, "task", "create", "--name", task, "--inbox")

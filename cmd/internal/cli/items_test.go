@@ -17,6 +17,7 @@ import (
 )
 
 func TestItemsCommands(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox", "--max-attempts", "1")
 	c.Run(0, e2e.Text("2 items pushed to task photos\n"), "items", "push", "photos", "a/1", "b ü", "--priority", "5")
@@ -62,6 +63,7 @@ func TestItemsCommands(t *testing.T) {
 
 // Who lingers gets what is pushed while he waits.
 func TestLingerFromATerminal(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox")
 	command, out, errs := c.Command("get", "photos", "--linger", "1m")
@@ -81,6 +83,7 @@ func TestLingerFromATerminal(t *testing.T) {
 }
 
 func TestReadItems(t *testing.T) {
+	t.Parallel()
 	for content, want := range map[string]string{
 		"a\n b \r\n\n \nc": `[{"item":"a"},{"item":" b "},{"item":"c"}]`,
 		"\ufeffa":          `[{"item":"a"}]`,
@@ -105,6 +108,7 @@ func TestReadItems(t *testing.T) {
 
 // No batch is more than the server takes, and nothing is lost between them.
 func TestBatches(t *testing.T) {
+	t.Parallel()
 	long := json.RawMessage(`{"x":"` + strings.Repeat("y", 300_000) + `"}`)
 	for name, items := range map[string][]pushItem{
 		"one":   itemsOf(e2e.Text("a")),
@@ -136,6 +140,7 @@ func TestBatches(t *testing.T) {
 
 // What is too much is not pushed in parts unless one says so; then what was pushed before a failure is told.
 func TestSplit(t *testing.T) {
+	t.Parallel()
 	calls := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -165,6 +170,7 @@ func TestSplit(t *testing.T) {
 }
 
 func TestTimeOf(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.FixedZone("", 3600))
 	for text, want := range map[string]string{
 		"90m":                       "2030-01-31T12:30:00Z",

@@ -12,6 +12,7 @@ import (
 
 // What is printed for programs is for people to read, too, and says the same.
 func TestJSONIsReadable(t *testing.T) {
+	t.Parallel()
 	for sent, want := range map[string]string{
 		`{"query":"rank \u003c 10 \u0026\u0026 \u003e"}`: `{"query":"rank < 10 && >"}`,
 		`["\\u003c","\\\u003c","\u2028\"\u00e9"]`:        `["\\u003c","\\<","\u2028\"\u00e9"]`,
@@ -29,6 +30,7 @@ func TestJSONIsReadable(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	if err := Table(&b, []string{"A", "LONG"}, [][]string{{"Zoë\tx", "1"}, {"\x1b[31mred\n", ""}}); err != nil {
 		t.Fatal(err)
@@ -39,6 +41,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestDetails(t *testing.T) {
+	t.Parallel()
 	for object, want := range map[string]string{
 		`{"name":"Ann","n":12345678901234567890,"x":null,"in":{"a":1}}`: `name: Ann, n: 12345678901234567890, x: null, in: {"a":1}`,
 		`{}`:   "",

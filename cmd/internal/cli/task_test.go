@@ -17,6 +17,7 @@ import (
 )
 
 func TestTaskCommands(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, e2e.Text("There are no tasks yet"), "task", "list")
 	c.Run(0, e2e.Text("task verify created (version 1)"), "task", "create", "--name", "verify", "--title", "Verify", "--max-request", "3",
@@ -57,6 +58,7 @@ func TestTaskCommands(t *testing.T) {
 }
 
 func TestTaskApply(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	file := e2e.Write(t, `
 name: verify
@@ -97,6 +99,7 @@ query_timeout: 90s
 }
 
 func TestTaskFileRefused(t *testing.T) {
+	t.Parallel()
 	for content, says := range map[string]string{
 		"name: x\ntitel: y\n":          "[2:1] unknown field \"titel\"",
 		"name: x\nversion: 3\n":        "unknown field \"version\"",
@@ -128,6 +131,7 @@ func TestTaskFileRefused(t *testing.T) {
 
 // What show prints is what apply reads, whatever the text.
 func TestTaskFileRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, query := range []string{"", "null", "1", "%x\n- y", "a\n b   \n", "\ta\nb\n", "  a\n b\n", "a\r\nb\r\n", "a\n---\nb\n", "a: b # c\n",
 		"\n\nselect '<&>'", "x\n  \ny\n\n\n", "'\"\\", "select 'é ✓'\nfrom t"} {
 		raw, err := json.Marshal(map[string]any{"name": "x", "query": query, "fresh_for": "90s", "version": 3})
@@ -147,6 +151,7 @@ func TestTaskFileRoundTrip(t *testing.T) {
 
 // Every setting can be given as a flag and in a file, shown, and set back to none.
 func TestTaskSettings(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "other", "--query", "select 1 as item")
 	c.Run(0, e2e.Text("task photos created"), "task", "create", "--name", "photos", "--inbox", "--lease", "90s", "--slots", "2", "--max-open", "3",
@@ -188,6 +193,7 @@ func TestTaskSettings(t *testing.T) {
 
 // A recheck is given as a flag and in a file, shown, changed, and set back to none.
 func TestTaskRecheck(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	const recheck = "select x as item\nfrom unnest($1) x -- $1 and a $2\n"
 	c.Run(0, nil, "task", "create", "--name", "verify", "--query", "select 1 as item", "--recheck", recheck)
@@ -210,6 +216,7 @@ func TestTaskRecheck(t *testing.T) {
 }
 
 func TestTaskVersions(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "verify", "--query", "select i as item, i * 10 as amount from generate_series(1, 5) i order by i")
 	c.Run(0, e2e.Text("has been run yet"), "task", "runs", "verify")
@@ -241,6 +248,7 @@ func TestTaskVersions(t *testing.T) {
 
 // A query can be tried before there is a task: the file's, with what the file says of it; and in the place of a task's own.
 func TestTaskPreviewOfFile(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	const task = `
 name: verify
@@ -288,6 +296,7 @@ slots: 2
 
 // Somebody else's change between the read and the write is not lost: the task is read again, once.
 func TestStaleVersion(t *testing.T) {
+	t.Parallel()
 	for _, stale := range []int{1, 2} {
 		version, tags := 1, []string(nil)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -30,6 +30,7 @@ func works(c e2e.Terminal, args ...string) []assign.Work {
 }
 
 func TestWorkCommands(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewTerminal(t)
 	c.Run(0, e2e.Text("task photos created"), "task", "create", "--name", "photos", "--inbox", "--lease", "1h", "--max-attempts", "2", "--backoff", "1ms")
 	c.Run(0, e2e.Text("4 items pushed to task photos"), "items", "push", "photos", "a", "b", "c", "d")
@@ -99,6 +100,7 @@ func listed(c e2e.Terminal, t *testing.T) {
 
 // All pages are asked for, each from where the one before ended, and never more than are wanted.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
@@ -131,6 +133,7 @@ func TestPages(t *testing.T) {
 
 // What is held changes between the count and the release: nothing is released, and one is told to look again.
 func TestReleaseOfAnotherSet(t *testing.T) {
+	t.Parallel()
 	var sent []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -154,6 +157,7 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
+	t.Parallel()
 	for answer, yes := range map[string]bool{"y\n": true, "Yes\r\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yellow\n": false} {
 		if err := confirm(t.Context(), strings.NewReader(answer)); (err == nil) != yes {
 			t.Errorf("%q: %v", answer, err)
@@ -177,6 +181,7 @@ func TestConfirm(t *testing.T) {
 }
 
 func TestListAsJSON(t *testing.T) {
+	t.Parallel()
 	for want, l := range map[string]list{
 		`{"work":[{"id":"1"}],"next_cursor":"1"}`: {"work", []json.RawMessage{[]byte(`{"id":"1"}`)}, "1"},
 		`{"runs":[]}`: {"runs", []json.RawMessage{}, ""},

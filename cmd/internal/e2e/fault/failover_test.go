@@ -20,6 +20,9 @@ type loss func(ctx context.Context, database *patroni.Cluster)
 // The primary is changed under load, with synchronous replication: nothing that was answered with a 2xx is lost, whoever
 // waited is served, on the socket that he had, and nodes say 503 and Retry-After meanwhile.
 func TestFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three PostgreSQL servers under Patroni")
+	}
 	if e2e.ModeNow == e2e.Pooled {
 		t.Skip("PgBouncer names one host")
 	}

@@ -76,6 +76,7 @@ func judge(t *testing.T, text string) {
 
 // Axe is there, and finds what is wrong: a test that nothing can fail would look the same as a good page.
 func TestPageAxeFinds(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))

@@ -129,10 +129,22 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// click clicks what can be clicked: it is there, enabled, and stands still.
 func (b *browser) click(selector string) {
 	b.t.Helper()
+	b.await(fmt.Sprintf(steady, fmt.Sprintf("document.querySelector(%q)", selector)), e2e.Soon)
 	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
+
+// steady tells whether an element can be clicked, and is where it was when that was asked before.
+const steady = `((e) => {
+	if (!e || e.disabled || !e.checkVisibility()) return false;
+	e.scrollIntoViewIfNeeded();
+	const { x, y, width, height } = e.getBoundingClientRect();
+	const now = [x, y, width, height].join(), before = e.stoodAt;
+	e.stoodAt = now;
+	return before === now;
+})(%s)`
 
 // eval evaluates an expression in the page.
 func (b *browser) eval(expression string) string {
@@ -293,6 +305,7 @@ func gated(s *site) (open func()) {
 
 // Oliver and Tracy, each with a browser and a node of his own, click while one query runs. Both pipelines fill by push.
 func TestPageOliverAndTracy(t *testing.T) {
+	t.Parallel()
 	oliver, tracy := newBrowser(t, ""), newBrowser(t, "")
 	s := newSite(t, 2, "")
 	open := gated(s)
@@ -392,6 +405,7 @@ func faster(times int) string {
 
 // Where the socket is refused, the page asks, says so, and gets its work. When the socket can be had, it takes it.
 func TestPagePolls(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, faster(5)+bannersNoted)
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -420,6 +434,7 @@ addEventListener('DOMContentLoaded', () => {
 
 // After 15 minutes of polling the page stops, and says so. The request stays; a button goes on.
 func TestPageStopsAsking(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, faster(5))
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -442,6 +457,7 @@ func TestPageStopsAsking(t *testing.T) {
 
 // A node is killed under the page, and comes back: so does the page, and what was asked for.
 func TestPageNodeKilled(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -458,6 +474,7 @@ func TestPageNodeKilled(t *testing.T) {
 
 // What tasks and items say is shown as text, whatever it looks like.
 func TestPageShowsMarkupAsText(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>`
@@ -489,6 +506,7 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 
 // Why nothing was handed out is said in words.
 func TestPageSaysWhyNot(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select 1 as item where false`)
@@ -580,6 +598,7 @@ const clientScript = `(async () => {
 
 // The module's whole behaviour towards a line that comes and goes, without waiting for it.
 func TestPageClient(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -622,6 +641,7 @@ func TestPageClient(t *testing.T) {
 // The cookie is the browser's: when another tab logs in as somebody else, or out, this one follows at once, so that
 // nobody gets work under a name that the screen does not show.
 func TestPageFollowsTheLogInOfOtherTabs(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select 1 as item`)

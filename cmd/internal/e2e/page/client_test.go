@@ -70,6 +70,7 @@ func workbench(t *testing.T, url, user, role string) *browser {
 // Who only watches is told of tasks, and never asks for a pipeline, which he may not read: neither live nor when push is
 // gone. When it is, he is told to read again, with each poll, and once more when it is back.
 func TestPageClientWatches(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
@@ -121,6 +122,7 @@ func TestPageClientWatches(t *testing.T) {
 // A line whose other end is gone says nothing. It is noticed, and left for a new one; one on which only nothing happens is
 // kept, and nobody is told that it was asked.
 func TestPageClientNoticesASilentLine(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
 	if err != nil {
@@ -150,6 +152,7 @@ func TestPageClientNoticesASilentLine(t *testing.T) {
 // When the network is back, or somebody comes back to the page, nobody waits for a timer. What has stopped for want of
 // patience goes on; what was closed stays closed.
 func TestPageClientWakes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
 	if err != nil {
@@ -188,6 +191,7 @@ func TestPageClientWakes(t *testing.T) {
 
 // A machine that sleeps does not ask, so its patience is not used up when it wakes.
 func TestPageClientSleeps(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	address, _ := withoutSockets(t, s.Nodes[0])
 	b := workbench(t, address, "Oliver", "worker")
@@ -207,6 +211,7 @@ func TestPageClientSleeps(t *testing.T) {
 // Answers come late, after what was pushed meanwhile: what has ended stays ended, is told once, and what one did oneself is no
 // news.
 func TestPageClientLateAnswers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	open := gated(s)
 	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
@@ -253,6 +258,7 @@ func TestPageClientLateAnswers(t *testing.T) {
 
 // A call that the server had no place for is made again when it said, twice at most. One that may have happened is not.
 func TestPageClientRetryAfter(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "", "--max-calls", "1")
 	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
 	lock, err := s.DB.Begin(t.Context())
@@ -295,6 +301,7 @@ func TestPageClientRetryAfter(t *testing.T) {
 
 // What a manager and an observer call, on a real node.
 func TestPageClientManages(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	b := workbench(t, s.Nodes[0].URL, "Mary", "manager")
 	inPage[any](b, `
@@ -342,6 +349,7 @@ func TestPageClientManages(t *testing.T) {
 
 // In the page no text becomes markup or a script but through lit-html, whoever tries.
 func TestPagePolicy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	b := newBrowser(t, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -413,6 +421,7 @@ func ownPage(t *testing.T, n *cluster.Node) (address string) {
 
 // The programs that docs/client.md shows for browsers do what it says.
 func TestClientDocInABrowser(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)
 	s.Task("approve", `select 1 as item`)
@@ -496,6 +505,7 @@ func nodeFlags(t *testing.T, node string) []string {
 
 // The program that docs/client.md shows for Node does what there is, does what comes, and ends when it is told to.
 func TestClientDocInNode(t *testing.T) {
+	t.Parallel()
 	node := installed(t, "node", "nodejs")
 	s := newSite(t, 1, "")
 	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "archive", "query": nil}); err != nil {

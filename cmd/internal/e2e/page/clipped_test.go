@@ -28,6 +28,7 @@ const clipped = `(() => {
 
 // On the screens that a wall and a floor are seen on, what stands there can be read whole.
 func TestPageNothingIsClipped(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify user submitted bank account", "lease": "2h",

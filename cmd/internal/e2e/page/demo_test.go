@@ -112,6 +112,7 @@ const (
 // A visitor sees Oliver, Tracy and a manager side by side, the race among those who run their own queries, and no race
 // among fifty who click on three nodes. Then he presses Ctrl-C amidst it all.
 func TestDemoPage(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--nodes", "3", "--loans", "1500")
 	nodes := d.Ready()
@@ -183,6 +184,7 @@ func TestDemoPage(t *testing.T) {
 // Who is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while people
 // wait on it costs nobody his loans, once it is there again.
 func TestDemoPageStops(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
 	d.Ready()
@@ -211,6 +213,7 @@ func TestDemoPageStops(t *testing.T) {
 
 // A node is killed under its pane, which says so, and is there again with its node. The last one can't be killed.
 func TestDemoPageKillsNode(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t))
 	nodes := d.Ready()
@@ -233,6 +236,7 @@ func TestDemoPageKillsNode(t *testing.T) {
 
 // The demo's page takes orders from itself alone, and a node's page is shown in nobody's frame unless it was told.
 func TestDemoPageKeepsToItself(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t))
@@ -290,6 +294,7 @@ func TestDemoPageKeepsToItself(t *testing.T) {
 
 // A node that ends by itself, or is killed from a terminal, is shown as gone.
 func TestDemoPageNodeEnds(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
 	d.Ready()

@@ -16,6 +16,7 @@ import (
 
 // What is taken away while it waits to be sent stays, if something was typed in it, and says why.
 func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "10m", "a", "b")
@@ -33,6 +34,7 @@ func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 
 // A lease that ended while the server was away takes no note with it.
 func TestPageDeskLeaseLostWhileKept(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "15s", "a", "b") // so long it takes at most to type, and to kill a node
@@ -53,6 +55,7 @@ func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 
 // Who logs out in one window sends what waits in another.
 func TestPageDeskLogOutElsewhere(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
 	other := b.window()
 	other.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -67,6 +70,7 @@ func TestPageDeskLogOutElsewhere(t *testing.T) {
 
 // Who completes two, each with the next, has two more.
 func TestPageDeskTwoNexts(t *testing.T) {
+	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 3)
 	b.eval(`(document.querySelector('.key').focus(), '')`)
 	b.keys("nn")
@@ -76,6 +80,7 @@ func TestPageDeskTwoNexts(t *testing.T) {
 
 // Who logs out is not given more.
 func TestPageDeskLogOutAtLimit(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, unhurried+undoLasts, "1h", 2)
 	s.changes("verify", map[string]any{"max_open": 2}, 0)
 	b.shows(".task", "You hold 2 of at most 2.")
@@ -91,6 +96,7 @@ func TestPageDeskLogOutAtLimit(t *testing.T) {
 
 // A proxy that has no node to ask answers 502.
 func TestPageDeskBadGateway(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "1h", "a", "b")
@@ -127,6 +133,7 @@ func TestPageDeskBadGateway(t *testing.T) {
 
 // Where digits need Shift, as in France, the second key of g 1 comes after that of Shift.
 func TestPageDeskShiftWithinSequence(t *testing.T) {
+	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 0)
 	b.await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
 	b.eval(`(() => {
@@ -138,6 +145,7 @@ func TestPageDeskShiftWithinSequence(t *testing.T) {
 
 // A snapshot that was read before an answer, and comes after it, does not take away what the answer gave.
 func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))

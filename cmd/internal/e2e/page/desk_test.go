@@ -82,6 +82,7 @@ func (b *browser) focused(text string) {
 
 // For five seconds it can be taken back, by a button that counts them, and nothing is sent.
 func TestPageUndo(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 3)
 	b.typeNote("looked at")
 	b.shows("#told", "New: ")
@@ -140,6 +141,7 @@ const outboxWaits = `(() => {
 // The five seconds pass by themselves, and end earlier where the lease does. That end is near by the page's clock alone: a machine
 // that stands still for a moment is not to end a real one.
 func TestPageUndoEnds(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, cuttable+outboxWaits, "1h", 2)
 	b.press("#work li:first-child .complete")
 	b.works(1, e2e.Soon)
@@ -168,6 +170,7 @@ func TestPageUndoEnds(t *testing.T) {
 
 // Whoever leaves means what he did: closing the page, going elsewhere in it, and logging out send it at once.
 func TestPageSendsWhenLeft(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, unhurried+undoLasts, "1h", 4)
 	b.press("#work li:first-child .complete")
 	b.do(chromedp.Navigate("about:blank"))
@@ -196,6 +199,7 @@ func TestPageSendsWhenLeft(t *testing.T) {
 
 // What can't be sent because the server is away is kept, and sent when it is back.
 func TestPageKeepsWhatCantBeSent(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
 	b.typeNote("no line")
 	b.press("#work li:first-child .complete")
@@ -217,6 +221,7 @@ func TestPageKeepsWhatCantBeSent(t *testing.T) {
 
 // "Complete and next" asks at once where it may, so that nobody waits for the five seconds.
 func TestPageCompleteAndNext(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 1)
 	b.press(".next")
 	b.shows("#work h3", "b")
@@ -258,6 +263,7 @@ func (b *browser) at(zone string) {
 
 // Each preset is one click. Tomorrow is where the reader is; hours are as he types them.
 func TestPageReturns(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "1h", "a", "b", "c", "d")
@@ -294,6 +300,7 @@ func TestPageReturns(t *testing.T) {
 
 // While one waits the bar moves, slows down, and is never at its end; where nobody knows how long it takes, it says so.
 func TestPageBar(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -343,6 +350,7 @@ func TestPageBar(t *testing.T) {
 
 // The bar's pace, for waits of any length.
 func TestPageBarIsTrue(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -369,6 +377,7 @@ func TestPageBarIsTrue(t *testing.T) {
 
 // One can leave it to the server to wait for something to come.
 func TestPageWaitsForWork(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.manages("POST", "/tasks", map[string]any{"name": "inbox", "title": "Letters"})
@@ -385,6 +394,7 @@ func TestPageWaitsForWork(t *testing.T) {
 
 // Two windows of one person show the same, also what waits to be sent in one of them. When that one dies, it is held.
 func TestPageTwoWindows(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 3)
 	other := b.window()
 	other.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -411,6 +421,7 @@ func TestPageTwoWindows(t *testing.T) {
 
 // Any column that a query returns can be read.
 func TestPageDetails(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `
@@ -452,6 +463,7 @@ func TestPageDetails(t *testing.T) {
 
 // Everything that one does all day has a key, and the keys can be switched off.
 func TestPageShortcuts(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, slowHands+undoLasts, "1h", 0)
 	b.await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
 	b.keys("g1")
@@ -511,6 +523,7 @@ func TestPageShortcuts(t *testing.T) {
 
 // A key that is held down does a thing once: the focus goes on by itself, and it would do it to all.
 func TestPageHeldKey(t *testing.T) {
+	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 3)
 	b.eval(`(() => {
 		document.querySelector('.key').focus();
@@ -522,6 +535,7 @@ func TestPageHeldKey(t *testing.T) {
 
 // Many items are lines, each of which opens; with few, all are open. What one is at stays as it is.
 func TestPageManyAreLines(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.manages("POST", "/tasks", map[string]any{"name": "verify", "max_request": 20, "query": `select i as item, 'Applicant ' || i as applicant from generate_series(1, 20) i order by i`})
@@ -550,6 +564,7 @@ func TestPageManyAreLines(t *testing.T) {
 
 // The title of a tab that nobody looks at tells that something has come.
 func TestPageTitleTells(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, "", "1h", 0)
 	b.eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), '')`)
 	s.Takes("Oliver", 2)
@@ -560,6 +575,7 @@ func TestPageTitleTells(t *testing.T) {
 
 // Who comes for the first time is told what to do.
 func TestPageFirstTime(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL + "#log-in=Oliver"))

@@ -14,6 +14,7 @@ import (
 // Keys such as . and .. are segments as any other to the server and to the command line; a browser, and whatever else parses
 // URLs as browsers do, can't name them, however they are encoded, and is told so rather than led to another address.
 func TestDotsAsKeys(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	url := s.Nodes[0].URL

@@ -9,6 +9,7 @@ import (
 
 // Seven days are what may be asked for at most, and what the view asks for.
 func TestPagePeopleSevenDays(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	leased(s, "10m", "a", "b")
@@ -22,6 +23,7 @@ func TestPagePeopleSevenDays(t *testing.T) {
 
 // A task that has another name is shown under it, and its events still come.
 func TestPageFloorRenamed(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
@@ -37,6 +39,7 @@ func TestPageFloorRenamed(t *testing.T) {
 
 // Who shows all tasks by the keyboard goes on from where that was.
 func TestPageFloorShowAllKeepsFocus(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
@@ -51,6 +54,7 @@ func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 
 // Older rows of one item are not shown as another's.
 func TestPageItemsOlderOfAnother(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { open } = await view('items.js');
@@ -81,6 +85,7 @@ func TestPageItemsOlderOfAnother(t *testing.T) {
 
 // A reading that fails leaves what events told since the last one that did not; one that is slow does not undo what came meanwhile.
 func TestPageFloorStale(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[map[string]any](b, fakes+`
 		const { open } = await view('floor.js');
@@ -116,6 +121,7 @@ func TestPageFloorStale(t *testing.T) {
 
 // What is released is what is shown.
 func TestPageFloorReleasesWhatIsShown(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { releaseDialog } = await view('release.js');
@@ -149,6 +155,7 @@ func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 
 // A task that got another name is not counted twice.
 func TestPageFloorHistoryRenamed(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[float64](b, fakes+`
 		const { History, spans } = await view('floor/history.js');
@@ -167,6 +174,7 @@ func TestPageFloorHistoryRenamed(t *testing.T) {
 
 // What was handed out 57 minutes ago was so in the last hour.
 func TestPageWallHour(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { open } = await view('wall.js');
@@ -191,6 +199,7 @@ func TestPageWallHour(t *testing.T) {
 
 // Figures of one span of time are not shown as those of another.
 func TestPagePeopleSpan(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { open } = await view('people.js');
@@ -213,6 +222,7 @@ func TestPagePeopleSpan(t *testing.T) {
 
 // What an event tells of a task while the list is read is not undone by the list, on the wall and at the desk.
 func TestPageWallStale(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[map[string]any](b, fakes+`
 		const { open } = await view('wall.js');
@@ -243,6 +253,7 @@ func TestPageWallStale(t *testing.T) {
 
 // When the last item is let go of, whoever is at the button that releases them stays there.
 func TestPageFloorReleaseKeepsFocus(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[bool](b, fakes+`
 		const { open } = await view('floor.js');
@@ -266,6 +277,7 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 
 // What somebody had is no longer read once it is not shown.
 func TestPagePeopleClosed(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { open } = await view('people.js');

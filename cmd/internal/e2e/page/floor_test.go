@@ -42,6 +42,7 @@ func (b *browser) charted(column string, sum int) {
 
 // A manager at one node sees what people do at another, as it happens: who waits, the run under way, and who holds what.
 func TestPageFloor(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	open := gated(s)
@@ -81,6 +82,7 @@ func TestPageFloor(t *testing.T) {
 
 // A run that lasts longer than usual is said to, in words; its bar is never full.
 func TestPageFloorLateRun(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	open := gated(s)
@@ -100,6 +102,7 @@ func TestPageFloorLateRun(t *testing.T) {
 
 // A manager cancels a request, gives work to somebody else, and releases work, without leaving the floor.
 func TestPageFloorActs(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	open := gated(s)
@@ -162,6 +165,7 @@ const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
 // Charts have what happened, and go on with it; the same is there as a table. A task that is chosen stays chosen when the
 // page is loaded again.
 func TestPageFloorCharts(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
@@ -234,6 +238,7 @@ const historyScript = `(async () => {
 // What is read again reaches back to what had not ended; counts are summed, times are the slowest task's, and what is held
 // stays held while nothing is told.
 func TestPageFloorHistory(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -245,6 +250,7 @@ func TestPageFloorHistory(t *testing.T) {
 
 // An observer sees all of it, and is offered nothing that he may not do.
 func TestPageFloorObserver(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	gated(s)
@@ -274,6 +280,7 @@ func (b *browser) watchesOnly() {
 
 // Of thousands that are held, the page reads who holds them, and the items of those only who are looked at.
 func TestPageFloorMany(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
@@ -297,6 +304,7 @@ func TestPageFloorMany(t *testing.T) {
 
 // Who returns much, against the team, and what many return.
 func TestPagePeople(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	leased(s, "10m", "a", "b", "c", "d", "e", "f", "g", "h")
@@ -344,6 +352,7 @@ func TestPagePeople(t *testing.T) {
 
 // What people are called, and what tasks and items are, is shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><b>`

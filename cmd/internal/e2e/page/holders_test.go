@@ -39,6 +39,7 @@ func (b *browser) line(user, text string) {
 // 450 people hold work. The floor says so, shows them page by page to who has no mouse, what each of them holds, and follows
 // what they do at another node.
 func TestPageHolders(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, noMouse)
 	s := newSite(t, 2, "")
 	crowded(s, 450)
@@ -83,6 +84,7 @@ func TestPageHolders(t *testing.T) {
 // By name, or by how much they hold, people are sorted all together, and not only those who are shown; of somebody who holds
 // hundreds the newest are shown first.
 func TestPageHoldersSorted(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	crowded(s, 250)
@@ -115,6 +117,7 @@ func TestPageHoldersSorted(t *testing.T) {
 
 // Who lets his lease run out is gone from the floor; whose hasn't, stays.
 func TestPageHoldersLease(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	leased(s, "1h", "a", "b")
@@ -134,6 +137,7 @@ func TestPageHoldersLease(t *testing.T) {
 // No event tells who watches that somebody else's lease begins anew. When the first one that is shown would be over it is read
 // again, once.
 func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[struct {
 		Times  int
@@ -160,6 +164,7 @@ func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 
 // The dialog that releases is loaded when it is asked for: once, however often that is until it is there.
 func TestPageFloorLoadsReleaseOnce(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[int](b, fakes+`
 		const { open } = await view('floor.js');

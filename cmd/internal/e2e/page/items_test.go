@@ -42,6 +42,7 @@ func (b *browser) dialog(values map[string]string) {
 
 // A customer asks for a loan: a manager types its key, and reads why nobody has it, who has it, and what became of it.
 func TestPageExplains(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 3, "")
 	s.Task("verify", `select item from unnest(array['117', '118', '119', '120']) with ordinality as u (item, n) order by n`)
@@ -104,6 +105,7 @@ func TestPageExplains(t *testing.T) {
 // Over several tasks the history answers at once, and what happens elsewhere is followed. The task's query is run only when
 // that is asked for; it is shown for how long, and can be given up, on the database, too.
 func TestPageExplainsOverTasks(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", e2e.Heavy(60, 3))
@@ -141,6 +143,7 @@ func TestPageExplainsOverTasks(t *testing.T) {
 
 // Keys are what they are: the page neither cuts nor reads them, in its address, in what it asks, and in what it shows.
 func TestPageExplainsAnyKey(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	keys := []string{"2026/117", "50%", "%2F", "a?b#c&d=e+f", " with spaces ", "<b>bold</b><script>document.title='broken'</script>", "مرحبا (123)", `"quoted" 'twice'`, "a\\b", "👩🏽‍🚀"}
@@ -164,6 +167,7 @@ func TestPageExplainsAnyKey(t *testing.T) {
 
 // What is released is what was counted. When that changes under the manager's hand, nothing is, and he is asked again.
 func TestPageReleases(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 30) i`)

@@ -164,6 +164,7 @@ func (b *browser) logsIn(address, user, role string) {
 // A worker does without a mouse: logs in, gets work, completes with a note, takes that back, completes it all the same,
 // returns until tomorrow, keeps, and sets to never.
 func TestPageWorkerByKeyboard(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, noMouse+";"+undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "30m", "a", "b", "c", "d")
@@ -219,6 +220,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 // A manager does without a mouse: pauses a task, resumes it, finds out why an item is not handed out, and takes back what
 // somebody holds.
 func TestPageManagerByKeyboard(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, noMouse)
 	s := newSite(t, 1, "")
 	leased(s, "30m", "a", "b", "c", "d")

@@ -83,6 +83,7 @@ const anHourOff = `Date.now = ((now) => () => now() + 3600e3)(Date.now)`
 // What is left is counted down by the server's clock, and a warning comes before the end. One click keeps it, and so
 // does being at the page; being away does not.
 func TestPageLease(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, anHourOff+";"+cuttable)
 	s := newSite(t, 1, "")
 	leased(s, "60s", "17", "18")
@@ -129,6 +130,7 @@ func TestPageLease(t *testing.T) {
 // Work that ran out of time says so, and what was typed is there when the item is: claimed again once others are done
 // with it.
 func TestPageLostLease(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const item = "<i>1/2</i>"
@@ -161,6 +163,7 @@ func TestPageLostLease(t *testing.T) {
 
 // All of it also works where there is no push.
 func TestPageLeaseWithoutPush(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	leased(s, "15s", "17") // so long it takes at most to load the page
@@ -181,6 +184,7 @@ func TestPageLeaseWithoutPush(t *testing.T) {
 
 // Somebody gives it back to others and isn't offered it again; why there is nothing for him is said, and so is a limit.
 func TestPageReturnsToOthers(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select 1 as item`)
@@ -239,6 +243,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 // What a manager takes away leaves with a word, unless something is typed in it; what he gives, and what is claimed in
 // another tab, comes by itself.
 func TestPageTakenAway(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	leased(s, "10m", "a", "b", "c", "d", "e")
@@ -328,6 +333,7 @@ const goneScript = `(async () => {
 
 // Work that the client lets go of is not told as gone, in whatever order events and answers come; all other is, once.
 func TestPageClientTellsWhatIsGone(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL))

@@ -2,6 +2,7 @@
 package page
 
 import (
+	"flag"
 	"testing"
 
 	_ "getwork/cmd/internal/demo" // what nodes are built from: the test cache notices a change
@@ -9,7 +10,13 @@ import (
 	_ "getwork/cmd/internal/serve"
 )
 
-func TestMain(m *testing.M) { e2e.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		return // a browser takes its time
+	}
+	e2e.Main(m)
+}
 
 // site is one of e2e's with the steps that tests of this package share.
 type site struct{ *e2e.Site }

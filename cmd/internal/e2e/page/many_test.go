@@ -73,6 +73,7 @@ const scrolling = `new Promise((done) => {
 // Somebody holds five hundred items. The desk opens, scrolls and follows; a change touches what has changed, and who is in
 // the middle of something stays there. The times are printed, not judged: they say more of the machine than of the page.
 func TestPageHoldsFiveHundred(t *testing.T) {
+	t.Parallel()
 	const many = 500
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")

@@ -12,6 +12,7 @@ import (
 // A task's query is tried before there is the task: it fails at its place and is mended, its rows and plan are looked at, and
 // what is created then is what was tried. Until then there is nothing.
 func TestPageNewTaskPreviewed(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	none := func() {
@@ -79,6 +80,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 // The preview of a new task has the time limit that is typed; it is given up with the page that asked, and when the task is
 // made an inbox.
 func TestPageNewTaskPreviewGivenUp(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const running = `exists (select from pg_stat_activity where state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid())`

@@ -135,6 +135,7 @@ func behind(t *testing.T, held int) (*browser, *site, *gateway) {
 // A server that has no time is asked again when it said, and no sooner, whatever happens to the page meanwhile; what was
 // let go of is said to be kept, and counts once.
 func TestPageOutboxHeedsRetryAfter(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			b, s, g := behind(t, 2)
@@ -169,6 +170,7 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 
 // What the server refuses for good comes back with what was typed and why, and can be sent anew; nothing else is lost by it.
 func TestPageRefusedComesBack(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	for _, status := range []int{400, 403, 404, 409, 413, 422, 500} {
@@ -196,6 +198,7 @@ func TestPageRefusedComesBack(t *testing.T) {
 
 // A note that is longer than the server takes is not sent: it is told while it is written, and by whom it is to be shortened.
 func TestPageNoteTooLong(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	g.refuses(0, 0, "")
 	b.press("#work li:first-child summary")
@@ -234,6 +237,7 @@ func TestPageNoteTooLong(t *testing.T) {
 
 // Whose session has ended has to log in again; then what he let go of is sent, with its note.
 func TestPageOutboxSessionEnds(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	b.press("#work li:first-child .complete")
@@ -250,6 +254,7 @@ func TestPageOutboxSessionEnds(t *testing.T) {
 
 // Another who logs in then finds nothing of it, and nothing is sent in his name.
 func TestPageOutboxSessionTakenOver(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	b.press("#work li:first-child .complete")
@@ -284,6 +289,7 @@ func (b *browser) leftNothing(texts ...string) {
 
 // What is being written outlasts a reload and a tab that crashes, and goes with the work.
 func TestPageNoteOutlastsReload(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
 	b.typeNote("half wri")
 	b.do(chromedp.Reload())
@@ -365,6 +371,7 @@ func (b *browser) answersYes(asked func()) {
 
 // What can't be sent is sent after a reload, though the server was away for that, too.
 func TestPageOutboxOutlastsReload(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
 	b.leavesAllTheSame()
 	b.typeNote("no line")
@@ -385,6 +392,7 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 
 // So it is where another view is shown; and a page that can't ask who is there tries again by itself.
 func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.leavesAllTheSame()
 	b.typeNote("no line")
@@ -428,6 +436,7 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 
 // Who looks at another view first finds all that he holds at his desk, and what he had written.
 func TestPageDeskAfterAnotherView(t *testing.T) {
+	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
 	b.typeNote("half written")
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+"/wall"))
@@ -440,6 +449,7 @@ func TestPageDeskAfterAnotherView(t *testing.T) {
 
 // Of who logs out nothing stays: not in this tab, nor in another, nor in one that was asleep, nor by the browser's Back.
 func TestPageLogOutLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	leased(s, "1h", "a", "b", "c")
@@ -481,6 +491,7 @@ func TestPageLogOutLeavesNothing(t *testing.T) {
 
 // Who logs out while something can't be sent is asked whether he means it; and one who can't be logged out is told so.
 func TestPageLogOutUnsent(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 3)
 	b.typeNote("no line")
 	g.refuses(http.StatusServiceUnavailable, -1, "60")
@@ -525,6 +536,7 @@ func TestPageLogOutUnsent(t *testing.T) {
 // Where somebody else logs in in another tab, nothing is sent in his name of what was let go of before, neither what waits nor what
 // is kept; the page is his then, and nobody is asked whether he leaves it.
 func TestPageOutboxAnotherLogsIn(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept %t", kept), func(t *testing.T) {
 			b, s, g := behind(t, 2)
@@ -552,6 +564,7 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 
 // A tab that is duplicated has all that is kept, as it was. Both send it, and it counts once.
 func TestPageOutboxOfADuplicatedTab(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	g.refuses(http.StatusBadGateway, -1, "")
@@ -585,6 +598,7 @@ func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 
 // A page that had no answer asks who is there as soon as it has one, and then no longer says that it has none.
 func TestPageLogInAfterNoAnswer(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	g := newSite(t, 1, "").behindGateway()
 	g.refusing(func(w http.ResponseWriter, r *http.Request) bool {
@@ -605,6 +619,7 @@ func TestPageLogInAfterNoAnswer(t *testing.T) {
 
 // Who presses Log out again while the server takes its time is asked once, and can log out later.
 func TestPageLogOutPressedTwice(t *testing.T) {
+	t.Parallel()
 	b, s, g := behind(t, 2)
 	answer := make(chan struct{})
 	answered := sync.OnceFunc(func() { close(answer) })
@@ -632,6 +647,7 @@ func TestPageLogOutPressedTwice(t *testing.T) {
 
 // Who has typed something over tasks and not saved it is asked before he logs out, for it is lost then; also in another view.
 func TestPageLogOutUnsaved(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
@@ -658,6 +674,7 @@ func TestPageLogOutUnsaved(t *testing.T) {
 // A page that goes by itself asks nobody whether he leaves, and does not go where the same person logs in again in another tab.
 // What is kept stays kept.
 func TestPageGoesUnasked(t *testing.T) {
+	t.Parallel()
 	b, _, g := behind(t, 2)
 	b.leavesUnasked()
 	b.typeNote("looked at")
@@ -684,6 +701,7 @@ func TestPageGoesUnasked(t *testing.T) {
 
 // Who logs out all the same is not asked once more by the browser, though what he typed is too long to be kept.
 func TestPageLogOutTooMuchTyped(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", "select 1 as item")

@@ -30,6 +30,7 @@ func raced(t *testing.T) *browser {
 
 // A task that takes a deleted one's name is shown as it is.
 func TestPageTasksNameTakenAgain(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)

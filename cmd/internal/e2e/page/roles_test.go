@@ -58,6 +58,7 @@ var there = map[string]string{"/": ".task form button", "/floor": "[data-part=he
 // Whatever an observer, a worker or an agent presses in any view, he is denied nothing: there is no button
 // that he may not use. An address that is not for him leads him to what is.
 func TestPageRolesPressEverything(t *testing.T) {
+	t.Parallel()
 	for _, role := range []struct {
 		who, links string
 		paths      map[string]string // where they lead
@@ -105,6 +106,7 @@ func TestPageRolesPressEverything(t *testing.T) {
 
 // An agent who comes with a browser finds the desk of somebody who works: he gets work, and lets go of it.
 func TestPageOfAnAgent(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
 	s.Create(map[string]any{"name": "verify", "title": "Letters", "lease": "10m", "max_attempts": 3})

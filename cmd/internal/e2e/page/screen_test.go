@@ -59,6 +59,7 @@ const awake = `locks.filter((lock) => !lock.released).length`
 
 // The wall keeps the screen on, and the button makes it as large as the screen is; whoever leaves gives both back.
 func TestPageWallScreen(t *testing.T) {
+	t.Parallel()
 	b := onWall(t, false)
 	b.await(awake+` === 1`, e2e.Soon)
 	b.presses(".wall-controls button")
@@ -85,6 +86,7 @@ func TestPageWallScreen(t *testing.T) {
 
 // A lock that comes when the wall was left already is given back, as is the second of two.
 func TestPageWallScreenLate(t *testing.T) {
+	t.Parallel()
 	b := onWall(t, false)
 	b.await(awake+` === 1`, e2e.Soon)
 	b.eval(`(() => {
@@ -115,6 +117,7 @@ func TestPageWallScreenLate(t *testing.T) {
 // A browser that refuses both, as some do where nobody has clicked yet, is asked again by the button, which says that it can't.
 // The wall goes on.
 func TestPageWallScreenRefused(t *testing.T) {
+	t.Parallel()
 	b := onWall(t, true)
 	b.await(`asked.join() === 'wake lock'`, e2e.Soon)
 	b.presses(".wall-controls button")

@@ -34,6 +34,21 @@ var looks = []look{
 	{"390-dark", 390, 844, "dark"},
 }
 
+// allLooks has every state looked at in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
+var allLooks = shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
+
+// looksAt are the ways in which the i-th state is looked at: if not all then two, so that each state is seen on each screen and in
+// each scheme, and each screen in each scheme with every other state.
+func looksAt(i int) []look {
+	switch {
+	case allLooks:
+		return looks
+	case i%2 == 0:
+		return []look{looks[0], looks[3]}
+	}
+	return []look{looks[1], looks[2]}
+}
+
 // as has the browser show the page in that way. Nothing moves, so that what is seen does not depend on the moment.
 func (b *browser) as(l look) {
 	b.t.Helper()
@@ -216,13 +231,14 @@ func (st *stage) open(what state) {
 // Every view, in each state that matters, on a screen and on a telephone, in light and dark: axe finds nothing serious,
 // nobody scrolls sideways, everything can be reached by keyboard, and pictures are taken for people to look at.
 func TestPageStates(t *testing.T) {
+	t.Parallel()
 	st := newStage(t)
-	for _, what := range states {
+	for n, what := range states {
 		t.Run(what.name, func(t *testing.T) {
 			before := st.t
 			st.t, st.s.T = t, t
 			defer func() { st.t, st.s.T = before, before }()
-			for i, l := range looks {
+			for i, l := range looksAt(n) {
 				if i == 0 || what.each {
 					st.as(l)
 					st.open(what)

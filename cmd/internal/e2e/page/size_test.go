@@ -106,6 +106,7 @@ const maxView = 100_000
 // Each view loads in less than 100 KB compressed, and is there the second time without loading a file again. What a view
 // begins with is named in its page: no module is found out by another's import.
 func TestPageSize(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)

@@ -95,6 +95,7 @@ func each(t *testing.T, windows map[string]*browser, step func(b *browser, befor
 
 // The node under the pages is killed, and comes back, while others work on: each view says so, and then is right again.
 func TestPageViewsAfterAKill(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	evening := morning(s)
@@ -119,6 +120,7 @@ func TestPageViewsAfterAKill(t *testing.T) {
 
 // Where no socket can be had, each view says so, and follows by asking.
 func TestPageViewsWithoutPush(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	evening := morning(s)
@@ -136,6 +138,7 @@ func TestPageViewsWithoutPush(t *testing.T) {
 
 // Where push works, each view follows it, and asks for nothing while nothing happens.
 func TestPageViewsFollow(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	evening := morning(s)
@@ -172,6 +175,7 @@ func (b *browser) tells(who, column, what string, within time.Duration) {
 // A team on three nodes: Oliver and Tracy ask while one query runs, both get theirs by push, and let go of it; Mary, at the
 // third node, sees on the floor and among the people what they do. Everybody uses what the page calls things.
 func TestPageTeam(t *testing.T) {
+	t.Parallel()
 	oliver, tracy, mary := newBrowser(t, ""), newBrowser(t, ""), newBrowser(t, "")
 	s := newSite(t, 3, "")
 	open := gated(s)
@@ -222,6 +226,7 @@ func TestPageTeam(t *testing.T) {
 // Somebody who has read nothing gets work and returns one loan until tomorrow; he asks for it again, and is told why he
 // does not get it. His manager finds out why nobody does. They go by what they see.
 func TestPageNewcomer(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify bank account", "description": "Oldest first.", "query": `select 'loan-' || i as item from generate_series(7, 8) i order by i`})

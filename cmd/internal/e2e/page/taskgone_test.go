@@ -14,6 +14,7 @@ import (
 // A manager who types over a task is told in the page when another renames it. What is typed goes along to where it is now, and
 // there the new name is what the other changed.
 func TestPageTaskRenamedByAnother(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", "select 1 as item")
@@ -48,6 +49,7 @@ func TestPageTaskRenamedByAnother(t *testing.T) {
 // A manager who types over a task is told in the page when another deletes it, also one who comes back to it later. What is
 // typed can be made a new task.
 func TestPageTaskDeletedByAnother(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", "select 1 as item")
@@ -84,6 +86,7 @@ func TestPageTaskDeletedByAnother(t *testing.T) {
 
 // Whoever tries to change a task that is not there any more, before he is told so, is told the same.
 func TestPageTaskGoneWhenSaved(t *testing.T) {
+	t.Parallel()
 	b, s := unaware(t)
 	s.changes("verify", map[string]any{"name": "check"}, 1)
 	b.ctrl("s")
@@ -94,6 +97,7 @@ func TestPageTaskGoneWhenSaved(t *testing.T) {
 // Who looks at another tab of a task while another manager saves over what is typed is told there, too, and led to the question.
 // Whatever he answers, the focus is not lost.
 func TestPageTaskChangedBesideVersions(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", "select 1 as item")
@@ -121,6 +125,7 @@ func TestPageTaskChangedBesideVersions(t *testing.T) {
 
 // A preview that fails for another reason than its query is said to who can't see it.
 func TestPagePreviewFailureIsSaid(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", "select 1 as item")

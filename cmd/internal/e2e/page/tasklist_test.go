@@ -23,6 +23,7 @@ func (s *site) deletes(task string, i int) {
 // A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees it at his desk each time,
 // without loading the page again, and so does the manager in her list.
 func TestPageTaskListFollows(t *testing.T) {
+	t.Parallel()
 	oliver, mia := newBrowser(t, ""), newBrowser(t, "")
 	s := newSite(t, 2, "")
 	mia.manager(s.Nodes[0].URL, "Mia", "/tasks")
@@ -61,6 +62,7 @@ func TestPageTaskListFollows(t *testing.T) {
 
 // Every view that lists tasks, or lets one choose among them, has a new one, and no longer one that is deleted.
 func TestPageViewsListTasks(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	morning(s)
@@ -97,6 +99,7 @@ const hasty = `(() => {
 
 // While push works nobody asks for the list of tasks unless he is told to, however long a page is open.
 func TestPageTaskListIsNotPolled(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, hasty)
 	s := newSite(t, 1, "")
 	morning(s)
@@ -121,6 +124,7 @@ func TestPageTaskListIsNotPolled(t *testing.T) {
 
 // A list that can't be read when it has changed is read later, though nothing else happens.
 func TestPageTaskListIsReadAgain(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	for path, user := range map[string]string{"/": "Oliver", "/people": "Mary,manager", "/items": "Mary,manager"} {
@@ -141,6 +145,7 @@ func TestPageTaskListIsReadAgain(t *testing.T) {
 // Whoever keeps a list reads it within two seconds after he is told, however often he is told until then; at once when push
 // was away; and not while nobody looks at the page.
 func TestPageKeepsAList(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	got := inPage[[]string](workbench(t, s.Nodes[0].URL, "Oliver", "worker"), `
 		const { keepListed } = await import('/static/reader.js');
@@ -193,6 +198,7 @@ func TestPageKeepsAList(t *testing.T) {
 // The client tells that the list of tasks is another whenever the server does, and as it goes live, since what was read before
 // may be old. If it has asked instead until then, all that is shown may be.
 func TestPageClientTellsOfTasks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 1, "")
 	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
 	got := inPage[[]string](b, `
@@ -238,6 +244,7 @@ func TestPageClientTellsOfTasks(t *testing.T) {
 
 // The program that docs/client.md shows for all tasks has those that come and go.
 func TestClientDocBoard(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2, "")
 	own := ownPage(t, s.Nodes[0])
 	b := workbench(t, own, "Olga", "observer")
@@ -256,6 +263,7 @@ func TestClientDocBoard(t *testing.T) {
 
 // Whoever looks at the people of one task sees which it is when it is listed no more, and can choose all again.
 func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	morning(s)
@@ -272,6 +280,7 @@ func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
 
 // A task that is gone can be taken off a wall for which it was chosen.
 func TestPageWallOfATaskThatIsGone(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	morning(s)

@@ -37,6 +37,7 @@ const oneTask = fakes + `
 // Rows that came while nobody read are not left out between the newest and those that were read before; pressing twice
 // repeats none, and a slow answer takes no newer one's place.
 func TestPageTaskPagesOvertaken(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	for _, l := range []struct{ file, class, rows, id string }{{"runs", "Runs", "runs", "id"}, {"versions", "Versions", "versions", "version"}} {
 		t.Run(l.rows, func(t *testing.T) {
@@ -78,6 +79,7 @@ func TestPageTaskPagesOvertaken(t *testing.T) {
 
 // A change of somebody else that comes while one's own is being saved is no question about what is typed: nothing is.
 func TestPageTaskSaveOvertaken(t *testing.T) {
+	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { title: 'mine' })), versions: async () => ({ versions: [v(3, { title: 'mine', paused: true })] }) });
 		await type('set-title', 'mine');
@@ -96,6 +98,7 @@ func TestPageTaskSaveOvertaken(t *testing.T) {
 
 // Nor is one that comes while one goes back to an older version undone by that.
 func TestPageTaskRestoreOvertaken(t *testing.T) {
+	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
 		const versions = [v(2, { title: 'second' }), v(1, { title: 'first' })];
 		await openAt('jobs', { task: async () => ({ task: versions[0] }), versions: async () => ({ versions }), restore: slowly(v(3, { title: 'first' })) }, 'show=versions');
@@ -119,6 +122,7 @@ func TestPageTaskRestoreOvertaken(t *testing.T) {
 
 // What is typed while a new name is being saved is still there afterwards.
 func TestPageTaskTypedWhileRenamed(t *testing.T) {
+	t.Parallel()
 	got := inPage[string](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { name: 'work' })) });
 		await type('set-name', 'work');
@@ -136,6 +140,7 @@ func TestPageTaskTypedWhileRenamed(t *testing.T) {
 
 // So is what is typed while a task is being created, over that task; and what it was created with is no longer kept.
 func TestPageTaskTypedWhileCreated(t *testing.T) {
+	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
 		await openAt('', { createTask: slowly(v(1, { title: 'mine' })) }, 'new=1');
 		await type('set-name', 'jobs');
@@ -155,6 +160,7 @@ func TestPageTaskTypedWhileCreated(t *testing.T) {
 
 // Two answers about who asks what: the slower, older one does not take the place of the newer.
 func TestPageTaskListOvertaken(t *testing.T) {
+	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
 		const { open } = await view('tasks.js');

@@ -52,6 +52,7 @@ const saysPreviewed = `document.querySelector('.preview .stats') && !document.qu
 // A manager makes a task with a mistake in its query, is led to it, mends it, looks at what it gives, saves, changes it, sees
 // what changed, and goes back.
 func TestPageTaskFromMistakeToRollBack(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
@@ -127,6 +128,7 @@ func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 
 // While one types, others save. Nothing typed is lost, whichever way it goes on, and nobody's change is undone unseen.
 func TestPageTaskChangedByTwo(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", "select 1 as item\norder by 1")
@@ -207,6 +209,7 @@ func unaware(t *testing.T) (*browser, *site) {
 
 // Who saves a moment after another, before he is told of it, is refused, and finds out who it was. Nothing typed is lost.
 func TestPageTaskStaleVersion(t *testing.T) {
+	t.Parallel()
 	b, s := unaware(t)
 	if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", map[string]any{"title": "Theirs"}); err != nil {
 		t.Fatal(err)
@@ -224,6 +227,7 @@ func TestPageTaskStaleVersion(t *testing.T) {
 
 // What one manager does to a task is seen at once in the list of another, at another node. A task in use is not deleted.
 func TestPageTaskPauseAndDelete(t *testing.T) {
+	t.Parallel()
 	mia, bob := newBrowser(t, ""), newBrowser(t, "")
 	s := newSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)
@@ -266,6 +270,7 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 // A preview that takes long is told how long, leaves the page usable, and can be given up; the server gives it up, too. Runs
 // are shown as they begin and end.
 func TestPageTaskPreviewGivenUp(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -290,6 +295,7 @@ func TestPageTaskPreviewGivenUp(t *testing.T) {
 
 // An inbox has no query, and a task's lists are lists.
 func TestPageTaskInbox(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("first", "select 1 as item")
@@ -330,6 +336,7 @@ func TestPageTaskInbox(t *testing.T) {
 
 // Whatever titles, queries, details, names and errors look like, they are shown as text.
 func TestPageTaskShowsMarkupAsText(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><b>`
@@ -363,6 +370,7 @@ func TestPageTaskShowsMarkupAsText(t *testing.T) {
 
 // Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; all of that can be undone.
 func TestPageTaskEditorKeys(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
@@ -411,6 +419,7 @@ func (b *browser) modules(expression string, into any) {
 
 // The modules below the view: what colours SQL, finds places in it, compares texts, reads what is typed, and reads plans.
 func TestPageTaskModules(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL + "/tasks"))

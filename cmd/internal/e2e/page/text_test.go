@@ -103,6 +103,7 @@ const evilUser = mark + `<b onclick=alert(1)>Олівер ع</b>`
 
 // Whatever people write, as titles, descriptions, keys, details, notes, names and queries, every view shows as text.
 func TestPageShowsTextAsText(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	written(s)

@@ -30,6 +30,7 @@ func hasFigure(task, name string, want int) string {
 // An observer's wall is on one node, and work is done on another: the wall shows it within a second. Its node is killed, and the
 // wall says how old that is what it shows; its node comes back, and it goes on.
 func TestPageWall(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 2, "")
 	open := gated(s)
@@ -76,6 +77,7 @@ func TestPageWall(t *testing.T) {
 
 // What is wrong is said in words: a query that fails, one that lasts longer than usual, a pause.
 func TestPageWallShowsTrouble(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	open := gated(s)
@@ -102,6 +104,7 @@ func TestPageWallShowsTrouble(t *testing.T) {
 
 // A worker's wall has the tasks that are open to him, and asks for nothing that he may not read.
 func TestPageWallOfAWorker(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
@@ -124,6 +127,7 @@ func TestPageWallOfAWorker(t *testing.T) {
 
 // Which tasks are shown is chosen on the wall, whose controls show themselves to who moves; the address says it.
 func TestPageWallChooses(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	for _, name := range []string{"a", "b", "c"} {
@@ -153,6 +157,7 @@ func TestPageWallChooses(t *testing.T) {
 
 // It stands for days: what happens does not make it grow.
 func TestPageWallDoesNotGrow(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	s.Create(map[string]any{"name": "verify"})
