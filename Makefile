@@ -13,10 +13,10 @@ demo: ## run the demo: PostgreSQL, two nodes and a page
 test: ## the README's test command: everything, with the race detector
 	go test -race -timeout 55m ./...
 
-short: ## without fail-over, measurements, torture and servers of a test's own; T=./assign for one package
+short: ## without fail-over, measurements, torture and servers of a test's own; T=./assign/engine for one package
 	go test -short -timeout 20m $(T)
 
-race: ## the engine, the live channel and the API with the race detector; T=./assign for one package
+race: ## the engine, the live channel and the API with the race detector; T=./assign/engine for one package
 	go test -race -timeout 20m $(if $(filter ./...,$(T)),./assign/... ./notify ./ws/... ./web,$(T))
 
 e2e: ## processes, pages and stories
@@ -33,6 +33,6 @@ bench: ## how fast getwork and the database are, beside their limits
 matrix: ## all fail-overs, both other modes and the defences switched off, and every view in every look: an hour
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
-	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign
+	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 30m ./cmd/internal/torture
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,43 +85,5 @@ func TestDetailsWithLineBreaks(t *testing.T) {
 	b, err := Event{Type: "work", Body: &w}.AppendMessage(nil)
 	if err != nil || strings.ContainsAny(string(b), "\r\n") || !strings.Contains(string(b), `"details":{"a":[1,2]},`) {
 		t.Errorf("%s, %v", b, err)
-	}
-}
-
-// countsEncoding counts how often it is encoded.
-type countsEncoding struct{ times *atomic.Int32 }
-
-func (c countsEncoding) MarshalJSON() ([]byte, error) {
-	c.times.Add(1)
-	return []byte(`"text"`), nil
-}
-
-// Whoever has several sockets gets one message, encoded once.
-func TestEncodedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFeed(&Engine{})
-	var got [][]byte
-	for range 3 {
-		_, end := f.Subscribe(Holder{User: "ann"}, func(events ...Event) {
-			for _, e := range events {
-				b, err := e.AppendMessage(nil)
-				if err != nil {
-					t.Error(err)
-				}
-				got = append(got, b)
-			}
-		})
-		defer end()
-	}
-	var times atomic.Int32
-	f.to(Holder{User: "ann"}, Event{Type: "mark", Body: countsEncoding{&times}})
-	f.Broadcast(Event{Type: "mark", Body: countsEncoding{&times}})
-	if len(got) != 6 || times.Load() != 2 {
-		t.Errorf("%d messages of two events, encoded %d times", len(got), times.Load())
-	}
-	for _, b := range got {
-		if string(b) != `{"type":"mark","mark":"text"}` {
-			t.Errorf("got %s", b)
-		}
 	}
 }

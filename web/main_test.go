@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/assign/report"
 	"getwork/notify"
 	"getwork/schema/schematest"
@@ -31,14 +32,14 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 // station is a node in this process: an engine with its listener, behind the handler.
 type station struct {
 	*httptest.Server
-	engine *assign.Engine
+	engine *engine.Engine
 	db     *pgxpool.Pool
 	open   atomic.Int64 // calls under way
 	drain  func()
 }
 
 type stationOptions struct {
-	steps        func(context.Context, assign.Step)
+	steps        func(context.Context, engine.Step)
 	readTimeout  time.Duration
 	writeTimeout time.Duration
 	log          io.Writer
@@ -67,7 +68,7 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		o.log = t.Output()
 	}
 	log := slog.New(slog.NewTextHandler(o.log, nil))
-	pools, err := assign.OpenPools(assign.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
+	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		return err
 	}
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	e := assign.New(assign.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	e := engine.New(engine.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, Steps: o.steps})
 	up := make(chan struct{}, 100)
 	listener := &notify.Listener{

@@ -14,13 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // Figures are what /metrics shows besides what the engine counts and what is measured here.
 type Figures struct {
 	Version string                   // of getwork
-	Pools   func() []assign.PoolStat // nil: none
+	Pools   func() []engine.PoolStat // nil: none
 	Sockets func() int               // how many are open; nil: none
 
 	MaxSockets int // how many may be
@@ -118,11 +118,11 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	show := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
-	count := func(d *prometheus.Desc, n *assign.Counter, labels ...string) {
+	count := func(d *prometheus.Desc, n *engine.Counter, labels ...string) {
 		show(d, prometheus.CounterValue, float64(n.Load()), labels...)
 	}
 	e := c.Engine
-	for d, n := range map[*prometheus.Desc]*assign.Counter{recorded: &e.Recorded, rescued: &e.Rescued, given: &e.Given, expired: &e.Expired, rounds: &e.Rounds,
+	for d, n := range map[*prometheus.Desc]*engine.Counter{recorded: &e.Recorded, rescued: &e.Rescued, given: &e.Given, expired: &e.Expired, rounds: &e.Rounds,
 		looks: &e.Looks, reconnects: &e.Reconnects, sent: &e.Sent, dropped: &e.Dropped, slow: &e.Slow} {
 		count(d, n)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // handler is a route's function. What it returns is rendered here and nowhere else.
@@ -21,7 +22,7 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	if client := clientOf(r); client.Err() != nil && errors.Is(err, client.Err()) {
 		return // nobody is there to read it
 	}
-	p, logged := assign.ProblemOf(err)
+	p, logged := engine.ProblemOf(err)
 	if logged {
 		if facts := s.complaints.About(err); facts != nil {
 			s.Log.Error("request failed", append(facts, "method", r.Method, "path", r.URL.Path)...)

@@ -12,11 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // onlyAt calls f at one step.
-func onlyAt(at assign.Step, f func(context.Context)) func(context.Context, assign.Step) {
-	return func(ctx context.Context, step assign.Step) {
+func onlyAt(at engine.Step, f func(context.Context)) func(context.Context, engine.Step) {
+	return func(ctx context.Context, step engine.Step) {
 		if step == at {
 			f(ctx)
 		}
@@ -27,7 +28,7 @@ func onlyAt(at assign.Step, f func(context.Context)) func(context.Context, assig
 func TestGetWork(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
-	n := start(t, stationOptions{steps: onlyAt(assign.StepRunBegins, func(ctx context.Context) {
+	n := start(t, stationOptions{steps: onlyAt(engine.StepRunBegins, func(ctx context.Context) {
 		select {
 		case <-open:
 		case <-ctx.Done():

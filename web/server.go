@@ -16,12 +16,13 @@ import (
 	"github.com/gorilla/mux"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/assign/report"
 )
 
 // Config is what the handler needs.
 type Config struct {
-	Engine   *assign.Engine
+	Engine   *engine.Engine
 	Report   *report.Report
 	Identify Identify
 	LogInBy  string       // "dev": the page may set a cookie by name
@@ -51,7 +52,7 @@ type server struct {
 	Config
 	calls, looking, waiting *gate
 	streams                 atomic.Int64 // event streams that are open
-	complaints              assign.Complaints
+	complaints              engine.Complaints
 	metrics                 *metrics
 }
 

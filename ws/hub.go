@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // Config is what a Hub needs.
 type Config struct {
-	Engine *assign.Engine
+	Engine *engine.Engine
 	Caller func(*http.Request) (who assign.Who, role string) // who asks; known to be somebody
 	Log    *slog.Logger
 

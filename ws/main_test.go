@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -27,16 +28,16 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 type station struct {
 	*httptest.Server
 	hub    *Hub
-	engine *assign.Engine
+	engine *engine.Engine
 	db     *pgxpool.Pool
 }
 
 // start starts a node, and ends it with the test. steps may be nil; of the configuration only the times are taken.
-func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *station {
+func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *station {
 	t.Helper()
 	url := schematest.URL(t)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	pools, err := assign.OpenPools(assign.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
+	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *st
 		return err
 	}
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	e := assign.New(assign.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	e := engine.New(engine.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, Steps: steps})
 	up := make(chan struct{}, 100)
 	listener := &notify.Listener{
@@ -73,7 +74,7 @@ func start(t *testing.T, c Config, steps func(context.Context, assign.Step)) *st
 	}
 	if c.Refuse == nil {
 		c.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) {
-			p, _ := assign.ProblemOf(err)
+			p, _ := engine.ProblemOf(err)
 			w.WriteHeader(p.Status)
 			_ = json.NewEncoder(w).Encode(p)
 		}

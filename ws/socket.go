@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // socket is one connection: one goroutine reads, the hub's writers write, and a timer pings.
@@ -16,7 +17,7 @@ type socket struct {
 	hub    *Hub
 	conn   conn
 	who    assign.Who
-	stream *assign.Stream
+	stream *engine.Stream
 	ping   *time.Timer
 	next   *socket // whose turn to be written is after this one's
 
@@ -117,7 +118,7 @@ func (s *socket) obey(m *command) bool {
 	if err == nil {
 		return true
 	}
-	problem, logged := assign.ProblemOf(err)
+	problem, logged := engine.ProblemOf(err)
 	if logged {
 		s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
 	}

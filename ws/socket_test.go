@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 )
 
 // Hello, then a snapshot, then what happens to one's own work; with the contract's subprotocol and no compression.
@@ -49,8 +50,8 @@ func TestSocket(t *testing.T) {
 func TestCommitAfterTheSnapshot(t *testing.T) {
 	t.Parallel()
 	written, commit := make(chan struct{}), make(chan struct{})
-	n := start(t, Config{}, func(ctx context.Context, step assign.Step) {
-		if step != assign.StepWritten {
+	n := start(t, Config{}, func(ctx context.Context, step engine.Step) {
+		if step != engine.StepWritten {
 			return
 		}
 		close(written)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/schema/schematest"
 )
 
@@ -380,7 +381,7 @@ func TestHistoryTakesTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = n.History(t.Context(), assign.Span{Since: &c.from})
-	if p, _ := assign.ProblemOf(err); p.Status != 503 {
+	if p, _ := engine.ProblemOf(err); p.Status != 503 {
 		t.Errorf("behind a lock: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/notify"
 	"getwork/schema/schematest"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 // rig is a report, and an engine without a listener that makes what is to be reported.
 type rig struct {
 	*Report
-	engine *assign.Engine
+	engine *engine.Engine
 	db     *pgxpool.Pool
 }
 
@@ -29,13 +30,13 @@ type rig struct {
 func start(t testing.TB, url string) *rig {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	pools, err := assign.OpenPools(assign.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork report test"})
+	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork report test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	send := func(context.Context, string, string) error { return nil }
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	e := assign.New(assign.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 1, Channel: "getwork", Announce: announcer, Log: log})
+	e := engine.New(engine.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 1, Channel: "getwork", Announce: announcer, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })

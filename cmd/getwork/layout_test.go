@@ -12,19 +12,23 @@ import (
 // mayImport is the diagram of ARCHITECTURE.md: what each package may import of this module. What is not listed may
 // import nothing of it; cmd may import everything.
 var mayImport = map[string][]string{
-	"getwork/assign":            {"getwork/assign/plan", "getwork/notify"},
+	"getwork/assign":            {},
+	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/plan", "getwork/notify"},
 	"getwork/assign/report":     {"getwork/assign"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/report"},
-	"getwork/ws":                {"getwork/assign", "getwork/notify"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/engine", "getwork/assign/report"},
+	"getwork/ws":                {"getwork/assign", "getwork/assign/engine", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 
 	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},
 }
+
+// Programs of others link the vocabulary, and must not link a database with it.
+var standardOnly = map[string]bool{"getwork/assign": true, "getwork/assign/plan": true}
 
 // The pure function may import nothing that has a clock, chance, a log or I/O.
 var mayNot = map[string][]string{
@@ -48,6 +52,9 @@ func TestLayout(t *testing.T) {
 		for _, i := range p.Imports {
 			if strings.HasPrefix(i, "getwork/") && !strings.HasPrefix(p.ImportPath, "getwork/cmd/") && !slices.Contains(mayImport[p.ImportPath], i) {
 				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+			if standardOnly[p.ImportPath] && strings.Contains(strings.Split(i, "/")[0], ".") {
+				t.Errorf("%s imports %s; it may import the standard library alone", p.ImportPath, i)
 			}
 			if slices.Contains(mayNot[p.ImportPath], i) {
 				t.Errorf("%s imports %s", p.ImportPath, i)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/cmd/internal/command"
 	"getwork/schema"
 )
@@ -54,7 +54,7 @@ func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	assign.SpeakUTF8(config)
+	engine.SpeakUTF8(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/assign/report"
 	"getwork/cmd/internal/command"
 	"getwork/notify"
@@ -30,9 +31,9 @@ import (
 type node struct {
 	config    Command
 	log       *slog.Logger
-	pools     *assign.Pools
+	pools     *engine.Pools
 	announcer *notify.Announcer
-	engine    *assign.Engine
+	engine    *engine.Engine
 	listener  *notify.Listener // nil: --no-listen, or deaf
 	hub       *ws.Hub
 	server    *http.Server
@@ -68,7 +69,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	if err := n.refuseLogins(ctx, name); err != nil {
 		return nil, err
 	}
-	n.pools, err = assign.OpenPools(assign.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
+	n.pools, err = engine.OpenPools(engine.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
 		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
 	if err != nil {
 		return nil, command.AsUsage(err)
@@ -85,7 +86,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		return err
 	}
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
-	n.engine = assign.New(assign.Config{Node: id, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+	n.engine = engine.New(engine.Config{Node: id, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
 		Pooled: c.Pooled, QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
 	switch {
 	case c.NoListen:

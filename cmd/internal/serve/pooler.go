@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"getwork/assign"
+	"getwork/assign/engine"
 	"getwork/schema"
 )
 
@@ -106,8 +106,8 @@ func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx
 	if err != nil {
 		return nil, err
 	}
-	assign.ConfigureConn(config, name, pooled)
-	assign.ToPrimary(config)
+	engine.ConfigureConn(config, name, pooled)
+	engine.ToPrimary(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }

@@ -146,21 +146,21 @@ var inStep = []struct {
 	off        []string
 	broken     string // what the test says then; "": it passes
 }{
-	{"TestLastClickIsServed", "assign", []string{"lookagain"}, ""},
-	{"TestLastClickIsServed", "assign", []string{"sweep"}, ""},
-	{"TestLastClickIsServed", "assign", []string{"lookagain", "sweep"}, "the last click is served"},
-	{"TestItemIsGivenOnce", "assign", []string{"unique"}, ""},
-	{"TestItemIsGivenOnce", "assign", []string{"assignlock"}, ""},
-	{"TestItemIsGivenOnce", "assign", []string{"unique", "assignlock"}, "an item with one place is given once"},
-	{"TestCancelIsKept", "assign", []string{"pendingcheck"}, ""},
-	{"TestCancelIsKept", "assign", []string{"forupdate"}, ""},
-	{"TestCancelIsKept", "assign", []string{"pendingcheck", "forupdate"}, "what was cancelled stays so"},
-	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"lockfirst"}, ""},
+	{"TestLastClickIsServed", "assign/engine", []string{"lookagain"}, ""},
+	{"TestLastClickIsServed", "assign/engine", []string{"sweep"}, ""},
+	{"TestLastClickIsServed", "assign/engine", []string{"lookagain", "sweep"}, "the last click is served"},
+	{"TestItemIsGivenOnce", "assign/engine", []string{"unique"}, ""},
+	{"TestItemIsGivenOnce", "assign/engine", []string{"assignlock"}, ""},
+	{"TestItemIsGivenOnce", "assign/engine", []string{"unique", "assignlock"}, "an item with one place is given once"},
+	{"TestCancelIsKept", "assign/engine", []string{"pendingcheck"}, ""},
+	{"TestCancelIsKept", "assign/engine", []string{"forupdate"}, ""},
+	{"TestCancelIsKept", "assign/engine", []string{"pendingcheck", "forupdate"}, "what was cancelled stays so"},
+	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"lockfirst"}, ""},
 	// A lock that has to wait is given to a transaction that saw what was true when it began to wait: the level carries it.
-	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"isolation"}, "never again, with a lock that is taken"},
-	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"assignlock"}, "never again, with a lock that is taken"},
-	{"TestClaimSeesAllBeforeItsLock", "assign", []string{"lockfirst", "isolation"}, "never again, with a free lock"},
-	{"TestTooLateIsRefused", "assign", []string{"leasecheck"}, "too late to complete"},
+	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"isolation"}, "never again, with a lock that is taken"},
+	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"assignlock"}, "never again, with a lock that is taken"},
+	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"lockfirst", "isolation"}, "never again, with a free lock"},
+	{"TestTooLateIsRefused", "assign/engine", []string{"leasecheck"}, "too late to complete"},
 	{"TestFrozenConnectionIsNoticedAndReplaced", "notify", []string{"watchdog"}, "for down"},
 }
 

@@ -63,7 +63,7 @@ var plants = []plant{
 		edit{"assign", "range []string{expireWork, warnHolders}", "range []string{expireWork}"},
 		torture.Options{Scenario: "leases", For: 20 * time.Second}},
 	{"no_match and all_held are swapped", checker.Reasons,
-		edit{"assign", "plan.NoMatch: NoMatch, plan.AllHeld: AllHeld", "plan.NoMatch: AllHeld, plan.AllHeld: NoMatch"},
+		edit{"assign", "plan.NoMatch: assign.NoMatch, plan.AllHeld: assign.AllHeld", "plan.NoMatch: assign.AllHeld, plan.AllHeld: assign.NoMatch"},
 		torture.Options{Scenario: "few"}},
 	{"the Idempotency-Key is dropped", checker.OnceAKey,
 		edit{"web", "Key: key, Groups: c.Groups", "Groups: c.Groups"},

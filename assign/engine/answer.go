@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+)
+
+// What a round writes: work for those who got something, an answer for each request, what the supply has to remember.
+const (
+	// The lease counts from here, by clock_timestamp(): now() stands still since the lock.
+	insertWork = `
+insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
+  lease, lease_expires_at, warn_at)
+select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.request_id, 0), $2, g.rank, g.details::json, g.attempt,
+  g.lease * interval '1 microsecond', clock_timestamp() + g.lease * interval '1 microsecond',
+  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'
+from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
+  $12::integer[]) as g (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt)`
+
+	// Where the round itself answers those who clicked.
+	returningGiven = `
+returning id, item, slot, assigned_at, lease_expires_at`
+
+	// It repeats what it relies on: a cancel that was answered 200 meanwhile stays one.
+	answerRequests = `
+update getwork.work_requested r
+set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.reason,
+    completed_at = clock_timestamp(), round_id = $1, run_id = $2
+from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
+where r.id = a.id and r.state = 'pending'`
+
+	// They were read and stay: from now on they alone are a reason to run at that time only. Who was left so a moment
+	// ago is not written again: a round for each pushed item leaves hundreds of agents lingering.
+	leaveLingering = `
+update getwork.work_requested r
+set look_after = least(clock_timestamp() + $3::bigint * interval '1 microsecond', r.linger_until, $4), reason = a.reason
+from unnest($1::bigint[], $2::text[]) as a (id, reason)
+where r.id = a.id and r.state = 'pending'
+  and (r.look_after is null or r.reason is distinct from a.reason
+    or r.look_after < least(clock_timestamp() + $3::bigint / 2 * interval '1 microsecond', r.linger_until)
+    or r.look_after > $4::timestamptz)`
+
+	// They are a reason to run now: the others took all that a cut result had, and the next has more ($2); or a rule keeps
+	// them from what is left on the shelf, which goes on without them. In that case not those whom a round has left
+	// lingering: they alone are no reason before their time, however often something comes back to the shelf. While a
+	// back-off runs nobody is.
+	leaveForRun = `
+update getwork.work_requested r
+set look_after = case when $2 then clock_timestamp() else greatest(coalesce(r.look_after, clock_timestamp()), s.failed_until, s.retry_at) end
+from getwork.task_state s
+where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id`
+)
+
+// reasons are what a plan's reasons are called outside.
+var reasons = map[plan.Reason]assign.Reason{plan.NoMatch: assign.NoMatch, plan.AllHeld: assign.AllHeld, plan.Barred: assign.Rules, plan.AtLimit: assign.AtLimit}
+
+// answers are the columns of answerRequests.
+type answers struct {
+	ids     []int64
+	states  []string
+	counts  []int32
+	reasons []*string
+}
+
+func (a *answers) add(id int64, state assign.State, count int, reason assign.Reason) {
+	a.ids = append(a.ids, id)
+	a.states = append(a.states, string(state))
+	a.counts = append(a.counts, int32(count))
+	var why *string
+	if reason != "" {
+		why = (*string)(&reason)
+	}
+	a.reasons = append(a.reasons, why)
+}
+
+// grants are the columns of insertWork.
+type grants struct {
+	items, users, instances, details []string
+	slots, attempts                  []int32
+	exclusives                       []*string
+	requests                         []int64
+	ranks, leases                    []*int64
+}
+
+// add gives a place of an item to somebody; lease is the task's.
+func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
+	if lease == nil {
+		lease = w.lease
+	}
+	var rank *int64
+	if o.rank > 0 {
+		rank = &o.rank
+	}
+	g.items = append(g.items, o.item)
+	g.slots = append(g.slots, int32(slot))
+	g.attempts = append(g.attempts, int32(o.attempt))
+	g.exclusives = append(g.exclusives, o.exclusive)
+	g.users = append(g.users, w.holder.User)
+	g.instances = append(g.instances, w.holder.Instance)
+	g.requests = append(g.requests, w.id)
+	g.ranks = append(g.ranks, rank)
+	g.details = append(g.details, o.details)
+	g.leases = append(g.leases, microseconds(lease))
+}
+
+// microseconds is a duration that may be missing as an array has it: one of durations is not known in every protocol mode.
+func microseconds(d *assign.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	n := d.Microseconds()
+	return &n
+}
+
+// insert queues the work rows; given, if set, gets each as it was written.
+func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w assign.Work)) {
+	if len(g.items) == 0 {
+		return
+	}
+	statement := insertWork
+	var read func(pgx.CollectableRow) error
+	if given != nil {
+		statement += returningGiven
+		read = g.reader(r, given)
+	}
+	x.read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
+		g.requests, g.ranks, g.details, g.leases, g.attempts)
+	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
+}
+
+// reader makes work of what was written and what was meant to be.
+func (g *grants) reader(r *round, given func(i int, w assign.Work)) func(pgx.CollectableRow) error {
+	type place struct {
+		item string
+		slot int32
+	}
+	at := make(map[place]int, len(g.items))
+	for i := range g.items {
+		at[place{g.items[i], g.slots[i]}] = i
+	}
+	return func(row pgx.CollectableRow) error {
+		var p place
+		w := assign.Work{Task: r.state.Name, TaskID: r.task, State: "held"}
+		if err := row.Scan(&w.ID, &p.item, &p.slot, &w.AssignedAt, &w.LeaseExpiresAt); err != nil {
+			return err
+		}
+		i := at[p]
+		w.Item, w.Slot = p.item, int(p.slot)
+		w.User, w.Instance, w.Attempt, w.Details = g.users[i], g.instances[i], int(g.attempts[i]), json.RawMessage(g.details[i])
+		if l := g.leases[i]; l != nil {
+			lease := assign.Microseconds(*l)
+			w.Lease = &lease
+		}
+		w.AssignedAt, w.LeaseExpiresAt = w.AssignedAt.UTC(), assign.UTC(w.LeaseExpiresAt)
+		given(i, w)
+		return nil
+	}
+}
+
+// write carries out the plan: work, requests, the task's state, and one NOTIFY last.
+func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
+	var ended, lingering answers
+	var served servings // clicks, which are written as what became of them
+	var granted grants
+	var forRun []int64
+	r.answered, r.ends = nil, map[assign.State]int{}
+	end := func(i int, a plan.Answer, state assign.State, reason assign.Reason) {
+		r.answered = append(r.answered, a.Request)
+		if k := r.waiting[i].click; k != nil {
+			served.add(k, state, len(a.Grants), reason, r.state.Lease)
+		} else {
+			ended.add(a.Request, state, len(a.Grants), reason)
+			r.ends[state]++
+		}
+	}
+	gone := make([]bool, len(offers))
+	after := settlement{spent: p.Spent}
+	for i, a := range p.Answers {
+		after.used = after.used || a.Outcome != plan.Linger || r.waiting[i].unread
+		if k := r.waiting[i].click; k != nil && (a.Outcome == plan.Wait || a.Outcome == plan.Linger) {
+			served.add(k, assign.Pending, 0, "", r.state.Lease)
+		}
+		switch a.Outcome {
+		case plan.Wait:
+			if from.source() == plan.Result || !p.Spent && r.run == 0 {
+				forRun = append(forRun, a.Request)
+			}
+		case plan.Linger:
+			lingering.add(a.Request, assign.Pending, 0, reasons[a.Reason])
+			r.stirs = r.stirs || r.waiting[i].unread || r.run != 0
+		case plan.Assigned:
+			end(i, a, assign.Assigned, "")
+		case plan.Partial:
+			end(i, a, assign.Partial, reasons[a.Reason])
+		case plan.None:
+			end(i, a, assign.None, reasons[a.Reason])
+		}
+		for _, g := range a.Grants {
+			granted.add(r.waiting[i], &offers[g.Item], g.Slot, r.state.Lease)
+			if offers[g.Item].Slots == 1 {
+				gone[g.Item] = true
+				after.gone++
+			}
+		}
+	}
+	var batch pgx.Batch
+	batch.Queue("savepoint planned")
+	wrote := expecting{batch: &batch}
+	served.insert(&wrote, r, from.runID())
+	var given func(int, assign.Work)
+	if len(served.byID) > 0 {
+		given = func(i int, w assign.Work) { served.given(&granted, i, w) }
+	}
+	granted.insert(&wrote, r, from.runID(), given)
+	r.given = len(granted.items)
+	if len(ended.ids) > 0 {
+		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
+	}
+	if len(lingering.ids) > 0 {
+		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
+	}
+	if len(forRun) > 0 {
+		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
+	}
+	after.next, after.handed = nextRank(offers, gone, all), granted.items
+	statement, args := from.settle(after)
+	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
+	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	r.tell(&wrote, r.run == 0 && len(ended.ids) == 0)
+	return wrote.send(ctx, r.tx)
+}
+
+// nextUntil is when the first offer is somebody's again who has put it off; nil: none is.
+func nextUntil(offers []offer) (next *time.Time) {
+	for _, o := range offers {
+		if o.until != nil && (next == nil || o.until.Before(*next)) {
+			next = o.until
+		}
+	}
+	return next
+}
+
+// nextRank is the rank of the first item that somebody may have later on. Items with several places stay: one that is
+// let go of can be given again.
+func nextRank(offers []offer, gone []bool, all bool) int64 {
+	for i := range offers {
+		if !gone[i] {
+			return offers[i].rank
+		}
+	}
+	switch {
+	case all: // and what can't be handed out now can't be handed out later: it was taken since the run
+		return math.MaxInt64
+	case len(offers) > 0:
+		return offers[len(offers)-1].rank + 1
+	}
+	return 1 // nobody waits, so nothing was read
+}
+
+// anyNumber of rows will do: what a supply remembers is its own, and who lingers may have been left so before.
+const anyNumber = -1
+
+// expecting is a batch of writes, each of which must touch so many rows.
+type expecting struct {
+	batch *pgx.Batch
+	rows  []expected
+}
+
+type expected struct {
+	rows int
+	read func(pgx.CollectableRow) error // what the statement returns; nil: nothing
+}
+
+func (x *expecting) queue(rows int, statement string, args ...any) {
+	x.read(rows, nil, statement, args...)
+}
+
+func (x *expecting) read(rows int, read func(pgx.CollectableRow) error, statement string, args ...any) {
+	x.batch.Queue(statement, args...)
+	x.rows = append(x.rows, expected{rows, read})
+}
+
+// send executes the batch, whose last len(rows) statements have expectations; errMoved if one is not met.
+func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
+	results := tx.SendBatch(ctx, x.batch)
+	defer results.Close()
+	for range x.batch.Len() - len(x.rows) {
+		if _, err := results.Exec(); err != nil {
+			return fmt.Errorf("write the round: %w", err)
+		}
+	}
+	for _, want := range x.rows {
+		touched, err := want.from(results)
+		if err != nil {
+			return fmt.Errorf("write the round: %w", err)
+		}
+		if want.rows != anyNumber && touched != int64(want.rows) {
+			return fmt.Errorf("%w: %d rows instead of %d", errMoved, touched, want.rows)
+		}
+	}
+	return nil
+}
+
+// from takes the next result, and counts the rows that the statement touched.
+func (x expected) from(results pgx.BatchResults) (touched int64, err error) {
+	if x.read == nil {
+		tag, err := results.Exec()
+		return tag.RowsAffected(), err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := x.read(rows); err != nil {
+			return 0, err
+		}
+	}
+	return rows.CommandTag().RowsAffected(), rows.Err()
+}

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"getwork/assign"
+)
+
+// AwaitRequest reads a request, and holds the answer until it is ready or ctx ends; then it answers with the
+// request as it last was. The feed tells when it changed; without a listener, or while it is gone, the request is
+// read every second.
+func (e *Engine) AwaitRequest(ctx context.Context, id int64, by assign.Holder, any bool, ready func(*assign.Request) bool) (assign.Request, error) {
+	r, err := e.Request(ctx, id, by, any)
+	if err != nil || ready(&r) {
+		return r, err
+	}
+	changed := make(chan *assign.Request, 1) // how it ended; nil: read it
+	sub, cancel := e.Feed.Subscribe(r.Holder(), func(events ...assign.Event) {
+		for _, ev := range events {
+			if ev.Request == nil || ev.Request.ID == id {
+				select {
+				case changed <- ev.Request:
+				default:
+				}
+			}
+		}
+	})
+	defer cancel()
+	sub.RequestsOnly()
+	for {
+		now, err := e.Request(ctx, id, by, any) // subscribed first, read then: nothing falls between
+		if ctx.Err() != nil {
+			return r, nil
+		}
+		if r = now; err != nil || ready(&r) {
+			return r, err
+		}
+		every := 5 * time.Second
+		if !e.Feed.Listening() {
+			every = time.Second
+		}
+		again := time.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return r, nil
+		case told := <-changed:
+			again.Stop()
+			// It ends once, so this was read after what we have read; any other event may have been read before.
+			if told != nil && told.State != assign.Pending && r.State == assign.Pending && ready(told) {
+				return *told, nil
+			}
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"testing"
+
+	"getwork/schema/schematest"
+)
+
+// While the database is away, and somebody follows, a node says that it can't tell him now and then, and not each time.
+func TestTheFeedDoesNotRepeatItselfWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	if pooledMode {
+		t.Skip("a pooler keeps who asks waiting")
+	}
+	server := schematest.OwnServer(t, nil)
+	n := startNode(t, server.URL("getwork"), nodeOptions{})
+	join(t, n, "ann")
+	server.Crash()
+	await(t, "it was passed over three times", func() bool {
+		n.complaints.mu.Lock()
+		defer n.complaints.mu.Unlock()
+		for _, k := range n.complaints.kinds {
+			if k.more > 2 {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// What a query sets ends with it. Neither the query nor a recheck can switch the time-out off for the recheck that comes
+// after it, and a long row of rechecks, each within its time, is bounded, too.
+func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
+	t.Parallel()
+	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
+	there := schematest.URL(t)
+	for where, n := range map[string]*node{
+		"here":  startNode(t, schematest.URL(t), nodeOptions{maxRuns: 3}),
+		"there": startNode(t, there, nodeOptions{maxRuns: 3, queries: there}),
+	} {
+		for name, c := range map[string]struct{ query, recheck string }{
+			"set by the query":   {unbound, `select x as item from unnest($1) x, pg_sleep(600)`},
+			"set by the recheck": {`select i as item from generate_series(1, 1000) i`, `select left(case when x = '501' then pg_sleep(600)::text else set_config('statement_timeout', '0', true) end, 0) as item from unnest($1) x`},
+			"many rechecks":      {`select i as item from generate_series(1, 20000) i`, `select '' as item from unnest($1) x, pg_sleep(0.25) limit 1`},
+		} {
+			t.Run(where+", "+name, func(t *testing.T) {
+				t.Parallel()
+				task := where + "-" + strings.ReplaceAll(name, " ", "-")
+				newTask(t, n, task, c.query, func(s *assign.Settings) {
+					s.Recheck, s.QueryTimeout, s.MaxCandidates = assign.Query(c.recheck), assign.Duration(time.Second), 100_000
+				})
+				r := n.endedRequest(t, n.click(t, task, "ann", 1).ID)
+				if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, "query_timeout of 1s") {
+					t.Errorf("it ended as %s (%v), want it failed for its time-out", r.State, r.Error)
+				}
+			})
+		}
+	}
+}
+
+// Advisory locks that a query takes for the session end with it, wherever it is executed: the connection is used again, and
+// nobody else would let go of them.
+func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
+	t.Parallel()
+	const locks = `select i || left(pg_advisory_lock(i)::text, 0) as item from generate_series(1, 9) i`
+	const recheck = `select x || left(pg_advisory_lock(100 + x::integer)::text, 0) as item from unnest($1) x`
+	there := schematest.URL(t)
+	for where, c := range map[string]struct{ url, queries string }{"here": {schematest.URL(t), ""}, "there": {there, there}} {
+		n, db := startNode(t, c.url, nodeOptions{queries: c.queries}), pool(t, c.url)
+		newTask(t, n, "locks", locks, func(s *assign.Settings) { s.Recheck, s.FreshFor = recheck, assign.Duration(time.Hour) })
+		for what, f := range map[string]func(ctx context.Context) error{
+			"run and recheck": func(ctx context.Context) error {
+				r := n.endedRequest(t, n.click(t, "locks", "ann", 1).ID)
+				if r.State != assign.Assigned {
+					t.Errorf("%s: ann is %s: %v", where, r.State, r.Error)
+				}
+				return nil
+			},
+			"preview": func(ctx context.Context) error { _, err := n.Preview(ctx, "locks", nil, 5); return err },
+			"explain": func(ctx context.Context) error { _, err := n.Explain(ctx, "locks", "7"); return err },
+			"recheck": func(ctx context.Context) error { _, err := n.recheck(ctx, asking(recheck), []string{"1"}); return err },
+		} {
+			if err := f(t.Context()); err != nil {
+				t.Errorf("%s, %s: %v", where, what, err)
+			}
+			if left := query[int](t, db, `select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`); left != 0 {
+				t.Errorf("%s, %s: %d advisory locks are left", where, what, left)
+			}
+		}
+	}
+}
+
+// A query that fills the table of locks, which all databases of a server share, fails, and the server goes on: it was filled
+// for no longer than the query ran.
+func TestFullLockTableIsGivenBack(t *testing.T) {
+	t.Parallel()
+	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
+	url := server.URL("getwork")
+	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`
+	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{queries: url})} {
+		if _, err := n.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
+			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second)}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
+			t.Fatalf("%s: %v, want that the table of locks was full", where, err)
+		}
+		goesOn(t, server.URL("postgres"))
+		newTask(t, n, "fills-"+where, fills, nil)
+		r := n.click(t, "fills-"+where, "ann", 1)
+		db := pool(t, url)
+		// It is tried again, and while it runs everybody's locks may fail.
+		is := func(what string) bool {
+			var is bool
+			return db.QueryRow(t.Context(), what).Scan(&is) == nil && is
+		}
+		await(t, "the run fails", func() bool {
+			return is(`select exists (select from getwork.run where state = 'failed' and error like '%53200%')`)
+		})
+		await(t, "ann gives up", func() bool {
+			_, err := n.Cancel(t.Context(), r.ID, assign.Holder{User: "ann"}, false)
+			return err == nil
+		})
+		await(t, "its locks are let go of", func() bool {
+			return is(`select not exists (select from getwork.run where state = 'running') and not exists (select from pg_locks where locktype = 'advisory')`)
+		})
+		goesOn(t, server.URL("postgres"))
+		execute(t, db, `delete from getwork.run`)
+	}
+}
+
+// goesOn connects to another database of the server, and takes a lock that another may want, too.
+func goesOn(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatalf("the server refuses a connection: %v", err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `begin; create table here (i integer primary key); rollback`); err != nil {
+		t.Errorf("the server has no lock left: %v", err)
+	}
+}

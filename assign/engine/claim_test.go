@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// One named item: from the inbox, from the shelf without a run, or by the query's own condition.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	db := pool(t, url)
+	newInbox(t, n, "inbox", nil)
+	n.pushItems(t, "inbox", assign.NewItem{Item: "a", Details: []byte(`{"z": 1, "a": 2}`)}, assign.NewItem{Item: "b"})
+	newTask(t, n, "query", numbers, nil)
+	newTask(t, n, "shelf", `select i as item, 10 * i as ten from generate_series(1, 20) i order by i`, func(s *assign.Settings) {
+		s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 5
+	})
+	n.take(t, "shelf", "somebody")
+	for _, test := range []struct{ task, item, details string }{
+		{"inbox", "a", `{"z":1,"a":2}`}, {"query", "7", ""}, {"shelf", "4", `{"ten":40}`}, {"shelf", "19", `{"ten":190}`},
+	} {
+		w, claimed, err := n.Claim(t.Context(), test.task, test.item, who("ann"))
+		if err != nil || !claimed || w.Item != test.item || w.User != "ann" || w.State != "held" {
+			t.Fatalf("%s of %s: %+v, %v, %v", test.item, test.task, w, claimed, err)
+		}
+		if test.details != "" && compact(w) != test.details {
+			t.Errorf("%s of %s: details %s, want %s", test.item, test.task, compact(w), test.details)
+		}
+		again, claimed, err := n.Claim(t.Context(), test.task, test.item, who("ann"))
+		if err != nil || claimed || again.ID != w.ID {
+			t.Errorf("%s of %s again: %d, %v, %v", test.item, test.task, again.ID, claimed, err)
+		}
+		_, _, err = n.Claim(t.Context(), test.task, test.item, who("bob"))
+		wantKind(t, err, assign.NoSlot)
+	}
+	for _, test := range []struct{ task, item string }{
+		{"inbox", "nothing"}, {"query", "1000000"}, {"query", "no number"}, {"shelf", "21"}, {"nowhere", "a"},
+		{"inbox", ""}, {"inbox", strings.Repeat("x", 201)}, {"inbox", "\x00"}, {"inbox", "\xff"},
+	} {
+		_, _, err := n.Claim(t.Context(), test.task, test.item, who("ann"))
+		wantKind(t, err, assign.NotFound)
+	}
+	if got := runs(t, db); got != 1 {
+		t.Errorf("%d runs, want 1: a claim's look is none", got)
+	}
+	// What was claimed a round does not give again, neither here nor from the shelf.
+	if r := n.click(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[b]" {
+		t.Errorf("bob got %v", items(r))
+	}
+	if r := n.click(t, "shelf", "bob", 3); fmt.Sprint(items(r)) != "[2 3 5]" {
+		t.Errorf("bob got %v", items(r))
+	}
+}
+
+// Each thing that keeps an item from somebody who claims it.
+func TestRefusedClaims(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	one := 1
+	newInbox(t, n, "first", nil)
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.ConflictsWith = []string{"first"} })
+	newInbox(t, n, "single", func(s *assign.Settings) { s.MaxOpen = &one })
+	newInbox(t, n, "grouped", func(s *assign.Settings) { s.Groups = []string{"desk"} })
+	tomorrow, group := time.Now().Add(24*time.Hour), "g"
+	n.pushItems(t, "inbox", assign.NewItem{Item: "later", NotBefore: &tomorrow}, assign.NewItem{Item: "x", Exclusive: &group}, assign.NewItem{Item: "y", Exclusive: &group})
+	n.push(t, "inbox", "put off", "never", "not me", "seen", "held there", "done")
+	n.push(t, "first", "seen", "held there")
+	n.push(t, "single", "1", "2")
+	n.push(t, "grouped", "a")
+	claim := func(task, item, user string) (assign.Work, error) {
+		w, _, err := n.Claim(t.Context(), task, item, who(user))
+		return w, err
+	}
+	mine := func(task, item string) assign.Work {
+		t.Helper()
+		w, err := claim(task, item, "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	n.let(t, mine("inbox", "put off"), giveBack(time.Hour))
+	n.let(t, mine("inbox", "never"), assign.Disposition{Outcome: "never"})
+	n.let(t, mine("inbox", "not me"), assign.Disposition{Outcome: "return", After: lasting(0), To: new("others")})
+	n.let(t, mine("inbox", "done"), assign.Disposition{Outcome: "complete"})
+	n.let(t, mine("first", "seen"), assign.Disposition{Outcome: "complete"})
+	mine("first", "held there")
+	mine("inbox", "x")
+	mine("single", "1")
+	for _, test := range []struct {
+		task, item, user string
+		kind             assign.Kind
+	}{
+		{"inbox", "later", "bob", assign.NotAvailable},
+		{"inbox", "put off", "bob", assign.NotAvailable},
+		{"inbox", "never", "bob", assign.NotAvailable},
+		{"inbox", "done", "bob", assign.NotFound},
+		{"inbox", "not me", "ann", assign.NotAvailable},
+		{"inbox", "seen", "ann", assign.NotAvailable},
+		{"inbox", "held there", "ann", assign.NotAvailable},
+		{"inbox", "y", "bob", assign.NoSlot},
+		{"single", "2", "ann", assign.NotAvailable},
+		{"grouped", "a", "ann", assign.NotFound},
+		{"inbox", "not me", "bob", ""},
+		{"inbox", "seen", "bob", ""},
+		{"inbox", "held there", "bob", ""},
+		{"single", "2", "bob", ""},
+	} {
+		_, err := claim(test.task, test.item, test.user)
+		if test.kind == "" && err != nil || test.kind != "" && !assign.IsRefusal(err, test.kind) {
+			t.Errorf("%s claims %s of %s: %v, want %q", test.user, test.item, test.task, err, test.kind)
+		}
+	}
+	if _, err := n.UpdateTask(t.Context(), "single", 1, "boss", func(s *assign.Settings) error { s.Paused = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	n.push(t, "single", "3")
+	_, err := claim("single", "3", "cyd")
+	wantKind(t, err, assign.NotAvailable)
+	if _, _, err := n.Claim(t.Context(), "grouped", "a", assign.Who{Holder: assign.Holder{User: "dan"}, Groups: []string{"night", "desk"}}); err != nil {
+		t.Errorf("a member of the group: %v", err)
+	}
+}
+
+// What was let go of since the shelf's run is not claimed from the shelf: the query says whether it still matches.
+func TestClaimAsksTheQueryAgain(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table loan as select i as id, true as waits from generate_series(1, 5) i`)
+	newTask(t, n, "task", `select id as item from loan where waits order by id`, fresh(time.Hour))
+	for range 3 {
+		w := n.take(t, "task", "ann")
+		n.let(t, w, assign.Disposition{Outcome: "complete"})
+	}
+	execute(t, db, `update loan set waits = false where id = 1`)
+	_, _, err := n.Claim(t.Context(), "task", "1", who("bob"))
+	wantKind(t, err, assign.NotFound)
+	if w, claimed, err := n.Claim(t.Context(), "task", "2", who("bob")); err != nil || !claimed || w.Attempt != 1 {
+		t.Errorf("it still matches: %+v, %v, %v", w, claimed, err)
+	}
+}
+
+// A query that fails when it is asked for one item is the manager's to mend.
+func TestClaimByAQueryThatFails(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select 1 / (i - 3) as item from generate_series(1, 5) i`, nil)
+	newTask(t, n, "slow", `select 'a' as item from pg_sleep(10)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(50 * time.Millisecond) })
+	for _, task := range []string{"task", "slow"} {
+		_, _, err := n.Claim(t.Context(), task, "a", who("ann"))
+		wantKind(t, err, assign.QueryRefused)
+	}
+}
+
+// What another tab lets go of as soon as it is claimed was claimed all the same: the claim is answered, with what became of it.
+func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	g := newGate(StepCommitted)
+	n, tab := startNode(t, url, nodeOptions{steps: g.hold}), startNode(t, url, nodeOptions{})
+	newInbox(t, tab, "inbox", nil)
+	tab.push(t, "inbox", "a")
+	var w assign.Work
+	var claimed bool
+	answered := make(chan error, 1)
+	go func() {
+		var err error
+		w, claimed, err = n.Claim(t.Context(), "inbox", "a", who("ann"))
+		answered <- err
+	}()
+	<-g.reached
+	held, err := tab.Pipeline(t.Context(), assign.Holder{User: "ann"})
+	if err != nil || len(held.Work) != 1 {
+		t.Fatalf("she holds %+v, %v", held.Work, err)
+	}
+	tab.let(t, held.Work[0], assign.Disposition{Outcome: "complete"})
+	close(g.open)
+	if err := <-answered; err != nil || !claimed || w.ID != held.Work[0].ID || w.State != "completed" {
+		t.Errorf("the claim was answered %+v, %v, %v", w, claimed, err)
+	}
+}
+
+// Two want the same place at the same time, one by a claim and the other by a click, or both by claims: the assign lock
+// is taken first, then they are counted; the second waits, counts after the first has committed, and is refused.
+func TestTwoForOnePlace(t *testing.T) {
+	t.Parallel()
+	atEachLevel(t, func(t *testing.T, url string) {
+		db := pool(t, url)
+		a, b := still(t, url), still(t, url)
+		newInbox(t, a, "inbox", func(s *assign.Settings) { s.Slots = 2 })
+		newTask(t, a, "shelf", numbers, func(s *assign.Settings) { s.Slots, s.FreshFor = 2, assign.Duration(time.Hour) })
+		execute(t, db, `with r as (
+				insert into getwork.run (task_id, version, node, state, finished_at, snapshot, given, blocked, passed_over, candidates, cut)
+				select task_id, 1, 'test', 'finished', clock_timestamp(), pg_current_snapshot(), 1, 0, 0, 1, false from getwork.task_state where name = 'shelf'
+				returning id, task_id
+			), s as (update getwork.task_state s set shelf_run = r.id, fresh_until = clock_timestamp() + interval '1 day' from r where s.task_id = r.task_id)
+			insert into getwork.candidate (run_id, rank, item, details, slots) select id, 1, '1', '{}', 2 from r`)
+		l := newLatch(t, db)
+		for _, task := range []string{"inbox", "shelf"} {
+			for _, test := range []struct{ first, second string }{{"claim", "claim"}, {"claim", "click"}, {"click", "claim"}, {"click", "click"}} {
+				t.Run(task+": "+test.first+" against "+test.second, func(t *testing.T) {
+					if task == "inbox" {
+						a.push(t, task, "1")
+					}
+					a.serve(t, task, "there already", 1)
+					act := func(n *node, how, user string) func() error {
+						return func() error {
+							if how == "claim" {
+								_, _, err := n.Claim(t.Context(), task, "1", who(user))
+								return err
+							}
+							r, err := n.tryServe(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: 1})
+							if err == nil && r.State != assign.Assigned {
+								err = assign.Refuse(assign.NoSlot, "%s %v", r.State, why(r))
+							}
+							return err
+						}
+					}
+					one, two := l.race(t, act(a, test.first, "first"), act(b, test.second, "second"), nil)
+					if one != nil {
+						t.Errorf("the first: %v", one)
+					}
+					wantKind(t, two, assign.NoSlot)
+					if got := query[string](t, db, `select string_agg(user_name || ' ' || slot, ', ' order by slot) from getwork.work where state = 'held'`); got != "there already 1, first 2" {
+						t.Errorf("held by %s", got)
+					}
+					execute(t, db, `update getwork.work set state = 'completed', closed_at = clock_timestamp(), closed_xid = pg_current_xact_id() where state = 'held'`)
+					execute(t, db, `update getwork.item set done_at = clock_timestamp() where done_at is null`)
+				})
+			}
+		}
+	})
+}

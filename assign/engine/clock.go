@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+)
+
+// The database's clock is the only one that counts, and it is set now and then: NTP corrects it, a virtual machine stood
+// still, another server is the primary. What was promised to somebody keeps its time, by whatever that clock then shows: a
+// lease, what was put off, how long a request lingers. What getwork only reminds itself of by a time must hold up nobody: a
+// back-off, a retry delay, the next look at who lingers, the end of a shelf; nor may what was returned to be handed out at
+// once. Each of these is so far ahead of the clock at most when it is written. One that is further ahead was written before
+// the clock was set back.
+
+const (
+	// tooLate tells whether a task s in its version v goes by such a time; one that is deleted goes by none, and there may be
+	// very many of those. clock.at is now. 60 s is the longest back-off, and 30 s the longest retry delay; who lingers is
+	// looked at after rerun_after, or a back-off.
+	tooLate = `s.deleted_at is null and (s.failed_until > clock.at + interval '60 seconds' or s.retry_at > clock.at + interval '30 seconds'
+    or s.retry_since > clock.at or s.used_at > clock.at or ` + shelfTooLate + `
+    or exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + lookTooLate + `))`
+
+	shelfTooLate = `s.fresh_until > clock.at and exists (select from getwork.run u where u.id = s.shelf_run and u.finished_at > clock.at)`
+	lookTooLate  = `r.state = 'pending' and r.look_after > clock.at + greatest(v.rerun_after, interval '60 seconds')`
+
+	// In the order of ids, as everybody takes the locks.
+	catchUpTasks = `
+with late as materialized (
+  select s.task_id, clock.at, ` + shelfTooLate + ` as stale
+  from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  cross join (select clock_timestamp() as at offset 0) clock
+  where ` + tooLate + `
+  order by s.task_id
+  for no key update of s
+)
+update getwork.task_state s
+set failed_until = case when s.failed_until > l.at + interval '60 seconds' then l.at else s.failed_until end,
+    retry_at = case when s.retry_at > l.at + interval '30 seconds' then l.at else s.retry_at end,
+    retry_since = case when s.retry_since > l.at then l.at else s.retry_since end,
+    used_at = case when s.used_at > l.at then l.at else s.used_at end,
+    fresh_until = case when l.stale then l.at else s.fresh_until end
+from late l
+where s.task_id = l.task_id
+returning s.task_id`
+
+	catchUpRequests = `
+with late as materialized (
+  select r.id
+  from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  join getwork.work_requested r on r.task_id = s.task_id
+  cross join (select clock_timestamp() as at offset 0) clock
+  where s.task_id = any($1::bigint[]) and ` + lookTooLate + `
+  order by r.id
+  for update of r
+)
+update getwork.work_requested r set look_after = clock_timestamp() from late l where r.id = l.id and r.state = 'pending'`
+
+	// What was returned for no time, or redriven, is there again; what failed waits from now. An inbox has the same time, if
+	// that is of the item's last work: what was put off later on is due as was promised.
+	//
+	// "any" has the rows looked up by their ids. Nothing is known of how many are late, and the join alone would be planned for
+	// a third of all work, and walk through all of it.
+	catchUpWork = `
+with clock as materialized (select clock_timestamp() as at),
+late as materialized (
+  select w.id, w.state, clock.at
+  from clock cross join getwork.work w
+  where w.closed_at > clock.at and w.state = 'returned' and w.after = interval '0' and w.available_at > clock.at
+  union all
+  select w.id, w.state, clock.at
+  from clock cross join getwork.work w
+  where w.state = 'never' and w.redriven_by is not null and w.available_at > clock.at
+  union all
+  select w.id, w.state, clock.at + b.most
+  from clock cross join getwork.work w
+  join getwork.task_state s using (task_id) join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  cross join lateral (select ` + backOffOf + ` * 1.2 as most) b
+  where w.closed_at > clock.at and w.state = 'failed' and w.available_at > clock.at + b.most
+), moved as (
+  update getwork.work w set available_at = l.at
+  from late l
+  where w.id = l.id and w.state = l.state and w.id = any(array(select id from late))
+  returning w.id, w.task_id, w.item, w.available_at
+), due as (
+  update getwork.item i set due_at = m.available_at
+  from moved m
+  where i.task_id = m.task_id and i.item = m.item and i.done_at is null and i.due_at > m.available_at and i.due_at < 'infinity'
+    and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.id > m.id)
+)
+select distinct task_id from moved`
+)
+
+// catchUp has what is put off for longer than it may be be due, and looks at the tasks that it is of.
+func (e *Engine) catchUp(ctx context.Context) error {
+	var tasks, freed []int64
+	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
+		if tasks, err = idsOf(ctx, tx, e.SQL(catchUpTasks)); err == nil {
+			_, err = tx.Exec(ctx, e.SQL(catchUpRequests), tasks)
+		}
+		return err
+	})
+	if err == nil {
+		err = e.transact(ctx, func(tx pgx.Tx) (err error) {
+			freed, err = idsOf(ctx, tx, e.SQL(catchUpWork))
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("catch up with the clock: %w", err)
+	}
+	if len(tasks) > 0 || len(freed) > 0 {
+		e.Log.Warn("the database's clock was set back; what was put off for too long by that is due",
+			"tasks", len(tasks), "tasks_with_work", len(freed))
+	}
+	for _, task := range tasks {
+		e.Look(task)
+	}
+	for _, task := range freed {
+		e.Stir(task)
+	}
+	return nil
+}
+
+// closedLater reports whether work was let go of later than now: the clock was set back while this node was not there.
+func (e *Engine) closedLater(ctx context.Context) bool {
+	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
+	var is bool
+	return e.api.QueryRow(ctx, e.SQL(closed)).Scan(&is) == nil && is
+}
+
+func idsOf(ctx context.Context, tx pgx.Tx, statement string) ([]int64, error) {
+	rows, err := tx.Query(ctx, statement)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// errLeapt: a query was ended by its time-out before its time, which is no fault of its own.
+var errLeapt = errors.New("the database's clock was set forward while the query ran, and its time-out ended it")
+
+// leapt reports whether the clock leapt over a query's time-out: then PostgreSQL ends the query as soon as any of its timers
+// fires, and one does soon, which looks after the client. Since the transaction began the time-out has passed by the clock,
+// though not by ours; of a statement that somebody cancelled it has by neither. It is asked at a savepoint before the query.
+func leapt(ctx context.Context, tx pgx.Tx, timeout assign.Duration) bool {
+	const passed = `select clock_timestamp() - now() >= $1 * interval '1 microsecond'`
+	var is bool
+	return tx.QueryRow(ctx, passed, timeout).Scan(&is) == nil && is
+}
+
+// timedOut reports whether a query that took so long has used up its time. No two machines' clocks are equally fast: to this
+// node's, one that the server ended for its time-out may have taken a little less.
+func timedOut(took time.Duration, timeout assign.Duration) bool {
+	return took >= time.Duration(timeout)/100*99
+}
+
+// cancelled reports whether PostgreSQL ended a statement, for its time-out or because it was asked to.
+func cancelled(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "57014"
+}

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/schema/schematest"
+)
+
+// A commit waits for a standby that is not there, and who sent it goes: the wait is not cancelled, or PostgreSQL would show to
+// all what is lost should the primary die. What does not commit is cancelled as ever, and its connection is there again.
+func TestCommitIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	url := schematest.OwnServer(t, map[string]string{"synchronous_commit": "local"}).URL("getwork")
+	db := pool(t, url)
+	execute(t, db, `create table told (who text)`)
+	execute(t, db, `alter system set synchronous_standby_names = 'nobody'`)
+	execute(t, db, `select pg_reload_conf()`)
+	await(t, "commits wait", func() bool { return query[string](t, db, `show synchronous_standby_names`) == "nobody" })
+	pools, err := OpenPools(PoolsConfig{DatabaseURL: url + separator(url) + "synchronous_commit=on", MaxRuns: 1, Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	for name, p := range map[string]*pgxpool.Pool{"calls": pools.API, "own": pools.Own, "runs": pools.Runs} {
+		abandon(t, db, "", p, `select pg_sleep(60)`)
+		await(t, "what is no commit is cancelled", func() bool {
+			return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 0
+		})
+		abandon(t, db, name, p, `insert into told values ('`+name+`')`)
+	}
+	// A cancel takes a millisecond, also when it comes on a way of its own.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 100 {
+		if n := query[int](t, db, `select count(*) from told`); n > 0 {
+			t.Fatalf("%d are shown, and no standby has them", n)
+		}
+		<-tick.C
+	}
+	execute(t, db, `alter system reset synchronous_standby_names`)
+	execute(t, db, `select pg_reload_conf()`)
+	await(t, "they are shown", func() bool { return query[int](t, db, `select count(*) from told`) == 3 })
+}
+
+// abandon executes a statement in a transaction whose sender goes while it waits; committing, if it has a name.
+func abandon(t *testing.T, db *pgxpool.Pool, name string, p *pgxpool.Pool, statement string) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	tx, err := p.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, left := tx.Conn().PgConn().PID(), make(chan error)
+	go func() {
+		_, err := tx.Exec(ctx, statement)
+		if err == nil {
+			err = tx.Commit(ctx)
+		}
+		if err != nil {
+			_ = tx.Rollback(context.Background()) // gives the connection back
+		}
+		left <- err
+	}()
+	waits := "PgSleep"
+	if name != "" {
+		waits = "SyncRep"
+	}
+	await(t, "it waits", func() bool {
+		return query[int](t, db, `select count(*) from pg_stat_activity where pid = $1 and wait_event = $2`, backend, waits) == 1
+	})
+	leave()
+	if err := <-left; err == nil {
+		t.Errorf("%s: what nobody waited for has ended", name)
+	}
+}
+
+func separator(url string) string {
+	if strings.Contains(url, "?") {
+		return "&"
+	}
+	return "?"
+}

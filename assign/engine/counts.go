@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"getwork/assign"
+)
+
+// Counter counts what happened on this node since it started.
+type Counter struct{ n atomic.Int64 }
+
+// Load is the count.
+func (c *Counter) Load() int64 { return c.n.Load() }
+
+// Counts are what a node did and saw since it started. Of what several nodes take part in each counts its own part, so
+// that their sum is the whole: who records a request counts it as recorded, who ends it as ended.
+type Counts struct {
+	Recorded Counter                   // requests
+	Ended    map[assign.State]*Counter // requests, by what they ended as; the keys never change
+	Given    Counter                   // items handed out by rounds
+	Expired  Counter                   // work whose lease ran out, found by this node's sweep
+
+	Rounds   Counter             // that committed
+	RunEnds  map[RunEnd]*Counter // of the ranking query, by how they ended; the keys never change
+	RunsTook Durations           // on this node, however they ended
+
+	// Rescued counts requests that only the periodic look found and a round then answered. Without faults: 0.
+	Rescued Counter
+	Looks   Counter // how often the periodic look was made
+	Oldest  Age     // of the request that waits longest, of any node's, as the last look saw
+
+	oldestRead time.Time // when it was asked for; the periodic look's own
+
+	Reconnects Counter // how often the listener came up again
+	Sent       Counter // events taken by the live channels of this node
+	Dropped    Counter // events lost to live channels that were cut off because they were too slow
+	Slow       Counter // those live channels
+}
+
+// RunEnd is how a run ended.
+type RunEnd string
+
+// The ends of a run. Lost ones are counted by the node that took over.
+const (
+	RunFinished  RunEnd = "finished"
+	RunFailed    RunEnd = "failed"
+	RunCancelled RunEnd = "cancelled"
+	RunLost      RunEnd = "lost"
+)
+
+// begin makes the maps.
+func (c *Counts) begin() {
+	c.Ended, c.RunEnds = map[assign.State]*Counter{}, map[RunEnd]*Counter{}
+	for _, s := range []assign.State{assign.Assigned, assign.Partial, assign.None, assign.Failed, assign.Cancelled} {
+		c.Ended[s] = &Counter{}
+	}
+	for _, s := range []RunEnd{RunFinished, RunFailed, RunCancelled, RunLost} {
+		c.RunEnds[s] = &Counter{}
+	}
+}
+
+// countEnd counts requests that ended.
+func (c *Counts) countEnd(as assign.State, n int) {
+	if counter := c.Ended[as]; counter != nil && n > 0 {
+		counter.n.Add(int64(n))
+	}
+}
+
+// countRound counts a round that has committed.
+func (c *Counts) countRound(r *round) {
+	c.Rounds.n.Add(1)
+	c.Given.n.Add(int64(r.given))
+	c.countEnded(r)
+}
+
+// countEnded counts the requests that a transaction has ended, round or not, once it has committed.
+func (c *Counts) countEnded(r *round) {
+	for as, n := range r.ends {
+		c.countEnd(as, n)
+	}
+}
+
+// countClicks counts what was recorded of a batch, once that is committed.
+func (c *Counts) countClicks(batch []*click) {
+	for _, k := range batch {
+		if k.inserted != "" {
+			c.Recorded.n.Add(1)
+			c.countEnd(k.inserted, 1) // pending is no end
+		}
+	}
+}
+
+// countRun counts a run of this node.
+func (c *Counts) countRun(end RunEnd, took time.Duration) {
+	c.RunEnds[end].n.Add(1)
+	c.RunsTook.add(took)
+}
+
+// DurationBounds are the upper bounds of the parts that [Durations] counts in, in seconds; one more part has no bound.
+var DurationBounds = [...]float64{0.01, 0.03, 0.1, 0.3, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300}
+
+// Durations counts durations.
+type Durations struct {
+	parts [len(DurationBounds) + 1]Counter
+	sum   atomic.Int64
+}
+
+func (d *Durations) add(took time.Duration) {
+	i := 0
+	for i < len(DurationBounds) && took.Seconds() > DurationBounds[i] {
+		i++
+	}
+	d.parts[i].n.Add(1)
+	d.sum.Add(int64(took))
+}
+
+// Load tells how many there were and their sum in seconds, and how many were within each bound.
+func (d *Durations) Load() (n uint64, sum float64, within map[float64]uint64) {
+	within = make(map[float64]uint64, len(DurationBounds))
+	for i := range d.parts {
+		n += uint64(d.parts[i].Load())
+		if i < len(DurationBounds) {
+			within[DurationBounds[i]] = n
+		}
+	}
+	return n, time.Duration(d.sum.Load()).Seconds(), within
+}

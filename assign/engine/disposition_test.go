@@ -1,0 +1,400 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// A failed attempt comes back after the back-off, twice as long after each further one, and a little longer by chance,
+// never earlier; the last one makes it never. What was put off or taken over burns no attempt.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	attempts := 4
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxAttempts, s.Backoff = &attempts, assign.Duration(time.Minute) })
+	n.push(t, "inbox", "a")
+	next := func(user string, attempt int) assign.Work {
+		t.Helper()
+		r := n.serve(t, "inbox", user, 1)
+		if len(r.Work) != 1 || r.Work[0].Attempt != attempt {
+			t.Fatalf("%s got %+v, want attempt %d", user, r.Work, attempt)
+		}
+		return r.Work[0]
+	}
+	now := func() {
+		execute(t, db, `update getwork.work set available_at = clock_timestamp() where available_at is not null`)
+		execute(t, db, `update getwork.item set due_at = clock_timestamp() where due_at < 'infinity'`)
+	}
+	for i, backoff := range []time.Duration{time.Minute, 2 * time.Minute} {
+		w := next("ann", i+1)
+		oops := "it broke"
+		w = n.let(t, w, assign.Disposition{Outcome: "fail", Error: &oops})
+		waits := w.AvailableAt.Sub(*w.ClosedAt)
+		if w.State != "failed" || *w.Error != oops || waits < backoff-time.Second || waits > backoff*6/5+time.Second {
+			t.Errorf("attempt %d: %s, waits %v, want %v to %v", i+1, w.State, waits, backoff, backoff*6/5)
+		}
+		if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
+			t.Errorf("while it waits: %s %v", r.State, why(r))
+		}
+		now()
+	}
+	n.let(t, next("ann", 3), giveBack(time.Hour))
+	now()
+	w := next("bob", 3)
+	if w, err := n.Reassign(t.Context(), w.ID, "cyd", "boss"); err != nil || w.Attempt != 3 {
+		t.Fatalf("reassigned: %+v, %v", w, err)
+	}
+	runOut(t, db)
+	n.expires(t, 1)
+	last := n.let(t, next("ann", 4), assign.Disposition{Outcome: "fail"})
+	if last.State != "never" || !last.Exhausted || last.AvailableAt != nil {
+		t.Errorf("the last attempt leaves %+v", last)
+	}
+	if w := n.let(t, last, assign.Disposition{Outcome: "fail"}); w.State != "never" {
+		t.Errorf("the same again: %+v", w)
+	}
+	_, err := n.Dispose(t.Context(), last.ID, assign.Disposition{Outcome: "never"}, last.Holder(), false)
+	wantKind(t, err, assign.AlreadyClosed)
+	if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
+		t.Errorf("afterwards: %s %v", r.State, why(r))
+	}
+}
+
+// expires sweeps, and so much must run out.
+func (n *node) expires(t testing.TB, want int) {
+	t.Helper()
+	if found, err := n.sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
+		t.Fatalf("%d ran out (%v), want %d", len(found), err, want)
+	}
+}
+
+// An item that kills its agents does not go round for ever: what runs out counts, too.
+func TestExpiryUsesUpAttempts(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	attempts := 2
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxAttempts, s.Lease = &attempts, lasting(time.Hour) })
+	n.push(t, "inbox", "deadly")
+	for i := range attempts {
+		if w := n.serve(t, "inbox", "ann", 1).Work[0]; w.Attempt != i+1 {
+			t.Errorf("attempt %d, want %d", w.Attempt, i+1)
+		}
+		runOut(t, db)
+		n.expires(t, 1)
+	}
+	if r := n.serve(t, "inbox", "ann", 1); why(r) != assign.AllHeld {
+		t.Errorf("%s %v", r.State, why(r))
+	}
+	if got := query[string](t, db, `select state || ' ' || exhausted || ' ' || (closed_by is null) from getwork.work order by id desc limit 1`); got != "never true true" {
+		t.Errorf("it is %s", got)
+	}
+	id := query[int64](t, db, `select max(id) from getwork.work`)
+	_, err := n.Dispose(t.Context(), id, assign.Disposition{Outcome: "complete"}, assign.Holder{User: "ann"}, false)
+	wantKind(t, err, assign.LeaseLost)
+}
+
+// Jitter spreads what failed together, upwards only.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Backoff, s.MaxRequest = assign.Duration(100*time.Second), 100 })
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	n.push(t, "inbox", keys...)
+	for _, w := range n.serve(t, "inbox", "ann", 100).Work {
+		n.let(t, w, assign.Disposition{Outcome: "fail"})
+	}
+	const waits = `extract(epoch from available_at - closed_at)`
+	if !query[bool](t, db, `select min(`+waits+`) >= 99.9 and max(`+waits+`) <= 120.1 and max(`+waits+`) - min(`+waits+`) > 10 from getwork.work`) {
+		t.Errorf("they wait %s", query[string](t, db, `select min(`+waits+`) || ' to ' || max(`+waits+`) from getwork.work`))
+	}
+	// However often it failed, it comes back within a day or so.
+	n.push(t, "inbox", "often")
+	w := n.serve(t, "inbox", "ann", 1).Work[0]
+	execute(t, db, `update getwork.work set attempt = 2000000 where id = $1`, w.ID)
+	if w = n.let(t, w, assign.Disposition{Outcome: "fail"}); w.AvailableAt.Sub(*w.ClosedAt) > 29*time.Hour {
+		t.Errorf("it waits %v", w.AvailableAt.Sub(*w.ClosedAt))
+	}
+}
+
+// What can't be said of work is refused, and nothing is done.
+func TestRefusedDispositions(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	newInbox(t, n, "inbox", nil)
+	n.push(t, "inbox", "a")
+	w := n.serve(t, "inbox", "ann", 1).Work[0]
+	text := func(s string) *string { return &s }
+	for name, d := range map[string]assign.Disposition{
+		"none":            {},
+		"unknown":         {Outcome: "done"},
+		"no after":        {Outcome: "return"},
+		"negative":        giveBack(-time.Second),
+		"too long":        giveBack(72*time.Hour + time.Microsecond),
+		"after complete":  {Outcome: "complete", After: lasting(0)},
+		"after fail":      {Outcome: "fail", After: lasting(time.Second)},
+		"to of never":     {Outcome: "never", To: text("others")},
+		"to nobody":       {Outcome: "return", After: lasting(0), To: text("me")},
+		"error of return": {Outcome: "return", After: lasting(0), Error: text("x")},
+		"long note":       {Outcome: "complete", Note: text(strings.Repeat("x", 4097))},
+		"NUL":             {Outcome: "complete", Note: text("\x00")},
+		"no text":         {Outcome: "fail", Error: text("\xff")},
+	} {
+		_, err := n.Dispose(t.Context(), w.ID, d, w.Holder(), false)
+		if !assign.IsRefusal(err, assign.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := n.Dispose(t.Context(), w.ID, assign.Disposition{Outcome: "complete"}, assign.Holder{User: "bob"}, false)
+	wantKind(t, err, assign.NotFound)
+	if got := n.let(t, w, assign.Disposition{Outcome: "return", After: lasting(72 * time.Hour), Note: text(strings.Repeat("x", 4096))}); got.State != "returned" {
+		t.Errorf("it is %s", got.State)
+	}
+}
+
+// The same again changes nothing; another outcome of closed work is refused.
+func TestTheSameAgain(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	newInbox(t, n, "inbox", nil)
+	all := "all"
+	dispositions := []assign.Disposition{{Outcome: "complete"}, giveBack(0), giveBack(time.Hour), {Outcome: "return", After: lasting(0), To: new("others")},
+		{Outcome: "never"}, {Outcome: "fail"}}
+	for i, d := range dispositions {
+		key := fmt.Sprint(i)
+		n.push(t, "inbox", key)
+		w, _, err := n.Claim(t.Context(), "inbox", key, who("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := n.let(t, w, d)
+		if again := n.let(t, w, d); !again.ClosedAt.Equal(*first.ClosedAt) {
+			t.Errorf("%d: it was closed again", i)
+		}
+		for j, o := range dispositions {
+			if i != j {
+				_, err := n.Dispose(t.Context(), w.ID, o, w.Holder(), false)
+				wantKind(t, err, assign.AlreadyClosed)
+			}
+		}
+	}
+	// "all" is what it means not to say.
+	n.push(t, "inbox", "last")
+	w, _, err := n.Claim(t.Context(), "inbox", "last", who("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.let(t, w, giveBack(0))
+	n.let(t, w, assign.Disposition{Outcome: "return", After: lasting(0), To: &all})
+}
+
+// latch stops every statement that changes work after it has changed it, before its transaction commits, as long as it
+// is closed: whoever comes first holds the row, and whoever comes second meets him there.
+type latch struct {
+	db   *pgxpool.Pool
+	conn *pgxpool.Conn
+}
+
+const latchWork = `
+create function hold() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(1); return null; end $$;
+create trigger hold after insert or update on getwork.work for each statement execute function hold()`
+
+func newLatch(t testing.TB, db *pgxpool.Pool) *latch {
+	t.Helper()
+	execute(t, db, latchWork)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	return &latch{db, conn}
+}
+
+// race begins the first and, when that has changed its row and waits before its commit, the second; when the second is
+// over, or waits for the first, both go on. between is called before the second begins.
+func (l *latch) race(t testing.TB, first, second func() error, between func()) (error, error) {
+	t.Helper()
+	waiting := func(n int) func() bool {
+		return func() bool {
+			return n == query[int](t, l.db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+		}
+	}
+	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_lock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	ended := [2]chan error{make(chan error, 1), make(chan error, 1)}
+	go func() { ended[0] <- first() }()
+	await(t, "the first waits before its commit", waiting(1))
+	if between != nil {
+		between()
+	}
+	over := make(chan struct{})
+	go func() { defer close(over); ended[1] <- second() }()
+	both := waiting(2)
+	await(t, "the second is over, or waits", func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return both()
+		}
+	})
+	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_unlock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	return <-ended[0], <-ended[1]
+}
+
+// atEachLevel runs a test on databases with each default isolation level; what is explicit must not depend on it.
+func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			first := pool(t, url)
+			execute(t, first, fmt.Sprintf(`do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', current_database(), '%s'); end $$`, level))
+			first.Reset()
+			if got := query[string](t, first, `show transaction_isolation`); got != level {
+				t.Fatalf("the level is %q", got)
+			}
+			test(t, url)
+		})
+	}
+}
+
+// errNothing is what a sweep ends with that expired nothing.
+var errNothing = errors.New("nothing ran out")
+
+// Two meet on one row of work: one of them wins, by row count, and the other is told so. The first is held after its
+// write and before its commit; the second finds the row locked.
+func TestTwoOnOneRow(t *testing.T) {
+	t.Parallel()
+	const none = assign.Kind("")
+	tests := []struct {
+		first, second string
+		ends          assign.Kind // of the second; none: it succeeds
+		state         string      // of the row
+		held          int         // of the item, in the end
+	}{
+		{"complete", "expire", "nothing", "completed", 0},
+		{"expire", "complete", assign.LeaseLost, "expired", 0},
+		{"complete", "reassign", assign.AlreadyClosed, "completed", 0},
+		{"reassign", "complete", assign.AlreadyClosed, "reassigned", 1},
+		{"extend", "expire", "nothing", "held", 1},
+		{"expire", "extend", assign.LeaseLost, "expired", 0},
+		{"reassign", "release", assign.ChangedSet, "reassigned", 1},
+		{"release", "reassign", assign.AlreadyClosed, "returned", 0},
+		{"release", "release", assign.ChangedSet, "returned", 0},
+		{"complete", "never", assign.AlreadyClosed, "completed", 0},
+		{"fail", "complete", assign.AlreadyClosed, "failed", 0},
+		{"complete", "complete", none, "completed", 0},
+		{"complete", "extend", assign.LeaseLost, "completed", 0},
+		{"extend", "complete", none, "completed", 0},
+		{"expire", "expire", "nothing", "expired", 0},
+		{"reassign", "reassign", assign.AlreadyClosed, "reassigned", 1},
+		{"reassign", "extend", assign.LeaseLost, "reassigned", 1},
+		{"expire", "release", assign.ChangedSet, "expired", 0},
+		{"expire", "reassign", assign.AlreadyClosed, "expired", 0},
+	}
+	atEachLevel(t, func(t *testing.T, url string) {
+		db := pool(t, url)
+		a, b := still(t, url), still(t, url)
+		newInbox(t, a, "inbox", leased(time.Hour))
+		l := newLatch(t, db)
+		for i, test := range tests {
+			t.Run(test.first+" against "+test.second, func(t *testing.T) {
+				user := fmt.Sprint("user ", i)
+				a.push(t, "inbox", user)
+				w := a.serve(t, "inbox", user, 1).Work[0]
+				dry, err := a.Release(t.Context(), assign.Release{User: user, DryRun: true}, "boss")
+				if err != nil || dry.Count != 1 {
+					t.Fatal(dry, err)
+				}
+				act := func(n *node, what, other string) func() error {
+					return func() error {
+						var err error
+						ctx := t.Context()
+						switch what {
+						case "expire":
+							var found []swept
+							if found, err = n.sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
+								err = errNothing
+							}
+						case "extend":
+							_, err = n.Extend(ctx, w.ID, w.Holder())
+						case "reassign":
+							_, err = n.Reassign(ctx, w.ID, other, "boss")
+						case "release":
+							_, err = n.Release(ctx, assign.Release{User: user, Token: dry.Token}, "boss")
+						default:
+							_, err = n.Dispose(ctx, w.ID, assign.Disposition{Outcome: what}, w.Holder(), false)
+						}
+						return err
+					}
+				}
+				over := func() {
+					await(t, "the lease is over", func() bool {
+						return query[bool](t, db, `select lease_expires_at < clock_timestamp() from getwork.work where id = $1`, w.ID)
+					})
+				}
+				var between func()
+				switch {
+				case test.first == "expire":
+					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, w.ID)
+				case test.second == "expire":
+					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '3 seconds' where id = $1`, w.ID) // the first comes before that
+					between = over
+				}
+				one, two := l.race(t, act(a, test.first, user+" one"), act(b, test.second, user+" two"), between)
+				// An extension reads the work once more, and may see there that the second has closed it since.
+				if one != nil && !(test.first == "extend" && test.state != "held" && assign.IsRefusal(one, assign.LeaseLost)) {
+					t.Errorf("the first: %v", one)
+				}
+				switch {
+				case test.ends == "nothing":
+					if !errors.Is(two, errNothing) {
+						t.Errorf("the second: %v, want nothing", two)
+					}
+				case test.ends != none:
+					if !assign.IsRefusal(two, test.ends) {
+						t.Errorf("the second: %v, want %s", two, test.ends)
+					}
+				case two != nil:
+					t.Errorf("the second: %v", two)
+				}
+				if got := query[string](t, db, `select state from getwork.work where id = $1`, w.ID); got != test.state {
+					t.Errorf("the row is %s, want %s", got, test.state)
+				}
+				if got := query[int](t, db, `select count(*) from getwork.work where item = $1 and state = 'held'`, user); got != test.held {
+					t.Errorf("%d hold it, want %d", got, test.held)
+				}
+				if _, err := a.sweepOnce(t.Context(), expireWork); err != nil {
+					t.Error(err)
+				}
+				if got := query[string](t, db, `select state from getwork.work where id = $1`, w.ID); got != test.state {
+					t.Errorf("after another sweep the row is %s, want %s", got, test.state)
+				}
+				execute(t, db, `update getwork.work set state = 'completed', closed_at = clock_timestamp(), closed_xid = pg_current_xact_id() where state = 'held'`)
+				execute(t, db, `update getwork.item set done_at = clock_timestamp() where done_at is null`)
+			})
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// In a database whose encoding is not UTF-8 people, keys and titles are what they are called. As the database gives them,
+// two loans would become one, and text would be written as what it is not.
+func TestDatabaseThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		t.Run(encoding, func(t *testing.T) {
+			address := schematest.Encoded(t, encoding)
+			db := utf8Pool(t, address)
+			execute(t, db, `create table loan as select * from (values (0, repeat('é', 150), ''), (1, 'Zoë', 'ü'), (2, 'Zoé', 'ß')) l (id, name, note)`)
+			n := startNode(t, address, nodeOptions{})
+			task := newTask(t, n, "task", `select name as item, note from loan order by id`, func(s *assign.Settings) { s.Title = "Prüfen" })
+			if got := query[string](t, db, `select title from getwork.task_version where task_id = $1`, task.ID); got != "Prüfen" {
+				t.Errorf("the title is stored as %q", got)
+			}
+			r := n.endedRequest(t, n.click(t, "task", "Jörg", 2).ID)
+			if got := fmt.Sprintf("%s %q", r.User, items(r)); got != `Jörg ["Zoë" "Zoé"]` {
+				t.Fatalf("handed out: %s", got)
+			}
+			if got := compact(r.Work[0]); got != `{"note":"ü"}` {
+				t.Errorf("details %s", got)
+			}
+			if got := query[int64](t, db, `select passed_over from getwork.run`); got != 1 {
+				t.Errorf("%d passed over, want the one whose key has 300 bytes", got)
+			}
+			if w, claimed, err := n.Claim(t.Context(), "task", "Zoë", assign.Who{Holder: assign.Holder{User: "Jörg"}}); err != nil || claimed || w.Item != "Zoë" {
+				t.Errorf("Jörg claims what he has: %q, %t, %v", w.Item, claimed, err)
+			}
+		})
+	}
+}
+
+// utf8Pool is a pool whose own encoding is none of the test's subject.
+func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A database in SQL_ASCII may hold bytes that are no text. A query that gives some fails, and says so: another key would be
+// handed out else.
+func TestQueryGivesNoText(t *testing.T) {
+	t.Parallel()
+	address := schematest.Encoded(t, "SQL_ASCII")
+	execute(t, utf8Pool(t, address), `create table loan as select E'Zo\xe9' as name`)
+	n := startNode(t, address, nodeOptions{})
+	newTask(t, n, "task", `select name as item from loan`, nil)
+	failsWith(t, n, "task", `invalid byte sequence for encoding "UTF8"`)
+	newTask(t, n, "mended", `select convert_from(convert(convert_to(name, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII') as item from loan`, nil) // as docs/operations.md has it
+	if r := n.endedRequest(t, n.click(t, "mended", "Ann", 1).ID); fmt.Sprint(items(r)) != "[Zoé]" {
+		t.Errorf("as it should be converted: %q", items(r))
+	}
+}
+
+// Of people who click together, only those whose names the database can't hold are refused, and told why.
+func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
+	address := schematest.Encoded(t, "LATIN1")
+	g := newGate(StepRecorded)
+	n := startNode(t, address, nodeOptions{steps: g.hold})
+	newInbox(t, n, "task", nil)
+	users := []string{"Ann", "木村", "Bob", "Cyd", "Łukasz"}
+	errs := make([]error, len(users))
+	click := func(user string) error {
+		_, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: user}, Count: 1})
+		return err
+	}
+	var clicks sync.WaitGroup
+	clicks.Go(func() { _ = click("first") })
+	<-g.reached
+	for i, user := range users {
+		clicks.Go(func() { errs[i] = click(user) })
+	}
+	await(t, "all are in one batch", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		d := n.dispatches["task"]
+		return d != nil && len(d.queue) == len(users)
+	})
+	close(g.open)
+	clicks.Wait()
+	for i, user := range users {
+		told := ""
+		if errs[i] != nil {
+			p, _ := ProblemOf(errs[i])
+			told = fmt.Sprint(p.Status, " ", p.Detail)
+		}
+		if wrong := user == "木村" || user == "Łukasz"; wrong != strings.HasPrefix(told, "400 the database can't hold this text") || !wrong && told != "" {
+			t.Errorf("%s is told %q", user, told)
+		}
+	}
+
+	asked := make([]*question[assign.Holder, assign.Pipeline], len(users))
+	for i, user := range users {
+		asked[i] = &question[assign.Holder, assign.Pipeline]{in: assign.Holder{User: user}, done: make(chan struct{})}
+	}
+	n.Feed.snapshots.answerAll(t.Context(), asked)
+	for i, user := range users {
+		if refused := unheld(asked[i].err); refused != (user == "木村" || user == "Łukasz") || !refused && asked[i].err != nil {
+			t.Errorf("%s's pipeline: %v", user, asked[i].err)
+		}
+	}
+}
+
+// What can't be held is refused by a call alone, too, U+0000 in any database.
+func TestTextThatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
+	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
+		n := startNode(t, schematest.Encoded(t, encoding), nodeOptions{})
+		_, err := n.Pipeline(t.Context(), assign.Holder{User: text})
+		if p, logged := ProblemOf(err); p.Status != 400 || logged {
+			t.Errorf("%s: %v is shown as %+v", encoding, err, p)
+		}
+	}
+}
+
+// A query of another database that gives what this one can't hold fails at once, and says so; trying it again for minutes
+// would not help.
+func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
+	t.Parallel()
+	elsewhere := schematest.URL(t)
+	execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
+	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{queries: reader(t, elsewhere, "loan")})
+	newTask(t, n, "keys", `select name as item from loan`, nil)
+	newTask(t, n, "details", `select 1 as item, name from loan`, nil)
+	for _, task := range []string{"keys", "details"} {
+		r := n.endedRequest(t, n.click(t, task, "Ann", 1).ID)
+		if r.State != assign.Failed || !strings.Contains(*r.Error, "can't hold") {
+			t.Errorf("%s: %s, %v", task, r.State, r.Error)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"getwork/assign"
+	"getwork/notify"
+)
+
+// Config is what an Engine needs. Everything but the pools' use is documented in the contract's section 2.
+type Config struct {
+	Node string // names this process, unique for each start
+
+	API     *pgxpool.Pool // records, rounds of a fresh shelf, reads: short transactions
+	Own     *pgxpool.Pool // looks, rounds that nobody's call is, sweeps, what is told; nil: the same
+	Runs    *pgxpool.Pool // one connection for each run under way, so MaxRuns connections
+	Queries *pgxpool.Pool // where ranking queries run, if not under the lock's own connection; nil: there
+	MaxRuns int
+	Pooled  bool // all of them lead through a transaction pooler, and share its connections
+
+	QueryRole string              // entered with "set local role" for ranking queries; empty: none
+	SQL       func(string) string // puts the schema's name into a statement; nil: it is getwork
+	Channel   string              // of NOTIFY
+
+	Announce *notify.Announcer
+	Log      *slog.Logger
+
+	LookEvery time.Duration // how often to look for what nobody serves, ± 40 %, and ten times as often while a run is under way; default 2 s
+	Retention time.Duration // how long what is over is kept; default 90 days
+
+	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.
+	Steps func(ctx context.Context, step Step)
+}
+
+// Step names a moment between two statements of a round.
+type Step string
+
+// The moments at which tests can hold a round.
+const (
+	StepLocked    Step = "locked"     // has the run lock, has read nothing
+	StepQueried   Step = "queried"    // the query is over, the assign lock not yet taken
+	StepRead      Step = "read"       // has read who waits, has written nothing
+	StepWritten   Step = "written"    // has written, not yet committed
+	StepCommitted Step = "committed"  // has committed, not yet looked again
+	StepRecorded  Step = "recorded"   // clicks are committed, not yet looked at
+	StepBusy      Step = "busy"       // the lock was somebody else's
+	StepNothing   Step = "nothing"    // has the run lock, and has read that there is nothing to do
+	StepRunBegins Step = "run begins" // the run row is written, the query not yet sent
+)
+
+// Engine hands out work: it records requests, runs ranking queries for those who wait, and assigns. Every node
+// has one. It keeps nothing that another node needs to know: the database is the only memory.
+type Engine struct {
+	Config
+	Counts
+	api  lanes
+	runs *pgxpool.Pool
+
+	starts  sync.Mutex // see starting
+	passing sync.Mutex // one place at a time is passed on, so that no two go to one task
+
+	watches sync.Mutex // guards begin
+	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
+
+	leases chan struct{} // work was given for a time: the sweep may be due earlier
+	began  chan struct{} // a run has begun somewhere: look closely, its node may die
+
+	Feed *Feed // tells this node's sockets and held answers what happened
+
+	complaints Complaints
+
+	lists gather[struct{}, []assign.Task]
+
+	mu         sync.Mutex
+	base       context.Context // ends when Run ends; nil before
+	looks      map[int64]*looking
+	free       int            // places for queries that nobody has
+	line       []*inLine      // who waits for one
+	noted      map[int64]bool // tasks that wait for a place to run, and whether they were stirred
+	dispatches map[string]*dispatcher
+	timers     map[int64]*time.Timer
+	refreshes  map[int64]*refresh
+	told       map[int64]time.Time // when a round of a task last told of itself, though only who clicked had to know
+	working    sync.WaitGroup
+}
+
+// New makes an engine that does nothing until Run.
+func New(c Config) *Engine {
+	c.MaxRuns = max(c.MaxRuns, 1)
+	c.LookEvery = cmp.Or(c.LookEvery, 2*time.Second)
+	c.Retention = cmp.Or(c.Retention, 90*24*time.Hour)
+	if c.SQL == nil {
+		c.SQL = func(s string) string { return s }
+	}
+	if c.Steps == nil {
+		c.Steps = func(context.Context, Step) {}
+	}
+	e := &Engine{
+		Config:     c,
+		api:        lanes{c.API, c.Own},
+		runs:       c.Runs,
+		free:       c.MaxRuns,
+		leases:     make(chan struct{}, 1),
+		began:      make(chan struct{}, 1),
+		looks:      map[int64]*looking{},
+		noted:      map[int64]bool{},
+		dispatches: map[string]*dispatcher{},
+		timers:     map[int64]*time.Timer{},
+		refreshes:  map[int64]*refresh{},
+		told:       map[int64]time.Time{},
+	}
+	e.Counts.begin()
+	e.lists.engine, e.lists.read = e, e.list
+	e.Feed = newFeed(e)
+	return e
+}
+
+// errEnding is what clicks get while the node drains.
+var errEnding = assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, another will answer")
+
+// Run serves until ctx ends, and then until what it began is over: rounds commit or are given up, queries are
+// cancelled, and another node takes over what waits. It returns nil.
+func (e *Engine) Run(ctx context.Context) error {
+	g, base := errgroup.WithContext(asOwn(ctx))
+	e.mu.Lock()
+	e.base = base
+	e.mu.Unlock()
+	g.Go(func() error { return e.lookForOrphans(base) })
+	g.Go(func() error { return e.sweepLeases(base) })
+	g.Go(func() error { return e.Feed.run(base) })
+	g.Go(func() error { return e.tidy(base) })
+	err := g.Wait()
+	e.mu.Lock()
+	for _, t := range e.timers {
+		t.Stop()
+	}
+	for _, r := range e.refreshes {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+	}
+	e.mu.Unlock()
+	e.working.Wait()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+// Wait returns when the engine has ended what it began, or ctx ends.
+func (e *Engine) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.working.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// spawn runs f until the engine ends, and reports false if it has ended (or not begun). e.mu must be held.
+func (e *Engine) spawn(f func(ctx context.Context)) bool {
+	if e.base == nil || e.base.Err() != nil {
+		return false
+	}
+	ctx := e.base
+	e.working.Go(func() { f(ctx) })
+	return true
+}
+
+// ended reports whether the engine no longer works, or not yet.
+func (e *Engine) ended() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.base == nil || e.base.Err() != nil
+}
+
+// Heard is told what NOTIFY said, and passes on what concerns this node. It does not block.
+func (e *Engine) Heard(m notify.Message) {
+	for _, c := range m.Changes {
+		if c.Settings || len(c.Requests) > 0 || c.Many {
+			e.poke(c.Task)
+		}
+		if len(c.Runs) > 0 {
+			e.runBegan()
+		}
+		if (c.Settings || c.Waiting) && m.Node != e.Node {
+			e.Look(c.Task)
+		}
+	}
+	e.Feed.heard(m)
+}

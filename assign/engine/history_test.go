@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+func found(t *testing.T, n *node, f assign.WorkFilter) string {
+	t.Helper()
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	works, err := n.WorkHistory(t.Context(), f)
+	if err != nil {
+		t.Fatalf("%+v: %v", f, err)
+	}
+	var b strings.Builder
+	for _, w := range works {
+		fmt.Fprintf(&b, "%d ", w.ID)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Work is found by task, user, item and state, in every combination, newest first and page by page; that of a deleted
+// task under the name that it had, but not by that name.
+func TestWorkHistory(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	old := newTask(t, n, "task", `select 1 as item`, nil).ID
+	execute(t, db, closedRow, old, "a", "ann", "completed")
+	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+		t.Fatal(err)
+	}
+	id := newTask(t, n, "task", `select 1 as item`, nil).ID
+	other := newTask(t, n, "other", `select 1 as item`, nil).ID
+	execute(t, db, closedRow, id, "a", "ann", "completed") // 2
+	execute(t, db, closedRow, id, "a", "bob", "expired")
+	execute(t, db, closedRow, id, "b", "ann", "expired") // 4
+	execute(t, db, closedRow, other, "a", "ann", "completed")
+	execute(t, db, heldRow, other, "b", "bob", 1, nil) // 6
+	execute(t, db, heldRow, id, "a", "ann", 1, nil)
+	for _, c := range []struct {
+		f    assign.WorkFilter
+		want string
+	}{
+		{assign.WorkFilter{}, "7 6 5 4 3 2 1"},
+		{assign.WorkFilter{Task: "task"}, "7 4 3 2"},
+		{assign.WorkFilter{User: "ann"}, "7 5 4 2 1"},
+		{assign.WorkFilter{Item: "a"}, "7 5 3 2 1"},
+		{assign.WorkFilter{State: "completed"}, "5 2 1"},
+		{assign.WorkFilter{State: "held"}, "7 6"},
+		{assign.WorkFilter{State: "never"}, ""},
+		{assign.WorkFilter{Task: "task", User: "ann"}, "7 4 2"},
+		{assign.WorkFilter{Task: "task", Item: "a"}, "7 3 2"},
+		{assign.WorkFilter{Task: "other", State: "held"}, "6"},
+		{assign.WorkFilter{User: "ann", Item: "a"}, "7 5 2 1"},
+		{assign.WorkFilter{User: "ann", State: "completed"}, "5 2 1"},
+		{assign.WorkFilter{Item: "a", State: "completed"}, "5 2 1"},
+		{assign.WorkFilter{Task: "task", User: "ann", Item: "a", State: "completed"}, "2"},
+		{assign.WorkFilter{User: "nobody"}, ""},
+		{assign.WorkFilter{Item: "' or true --"}, ""},
+		{assign.WorkFilter{Limit: 3}, "7 6 5"},
+		{assign.WorkFilter{Limit: 3, Before: 5}, "4 3 2"},
+		{assign.WorkFilter{Limit: 2, Before: 7, Task: "task"}, "4 3"},
+		{assign.WorkFilter{Limit: 2, Before: 5, User: "ann"}, "4 2"},
+		{assign.WorkFilter{Limit: 2, Before: 5, Item: "a"}, "3 2"},
+		{assign.WorkFilter{Limit: 2, Before: 7, Item: "a", Task: "task"}, "3 2"},
+		{assign.WorkFilter{Before: 1}, ""},
+	} {
+		if got := found(t, n, c.f); got != c.want {
+			t.Errorf("%+v: got %q, want %q", c.f, got, c.want)
+		}
+	}
+	for _, f := range []assign.WorkFilter{{State: "lost"}, {State: "held' or 'a' = 'a"}, {User: "a\x00b"}, {Item: "\xff"}, {Item: strings.Repeat("x", 201)}} {
+		_, err := n.WorkHistory(t.Context(), f)
+		wantKind(t, err, assign.Invalid)
+	}
+	for _, name := range []string{"nothing", "a\x00b", "'"} {
+		_, err := n.WorkHistory(t.Context(), assign.WorkFilter{Task: name})
+		wantKind(t, err, assign.NotFound)
+	}
+}
+
+// Of a million rows those of a rare task, user or item are found by their index, also by a plan made for any value,
+// and by statistics that say nothing of them; and a page of a frequent one reads no more than the page.
+func TestWorkHistoryByIndex(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	common := newTask(t, n, "common", `select 1 as item`, nil).ID
+	rare := newTask(t, n, "rare", `select 1 as item`, nil).ID
+	// The rare ones are the oldest: walking back from the newest row meets them last.
+	execute(t, db, closedRow, rare, "rare", "rare", "completed")
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+		select $1, 'item ' || i % 300000, 'user ' || i % 7, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 1000000) i`, common)
+	for _, statistics := range []string{"none", "taken"} {
+		if statistics == "taken" {
+			execute(t, db, `analyze getwork.work`)
+		}
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			for _, c := range []struct {
+				f     assign.WorkFilter
+				task  int64
+				index string
+			}{
+				{assign.WorkFilter{Task: "rare"}, rare, "work_task"},
+				{assign.WorkFilter{Task: "common"}, common, "work_task"},
+				{assign.WorkFilter{User: "rare"}, 0, "work_user"},
+				{assign.WorkFilter{User: "user 3"}, 0, "work_user"},
+				{assign.WorkFilter{Item: "rare"}, 0, "work_item"},
+				{assign.WorkFilter{Item: "item 5"}, 0, "work_item"},
+				{assign.WorkFilter{Item: "item 5", Task: "common"}, common, "work_item"},
+				{assign.WorkFilter{Item: "item 5", User: "user 3"}, 0, "work_item"},
+				{assign.WorkFilter{Item: "item 5", State: "completed"}, 0, "work_completed"},
+				{assign.WorkFilter{}, 0, "work_pkey"},
+			} {
+				c.f.Limit = 50
+				index, rows := planned(t, db, mode, c.task, c.f)
+				if index != c.index || rows > 60 {
+					t.Errorf("statistics %s, %s, %+v: %d rows read by %q, want %s", statistics, mode, c.f, rows, index, c.index)
+				}
+			}
+		}
+	}
+	for index, f := range map[string]assign.WorkFilter{"work_user": {User: "rare", Task: "common", Limit: 50}, "work_task": {User: "user 3", Task: "rare", Limit: 50}} {
+		task := map[string]int64{"common": common, "rare": rare}[f.Task]
+		if by, rows := planned(t, db, "force_custom_plan", task, f); by != index || rows > 60 {
+			t.Errorf("%+v: %d rows read by %q, want %s", f, rows, by, index)
+		}
+	}
+	began := time.Now()
+	if got := found(t, n, assign.WorkFilter{Task: "rare"}); got != "1" {
+		t.Errorf("found %q", got)
+	}
+	t.Log("of a rare task in", time.Since(began))
+}
+
+// planned is the index by which a page is read, and how many of its rows that touches.
+func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.WorkFilter) (index string, rows int) {
+	t.Helper()
+	statement, args := history(task, f)
+	var plan []byte
+	err := pgx.BeginTxFunc(t.Context(), db, readOnly, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {
+			return err
+		}
+		return tx.QueryRow(t.Context(), "explain (analyze, format json) "+statement, args...).Scan(&plan)
+	})
+	if err != nil {
+		t.Fatalf("%+v: %v", f, err)
+	}
+	type node struct {
+		Index   string  `json:"Index Name"`
+		Rows    float64 `json:"Actual Rows"`
+		Loops   float64 `json:"Actual Loops"`
+		Removed float64 `json:"Rows Removed by Filter"`
+		Plans   []json.RawMessage
+	}
+	var walk func(raw json.RawMessage)
+	walk = func(raw json.RawMessage) {
+		var p node
+		if err := json.Unmarshal(raw, &p); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(p.Index, "work_") {
+			index += p.Index
+			rows += int((p.Rows + p.Removed) * p.Loops)
+		}
+		for _, child := range p.Plans {
+			walk(child)
+		}
+	}
+	var parts []struct{ Plan json.RawMessage }
+	if err := json.Unmarshal(plan, &parts); err != nil {
+		t.Fatal(err)
+	}
+	walk(parts[0].Plan)
+	return index, rows
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+)
+
+// inbox hands out what was pushed to a task without a query. There is no run, no run lock and no shelf: a round takes
+// the assign lock alone, and reads the best items by index.
+type inbox struct {
+	*round
+	empty bool // there are no items at all
+}
+
+func (b *inbox) source() plan.Source { return plan.Inbox }
+func (b *inbox) cut() bool           { return false }
+func (b *inbox) usable() bool        { return !b.empty }
+func (b *inbox) runID() *int64       { return nil }
+
+// inboxPlaces is how many places an item i has; $3 is what the task says.
+const inboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) else 1 end`
+
+const (
+	// What has fallen due joins what is ready: the best of it, so that nothing better stays behind than what this round
+	// hands out. Not all at once, so that the lock is held for milliseconds; the look after this round takes the rest.
+	fallDue = `
+with due as materialized (
+  select i.id
+  from getwork.item i
+  where i.task_id = $1 and i.done_at is null and i.due_at <= (select clock_timestamp()) and i.due_at < 'infinity'
+  order by i.priority desc, i.id
+  limit $2
+  for update skip locked
+)
+update getwork.item i set due_at = null from due where i.id = due.id`
+
+	// Members of a group of which one is held are left out here, by one look at what is held: a group may have very
+	// many. As "coalesce" the condition says nothing to the planner, which would take it to leave next to nothing, and read
+	// all items to sort them.
+	selectInbox      = inboxHead + standing + ` where ` + inboxTail
+	selectInboxAlone = inboxHead + standingAlone + ` where $2::bigint[] = '{}' and ` + inboxTail // of a task that conflicts with none
+
+	inboxHead = `
+select c.item, c.details::text, st.until, ` + standingColumns + `
+from getwork.item i
+cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.exclusive) c
+` + nothingSeen
+	inboxTail = `i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
+  and coalesce(i.exclusive <> all (array(
+    select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')), true)
+order by i.priority desc, i.id
+limit $4`
+
+	anyItem = `select exists (select from getwork.item where task_id = $1 and done_at is null)`
+
+	// What can't be handed out leaves the index of what can. Items with several places stay in it: how many are left
+	// is counted from work.
+	parkItems = `
+update getwork.item i
+set due_at = 'infinity'
+where i.task_id = $1 and i.item = any($2::text[]) and i.done_at is null and ` + inboxPlaces + ` = 1`
+)
+
+// take reads the best items that are ready now.
+func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	if _, err := r.tx.Exec(ctx, r.e.SQL(fallDue), r.task, max(n, 1000)); err != nil {
+		return nil, false, err
+	}
+	statement := selectInbox
+	if len(r.state.conflicts) == 0 {
+		statement = selectInboxAlone
+	}
+	rows, err := r.tx.Query(ctx, r.e.SQL(statement), r.task, r.state.conflicts, r.state.Slots, n)
+	if err != nil {
+		return nil, false, err
+	}
+	offers, err := pgx.CollectRows(rows, scanPushed)
+	if err != nil || len(offers) > 0 {
+		return offers, len(offers) < n, err
+	}
+	var any bool
+	err = r.tx.QueryRow(ctx, r.e.SQL(anyItem), r.task).Scan(&any)
+	b.empty = !any
+	return nil, true, err
+}
+
+func scanPushed(row pgx.CollectableRow) (o offer, err error) {
+	err = scanStanding(row, &o, &o.item, &o.details, &o.until)
+	return o, err
+}
+
+func (b *inbox) settle(after settlement) (string, []any) {
+	return parkItems, []any{after.handed, b.state.Slots}
+}
+
+// supply is what a round hands out without a run: the inbox, or a fresh shelf.
+func (r *round) supply() supply {
+	if r.state.Inbox() {
+		return &inbox{round: r}
+	}
+	return shelf{r}
+}
+
+// settleItems keeps the inbox as the work says: what was let go of is done, ready again, due later, or never. It
+// belongs behind a statement "closed" that closes work and returns its rows, in the same transaction; for a task with a
+// query it finds nothing. Whether the item has one place its own row tells, which is read again where somebody changed it
+// meanwhile: with one, holding it has parked it; with several it was ready all along.
+const settleItems = `settled as (
+  update getwork.item i
+  set done_at = case when c.state = 'completed' then clock_timestamp() end,
+      due_at = case
+        when i.due_at is distinct from 'infinity' then null
+        when c.state = 'never' then 'infinity'
+        when c.available_at > clock_timestamp() then c.available_at
+      end
+  from closed c
+  where i.task_id = c.task_id and i.item = c.item and i.done_at is null
+)`
+
+// serveNow is a round that needs no run, on this node, for everybody who waits.
+func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
+	return e.rechecked(ctx, task, s, 0, func(found matching) error {
+		tx, err := e.api.BeginTx(ctx, readCommitted)
+		if err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		defer func() {
+			after, cancel := e.afterQuery(ctx)
+			defer cancel()
+			_ = tx.Rollback(after) // after a commit it does nothing
+		}()
+		r, err := e.openRound(ctx, tx, task)
+		if err != nil || !r.state.serves() {
+			return err
+		}
+		r.matching = found
+		if err := r.serve(ctx, r.supply()); err != nil {
+			return err
+		}
+		return e.commit(ctx, r, 0)
+	})
+}

@@ -1,0 +1,399 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// A batch is pushed whole or not at all, and whatever is wrong with any of it is named.
+func TestPushAllOrNothing(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	newInbox(t, n, "inbox", nil)
+	newInbox(t, n, "places", func(s *assign.Settings) { s.Slots = 2 })
+	newTask(t, n, "query", numbers, nil)
+	two, many, group, long := 2, 10_001, "g", strings.Repeat("g", 201)
+	good := assign.NewItem{Item: "good"}
+	for field, bad := range map[string]assign.NewItem{
+		"[1].item":      {Item: ""},
+		"[1].slots":     {Item: "x", Slots: &many},
+		"[1].exclusive": {Item: "x", Exclusive: &long},
+		"[1].details":   {Item: "x", Details: []byte(`[1]`)},
+	} {
+		_, err := n.Push(t.Context(), "inbox", []assign.NewItem{good, bad}, boss)
+		wantKind(t, err, assign.Invalid)
+		var r *assign.Refusal
+		if errors.As(err, &r); len(r.Fields) != 1 || r.Fields[0].Field != field {
+			t.Errorf("fields %v, want %s", r.Fields, field)
+		}
+	}
+	for name, bad := range map[string]assign.NewItem{
+		"long": {Item: strings.Repeat("ö", 101)}, "NUL": {Item: "a\x00"}, "no UTF-8": {Item: "\xff"},
+		"slots and group": {Item: "x", Slots: &two, Exclusive: &group},
+		"no object":       {Item: "x", Details: []byte(`"text"`)},
+	} {
+		if _, err := n.Push(t.Context(), "inbox", []assign.NewItem{good, bad}, boss); !assign.IsRefusal(err, assign.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := n.Push(t.Context(), "query", []assign.NewItem{good}, boss)
+	wantKind(t, err, assign.Invalid)
+	_, err = n.Push(t.Context(), "nowhere", []assign.NewItem{good}, boss)
+	wantKind(t, err, assign.NotFound)
+	_, err = n.Push(t.Context(), "inbox", make([]assign.NewItem, assign.MaxPush+1), boss)
+	wantKind(t, err, assign.TooLarge)
+	if got := query[int](t, db, `select count(*) from getwork.item`); got != 0 {
+		t.Errorf("%d items, want none", got)
+	}
+	if p := n.pushItems(t, "inbox"); p != (assign.Pushed{}) {
+		t.Errorf("an empty batch: %+v", p)
+	}
+}
+
+// A key is there once: in its batch, while it is open, held, put off or never; done, it may come again.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	newInbox(t, n, "inbox", nil)
+	keys := []string{"held", "put off", "never", "failed", "done", "open"}
+	n.push(t, "inbox", keys...)
+	for _, k := range keys[:5] {
+		w, _, err := n.Claim(t.Context(), "inbox", k, who("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := map[string]assign.Disposition{"put off": giveBack(time.Hour), "never": {Outcome: "never"}, "failed": {Outcome: "fail"}, "done": {Outcome: "complete"}}[k]; ok {
+			n.let(t, w, d)
+		}
+	}
+	batch := []assign.NewItem{{Item: "new", Priority: 1}, {Item: "new", Priority: 2}}
+	for _, k := range keys {
+		batch = append(batch, assign.NewItem{Item: k})
+	}
+	if p := n.pushItems(t, "inbox", batch...); p != (assign.Pushed{Accepted: 2, Duplicates: 6}) {
+		t.Errorf("%+v, want 2 accepted and 6 duplicates", p)
+	}
+	if r := n.serve(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[new open done]" {
+		t.Errorf("bob got %v", items(r))
+	}
+	// Done is done for all its holders, but as long as one of them holds it, it is held.
+	newInbox(t, n, "places", func(s *assign.Settings) { s.Slots = 2 })
+	n.push(t, "places", "a")
+	ann, bob := n.serve(t, "places", "ann", 1).Work[0], n.serve(t, "places", "bob", 1).Work[0]
+	n.let(t, ann, assign.Disposition{Outcome: "complete"})
+	if p := n.pushItems(t, "places", assign.NewItem{Item: "a"}); p.Accepted != 0 {
+		t.Error("pushed again while bob holds it")
+	}
+	n.let(t, bob, assign.Disposition{Outcome: "complete"})
+	if p := n.pushItems(t, "places", assign.NewItem{Item: "a"}); p.Accepted != 1 {
+		t.Error("not pushed again when both are done")
+	}
+}
+
+// The highest priority first, among equals the oldest; a batch keeps its order, and what comes back its age.
+func TestInboxOrder(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxRequest = 100 })
+	n.push(t, "inbox", "z", "m", "a")
+	n.pushItems(t, "inbox", assign.NewItem{Item: "b", Priority: -1}, assign.NewItem{Item: "urgent", Priority: 7}, assign.NewItem{Item: "y"}, assign.NewItem{Item: "x"})
+	r := n.serve(t, "inbox", "ann", 100)
+	if got := fmt.Sprint(items(r)); got != "[urgent z m a y x b]" {
+		t.Errorf("order %s", got)
+	}
+	for _, w := range slices.Backward(r.Work) {
+		n.let(t, w, giveBack(0))
+	}
+	if got := fmt.Sprint(items(n.serve(t, "inbox", "bob", 100))); got != "[urgent z m a y x b]" {
+		t.Errorf("order after coming back %s", got)
+	}
+}
+
+// Whoever lingers is served by a push, by what falls due, by what is let go of and by a group that becomes free: at
+// once, by event and timer, first come first served. Nobody looks periodically here.
+func TestLingeringIsServedByEvent(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, a, "inbox", func(s *assign.Settings) { s.Backoff = assign.Duration(300 * time.Millisecond) })
+	first, second := a.linger(t, "inbox", "first", 1), b.linger(t, "inbox", "second", 1)
+	served := func(what string, r assign.Request, from *node) assign.Work {
+		t.Helper()
+		r = from.endedRequest(t, r.ID)
+		if r.State != assign.Assigned || r.CompletedAt.Sub(r.CreatedAt) > 20*time.Second {
+			t.Fatalf("%s: %s %v after %v", what, r.State, why(r), r.CompletedAt.Sub(r.CreatedAt))
+		}
+		return r.Work[0]
+	}
+	b.push(t, "inbox", "pushed")
+	w := served("pushed", first, a)
+	stood := standstill(t, db)
+	a.let(t, w, giveBack(300*time.Millisecond))
+	w = served("put off", second, b)
+	if d := w.AssignedAt.Sub(query[time.Time](t, db, `select max(available_at) from getwork.work`)); d < 0 || d > 2*time.Second+stood() {
+		t.Errorf("handed out %v after it fell due", d)
+	}
+
+	third := a.linger(t, "inbox", "third", 1)
+	b.let(t, w, assign.Disposition{Outcome: "fail"})
+	w = served("failed", third, a)
+	if w.Attempt != 2 {
+		t.Errorf("attempt %d, want 2", w.Attempt)
+	}
+	a.let(t, w, assign.Disposition{Outcome: "complete"})
+
+	fourth := a.linger(t, "inbox", "fourth", 1)
+	soon := query[time.Time](t, db, `select clock_timestamp() + interval '300 milliseconds'`)
+	b.pushItems(t, "inbox", assign.NewItem{Item: "later", NotBefore: &soon})
+	if w = served("not before", fourth, a); w.AssignedAt.Before(soon) {
+		t.Errorf("handed out %v early", soon.Sub(w.AssignedAt))
+	}
+
+	// The other way round: the item is there, not yet due, when somebody begins to linger.
+	soon = query[time.Time](t, db, `select clock_timestamp() + interval '300 milliseconds'`)
+	b.pushItems(t, "inbox", assign.NewItem{Item: "later still", NotBefore: &soon})
+	served("due later", a.linger(t, "inbox", "fifth", 1), a)
+
+	group := "crawl example.org"
+	b.pushItems(t, "inbox", assign.NewItem{Item: "page 1", Exclusive: &group}, assign.NewItem{Item: "page 2", Exclusive: &group})
+	page := a.take(t, "inbox", "agent 1")
+	sixth := a.linger(t, "inbox", "agent 2", 1)
+	b.let(t, page, assign.Disposition{Outcome: "complete"})
+	if w = served("the group is free", sixth, a); w.Item != "page 2" {
+		t.Errorf("agent 2 has %s", w.Item)
+	}
+	for _, n := range []*node{a, b} {
+		if got := n.Rescued.Load(); got != 0 {
+			t.Errorf("%d were found by the periodic look", got)
+		}
+	}
+}
+
+// A lease that runs out serves whoever lingers, too.
+func TestExpiryServesWhoLingers(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newInbox(t, n, "inbox", leased(time.Second))
+	n.push(t, "inbox", "a")
+	n.take(t, "inbox", "the dead")
+	r := n.endedRequest(t, n.linger(t, "inbox", "bob", 1).ID)
+	if r.State != assign.Assigned || r.Work[0].Attempt != 2 {
+		t.Errorf("%s, %+v", r.State, r.Work)
+	}
+}
+
+// At most one member of a group is held at a time, whoever asks, and one request never gets two.
+func TestExclusiveGroups(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	newInbox(t, n, "inbox", nil)
+	g, h, none := "g", "h", ""
+	n.pushItems(t, "inbox", assign.NewItem{Item: "g1", Exclusive: &g}, assign.NewItem{Item: "g2", Exclusive: &g, Priority: 1}, assign.NewItem{Item: "h1", Exclusive: &h},
+		assign.NewItem{Item: "free 1", Exclusive: &none}, assign.NewItem{Item: "free 2", Exclusive: &none})
+	r := n.serve(t, "inbox", "ann", 5)
+	if got := fmt.Sprint(r.State, items(r)); got != "partial[g2 h1 free 1 free 2]" {
+		t.Errorf("ann: %s", got)
+	}
+	if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
+		t.Errorf("bob: %s %v", r.State, why(r))
+	}
+	n.let(t, r.Work[0], giveBack(time.Hour))
+	if r := n.serve(t, "inbox", "bob", 1); fmt.Sprint(items(r)) != "[g1]" {
+		t.Errorf("bob: %v", items(r))
+	}
+}
+
+// Pushed while nothing is handed out, it waits with those who linger until a manager resumes.
+func TestPushedWhilePaused(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Paused = true })
+	r := n.linger(t, "inbox", "ann", 1)
+	n.push(t, "inbox", "a", "b")
+	if now := n.click(t, "inbox", "bob", 1); now.State != assign.None || why(now) != assign.Paused {
+		t.Errorf("bob: %s %v", now.State, why(now))
+	}
+	if now, err := n.Request(t.Context(), r.ID, r.Holder(), false); err != nil || now.State != assign.Pending {
+		t.Errorf("ann: %s, %v", now.State, err)
+	}
+	if _, err := n.UpdateTask(t.Context(), "inbox", 1, "boss", func(s *assign.Settings) error { s.Paused = false; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[a]" {
+		t.Errorf("ann: %s %v", r.State, items(r))
+	}
+}
+
+// Many fall due in one moment: the best of them all is handed out first, and the rest is not forgotten.
+func TestManyFallDueAtOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxRequest = 1000 })
+	const due = 3000
+	at := query[time.Time](t, db, `select clock_timestamp() + interval '1 hour'`)
+	batch := make([]assign.NewItem, due)
+	for i := range batch {
+		batch[i] = assign.NewItem{Item: fmt.Sprint(i), Priority: int32(i / 10), NotBefore: &at}
+	}
+	n.pushItems(t, "inbox", batch...)
+	if r := n.click(t, "inbox", "early", 1); why(r) != assign.AllHeld {
+		t.Errorf("before: %s %v", r.State, why(r))
+	}
+	var waiting []assign.Request
+	for i := range 3 {
+		waiting = append(waiting, n.linger(t, "inbox", fmt.Sprint("user ", i), 1000))
+	}
+	execute(t, db, `update getwork.item set due_at = clock_timestamp() - (3000 - id) * interval '1 millisecond' where due_at is not null`)
+	n.Look(waiting[0].TaskID)
+	got := map[string]bool{}
+	for i, r := range waiting {
+		r = n.endedRequest(t, r.ID)
+		if r.State != assign.Assigned || len(r.Work) != 1000 {
+			t.Fatalf("user %d: %s, %d", i, r.State, len(r.Work))
+		}
+		for j, w := range r.Work {
+			best := 1000*i + j
+			if want := fmt.Sprint(due - 10 - best/10*10 + best%10); w.Item != want {
+				t.Fatalf("user %d's item %d is %s, want %s", i, j, w.Item, want)
+			}
+			got[w.Item] = true
+		}
+	}
+	if len(got) != due {
+		t.Errorf("%d items, want %d", len(got), due)
+	}
+}
+
+// Two batches with the same keys in opposite order wait for each other in one direction only.
+func TestPushesInOppositeOrder(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := still(t, url), still(t, url)
+	db := pool(t, url)
+	newInbox(t, a, "inbox", nil)
+	for round := range 20 {
+		var up []assign.NewItem
+		for i := range 200 {
+			up = append(up, assign.NewItem{Item: fmt.Sprintf("%d of %d", i, round)})
+		}
+		down := slices.Clone(up)
+		slices.Reverse(down)
+		var both sync.WaitGroup
+		var accepted [2]int
+		for i, n := range []*node{a, b} {
+			batch := [][]assign.NewItem{up, down}[i]
+			both.Go(func() {
+				p, err := n.Push(t.Context(), "inbox", batch, boss)
+				if err != nil || p.Accepted+p.Duplicates != len(batch) {
+					t.Errorf("%+v, %v", p, err)
+				}
+				accepted[i] = p.Accepted
+			})
+		}
+		both.Wait()
+		if accepted[0]+accepted[1] != len(up) {
+			t.Errorf("%v accepted, want %d in all", accepted, len(up))
+		}
+	}
+	if got := query[int](t, db, `select deadlocks from pg_stat_database where datname = current_database()`); got != 0 {
+		t.Errorf("%d deadlocks", got)
+	}
+}
+
+// A completion and a push of the same key at once: the push counts as before it or as after it, and says which.
+func TestPushBesideACompletion(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := still(t, url), still(t, url)
+	db := pool(t, url)
+	newInbox(t, a, "inbox", nil)
+	a.push(t, "inbox", "a")
+	w := a.serve(t, "inbox", "ann", 1).Work[0]
+	l := newLatch(t, db)
+	var p assign.Pushed
+	complete := func() error {
+		_, err := a.Dispose(t.Context(), w.ID, assign.Disposition{Outcome: "complete"}, w.Holder(), false)
+		return err
+	}
+	push := func() (err error) {
+		p, err = b.Push(t.Context(), "inbox", []assign.NewItem{{Item: "a"}}, boss)
+		return err
+	}
+	if one, two := l.race(t, complete, push, nil); one != nil || two != nil {
+		t.Fatal(one, two)
+	}
+	if got := b.serve(t, "inbox", "bob", 5); p.Accepted+p.Duplicates != 1 || got.Assigned != p.Accepted {
+		t.Errorf("%+v, and bob got %d", p, got.Assigned)
+	}
+	if p = b.pushItems(t, "inbox", assign.NewItem{Item: "a"}, assign.NewItem{Item: "b"}); p.Accepted < 1 {
+		t.Errorf("later: %+v", p)
+	}
+}
+
+// Somebody who has put off an item with several places is kept from it alone, and only until then.
+func TestPutOffWithPlaces(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots = 2 })
+	n.push(t, "inbox", "a")
+	n.let(t, n.take(t, "inbox", "ann"), giveBack(time.Hour))
+	if r := n.click(t, "inbox", "ann", 1); why(r) != assign.Rules {
+		t.Errorf("ann: %s %v", r.State, why(r))
+	}
+	execute(t, db, `update getwork.work set available_at = clock_timestamp() + interval '500 ms' where available_at is not null`)
+	ann := n.linger(t, "inbox", "ann", 1)
+	n.take(t, "inbox", "bob")
+	if r := n.endedRequest(t, ann.ID); r.State != assign.Assigned || r.CompletedAt.Sub(r.CreatedAt) > 20*time.Second {
+		t.Errorf("ann: %s after %v", r.State, r.CompletedAt.Sub(r.CreatedAt))
+	}
+}
+
+// With several places, too, an item that kills its agents is not handed out for ever.
+func TestAttemptsWithPlaces(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	attempts := 3
+	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots, s.MaxAttempts, s.Lease = 2, &attempts, lasting(time.Hour) })
+	n.push(t, "inbox", "deadly")
+	bot := func(i int) assign.Click {
+		return assign.Click{Holder: assign.Holder{User: "bot", Instance: fmt.Sprint(i)}, Count: 1}
+	}
+	given := 0
+	for i := range 20 {
+		r, err := n.tryServe(t.Context(), "inbox", bot(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		given += len(r.Work)
+		if i%2 == 1 { // the older of two dies
+			execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = (select min(id) from getwork.work where state = 'held')`)
+			if _, err := n.sweepOnce(t.Context(), expireWork); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if given > 2*attempts {
+		t.Errorf("it was given %d times", given)
+	}
+}

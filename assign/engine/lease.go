@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/notify"
+)
+
+// A lease is a time by which work must be done with or extended; else its holder is taken for gone, and the item goes
+// back with its age. There is no leader: every node sweeps. Rows are taken with skip locked, each write says again what
+// it relies on, and the database's clock alone decides; a node that is down or frozen expires nothing twice, and what it
+// would have swept another does.
+const (
+	// An expiry counts as an attempt: an item that kills its agents must not go round for ever. A program whose lease ran
+	// out is taken for dead, so its pending request is ended, too: it would be given the item again, and hold it for
+	// another lease. If a round is at the request just now, that is left to it.
+	expireWork = `
+with due as materialized (
+  select id
+  from getwork.work
+  where state = 'held' and lease_expires_at <= (select clock_timestamp())
+  order by lease_expires_at
+  limit $1
+  for update skip locked
+), closed as (
+  update getwork.work w
+  set state = case when w.attempt >= v.max_attempts then 'never' else 'expired' end,
+      exhausted = coalesce(w.attempt >= v.max_attempts, false),
+      closed_at = clock_timestamp(), closed_xid = pg_current_xact_id()
+  from due, getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  where w.id = due.id and s.task_id = w.task_id and w.state = 'held' and w.lease_expires_at <= clock_timestamp()
+  returning w.id, w.task_id, w.item, w.state, w.available_at, w.user_name, w.instance
+), ` + settleItems + `, silent as materialized (
+  select r.id
+  from getwork.work_requested r
+  join closed c on c.task_id = r.task_id and c.user_name = r.user_name and c.instance = r.instance
+  where r.state = 'pending' and r.instance <> ''
+  for update of r skip locked
+), ended as (
+  update getwork.work_requested r
+  set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
+  where r.id = any (select s.id from silent s) and r.state = 'pending'
+  returning r.task_id, r.id
+)
+select task_id, id, true from closed
+union all
+select task_id, id, false from ended`
+
+	// Its holder is told once that it is about to run out, and again after each extension.
+	warnHolders = `
+with due as materialized (
+  select id
+  from getwork.work
+  where state = 'held' and warn_at <= (select clock_timestamp())
+  order by warn_at
+  limit $1
+  for update skip locked
+)
+update getwork.work w
+set warn_at = null
+from due
+where w.id = due.id and w.state = 'held'
+returning w.task_id, w.id, true`
+
+	nextLease = `
+select coalesce(extract(epoch from least(
+  (select min(lease_expires_at) from getwork.work where state = 'held' and lease_expires_at is not null),
+  (select min(warn_at) from getwork.work where state = 'held' and warn_at is not null)) - clock_timestamp()), 1000000)::float8`
+)
+
+const (
+	sweepBatch = 500                   // bounds one transaction of the sweep
+	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
+)
+
+// leased has the sweep see whether it is due earlier now.
+func (e *Engine) leased() {
+	select {
+	case e.leases <- struct{}{}:
+	default:
+	}
+}
+
+// sweepLeases sleeps until the next lease runs out, or somebody is to be warned. The node that gave a lease knows of it
+// at once; the others within two seconds, should that node be gone by then. It pauses after each sweep: a row that is
+// due but locked by somebody would have it spin, and so would a lease a millisecond, of which the shortest is a second.
+func (e *Engine) sweepLeases(ctx context.Context) error {
+	for {
+		next := e.LookEvery/2 + rand.N(e.LookEvery)
+		if until, err := e.sweep(ctx); err == nil {
+			next = min(next, until)
+		} else if ctx.Err() == nil && !away(err) { // if the database is away, others say so
+			e.Log.Warn("sweep leases", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(sweepPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next - sweepPause):
+		case <-e.leases:
+		}
+	}
+}
+
+// sweep ends what has run out and warns whose lease is about to, if any has, and tells how long until the next.
+func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
+	if next, err = e.untilLease(ctx); err != nil || next > 0 {
+		return next, err
+	}
+	for _, statement := range []string{expireWork, warnHolders} {
+		for n := sweepBatch; n == sweepBatch; {
+			var found []swept
+			if found, err = e.sweepOnce(ctx, statement); err != nil {
+				return 0, fmt.Errorf("sweep leases: %w", err)
+			}
+			n = 0
+			tasks := map[int64]bool{}
+			for _, f := range found {
+				if !f.work {
+					e.countEnd(assign.Cancelled, 1)
+					continue
+				}
+				tasks[f.task] = true
+				n++
+			}
+			if statement == expireWork && n > 0 {
+				e.Expired.n.Add(int64(n))
+				e.freed(ctx, keys(tasks)...)
+			}
+		}
+	}
+	return e.untilLease(ctx)
+}
+
+// untilLease is how long until a lease runs out or its holder is to be warned.
+func (e *Engine) untilLease(ctx context.Context) (time.Duration, error) {
+	var seconds float64
+	if err := e.api.QueryRow(ctx, e.SQL(nextLease)).Scan(&seconds); err != nil {
+		return 0, fmt.Errorf("read the next lease: %w", err)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// swept is work, or a request, that a sweep changed.
+type swept struct {
+	task, id int64
+	work     bool
+}
+
+// sweepOnce sweeps one batch.
+func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
+	err = e.transactTelling(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
+		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
+		if err != nil {
+			return nil, err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s swept, err error) {
+			err = row.Scan(&s.task, &s.id, &s.work)
+			return s, err
+		})
+		for _, f := range found {
+			if f.work {
+				changes = append(changes, notify.Change{Task: f.task, Work: []int64{f.id}})
+			} else {
+				changes = append(changes, notify.Change{Task: f.task, Requests: []int64{f.id}})
+			}
+		}
+		return changes, err
+	})
+	return found, err
+}
+
+// extendWork names what it extends: the work, still held by its holder, its lease not over.
+const extendWork = `
+update getwork.work w
+set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
+where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held' and w.lease_expires_at > clock_timestamp()
+returning w.task_id`
+
+// Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the
+// holder's, and whatever he did with it since may be somebody else's by now.
+func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign.Work, error) {
+	var extended bool
+	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		var task int64
+		err := tx.QueryRow(ctx, e.SQL(extendWork), id, by.User, by.Instance).Scan(&task)
+		if extended = err == nil; errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil
+		}
+		return []notify.Change{{Task: task, Work: []int64{id}}}, err
+	})
+	if err != nil {
+		return assign.Work{}, fmt.Errorf("extend work: %w", err)
+	}
+	w, _, err := e.work(ctx, id, assign.Disposition{})
+	switch {
+	case err != nil:
+		return assign.Work{}, err
+	case w.Holder() != by:
+		return assign.Work{}, noWork(id)
+	case extended && w.State == "held": // else it was closed since
+		return w, nil
+	case w.State == "held" && w.LeaseExpiresAt == nil:
+		return w, nil
+	}
+	return assign.Work{}, lost(w)
+}
+
+// lost tells a holder that work is no longer his.
+func lost(w assign.Work) error {
+	switch w.State {
+	case "never":
+		return assign.Refuse(assign.LeaseLost, "the lease of work %d ran out, and with it the last attempt at %s; a manager can redrive it", w.ID, w.Item)
+	case "held", "expired":
+		return assign.Refuse(assign.LeaseLost, "the lease of work %d ran out, and %s went back; ask for work again", w.ID, w.Item)
+	case "reassigned":
+		return assign.Refuse(assign.LeaseLost, "work %d was given to somebody else; ask for work again", w.ID)
+	}
+	return assign.Refuse(assign.LeaseLost, "work %d was closed as %s; it is not held any more", w.ID, w.State)
+}

@@ -1,0 +1,580 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+var boss = assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true}
+
+// who is a person without groups.
+func who(user string) assign.Who { return assign.Who{Holder: assign.Holder{User: user}} }
+
+// still is a node that does nothing by itself: it sweeps nothing, looks at nothing and hears nothing, as one that is
+// frozen. What it is told to do it does.
+func still(t testing.TB, url string) *node {
+	t.Helper()
+	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork still"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", "still")
+	unsent := func(context.Context, string, string) error { return nil }
+	e := New(Config{Node: "still", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+		Announce: notify.NewAnnouncer(unsent, "getwork", "still", log), Log: log})
+	return &node{Engine: e, pools: pools}
+}
+
+// newInbox makes a task without a query; change may be nil.
+func newInbox(t testing.TB, n *node, name string, change func(*assign.Settings)) assign.Task {
+	t.Helper()
+	return newTask(t, n, name, "", change)
+}
+
+// push pushes items that have a key and nothing else.
+func (n *node) push(t testing.TB, task string, keys ...string) {
+	t.Helper()
+	var batch []assign.NewItem
+	for _, k := range keys {
+		batch = append(batch, assign.NewItem{Item: k})
+	}
+	n.pushItems(t, task, batch...)
+}
+
+func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) assign.Pushed {
+	t.Helper()
+	p, err := n.Push(t.Context(), task, batch, boss)
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	return p
+}
+
+// linger asks for work and waits for it, for an hour if need be.
+func (n *node) linger(t testing.TB, task, user string, count int) assign.Request {
+	t.Helper()
+	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: assign.Duration(time.Hour)})
+	if err != nil {
+		t.Fatalf("%s lingers: %v", user, err)
+	}
+	return r
+}
+
+// take asks for one item and must get it.
+func (n *node) take(t testing.TB, task, user string) assign.Work {
+	t.Helper()
+	r := n.endedRequest(t, n.click(t, task, user, 1).ID)
+	if len(r.Work) != 1 {
+		t.Fatalf("%s's request ended as %s, %v", user, r.State, why(r))
+	}
+	return r.Work[0]
+}
+
+// let goes of work in its holder's name.
+func (n *node) let(t testing.TB, w assign.Work, d assign.Disposition) assign.Work {
+	t.Helper()
+	closed, err := n.Dispose(t.Context(), w.ID, d, w.Holder(), false)
+	if err != nil {
+		t.Fatalf("%s: %s %s: %v", w.User, d.Outcome, w.Item, err)
+	}
+	return closed
+}
+
+func giveBack(after time.Duration) assign.Disposition {
+	return assign.Disposition{Outcome: "return", After: lasting(after)}
+}
+
+func lasting(d time.Duration) *assign.Duration { l := assign.Duration(d); return &l }
+
+// why is a request's reason, or nothing.
+func why(r assign.Request) assign.Reason {
+	if r.Reason == nil {
+		return ""
+	}
+	return *r.Reason
+}
+
+func leased(d time.Duration) func(*assign.Settings) {
+	return func(s *assign.Settings) { s.Lease = lasting(d) }
+}
+
+// runOut lets the lease of all held work run out now, by the database's clock.
+func runOut(t testing.TB, db *pgxpool.Pool) {
+	t.Helper()
+	execute(t, db, `update getwork.work set lease = '1s', lease_expires_at = clock_timestamp(), warn_at = null where state = 'held'`)
+}
+
+// ends lets the lease of somebody's held work, which is an hour's, last for so long from now, and has the node see that. With ten
+// minutes left it is about to run out.
+func (n *node) ends(t testing.TB, db *pgxpool.Pool, user, in string) {
+	t.Helper()
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + $2::text::interval, warn_at = clock_timestamp() + interval '200 ms'
+		where user_name = $1 and state = 'held'`, user, in)
+	n.leased()
+}
+
+// workEvents follows a holder's work.
+func (n *node) workEvents(t testing.TB, h assign.Holder) <-chan assign.Work {
+	t.Helper()
+	told := make(chan assign.Work, 100)
+	_, end := n.Feed.Subscribe(h, func(events ...assign.Event) {
+		for _, e := range events {
+			if w, ok := e.Body.(*assign.Work); ok {
+				told <- *w
+			}
+		}
+	})
+	t.Cleanup(end)
+	return told
+}
+
+// hear waits for the first event that is so.
+func hear(t testing.TB, told <-chan assign.Work, what string, so func(assign.Work) bool) assign.Work {
+	t.Helper()
+	late := time.NewTimer(timeout.Scale(30 * time.Second))
+	defer late.Stop()
+	for {
+		select {
+		case w := <-told:
+			if so(w) {
+				return w
+			}
+		case <-late.C:
+			t.Fatalf("no event says that %s", what)
+		}
+	}
+}
+
+// A lease that nobody extends: a warning at 20 % left, then the item goes back with its age and one attempt more, its
+// holder is told, and whatever he sends then is refused.
+func TestLeaseRunsOut(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	newInbox(t, n, "inbox", leased(time.Hour))
+	n.push(t, "inbox", "a", "b", "c")
+	told := n.workEvents(t, assign.Holder{User: "ann"})
+	w := n.take(t, "inbox", "ann")
+	if w.Item != "a" || w.Attempt != 1 || w.LeaseExpiresAt == nil || w.LeaseExpiresAt.Sub(w.AssignedAt).Round(10*time.Millisecond) != time.Hour {
+		t.Fatalf("ann holds %+v", w)
+	}
+	if got := query[string](t, db, `select extract(epoch from lease_expires_at - warn_at)::integer::text from getwork.work`); got != "720" {
+		t.Errorf("ann is warned %s s before the end, want 20 %% of an hour", got)
+	}
+	if bob := n.take(t, "inbox", "bob"); bob.Item != "b" {
+		t.Fatalf("bob has %s", bob.Item)
+	}
+	// Nobody waits for an hour, and a lease of seconds would be over on a machine that stands still.
+	n.ends(t, db, "ann", "10 minutes")
+	hear(t, told, "the lease is about to run out", func(w assign.Work) bool { return w.State == "held" && w.Expiring })
+	n.ends(t, db, "ann", "200 ms")
+	hear(t, told, "it ran out", func(w assign.Work) bool { return w.State == "expired" })
+
+	for _, d := range []assign.Disposition{{Outcome: "complete"}, {Outcome: "fail"}, {Outcome: "never"}, giveBack(0)} {
+		_, err := n.Dispose(t.Context(), w.ID, d, w.Holder(), false)
+		wantKind(t, err, assign.LeaseLost)
+	}
+	_, err := n.Extend(t.Context(), w.ID, w.Holder())
+	wantKind(t, err, assign.LeaseLost)
+	if again := n.take(t, "inbox", "cyd"); again.Item != "a" || again.Attempt != 2 {
+		t.Errorf("cyd has %s, attempt %d; want a, its second attempt", again.Item, again.Attempt)
+	}
+}
+
+// Extending begins the lease anew, also long after it was first given, and the holder is warned anew.
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, n, "inbox", leased(time.Hour))
+	newInbox(t, n, "for-good", nil)
+	n.push(t, "inbox", "a")
+	n.push(t, "for-good", "b")
+	told := n.workEvents(t, assign.Holder{User: "ann"})
+	w := n.take(t, "inbox", "ann")
+	for range 2 {
+		n.ends(t, db, "ann", "10 minutes")
+		hear(t, told, "the lease is about to run out", func(w assign.Work) bool { return w.State == "held" && w.Expiring })
+		x, err := n.Extend(t.Context(), w.ID, w.Holder())
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := *x.LeaseExpiresAt
+		if left := time.Until(until); left < 50*time.Minute || left > time.Hour || x.Expiring {
+			t.Errorf("extended to %v from now, expiring %v", left, x.Expiring)
+		}
+		hear(t, told, "it was extended", func(w assign.Work) bool { return w.LeaseExpiresAt.Equal(until) && !w.Expiring })
+	}
+	_, err := n.Extend(t.Context(), w.ID, assign.Holder{User: "bob"})
+	wantKind(t, err, assign.NotFound)
+	_, err = n.Extend(t.Context(), w.ID, assign.Holder{User: "ann", Instance: "2"})
+	wantKind(t, err, assign.NotFound)
+	_, err = n.Extend(t.Context(), 99999, w.Holder())
+	wantKind(t, err, assign.NotFound)
+	n.let(t, w, assign.Disposition{Outcome: "complete"})
+	_, err = n.Extend(t.Context(), w.ID, w.Holder())
+	wantKind(t, err, assign.LeaseLost)
+
+	g := n.take(t, "for-good", "ann")
+	if x, err := n.Extend(t.Context(), g.ID, g.Holder()); err != nil || x.State != "held" || x.LeaseExpiresAt != nil {
+		t.Errorf("without a lease: %+v, %v", x, err)
+	}
+	if n := query[int](t, db, `select count(*) from getwork.work where state = 'expired'`); n != 0 {
+		t.Errorf("%d expired", n)
+	}
+}
+
+// Every node may sweep: rows are taken with skip locked, and each runs out once.
+func TestThreeNodesExpireOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	var nodes []*node
+	for range 3 {
+		nodes = append(nodes, still(t, url))
+	}
+	task := newTask(t, nodes[0], "task", numbers, leased(time.Second))
+	const held = 3000
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, lease, lease_expires_at)
+		select $1, i, 'user ' || i % 7, '1s', clock_timestamp() + i % 2 * interval '1 hour' from generate_series(1, $2::integer) i`, task.ID, 2*held)
+	var all sync.WaitGroup
+	expired := make([][]int64, len(nodes))
+	for i, n := range nodes {
+		all.Go(func() {
+			for {
+				found, err := n.sweepOnce(t.Context(), expireWork)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, f := range found {
+					expired[i] = append(expired[i], f.id)
+				}
+				if len(found) == 0 {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	once := map[int64]int{}
+	for _, ids := range expired {
+		for _, id := range ids {
+			once[id]++
+		}
+	}
+	for id, times := range once {
+		if times != 1 {
+			t.Errorf("work %d ran out %d times", id, times)
+		}
+	}
+	if n := query[int](t, db, `select count(*) from getwork.work where state = 'expired'`); n != held || len(once) != held {
+		t.Errorf("%d expired, %d told; want %d", n, len(once), held)
+	}
+}
+
+// A node that froze in the middle of its sweep keeps but the rows that it had locked, until PostgreSQL ends it; the
+// others go on without it and do not spin on what they can't have.
+func TestFrozenNode(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	frozen := still(t, url)
+	newInbox(t, frozen, "inbox", leased(time.Hour))
+	frozen.push(t, "inbox", "a", "b")
+	a := frozen.serve(t, "inbox", "ann", 1)
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where item = 'a'`)
+	tx, err := frozen.pools.API.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tag, err := tx.Exec(t.Context(), expireWork, sweepBatch); err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("the frozen node's sweep: %s, %v", tag, err)
+	}
+	frozen.serve(t, "inbox", "bob", 1)
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '1 second' where item = 'b'`)
+
+	var sweeps atomic.Int64
+	began := time.Now()
+	n := counting(t, url, nextLease, &sweeps)
+	await(t, "the other row runs out", func() bool {
+		return query[string](t, db, `select state from getwork.work where item = 'b'`) == "expired"
+	})
+	if s, took := sweeps.Load(), time.Since(began); s > 4*int64(took/sweepPause)+4 { // one every 50 ms, and each asks twice
+		t.Errorf("%d questions in %v", s, took)
+	}
+	if s := query[string](t, db, `select state from getwork.work where item = 'a'`); s != "held" {
+		t.Errorf("the frozen node's row is %s", s)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "its row runs out", func() bool {
+		return query[string](t, db, `select state from getwork.work where item = 'a'`) == "expired"
+	})
+	_, err = n.Dispose(t.Context(), a.Work[0].ID, assign.Disposition{Outcome: "complete"}, assign.Holder{User: "ann"}, false)
+	wantKind(t, err, assign.LeaseLost)
+}
+
+// counting starts a node that counts how often it sends a statement.
+func counting(t testing.TB, url, statement string, times *atomic.Int64) *node {
+	t.Helper()
+	n := still(t, url)
+	c := n.Config
+	c.LookEvery = time.Hour
+	c.SQL = func(s string) string {
+		if s == statement {
+			times.Add(1)
+		}
+		return s
+	}
+	n.Engine = New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := n.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	await(t, "the engine runs", func() bool { return !n.ended() })
+	return n
+}
+
+// serve records a click on an inbox or a fresh shelf and serves it at once, also on a node that is still.
+func (n *node) serve(t testing.TB, task, user string, count int) assign.Request {
+	t.Helper()
+	r, err := n.tryServe(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
+	if err != nil {
+		t.Fatalf("%s: %v", user, err)
+	}
+	return r
+}
+
+func (n *node) tryServe(ctx context.Context, name string, c assign.Click) (assign.Request, error) {
+	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
+	n.recordBatch(ctx, name, []*click{k})
+	if k.err != nil {
+		return assign.Request{}, k.err
+	}
+	return n.Request(ctx, k.id, c.Holder, false)
+}
+
+// The next expiry wakes the sweep, not a tight poll; and what wakes it is not each of many leases.
+func TestSweepSleeps(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	var sweeps atomic.Int64
+	n := counting(t, url, nextLease, &sweeps)
+	newInbox(t, n, "inbox", leased(time.Second))
+	newInbox(t, n, "long", leased(time.Hour))
+	n.push(t, "inbox", "a")
+	n.take(t, "inbox", "ann")
+	await(t, "the lease runs out", func() bool {
+		return query[int](t, db, `select count(*) from getwork.work where state = 'expired'`) == 1
+	})
+	if s := sweeps.Load(); s > 6 { // at the start, when it was given, to warn, and to expire; some a moment too early
+		t.Errorf("%d sweeps for one lease", s)
+	}
+	before := sweeps.Load()
+	var keys []string
+	for i := range 200 {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	n.push(t, "long", keys...)
+	began := time.Now()
+	for i := range keys {
+		n.take(t, "long", fmt.Sprint("user ", i))
+	}
+	if most := int64(time.Since(began)/sweepPause) + 2; sweeps.Load()-before > most {
+		t.Errorf("%d sweeps for %d leases that are not due, want at most %d", sweeps.Load()-before, len(keys), most)
+	}
+}
+
+// The lease begins when the work is handed out, at the end of a long run, not with the lock.
+func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select i as item from generate_series(1, 3) i, pg_sleep(1.2) order by i`, leased(time.Hour))
+	r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	w := r.Work[0]
+	if w.State != "held" || w.LeaseExpiresAt.Sub(w.AssignedAt).Round(10*time.Millisecond) != time.Hour || w.AssignedAt.Sub(r.CreatedAt) < 1200*time.Millisecond {
+		t.Errorf("assigned %v after the click, until %v after it, %s", w.AssignedAt.Sub(r.CreatedAt), w.LeaseExpiresAt.Sub(r.CreatedAt), w.State)
+	}
+	n.let(t, w, assign.Disposition{Outcome: "complete"})
+}
+
+// An agent says for how long it wants the work, where the task does not.
+func TestLeaseByRequest(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newInbox(t, n, "free", nil)
+	newInbox(t, n, "bound", leased(time.Hour))
+	agent := assign.Click{Holder: assign.Holder{User: "bot", Instance: "1"}, Count: 1, Lease: lasting(90 * time.Second)}
+	for task, want := range map[string]time.Duration{"free": 90 * time.Second, "bound": time.Hour} {
+		n.push(t, task, "a")
+		r, err := n.GetWork(t.Context(), task, agent)
+		if err != nil || len(r.Work) != 1 {
+			t.Fatalf("%s: %s, %v", task, r.State, err)
+		}
+		w := r.Work[0]
+		if got := w.LeaseExpiresAt.Sub(w.AssignedAt).Round(time.Second); got != want {
+			t.Errorf("%s: a lease of %v, want %v", task, got, want)
+		}
+		if (r.Lease != nil) != (task == "free") {
+			t.Errorf("%s: the request says %v", task, r.Lease)
+		}
+		if x, err := n.Extend(t.Context(), w.ID, w.Holder()); err != nil || x.LeaseExpiresAt.Sub(*w.LeaseExpiresAt) > 10*time.Second {
+			t.Errorf("%s: extended to %v, %v", task, x.LeaseExpiresAt, err)
+		}
+	}
+	for _, l := range []time.Duration{time.Millisecond, 25 * time.Hour, -time.Second} {
+		agent.Lease = lasting(l)
+		_, err := n.GetWork(t.Context(), "free", agent)
+		wantKind(t, err, assign.Invalid)
+	}
+}
+
+// One node's clock says that it is the year 2000 and stands still, for its listener is always waiting for the network
+// and time in a bubble of synctest passes only when nothing does. It serves, extends, puts off and sweeps as well as
+// the other, whose clock is right: only the database's counts.
+func TestStoppedClock(t *testing.T) {
+	t.Parallel()
+	if pooledMode {
+		t.Skip("where the clock stands still nobody can wait for the pooler to start")
+	}
+	url := schematest.URL(t)
+	db := pool(t, url)
+	good := startNode(t, url, nodeOptions{look: 500 * time.Millisecond})
+	newInbox(t, good, "inbox", leased(time.Hour))
+	clock := func() time.Time { return query[time.Time](t, db, `select clock_timestamp()`) }
+	later := clock().Add(time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, url, nodeOptions{look: 500 * time.Millisecond})
+		began := time.Now()
+		if began.Year() != 2000 {
+			t.Fatalf("it is %v", began)
+		}
+		n.push(t, "inbox", "a", "b", "c")
+		n.pushItems(t, "inbox", assign.NewItem{Item: "later", NotBefore: &later, Priority: 1})
+		asked := clock()
+		r := n.click(t, "inbox", "ann", 3)
+		if got := fmt.Sprint(items(r)); got != "[a b c]" {
+			t.Fatalf("ann got %s", got)
+		}
+		w := r.Work[0]
+		x, err := n.Extend(t.Context(), w.ID, w.Holder())
+		if by := x.LeaseExpiresAt.Sub(*w.LeaseExpiresAt); err != nil || by <= 0 || by > clock().Sub(asked) {
+			t.Errorf("extended by %v, %v after the click: %v", by, clock().Sub(asked), err)
+		}
+		back := n.let(t, r.Work[1], giveBack(time.Hour))
+		if d := back.AvailableAt.Sub(*back.ClosedAt).Round(time.Second); d != time.Hour {
+			t.Errorf("put off for %v", d)
+		}
+		execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where state = 'held'`)
+		execute(t, db, `update getwork.item set due_at = clock_timestamp() where item = 'later'`)
+		good.leased()
+		// No timer fires here; the database is asked until it is so.
+		for query[int](t, db, `select count(*) from getwork.work where state = 'expired'`) < 2 {
+		}
+		_, err = n.Dispose(t.Context(), w.ID, assign.Disposition{Outcome: "complete"}, w.Holder(), false)
+		wantKind(t, err, assign.LeaseLost)
+		if r := n.click(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[later a c]" || r.Work[1].Attempt != 2 {
+			t.Errorf("bob got %v", items(r))
+		}
+		if _, err := n.sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if held := query[int](t, db, `select count(*) from getwork.work where state = 'held'`); held != 3 {
+			t.Errorf("%d are held after the sweep of a node that is years behind, want 3", held)
+		}
+		if !time.Now().Equal(began) {
+			t.Errorf("its clock went on by %v", time.Since(began))
+		}
+	})
+}
+
+// The fields that a holder is shown of a lease.
+func TestExpiringIsShown(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	newInbox(t, n, "inbox", leased(time.Hour))
+	n.push(t, "inbox", "a")
+	w := n.serve(t, "inbox", "ann", 1).Work[0]
+	if w.Expiring {
+		t.Error("it is expiring already")
+	}
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '10 minutes'`)
+	p, err := n.Pipeline(t.Context(), w.Holder())
+	if err != nil || len(p.Work) != 1 || !p.Work[0].Expiring {
+		t.Errorf("%+v, %v: want it expiring", p.Work, err)
+	}
+	b, err := json.Marshal(p.Work[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown map[string]any
+	if err := json.Unmarshal(b, &shown); err != nil || shown["expiring"] != true {
+		t.Errorf("%s: %v", b, err)
+	}
+}
+
+// A program that is gone is not given its item again: with its lease its pending request ends, too. A person's goes on
+// waiting, and so does that of a program of the same name that is alive.
+func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "inbox", "", leased(time.Hour))
+	if _, err := n.Push(t.Context(), "inbox", []assign.NewItem{{Item: "a"}}, assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(h assign.Holder) assign.Request {
+		r, err := n.GetWork(t.Context(), "inbox", assign.Click{Holder: h, Count: 1, Linger: assign.Duration(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	dead, alive := assign.Holder{User: "robot", Instance: "1"}, assign.Holder{User: "robot", Instance: "2"}
+	if r := ask(dead); r.State != assign.Assigned {
+		t.Fatalf("the first is %s", r.State)
+	}
+	silent, next, person := ask(dead), ask(alive), ask(assign.Holder{User: "robot"})
+	n.idle(t) // a round that is at the dead one's request just then keeps it
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp()`)
+	n.leased()
+	if r := n.endedRequest(t, next.ID); r.State != assign.Assigned || r.Work[0].Attempt != 2 {
+		t.Errorf("the living one is %s, with %v", r.State, r.Work)
+	}
+	if r := n.endedRequest(t, silent.ID); r.State != assign.Cancelled {
+		t.Errorf("the dead one's request is %s, want cancelled", r.State)
+	}
+	if r, err := n.Request(t.Context(), person.ID, person.Holder(), false); err != nil || r.State != assign.Pending {
+		t.Errorf("the person's is %s (%v), want pending", r.State, err)
+	}
+}

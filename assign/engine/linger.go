@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/notify"
+)
+
+// endOver ends requests that lingered until their time was over, without a run: a round has read them before and
+// found nothing, or nothing can be handed out now. One that no round has read yet is served as any other.
+const endOver = `
+with over as (
+  select r.id, s.paused, s.failed_until > clock_timestamp() as failing, s.last_error,
+    (select case when u.given > u.passed_over then 'all_held' else 'no_match' end
+     from getwork.run u where u.task_id = r.task_id and u.state = 'finished' order by u.id desc limit 1) as found
+  from getwork.work_requested r join getwork.task_state s using (task_id)
+  where r.state = 'pending' and r.linger_until <= clock_timestamp()
+    and (r.look_after is not null or s.paused or s.failed_until > clock_timestamp())
+  order by r.id
+  limit 1000
+  for update of r skip locked
+)
+update getwork.work_requested r
+set state = case when o.failing and not o.paused then 'failed' else 'none' end,
+    requested = 0, completed_at = clock_timestamp(),
+    reason = case when o.paused then 'paused' when not coalesce(o.failing, false) then coalesce(r.reason, o.found, 'no_match') end,
+    error = case when o.failing and not o.paused then o.last_error end
+from over o
+where r.id = o.id and r.state = 'pending'
+returning r.task_id, r.id, r.state`
+
+// endLingering ends, on whichever node comes first, requests that lingered for long enough.
+func (e *Engine) endLingering(ctx context.Context) error {
+	ends := map[assign.State]int{}
+	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		clear(ends)
+		var ended []notify.Change
+		rows, err := tx.Query(ctx, e.SQL(endOver))
+		if err != nil {
+			return nil, err
+		}
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+			var task, id int64
+			var as assign.State
+			err := row.Scan(&task, &id, &as)
+			ended = append(ended, notify.Change{Task: task, Requests: []int64{id}})
+			ends[as]++
+			return struct{}{}, err
+		})
+		return ended, err
+	})
+	if err != nil {
+		return fmt.Errorf("end lingering requests: %w", err)
+	}
+	for as, n := range ends {
+		e.countEnd(as, n)
+	}
+	return nil
+}

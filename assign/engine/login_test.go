@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// What the bank sets on the login or the database for other programs does not end a run in the middle: its shelf takes
+// longer to fill than they may take.
+func TestLimitsOfTheLogin(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()
+	for _, limit := range []string{"statement_timeout = '150ms'", "default_transaction_read_only = on", "search_path = nowhere", "default_transaction_isolation = 'serializable'"} {
+		execute(t, db, `alter database `+name+` set `+limit)
+	}
+	n := startNode(t, url, nodeOptions{})
+	const slow = `select i as item from generate_series(1, 100000) i, (select pg_sleep(0.3)) s order by i`
+	newTask(t, n, "task", slow, func(s *assign.Settings) { s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 100_000 })
+	if r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID); r.State != assign.Assigned {
+		t.Fatalf("the request is %s (%v)", r.State, r.Error)
+	}
+	if r := n.click(t, "task", "bob", 1); r.State != assign.Assigned {
+		t.Errorf("from the shelf it is %s (%v)", r.State, r.Error)
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// A task with a recheck hands out only what matched a moment ago. The recheck is somebody's query and may take its time,
+// so it is executed before the assign lock is taken, on the best candidates: twice as many as are asked for, and some. If
+// the round then comes to one that was not among them, it is given up, and begun again with more.
+
+// matching says of the candidates that were rechecked whether they match.
+type matching struct {
+	by    assign.Query // the recheck that said so; empty: the task has none
+	items map[string]bool
+}
+
+var (
+	// errUnchecked: more candidates must be rechecked than were, or by another recheck.
+	errUnchecked = errors.New("too few candidates were rechecked")
+
+	// errNoRecheck: the recheck can't be had, for the reason that is wrapped with it.
+	errNoRecheck = errors.New("recheck what is on the shelf")
+)
+
+// recheckAtOnce is how many candidates one execution of a recheck is asked about.
+const recheckAtOnce = 500
+
+const (
+	selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
+
+	// What is gone is left out: it would be asked about for ever behind one that does not match and keeps the shelf from
+	// moving on.
+	selectCandidates = `
+select c.rank, c.item, c.run_id
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + standingAlone + `
+where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1 and s.fresh_until > clock_timestamp())
+  and c.rank >= greatest($2, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
+order by c.rank
+limit $3`
+)
+
+// askedFor is how many items those want who wait for the task.
+func (e *Engine) askedFor(ctx context.Context, task int64) (n int, err error) {
+	if err = e.api.QueryRow(ctx, e.SQL(selectAskedFor), task).Scan(&n); err != nil {
+		err = fmt.Errorf("%w: count what is asked for: %w", errOurs, err)
+	}
+	return n, err
+}
+
+// rechecked calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
+// them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
+// takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
+func (e *Engine) rechecked(ctx context.Context, task int64, s assign.Settings, more int, round func(matching) error) error {
+	look := shelfLook{e: e, task: task, s: s}
+	asked := 0
+	for range attempts {
+		if look.s.Recheck != "" {
+			n, err := e.askedFor(ctx, task)
+			if err == nil {
+				asked = max(2*(n+more)+20, 4*asked)
+				err = look.on(ctx, asked)
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", errNoRecheck, err)
+			}
+		}
+		if err := round(look.found); !errors.Is(err, errUnchecked) {
+			return err
+		}
+		p, err := e.prospect(ctx, e.api, task)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNoRecheck, err)
+		}
+		if look.all || p.Recheck != look.s.Recheck { // the shelf is another, or the recheck
+			look = shelfLook{e: e, task: task, s: p.Settings}
+		}
+	}
+	return errUnchecked
+}
+
+// shelfLook rechecks a shelf from the best on.
+type shelfLook struct {
+	e     *Engine
+	task  int64
+	s     assign.Settings
+	found matching
+	run   int64 // whose result is on the shelf
+	next  int64 // the rank from which on nothing was asked
+	all   bool  // there is no more
+}
+
+// on goes on until so many more match, or there are no more.
+func (l *shelfLook) on(ctx context.Context, enough int) error {
+	if l.found.items == nil {
+		l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+	}
+	for !l.all && enough > 0 {
+		var items []string
+		run := l.run
+		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, l.next, recheckAtOnce)
+		if err == nil {
+			_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item string, err error) {
+				err = row.Scan(&l.next, &item, &run)
+				items = append(items, item)
+				return item, err
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("read what is to be rechecked: %w", err)
+		}
+		if l.run != 0 && run != l.run { // swapped meanwhile: from its best on
+			*l = shelfLook{e: l.e, task: l.task, s: l.s, run: run}
+			l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+			continue
+		}
+		l.run = run
+		l.next++
+		l.all = len(items) < recheckAtOnce
+		if len(items) == 0 {
+			return nil
+		}
+		match, err := l.e.recheckNow(ctx, l.s, items)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			l.found.items[item] = match[item]
+		}
+		enough -= len(match)
+	}
+	return nil
+}
+
+// recheckResult does the same with a run's result, in the transaction in which its query was executed. What was not
+// rechecked is not handed out in the run's own round.
+func (e *Engine) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *result) error {
+	if s.Recheck == "" {
+		return nil
+	}
+	n, err := e.askedFor(ctx, task)
+	if err != nil {
+		return err
+	}
+	found.matching = matching{by: s.Recheck, items: map[string]bool{}}
+	for from, matched := 0, 0; from < len(found.items) && matched < 2*n+20; from += recheckAtOnce {
+		var items []string
+		for _, it := range found.items[from:min(from+recheckAtOnce, len(found.items))] {
+			items = append(items, it.item)
+		}
+		if err := e.enterAgain(ctx, tx, s.QueryTimeout); err != nil {
+			return err
+		}
+		began := time.Now()
+		match, err := recheckIn(ctx, tx, s.Recheck, items)
+		markSpoilt(tx.Conn(), err)
+		var fault *errQuery
+		if err = faultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {
+			return &errQuery{"the task's recheck: " + fault.message}
+		}
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			found.matching.items[item] = match[item]
+		}
+		matched += len(match)
+	}
+	return nil
+}

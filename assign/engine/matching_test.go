@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// rechecking makes a task of loans that are open, and that are asked whether they still are.
+func recheckedTask(t *testing.T, n *node, db *pgxpool.Pool, loans int, change func(*assign.Settings)) {
+	t.Helper()
+	execute(t, db, `create table loan as select i as id, true as open from generate_series(1, $1::integer) i`, loans)
+	newTask(t, n, "task", `select id as item from loan where open order by id`, func(s *assign.Settings) {
+		s.FreshFor, s.Recheck = assign.Duration(time.Hour), `select id as item from loan where open and id = any($1::integer[])`
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// What no longer matches when it would be handed out is not, and is again when it matches again.
+func TestRecheckOnTheShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 6, nil)
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	execute(t, db, `update loan set open = false where id in (2, 4)`)
+	if r := n.click(t, "task", "bob", 2); fmt.Sprint(r.State, items(r)) != "assigned[3 5]" {
+		t.Errorf("bob got %s %v, want [3 5]", r.State, items(r))
+	}
+	execute(t, db, `update loan set open = true where id = 2`)
+	if r := n.click(t, "task", "cyd", 3); fmt.Sprint(r.State, items(r)) != "partial[2 6]" {
+		t.Errorf("cyd got %s %v, want [2 6]", r.State, items(r))
+	}
+	if r := n.click(t, "task", "dee", 1); r.State != assign.None || why(r) != assign.AllHeld {
+		t.Errorf("dee got %s %v, want all_held", r.State, why(r))
+	}
+	if got := runs(t, db); got != 1 {
+		t.Errorf("%d runs, want 1", got)
+	}
+}
+
+// Where nothing was handed out, and nothing matches any more, there is no match; not that all is held.
+func TestNothingMatchesAnyMore(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 3, nil)
+	lingering, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := n.endedRequest(t, lingering.ID).Work[0]
+	execute(t, db, `update loan set open = false`)
+	if r := n.click(t, "task", "bob", 1); why(r) != assign.AllHeld {
+		t.Errorf("while %s is held: %s %s, want all_held", w.Item, r.State, why(r))
+	}
+	execute(t, db, `update getwork.task_state set shelf_left = 3`) // as if it had been filled by a refresh
+	execute(t, db, `update getwork.run set candidates = 3`)
+	if r := n.click(t, "task", "bob", 1); why(r) != assign.NoMatch {
+		t.Errorf("while nothing is: %s %s, want no_match", r.State, why(r))
+	}
+}
+
+// However many no longer match: the round goes on until it finds who does.
+func TestRecheckOfMany(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t) // on a busy machine a recheck takes over 2 s, and the click waits for it as for a run
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 5000, func(s *assign.Settings) { s.MaxCandidates = 10_000 })
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	execute(t, db, `update loan set open = false where id < 3000`)
+	if r := n.endedRequest(t, n.click(t, "task", "bob", 3).ID); fmt.Sprint(r.State, items(r)) != "assigned[3000 3001 3002]" {
+		t.Errorf("bob got %s %v", r.State, items(r))
+	}
+	// What matches is held, and the next who do not were not asked about at first.
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) select 1, i::text, 'somebody' from generate_series(3003, 3400) i`)
+	if r := n.endedRequest(t, n.click(t, "task", "cyd", 1).ID); fmt.Sprint(r.State, items(r)) != "assigned[3401]" {
+		t.Errorf("cyd got %s %v", r.State, items(r))
+	}
+}
+
+// The query takes its time; what it found is asked again before it is handed out.
+func TestRecheckAfterTheQuery(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 4, func(s *assign.Settings) {
+		s.Query, s.FreshFor = `select id as item from loan, (select pg_advisory_lock_shared(1)) wait where open order by id`, 0
+	})
+	holding, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holding.Release()
+	if _, err := holding.Exec(t.Context(), `select pg_advisory_lock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	r := n.click(t, "task", "ann", 2)
+	await(t, "the query waits", func() bool {
+		return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
+	})
+	execute(t, db, `update loan set open = false where id in (1, 3)`)
+	if _, err := holding.Exec(t.Context(), `select pg_advisory_unlock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	if r = n.endedRequest(t, r.ID); fmt.Sprint(r.State, items(r)) != "assigned[2 4]" {
+		t.Errorf("ann got %s %v, want [2 4]", r.State, items(r))
+	}
+}
+
+// A cut shelf of which nothing matches any more ends, and a run is made.
+func TestRecheckOfACutShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 9, func(s *assign.Settings) { s.MaxCandidates = 4 })
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	execute(t, db, `update loan set open = false where id < 6`)
+	r := n.click(t, "task", "bob", 2)
+	if r = n.endedRequest(t, r.ID); fmt.Sprint(r.State, items(r)) != "assigned[6 7]" {
+		t.Errorf("bob got %s %v, want [6 7]", r.State, items(r))
+	}
+	if got := runs(t, db); got != 2 {
+		t.Errorf("%d runs, want 2", got)
+	}
+}
+
+// A recheck that fails hands nothing out: its requests fail with what PostgreSQL says, and so do a run's.
+func TestRecheckThatFails(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table divisor as select 1 as d`)
+	recheckedTask(t, n, db, 4, func(s *assign.Settings) {
+		s.Recheck = `select loan.id as item from loan, divisor where open and 1 / d = 1 and id = any($1::integer[])`
+	})
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	execute(t, db, `update divisor set d = 0`)
+	failed := func(r assign.Request) {
+		t.Helper()
+		r = n.endedRequest(t, r.ID)
+		if r.State != assign.Failed || !strings.Contains(*r.Error, "the task's recheck: division by zero") {
+			t.Errorf("%s %v", r.State, r.Error)
+		}
+	}
+	failed(n.click(t, "task", "bob", 1))
+	n.idle(t)
+	execute(t, db, `update getwork.task_state set fresh_until = now(), failures = 0, failed_until = null, last_error = null`)
+	failed(n.click(t, "task", "bob", 1))
+	execute(t, db, `update divisor set d = 1`)
+	execute(t, db, `update getwork.task_state set failures = 0, failed_until = null, last_error = null`)
+	if r := n.endedRequest(t, n.click(t, "task", "bob", 1).ID); fmt.Sprint(items(r)) != "[2]" {
+		t.Errorf("bob got %v", items(r))
+	}
+}
+
+// A recheck takes a place for queries; where there is none, its clicks wait for one.
+func TestRecheckWaitsForAPlace(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 4, nil)
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	n.idle(t)
+	n.takeNow(t.Context())
+	r := n.click(t, "task", "bob", 1)
+	if r.State != assign.Pending {
+		t.Errorf("bob's request is %s while all places are taken", r.State)
+	}
+	n.givePlace()
+	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[2]" {
+		t.Errorf("bob got %v", items(r))
+	}
+	if got := runs(t, db); got != 1 {
+		t.Errorf("%d runs, want 1", got)
+	}
+}

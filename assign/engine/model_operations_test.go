@@ -1,0 +1,434 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"getwork/assign"
+)
+
+// Each operation is done by the engine and by the model, and the two answers are compared; what it did to the rows is
+// compared after it, by [modelWorld.check].
+
+func (w *modelWorld) who() assign.Who {
+	return modelPeople[pick(w.T, "who", "ann", "bob", "ann", "bob", "bot1", "bot2", "cleo", "boss")]
+}
+
+func (w *modelWorld) newItem() modelItem {
+	return modelItem{key: pick(w.T, "key", modelKeys...), prio: pick(w.T, "priority", 0, 0, 1), places: pick(w.T, "places", 0, 0, 0, 1, 2, 3), exclusive: pick(w.T, "group", "", "", "", "g")}
+}
+
+func (w *modelWorld) doPush() {
+	t := w.tasks[0]
+	var items []modelItem
+	var pushed []assign.NewItem
+	wrong := false
+	for range rapid.IntRange(1, 5).Draw(w.T, "items") {
+		it := w.newItem()
+		n := assign.NewItem{Item: it.key, Priority: int32(it.prio), Slots: modelLimit(it.places), Exclusive: &it.exclusive}
+		if pick(w.T, "later", false, false, false, true) {
+			it.notBefore = t.now + 1
+			at := time.Now().Add(time.Hour)
+			n.NotBefore = &at
+		}
+		wrong = wrong || it.places > 1 && it.exclusive != "" // without places of its own it has one
+		items, pushed = append(items, it), append(pushed, n)
+	}
+	p, err := w.e.Push(w.Context(), t.name, pushed, assign.Who{Anything: true, Holder: assign.Holder{User: "boss"}})
+	if wrong { // all or nothing
+		w.wantRefusal(err, assign.Invalid)
+		return
+	}
+	w.must(err)
+	accepted := w.push(t, items)
+	if p.Accepted != accepted || p.Duplicates != len(items)-accepted {
+		w.differ("the answer differs", "push answered %+v, the model says %d accepted of %d", p, accepted, len(items))
+	}
+}
+
+// doRows changes what a query finds.
+func (w *modelWorld) doRows() {
+	t := w.tasks[rapid.IntRange(1, 2).Draw(w.T, "task")]
+	it := w.newItem()
+	t.items = slices.DeleteFunc(t.items, func(o *modelItem) bool { return o.key == it.key })
+	_, err := w.db.Exec(w.Context(), `delete from model_rows where task = $1 and item = $2`, t.name, it.key)
+	w.must(err)
+	if pick(w.T, "matches", true, true, true, false) {
+		t.items = append(t.items, &it)
+		_, err := w.db.Exec(w.Context(), `insert into model_rows (task, item, priority, slots, exclusive) values ($1, $2, $3, nullif($4, 0), nullif($5, ''))`,
+			t.name, it.key, it.prio, it.places, it.exclusive)
+		w.must(err)
+	}
+}
+
+func (w *modelWorld) doClick() {
+	t, who := w.task(), w.who()
+	count := pick(w.T, "count", 1, 1, 2, 3, 5, 6)
+	linger := pick(w.T, "linger", 0, 0, 1.2, 12.2) // over before anything else of that hour
+	if len(w.rivals(t)) > 0 {
+		linger = 0
+	}
+	lease := pick(w.T, "lease", 0, 0, 0.5)
+	c := assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: count, Linger: modelHours(linger)}
+	if lease > 0 {
+		d := modelHours(lease)
+		c.Lease = &d
+	}
+	r, err := w.e.GetWork(w.Context(), t.name, c)
+	if count > 5 && modelMember(t, who.Groups, who.Anything) {
+		w.wantRefusal(err, assign.Invalid)
+		return
+	}
+	waits := !t.inbox && !t.fresh() && !t.paused
+	m := w.click(t, who.Holder, who.Groups, who.Anything, count, linger, lease)
+	if m == nil {
+		w.wantRefusal(err, assign.NotFound)
+		return
+	}
+	w.must(err)
+	if t.inbox && linger == 0 && r.State == assign.Pending && r.LingerUntil == nil {
+		w.differ("the answer differs", "a click on an inbox that does not linger was answered %+v", r)
+	}
+	w.e.Wait(w.Context())
+	if waits || r.State == assign.Pending {
+		r, err = w.e.Request(w.Context(), r.ID, who.Holder, false)
+		w.must(err)
+	}
+	w.compareAnswer(t, m, r)
+}
+
+// compareAnswer compares a request as its holder is shown it.
+func (w *modelWorld) compareAnswer(t *modelTask, m *modelRequest, r assign.Request) {
+	m.id = r.ID
+	var got, want []string
+	for _, x := range r.Work {
+		got = append(got, x.Item)
+	}
+	for _, x := range t.works {
+		if x.request == m {
+			want = append(want, x.item)
+		}
+	}
+	reason := assign.Reason("")
+	if r.Reason != nil {
+		reason = *r.Reason
+	}
+	if r.State != m.state || reason != m.reason || r.Wanted != m.wanted || r.Requested != m.requested || r.Assigned != m.assigned || !slices.Equal(got, want) {
+		w.differ("the answer differs", "task %s: answered %s\n  with %v; the model says %s\n  with %v", t.name,
+			modelRequestLine(r.ID, r.Holder(), r.Wanted, r.Requested, r.Assigned, r.State, reason), got,
+			modelRequestLine(m.id, m.holder, m.wanted, m.requested, m.assigned, m.state, m.reason), want)
+	}
+}
+
+// work chooses work, mostly some that is held.
+func (w *modelWorld) work() (*modelTask, *modelWork) {
+	t := w.task()
+	works := t.works
+	if pick(w.T, "held", true, true, true, false) {
+		works = slices.DeleteFunc(slices.Clone(works), func(x *modelWork) bool { return x.state != "held" })
+	}
+	if len(works) == 0 {
+		w.Skip("no work")
+	}
+	return t, works[rapid.IntRange(0, len(works)-1).Draw(w.T, "work")]
+}
+
+func (w *modelWorld) doDispose() {
+	t, x := w.work()
+	w.disposeAs(t, x, pick(w.T, "by", "holder", "holder", "holder", "holder", "manager", "stranger"))
+}
+
+func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
+	d := assign.Disposition{Outcome: pick(w.T, "outcome", "complete", "return", "fail", "never", "return", "fail")}
+	after, others := 0.0, false
+	if d.Outcome == "return" {
+		after = pick(w.T, "after", 0.0, 0, 1, 2)
+		others = pick(w.T, "others", false, true)
+		a, to := modelHours(after), "all"
+		if others {
+			to = "others"
+		}
+		d.After, d.To = &a, &to
+	}
+	by := x.holder
+	if as != "holder" {
+		by = assign.Holder{User: "mallory"}
+	}
+	held := x.state == "held"
+	got, err := w.e.Dispose(w.Context(), x.id, d, by, as == "manager")
+	if as == "stranger" {
+		w.wantRefusal(err, assign.NotFound)
+		return
+	}
+	w.wantRefusal(err, w.dispose(t, x, d.Outcome, after, others))
+	if err != nil || !held {
+		return
+	}
+	if x.state == "failed" { // by chance up to a fifth later
+		wait, least := got.AvailableAt.Sub(*got.ClosedAt).Hours(), modelBackoff*float64(int(1)<<(x.attempt-1))
+		if wait < least-0.001 || wait > least*1.2+0.001 {
+			w.differ("the back-off differs", "after attempt %d it waits %v hours", x.attempt, wait)
+		}
+		x.availableAt = t.now + wait
+	}
+	w.freed(t)
+}
+
+func (w *modelWorld) doExtend() {
+	t, x := w.work()
+	by := x.holder
+	if pick(w.T, "a stranger", false, false, true) {
+		by = assign.Holder{User: "mallory"}
+	}
+	_, err := w.e.Extend(w.Context(), x.id, by)
+	switch {
+	case by != x.holder:
+		w.wantRefusal(err, assign.NotFound)
+	case x.state != "held":
+		w.wantRefusal(err, assign.LeaseLost)
+	default:
+		w.must(err)
+		x.until = t.now + x.lease
+	}
+}
+
+// doExpire has a lease run out. What its holder sends before anybody has swept it is refused.
+func (w *modelWorld) doExpire() {
+	t, x := w.work()
+	if x.state != "held" || x.lease == 0 {
+		w.Skip("no lease")
+	}
+	_, err := w.db.Exec(w.Context(), `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, x.id)
+	w.must(err)
+	after := assign.Duration(0)
+	for _, late := range []assign.Disposition{{Outcome: "complete"}, {Outcome: "return", After: &after}} {
+		_, err = w.e.Dispose(w.Context(), x.id, late, x.holder, false)
+		w.wantRefusal(err, assign.LeaseLost)
+	}
+	_, err = w.e.Extend(w.Context(), x.id, x.holder)
+	w.wantRefusal(err, assign.LeaseLost)
+	_, err = w.e.sweep(w.Context())
+	w.must(err)
+	w.expire(t, x)
+	w.freed(t)
+}
+
+func (w *modelWorld) doClaim() {
+	t, who := w.task(), w.who()
+	item := pick(w.T, "key", modelKeys...)
+	got, claimed, err := w.e.Claim(w.Context(), t.name, item, who)
+	his, against := w.claim(t, item, who.Holder, who.Groups, who.Anything)
+	w.wantRefusal(err, against...)
+	if err == nil && (claimed == his || got.Item != item || got.Holder() != who.Holder || got.State != "held") {
+		w.differ("the answer differs", "claim answered %+v, claimed %t; it was his: %t", got, claimed, his)
+	}
+}
+
+func (w *modelWorld) doReassign() {
+	t, x := w.work()
+	to := pick(w.T, "to", "ann", "bob", "cleo", "bot")
+	got, err := w.e.Reassign(w.Context(), x.id, to, "boss")
+	w.wantRefusal(err, w.reassign(t, x, to))
+	if err == nil && (got.Item != x.item || got.Slot != x.slot || got.Holder() != assign.Holder{User: to} || got.State != "held") {
+		w.differ("the answer differs", "reassign answered %+v", got)
+	}
+}
+
+// doDryRun counts what would be released.
+func (w *modelWorld) doDryRun() {
+	what := assign.Release{User: pick(w.T, "user", "", "ann", "bob", "bot"), DryRun: true}
+	if what.User == "" || pick(w.T, "of a task", true, false) {
+		what.Task = w.task().name
+	}
+	set := w.heldBy(what)
+	got, err := w.e.Release(w.Context(), what, "boss")
+	w.must(err)
+	if got.Count != len(set) {
+		w.differ("the answer differs", "dry run counts %d, the model %d", got.Count, len(set))
+	}
+	what.DryRun, what.Token = false, got.Token
+	w.released, w.set = what, set
+}
+
+func (w *modelWorld) heldBy(what assign.Release) (ids []int64) {
+	for _, t := range w.tasks {
+		for _, x := range t.works {
+			if x.state == "held" && (what.User == "" || x.holder.User == what.User) && (what.Task == "" || what.Task == t.name) {
+				ids = append(ids, x.id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// doRelease names the token of the last dry run, whatever has changed since.
+func (w *modelWorld) doRelease() {
+	if w.released.Token == "" {
+		w.Skip("no dry run")
+	}
+	ids := w.heldBy(w.released)
+	var stirred []*modelTask
+	for _, t := range w.tasks {
+		if slices.ContainsFunc(t.works, func(x *modelWork) bool { return slices.Contains(ids, x.id) }) {
+			stirred = append(stirred, t)
+		}
+	}
+	got, err := w.e.Release(w.Context(), w.released, "boss")
+	if !slices.Equal(ids, w.set) {
+		w.wantRefusal(err, assign.ChangedSet)
+		return
+	}
+	w.must(err)
+	if got.Count != len(ids) {
+		w.differ("the answer differs", "released %d, the model %d", got.Count, len(ids))
+	}
+	for _, t := range stirred {
+		for _, x := range t.works {
+			if slices.Contains(ids, x.id) {
+				w.close(t, x, "returned")
+				x.availableAt = t.now
+			}
+		}
+	}
+	for _, t := range stirred {
+		w.freed(t)
+	}
+}
+
+func (w *modelWorld) doRedrive() {
+	t := w.task()
+	var items []string
+	if pick(w.T, "named", true, false) {
+		items = rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 1, 3, rapid.ID[string]).Draw(w.T, "items")
+	}
+	n, err := w.e.Redrive(w.Context(), t.name, items, "boss")
+	w.must(err)
+	if want := w.redrive(t, items); int(n) != want {
+		w.differ("the answer differs", "redrive counts %d, the model %d", n, want)
+	}
+}
+
+func (w *modelWorld) doCancel() {
+	t := w.task()
+	if len(t.requests) == 0 {
+		w.Skip("no request")
+	}
+	requests := t.pending()
+	if len(requests) == 0 || pick(w.T, "any", true, false, false) {
+		requests = t.requests
+	}
+	r := requests[rapid.IntRange(0, len(requests)-1).Draw(w.T, "request")]
+	by := r.holder
+	if pick(w.T, "a stranger", false, false, true) {
+		by = assign.Holder{User: "mallory"}
+	}
+	got, err := w.e.Cancel(w.Context(), r.id, by, false)
+	switch {
+	case by != r.holder:
+		w.wantRefusal(err, assign.NotFound)
+	case r.state == assign.Pending || r.state == assign.Cancelled:
+		w.must(err)
+		r.end(assign.Cancelled, 0, "")
+		w.compareAnswer(t, r, got)
+	default:
+		w.wantRefusal(err, assign.NotPending)
+	}
+}
+
+// doChange changes one setting of a task.
+func (w *modelWorld) doChange() {
+	t := w.task()
+	what := pick(w.T, "what", "paused", "slots", "max_open", "groups", "conflicts_with", "nothing")
+	changed := *t
+	switch what {
+	case "paused":
+		changed.paused = !t.paused
+	case "slots":
+		changed.slots = pick(w.T, "slots", 1, 2, 3)
+		if t.inbox && changed.slots == 1 && t.several() {
+			w.Skip("which of several closings settles the item's due time is nobody's promise")
+		}
+	case "max_open":
+		changed.maxOpen = pick(w.T, "max_open", 0, 1, 2, 3)
+	case "groups":
+		changed.groups = pick(w.T, "groups", nil, []string{"desk"}, []string{"night", "day"})
+	case "conflicts_with":
+		changed.conflicts = nil
+		for _, o := range w.tasks {
+			if o != t && pick(w.T, "conflict", true, false) && (len(t.pending()) == 0 || len(o.pending()) == 0) {
+				changed.conflicts = append(changed.conflicts, o)
+			}
+		}
+	}
+	version := t.version - pick(w.T, "stale", 0, 0, 0, 0, 1)
+	got, err := w.e.UpdateTask(w.Context(), t.name, version, "boss", func(s *assign.Settings) error {
+		s.Paused, s.Slots, s.MaxOpen, s.Groups, s.ConflictsWith = changed.paused, changed.slots, modelLimit(changed.maxOpen), changed.groups, nil
+		for _, o := range changed.conflicts {
+			s.ConflictsWith = append(s.ConflictsWith, o.name)
+		}
+		if s.Groups == nil {
+			s.Groups = []string{}
+		}
+		return nil
+	})
+	if version != t.version {
+		w.wantRefusal(err, assign.StaleVersion)
+		return
+	}
+	w.must(err)
+	if changed.slots != t.slots {
+		changed.shelf = nil
+	}
+	changed.version = got.Version
+	*t = changed
+	for _, r := range t.pending() {
+		r.lookAfter = nil
+	}
+	w.look(t, false)
+}
+
+// several: more than one row blocks an item, which can't be while it has one place.
+func (t *modelTask) several() bool {
+	return slices.ContainsFunc(t.items, func(it *modelItem) bool {
+		rows := slices.DeleteFunc(t.of(it.key), func(x *modelWork) bool { return !x.blocks(t.now) })
+		return len(rows) > 1
+	})
+}
+
+const modelHour = `
+with w as (
+  update getwork.work set assigned_at = assigned_at - interval '1 hour', lease_expires_at = lease_expires_at - interval '1 hour', warn_at = warn_at - interval '1 hour',
+    closed_at = closed_at - interval '1 hour', available_at = available_at - interval '1 hour'
+  where task_id = $1
+), r as (
+  update getwork.work_requested set linger_until = linger_until - interval '1 hour', look_after = look_after - interval '1 hour',
+    completed_at = completed_at - interval '1 hour', created_at = created_at - interval '1 hour'
+  where task_id = $1
+), u as (
+  update getwork.run set started_at = started_at - interval '1 hour', finished_at = finished_at - interval '1 hour' where task_id = $1
+), i as (
+  update getwork.item set due_at = due_at - interval '1 hour', done_at = done_at - interval '1 hour' where task_id = $1
+)
+update getwork.task_state set fresh_until = fresh_until - interval '1 hour' where task_id = $1`
+
+// doHour lets an hour pass, for one task after the other, so that what falls due in one is served before the next.
+func (w *modelWorld) doHour() {
+	for _, t := range w.tasks {
+		_, err := w.db.Exec(w.Context(), modelHour, t.id)
+		w.must(err)
+		_, err = w.e.sweep(w.Context())
+		w.must(err)
+		w.e.Wait(w.Context())
+		w.e.Look(t.id)
+		w.e.Wait(w.Context())
+		w.hour(t)
+	}
+}
+
+func (w *modelWorld) doRetain() {
+	w.must(w.e.Retain(w.Context()))
+	w.retain()
+}

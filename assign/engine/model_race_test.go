@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"pgregory.net/rapid"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+// TestModelOnThreeNodes has three nodes do random operations at the same time. What they will be answered nobody can
+// say; but every call ends with an answer or a refusal, every request ends, and what always holds holds in the rows,
+// which are a history of who held what from when to when.
+func TestModelOnThreeNodes(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, `create table model_places (item text primary key, places int, exclusive text)`)
+	execute(t, db, `insert into model_places values ('1', 1, null), ('2', 1, null), ('3', 2, null), ('4', 3, null), ('5', 1, 'g'), ('6', 1, 'g')`)
+	nodes := []*node{}
+	for range 3 {
+		nodes = append(nodes, startNode(t, url, nodeOptions{look: 300 * time.Millisecond, log: io.Discard}))
+	}
+	cases := 0
+	checkCases(t, 8, func(r *rapid.T) {
+		cases++
+		c := newModelRace(r, nodes, db, cases)
+		defer c.clear()
+		c.race()
+		c.end()
+	})
+}
+
+// modelCall is an operation with the numbers that choose what it is about when its turn comes.
+type modelCall struct {
+	what    string
+	task    int
+	who     string
+	a, b, c int
+}
+
+type modelRace struct {
+	*rapid.T
+	nodes []*node
+	db    *pgxpool.Pool
+	tasks []string
+	ids   []int64
+	calls [][]modelCall
+
+	mu    sync.Mutex
+	wrong []string
+	stays []int64 // work that blocks its item for good
+}
+
+func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace {
+	c := &modelRace{T: r, nodes: nodes, db: db}
+	for i, kind := range []string{"inbox", "query", "shelf"} {
+		s := assign.DefaultSettings()
+		s.Name, s.RerunAfter, s.Backoff = fmt.Sprintf("race-%s-%d", kind, n), assign.Duration(time.Second), assign.Duration(time.Millisecond)
+		lease, attempts, open := assign.Duration(time.Hour), 2, 3
+		s.Lease, s.MaxAttempts = &lease, &attempts
+		if i > 0 {
+			s.Query = `select item, places as slots, exclusive from model_places order by item`
+			s.MaxCandidates = pick(r, "max_candidates", 2, 1000)
+			s.ConflictsWith = c.tasks[:1] // four eyes with the inbox
+		}
+		switch kind {
+		case "query":
+			s.MaxOpen = &open
+		case "shelf":
+			s.FreshFor = assign.Duration(time.Minute)
+		}
+		made, err := nodes[0].CreateTask(r.Context(), s, "boss")
+		if err != nil {
+			r.Fatal(err)
+		}
+		c.tasks, c.ids = append(c.tasks, s.Name), append(c.ids, made.ID)
+	}
+	call := rapid.Custom(func(r *rapid.T) modelCall {
+		number := rapid.IntRange(0, 11)
+		return modelCall{
+			what: pick(r, "what", "push", "push", "click", "click", "click", "linger", "dispose", "dispose", "dispose", "claim", "claim",
+				"reassign", "release", "redrive", "cancel", "pause", "resume", "resume", "expire", "extend", "retain"),
+			task: rapid.IntRange(0, 2).Draw(r, "task"), who: pick(r, "who", "ann", "bob", "bot1", "bot2"),
+			a: number.Draw(r, "a"), b: number.Draw(r, "b"), c: number.Draw(r, "c"),
+		}
+	})
+	for range 2 * len(nodes) { // two callers on each node
+		c.calls = append(c.calls, rapid.SliceOfN(call, 5, 25).Draw(r, "calls"))
+	}
+	return c
+}
+
+// race does all calls, each caller's one after the other.
+func (c *modelRace) race() {
+	var callers sync.WaitGroup
+	for i, calls := range c.calls {
+		callers.Go(func() {
+			for _, call := range calls {
+				err := c.do(c.nodes[i%len(c.nodes)], call)
+				var refusal *assign.Refusal
+				if err != nil && !errors.As(err, &refusal) {
+					c.mu.Lock()
+					c.wrong = append(c.wrong, fmt.Sprintf("%+v: %v", call, err))
+					c.mu.Unlock()
+				}
+			}
+		})
+	}
+	callers.Wait()
+	c.none("a call failed", c.wrong)
+}
+
+func (c *modelRace) none(what string, wrong []string) {
+	for _, w := range wrong {
+		c.Log(w)
+	}
+	if len(wrong) > 0 {
+		c.Fatal(what)
+	}
+}
+
+func (c *modelRace) do(n *node, call modelCall) error {
+	ctx, task, who := c.Context(), c.tasks[call.task], modelPeople[call.who]
+	item := fmt.Sprint(1 + call.a%6)
+	var err error
+	switch call.what {
+	case "push":
+		places, exclusive := []int{1, 1, 2, 3, 1, 1}, []string{"", "", "", "", "g", "g"}
+		_, err = n.Push(ctx, c.tasks[0], []assign.NewItem{{Item: item, Priority: int32(call.b), Slots: &places[call.a%6], Exclusive: &exclusive[call.a%6]},
+			{Item: fmt.Sprint(1 + call.b%2)}}, modelPeople["boss"])
+	case "click", "linger":
+		k := assign.Click{Holder: who.Holder, Groups: who.Groups, Count: 1 + call.a%5}
+		if call.what == "linger" {
+			k.Linger = assign.Duration(time.Second)
+		}
+		_, err = n.GetWork(ctx, task, k)
+	case "claim":
+		_, _, err = n.Claim(ctx, task, item, who)
+	case "release":
+		what := assign.Release{User: who.Holder.User, Task: task, DryRun: true}
+		what.Token = func() string { r, _ := n.Release(ctx, what, "boss"); return r.Token }()
+		what.DryRun = false
+		_, err = n.Release(ctx, what, "boss")
+	case "redrive":
+		_, err = n.Redrive(ctx, task, []string{"5", "6"}, "boss")
+	case "pause", "resume":
+		err = c.pause(ctx, n, task, call.what == "pause")
+	case "retain":
+		err = n.retainWork(ctx, 0)
+	default:
+		err = c.doMine(ctx, n, call, who.Holder)
+	}
+	return err
+}
+
+// doMine does something with what the caller holds or waits for; others, who bear the same name, may be faster.
+func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assign.Holder) error {
+	p, err := n.Pipeline(ctx, me)
+	if err != nil {
+		return err
+	}
+	if call.what == "cancel" {
+		if len(p.Requests) > 0 {
+			_, err = n.Cancel(ctx, p.Requests[call.a%len(p.Requests)].ID, me, false)
+		}
+		return err
+	}
+	if len(p.Work) == 0 {
+		return nil
+	}
+	w := p.Work[call.a%len(p.Work)]
+	switch call.what {
+	case "dispose":
+		var zero, hour assign.Duration = 0, assign.Duration(time.Hour)
+		others := "others"
+		d := []assign.Disposition{{Outcome: "complete"}, {Outcome: "return", After: &zero}, {Outcome: "return", After: &hour},
+			{Outcome: "return", After: &zero, To: &others}, {Outcome: "never"}, {Outcome: "fail"}}[call.b%6]
+		if _, err = n.Dispose(ctx, w.ID, d, me, false); err == nil && (d.Outcome == "never" || d.After != nil && *d.After > 0) {
+			c.mu.Lock()
+			c.stays = append(c.stays, w.ID)
+			c.mu.Unlock()
+		}
+	case "reassign":
+		_, err = n.Reassign(ctx, w.ID, []string{"ann", "bob", "cleo"}[call.b%3], "boss")
+	case "extend":
+		_, err = n.Extend(ctx, w.ID, me)
+	case "expire":
+		if _, err = c.db.Exec(ctx, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1 and state = 'held'`, w.ID); err == nil {
+			_, err = n.sweep(ctx)
+		}
+	}
+	return err
+}
+
+// pause changes the task as it is now; somebody may be faster.
+func (c *modelRace) pause(ctx context.Context, n *node, name string, paused bool) error {
+	t, err := n.Task(ctx, name)
+	if err == nil {
+		_, err = n.UpdateTask(ctx, name, t.Version, "boss", func(s *assign.Settings) error { s.Paused = paused; return nil })
+	}
+	return err
+}
+
+// modelAlways are what always holds; each statement returns what breaks it. $1 are the tasks. A closing is stamped a
+// little before its commit: until then another program of the same user may be given another place of the item.
+var modelAlways = map[string]string{
+	"an item has a place at a time for each of its holders": `
+select w.item from getwork.work w join model_places p using (item) where w.task_id = any($1) and w.slot > p.places`,
+	"a place is held once at a time": `
+select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.id > w.id
+where w.task_id = any($1) and (l.slot = w.slot or (l.user_name, l.instance) = (w.user_name, w.instance))
+  and l.assigned_at < coalesce(w.closed_at, 'infinity')`,
+	"of an exclusive group one member is held at a time": `
+select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.exclusive = w.exclusive and l.id > w.id
+where w.task_id = any($1) and l.assigned_at < coalesce(w.closed_at, 'infinity')`,
+	"what is put off or never to return is not handed out": `
+select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.id > w.id join model_places p on p.item = w.item
+where w.task_id = any($1) and w.state in ('returned', 'failed', 'never') and (p.places = 1 or (l.user_name, l.instance) = (w.user_name, w.instance))
+  and l.assigned_at > w.closed_at and l.assigned_at < coalesce(w.available_at, 'infinity')`,
+	"not to him again": `
+select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.user_name = w.user_name and l.id > w.id join model_places p on p.item = w.item
+where w.task_id = any($1) and w.to_others and l.assigned_at > w.closed_at and (p.places = 1 or l.instance = w.instance)`,
+	"four eyes": `
+select w.item from getwork.work w join getwork.task_conflict c using (task_id) join getwork.work o on o.task_id = c.other_id and o.item = w.item and o.user_name = w.user_name
+where w.task_id = any($1) and w.state in ('held', 'completed') and o.state in ('held', 'completed')`,
+	"max_open": `
+select w.user_name from getwork.work w join getwork.task_state s using (task_id) join getwork.task_version v using (task_id, version)
+where w.task_id = any($1) and w.state = 'held' group by w.user_name, w.task_id, v.max_open having count(*) > v.max_open`,
+	"a request ends": `select r.user_name from getwork.work_requested r where r.task_id = any($1) and r.state = 'pending'`,
+	"a request has what it says": `
+select r.user_name from getwork.work_requested r
+where r.task_id = any($1) and r.assigned < (select count(*) from getwork.work w where w.request_id = r.id)`,
+	"one run at a time": `
+select r.id::text from getwork.run r join getwork.run l on l.task_id = r.task_id and l.id > r.id
+where r.task_id = any($1) and l.started_at < coalesce(r.finished_at, 'infinity')`,
+	"due_at says what work says": `
+select i.item from getwork.item i join model_places p using (item)
+where i.task_id = any($1) and i.done_at is null and p.places = 1 and i.due_at is distinct from (
+  select max(coalesce(w.available_at, 'infinity')) from getwork.work w
+  where w.task_id = i.task_id and w.item = i.item and w.state in ('held', 'never', 'returned', 'failed')
+    and (w.available_at is null or w.available_at > clock_timestamp()))
+  and (i.due_at is null or i.due_at > clock_timestamp())`,
+	"an item of several places waits for nobody": `
+select i.item from getwork.item i join model_places p using (item)
+where i.task_id = any($1) and i.done_at is null and p.places > 1 and i.due_at is not null`,
+}
+
+// end waits until all is over, and looks at what is left.
+func (c *modelRace) end() {
+	ctx := c.Context()
+	for i, name := range c.tasks {
+		for err := c.pause(ctx, c.nodes[i], name, false); err != nil; err = c.pause(ctx, c.nodes[i], name, false) {
+			if !assign.IsRefusal(err, assign.StaleVersion) {
+				c.Fatal(err)
+			}
+		}
+	}
+	c.awaitEnd(ctx)
+	c.always(ctx)
+	var there []int64
+	if err := c.db.QueryRow(ctx, `select coalesce(array_agg(id), '{}') from getwork.work where id = any($1)`, c.stays).Scan(&there); err != nil {
+		c.Fatal(err)
+	}
+	for _, id := range c.stays {
+		if !slices.Contains(there, id) {
+			c.Fatal("what blocks its item was removed")
+		}
+	}
+	c.takeAll(ctx)
+	c.always(ctx)
+}
+
+// awaitEnd waits until no request is pending: those that linger do for a second.
+func (c *modelRace) awaitEnd(ctx context.Context) {
+	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for pending := 1; pending > 0; {
+		if err := c.db.QueryRow(ctx, `select count(*) from getwork.work_requested where task_id = any($1) and state = 'pending'`, c.ids).Scan(&pending); err != nil {
+			c.Fatal(err)
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			c.Fatal("a request waits in vain")
+		}
+	}
+}
+
+func (c *modelRace) always(ctx context.Context) {
+	for _, what := range slices.Sorted(maps.Keys(modelAlways)) {
+		var broken []string
+		if err := c.db.QueryRow(ctx, `select coalesce(array_agg(b::text), '{}') from (`+modelAlways[what]+`) b`, c.ids).Scan(&broken); err != nil {
+			c.Fatalf("%s: %v", what, err)
+		}
+		c.none(what+" is broken", broken)
+	}
+}
+
+// takeAll has somebody new take all of the inbox that there is: what is left then is held, put off, or never to return.
+func (c *modelRace) takeAll(ctx context.Context) {
+	for {
+		r, err := c.nodes[0].GetWork(ctx, c.tasks[0], assign.Click{Holder: assign.Holder{User: "dora"}, Count: 5})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if r.State == assign.None {
+			break
+		}
+	}
+	var lost []string
+	err := c.db.QueryRow(ctx, `
+select coalesce(array_agg(i.item), '{}')
+from getwork.item i join model_places p using (item)
+where i.task_id = $1 and i.done_at is null and p.exclusive is null and not exists (
+  select from getwork.work w
+  where w.task_id = i.task_id and w.item = i.item and (w.state = 'held' or p.places = 1 and w.state in ('never', 'returned', 'failed'))
+    and (w.available_at is null or w.available_at > clock_timestamp()))`, c.ids[0]).Scan(&lost)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.none("an item is lost", lost)
+}
+
+func (c *modelRace) clear() {
+	for _, statement := range []string{`delete from getwork.work where task_id = any($1)`, `delete from getwork.item where task_id = any($1)`} {
+		if _, err := c.db.Exec(context.Background(), statement, c.ids); err != nil {
+			c.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// Every node knows how long people have waited, also one that none of them came to, until they are served; who waits on
+// purpose does not count.
+func TestOldestRequest(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{look: 50 * time.Millisecond})
+	const insert = `
+insert into getwork.work_requested (task_id, user_name, wanted, requested, created_at, linger_until, look_after)
+values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::interval, clock_timestamp() + $4::interval) returning id`
+	looked := func() {
+		t.Helper()
+		before := n.Looks.Load()
+		await(t, "the node has looked twice", func() bool { return n.Looks.Load() > before+2 })
+	}
+	hourly := func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) } // of who lingers
+	task, paused := newTask(t, n, "task", numbers, hourly), newTask(t, n, "paused", numbers, nil)
+	execute(t, db, `update getwork.task_state set paused = true where task_id = $1`, paused.ID)
+	query[int64](t, db, insert, paused.ID, "ann", "1 hour", nil)
+	query[int64](t, db, insert, task.ID, "bob", "2 hours", "50 minutes")
+	looked()
+	if age := n.Oldest.Load(); age != 0 {
+		t.Errorf("who waits on purpose counts: %v", age)
+	}
+
+	other := newTask(t, n, "other", numbers, nil)
+	run, err := db.Begin(t.Context()) // somebody runs their queries
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = run.Rollback(context.Background()) }()
+	for _, id := range []int64{task.ID, other.ID} {
+		var backend int32
+		if err := run.QueryRow(t.Context(), runLock, id).Scan(&backend); err != nil {
+			t.Fatal(err)
+		}
+		query[int64](t, db, insertRunning, id, backend)
+	}
+	first := query[int64](t, db, insert, task.ID, "eve", "90 seconds", nil)
+	query[int64](t, db, insert, task.ID, "dan", "80 seconds", nil)
+	query[int64](t, db, insert, other.ID, "fay", "10 seconds", nil)
+	await(t, "it is known", func() bool { return n.Oldest.Load() > 0 })
+	if age := n.Oldest.Load(); age < 90*time.Second || age > 30*time.Minute {
+		t.Errorf("the oldest request is %v old, want 90 s and a little", age)
+	}
+	before := n.Oldest.Load()
+	await(t, "it grows", func() bool { return n.Oldest.Load() > before })
+	if err := run.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.endedRequest(t, first)
+	await(t, "nobody waits", func() bool { return n.Oldest.Load() == 0 })
+}
+
+// While nobody can look it is as it was seen last, and grows.
+func TestOldestRequestWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	e := New(Config{})
+	since := time.Now().Add(-time.Minute)
+	e.Oldest.since.Store(&since)
+	e.oldestRead = time.Now() // it was asked for just now, and is not again
+	e.lookAtOldest(t.Context(), true)
+	if age := e.Oldest.Load(); age < time.Minute {
+		t.Errorf("it is %v, want a minute and more", age)
+	}
+	e.lookAtOldest(t.Context(), false)
+	if age := e.Oldest.Load(); age != 0 {
+		t.Errorf("it is %v though nobody waits", age)
+	}
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Pools are a node's connections, but for the listener's. Nothing that holds a connection of one of them waits for
+// another of the same.
+type Pools struct {
+	API     *pgxpool.Pool
+	Own     *pgxpool.Pool // the engine's own work, which must not wait behind calls
+	Signals *pgxpool.Pool // NOTIFY, and whether the server answers: no table is touched here, so no lock is waited for
+	Runs    *pgxpool.Pool
+	Queries *pgxpool.Pool // nil: queries run on the lock's own connection
+}
+
+// PoolsConfig says where to connect.
+type PoolsConfig struct {
+	DatabaseURL string
+	QueryURL    string // empty: none
+	MaxRuns     int
+	Pooled      bool   // through a transaction pooler: no session state
+	Name        string // shown as application_name
+}
+
+// The most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two cores,
+// more only lose. The advice for max_connections tells their sum.
+const (
+	apiConnections    = 8
+	ownConnections    = 4
+	signalConnections = 2
+)
+
+// lockPatience is how long a statement waits for a lock. Whoever holds one of ours longer is stuck, or is somebody who
+// locked a table by hand: who waits is told so, and its connection is there for others. It is longer than a node that
+// froze under an assign lock keeps it.
+const lockPatience = "8s"
+
+// The pools of a node.
+type purpose int
+
+const (
+	forCalls purpose = iota
+	forOwn
+	forSignals
+	forRuns
+	forQueries // of the query database, which may be a standby
+)
+
+// OpenPools opens them; it connects when they are first used.
+func OpenPools(c PoolsConfig) (*Pools, error) {
+	p := &Pools{}
+	var err error
+	for _, one := range []struct {
+		pool **pgxpool.Pool
+		size int
+		use  purpose
+	}{{&p.API, apiConnections, forCalls}, {&p.Own, ownConnections, forOwn}, {&p.Signals, signalConnections, forSignals}, {&p.Runs, c.MaxRuns, forRuns}} {
+		if *one.pool, err = c.open(c.DatabaseURL, one.size, one.use); err != nil {
+			p.Close()
+			return nil, fmt.Errorf("database url: %w", err)
+		}
+	}
+	if c.QueryURL == "" {
+		return p, nil
+	}
+	if p.Queries, err = c.open(c.QueryURL, c.MaxRuns+1, forQueries); err != nil { // one more, to try a query
+		p.Close()
+		return nil, fmt.Errorf("query database url: %w", err)
+	}
+	return p, nil
+}
+
+// Close closes all of them.
+func (p *Pools) Close() {
+	for _, pool := range []*pgxpool.Pool{p.API, p.Own, p.Signals, p.Runs, p.Queries} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	if use != forCalls || !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = int32(max(size, 1))
+	}
+	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
+	if use != forQueries {
+		ToPrimary(config.ConnConfig)
+	}
+	if use < forRuns && !c.Pooled {
+		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {
+			config.ConnConfig.RuntimeParams["lock_timeout"] = lockPatience
+		}
+		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see ownPlans; this is for what is read without a transaction
+			config.ConnConfig.RuntimeParams[plans] = "off"
+		}
+	}
+	if use >= forRuns {
+		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has
+		// rolled back; only a server that does not answer loses it.
+		config.ConnConfig.BuildContextWatcherHandler = newCanceller
+	}
+	config.BeforeConnect = guardCommits
+	return pgxpool.NewWithConfig(context.Background(), config)
+}
+
+// SpeakUTF8 has the server take and give text in UTF-8, whatever encoding the database, the login or the URL has. Bytes of
+// another one would be taken for UTF-8: two keys that differ become one in JSON, and what is written is not what was sent.
+// Poolers, too, take this setting at the start of a connection.
+func SpeakUTF8(config *pgx.ConnConfig) {
+	config.RuntimeParams["client_encoding"] = "UTF8"
+}
+
+// ConfigureConn sets what every connection of a node has: UTF-8, a name, a bounded time to connect, keepalives and, where no pooler
+// stands between, keepalives on the server's side, too, so that a host that vanished silently frees its locks in
+// seconds, not hours, and limits that are not the login's. A URL that sets one of these itself is heeded. Behind a pooler nothing is prepared, since the next statement may meet another session.
+func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
+	config.DialFunc = dialer.DialContext
+	SpeakUTF8(config)
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	if _, named := config.RuntimeParams["application_name"]; !named {
+		config.RuntimeParams["application_name"] = name
+	}
+	if pooled {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+		config.StatementCacheCapacity = 0
+		config.DescriptionCacheCapacity = 0
+		return
+	}
+	for setting, value := range map[string]string{
+		"tcp_keepalives_idle":     "5",
+		"tcp_keepalives_interval": "3",
+		"tcp_keepalives_count":    "3",
+		"tcp_user_timeout":        "15000",
+
+		// What the login or the database sets for others would end our work in the middle: filling a shelf takes longer than
+		// a page's query may, and the listener is idle for hours. Calls and queries have limits of their own.
+		"statement_timeout":             "0",
+		"idle_session_timeout":          "0",
+		"default_transaction_read_only": "off",
+	} {
+		if _, set := config.RuntimeParams[setting]; !set {
+			config.RuntimeParams[setting] = value
+		}
+	}
+}

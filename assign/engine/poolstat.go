@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// PoolStat is how a pool of connections stands.
+type PoolStat struct {
+	Name             string
+	InUse, Idle, Max int
+	Waits            int64         // how often somebody had to wait for a connection, a new one included
+	Waited           time.Duration // how long they waited altogether
+}
+
+// Stats tells how the pools stand, without asking the database.
+func (p *Pools) Stats() (stats []PoolStat) {
+	for _, one := range []struct {
+		name string
+		pool *pgxpool.Pool
+	}{{"api", p.API}, {"own", p.Own}, {"signals", p.Signals}, {"runs", p.Runs}, {"queries", p.Queries}} {
+		if one.pool == nil {
+			continue
+		}
+		s := one.pool.Stat()
+		stats = append(stats, PoolStat{Name: one.name, InUse: int(s.AcquiredConns()), Idle: int(s.IdleConns()), Max: int(s.MaxConns()),
+			Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime()})
+	}
+	return stats
+}

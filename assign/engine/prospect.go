@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+)
+
+// servable is a pending request r that a round could end now, but for what its task's state says: no round has
+// read it yet, or its time to be looked at again has come. Never by comparing its time or id with a run's: a click
+// can be stamped before a round reads and commit after it.
+const servable = `r.state = 'pending' and (r.look_after is null or r.look_after <= clock_timestamp())`
+
+// prospect is what a look sees of a task, before any lock or right after the run lock.
+type prospect struct {
+	assign.Settings
+	task    int64
+	version int
+	backend int32 // the server process that holds the run lock for us
+	view    plan.View
+	next    time.Duration // until the clock alone changes the view; 0: it won't
+}
+
+const selectProspect = `
+select s.version, s.deleted_at is not null,
+  s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
+  ` + shelfFresh + `, s.paused,
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at)
+    or exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until <= clock.at),
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
+  v.query is null and exists (
+    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
+  coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for and ` + refreshIn + ` <= 0, false)
+    and not coalesce(s.failed_until > clock_timestamp(), false) and not coalesce(s.retry_at > clock_timestamp(), false),
+  s.name,
+  coalesce((
+    select extract(epoch from min(t.at) - clock.at)
+    from (
+      select min(r.look_after) as at from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after > clock.at
+      union all
+      select min(r.linger_until) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.linger_until > clock.at
+      union all
+      select unnest(array[s.failed_until, s.retry_at])
+      union all
+      select min(i.due_at) from getwork.item i where v.query is null and i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity'
+    ) t
+    where t.at > clock.at
+      and exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')), 0)::float8,
+  ` + settingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join getwork.run u on u.id = s.shelf_run
+cross join (select clock_timestamp() as at offset 0) clock
+where s.task_id = $1`
+
+type queryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// aside reads one row in a transaction, and has it let go of the tables again that it read: their locks are kept until the
+// transaction ends, and that may last as long as somebody's query. A migration would wait for it, and everybody behind that.
+type aside struct{ tx pgx.Tx }
+
+// QueryRow begins with a statement of its own: in a batch the query would be prepared before the savepoint is there, and that
+// locks its tables, too.
+func (a aside) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if _, err := a.tx.Exec(ctx, "savepoint aside"); err != nil {
+		return asideRow{err: err}
+	}
+	return asideRow{a, ctx, a.tx.QueryRow(ctx, sql, args...), nil}
+}
+
+type asideRow struct {
+	aside
+	ctx context.Context
+	row pgx.Row
+	err error
+}
+
+// Scan implements [pgx.Row].
+func (r asideRow) Scan(into ...any) error {
+	if r.err == nil {
+		r.err = r.row.Scan(into...)
+	}
+	if r.err == nil {
+		_, r.err = r.tx.Exec(r.ctx, "rollback to savepoint aside")
+	}
+	return r.err
+}
+
+func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
+	p := prospect{task: task}
+	var next float64
+	v := &p.view
+	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh, &p.Name, &next}
+	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, intoSettings(&p.Settings)...)...); err != nil {
+		return p, fmt.Errorf("read the task: %w", err)
+	}
+	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""
+	p.next = time.Duration(next * float64(time.Second))
+	return p, nil
+}

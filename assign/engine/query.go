@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+)
+
+// The isolation level is set here, whatever the server's default is: at a higher one, the lock's statement would
+// fix what the whole transaction sees, and who waits would be who waited before the query. The idle time-out frees
+// the assign lock of a node that froze while it held it.
+var (
+	readCommitted = pgx.TxOptions{
+		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + ownPlans,
+	}
+	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+)
+
+// ownPlans is how PostgreSQL is to plan what getwork itself asks: by index, and in its order. A plan made while a table was
+// empty, or before its statistics were taken, would scan it, or read and sort all of a shelf, and go on so while it grows.
+// And it is over before it would be compiled.
+const ownPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off`
+
+// transact runs f in a transaction of the API pool. If PostgreSQL ended it for a deadlock, it begins again: f may run
+// more than once, and must not keep anything of a run before.
+func (e *Engine) transact(ctx context.Context, f func(pgx.Tx) error) (err error) {
+	for range 3 {
+		err = pgx.BeginTxFunc(ctx, e.api, readCommitted, f)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "40P01" {
+			return err
+		}
+	}
+	return err
+}
+
+// write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
+// level, at which it fails where it meets another's change instead of waiting and looking again.
+func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		tag, err = tx.Exec(ctx, e.SQL(statement), args...)
+		return err
+	})
+	return tag, err
+}
+
+// A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
+// rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
+//
+//   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
+//   - The line breaks around the query keep a comment at its end from eating the bracket.
+//   - A query may return slots and exclusive, or not: where it does not, their names find the row of defaults
+//     outside of the lateral join.
+//   - row_number() over () counts the rows as they come; it is the rank.
+//   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
+//     made only of what is kept.
+//   - Details keep the order of the query's columns: json, not jsonb. detailsOf makes them.
+//   - Only items with one place can be blocked here. What is full, or whose group is busy, stays, since it may be free
+//     again while the result is on the shelf; but it comes last, so that what is free is not cut off behind it.
+//     "offset 0" has the look at what is blocked made once a row.
+//   - An item of an exclusive group has one place, whatever the task says.
+//   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
+//
+// Numbers are written into the text: a placeholder would be taken for one of the query's own.
+const (
+	// rows is the query with its columns as getwork reads them.
+	rowsHead = `
+  select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
+    nullif(exclusive::text collate "C", '') as exclusive, getwork_query as r
+  from (
+`
+	rowsTail = `
+  ) getwork_query`
+
+	wrapHead = `
+with ranked as (
+  select row_number() over () as rank, getwork_rows.*
+  from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+  cross join lateral (` + rowsHead
+	wrapTail = rowsTail + `) getwork_rows
+)
+select rank, item, slots, exclusive, ` + rowDetails + `, free, given, blocked, passed_over, pg_current_snapshot()::text
+from (
+  select rank, item, slots, exclusive, r, usable and not held as free,
+    count(*) over () as given,
+    count(*) filter (where usable and held) over () as blocked,
+    count(*) filter (where not usable) over () as passed_over
+  from (
+    select rank, item, slots, exclusive, r, usable,
+      usable and slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item) as held,
+      usable and (
+        slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item and b.held)
+        or exclusive is not null and (
+          select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = keyed.exclusive and b.held limit 1)) is true as full_now
+    from (
+      select rank, item, slots, exclusive, r,
+        coalesce(octet_length(item) between 1 and 200, false) and slots >= 1 and (slots = 1 or exclusive is null)
+          and coalesce(octet_length(exclusive) <= 200, true)
+          and row_number() over (partition by item order by rank) = 1 as usable
+      from ranked
+    ) keyed
+    offset 0
+  ) marked
+  order by free desc, full_now, rank
+  limit %[2]d
+) best`
+)
+
+// wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
+// one row if the query gives any. slots are the task's.
+func (e *Engine) wrapped(query assign.Query, task int64, slots, limit int) string {
+	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + e.SQL(fmt.Sprintf(wrapTail, task, limit))
+}
+
+// enterQuery makes a transaction fit for somebody's query: it is read-only, has a time limit, and the rights of
+// the query role. That keeps accidents away: a query that means harm can leave the role, but not what the login may do. Under a
+// savepoint, rolling back to it takes all of that off again.
+func (e *Engine) enterQuery(timeout assign.Duration) string {
+	s := "set local transaction_read_only = on; set local lock_timeout = 0; " + limitStatements(timeout)
+	if e.QueryRole != "" {
+		s += "; set local role " + pgx.Identifier{e.QueryRole}.Sanitize()
+	}
+	return s
+}
+
+// enterAgain takes off what somebody's query left behind in its transaction, and makes that fit for the next, here and on
+// the query database: what one of them sets, its own time-out and role included, or makes, such as a large object, is not
+// there for the other.
+func (e *Engine) enterAgain(ctx context.Context, tx pgx.Tx, timeout assign.Duration) error {
+	enter := limitStatements(timeout)
+	if e.Queries == nil {
+		enter = e.enterQuery(timeout)
+	}
+	if _, err := tx.Exec(ctx, "rollback to savepoint ranking; "+enter); err != nil {
+		return fmt.Errorf("enter the recheck: %w", err)
+	}
+	return nil
+}
+
+// limitStatements has the server end each statement of the transaction after so long.
+func limitStatements(timeout assign.Duration) string {
+	return fmt.Sprintf("set local statement_timeout = %d", max(1, time.Duration(timeout).Milliseconds()))
+}
+
+// tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
+// doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
+func (e *Engine) tryQuery(ctx context.Context, query assign.Query) error {
+	trimmed := query.Trimmed()
+	return e.trying(ctx, func(tx pgx.Tx) error {
+		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
+		if err != nil {
+			if strings.Contains(trimmed, ";") {
+				err = fmt.Errorf("a ranking query is one SELECT, without a semicolon but at its end: %w", err)
+			}
+			return refusedQuery("query", err, lead(query, trimmed))
+		}
+		if len(alone.ParamOIDs) > 0 {
+			return queryRefusal("query", "the query has placeholders ($1); write the values into it")
+		}
+		columns := map[string]int{"item": 0}
+		for _, f := range alone.Fields {
+			columns[f.Name]++
+		}
+		if columns["item"] == 0 {
+			return queryRefusal("query", "the query returns no column named \"item\": name the key of the thing to be worked on so (… as item)")
+		}
+		for name, n := range columns {
+			if n > 1 {
+				return queryRefusal("query", "the query returns %d columns named %q; give each a name of its own", n, name)
+			}
+		}
+		statement := e.wrapped(query, 0, 1, 1)
+		if e.Queries != nil {
+			statement = ranking(query, 1)
+		}
+		rows, err := tx.Query(ctx, "explain "+statement, pgx.QueryExecModeExec)
+		if err == nil {
+			rows.Close()
+			err = rows.Err()
+		}
+		if err != nil {
+			return refusedQuery("query", noSelect("ranking query", err), -1)
+		}
+		return nil
+	})
+}
+
+// trying calls f in a transaction with the rights that queries will have. It is rolled back in the end.
+func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
+	begin, role := e.api.BeginTx, e.QueryRole
+	if e.Queries != nil {
+		begin, role = e.Queries.BeginTx, ""
+	}
+	tx, err := begin(ctx, readOnly)
+	if err != nil {
+		return fmt.Errorf("try the query: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if role != "" {
+		if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
+			return fmt.Errorf("enter the query role %q: %w", role, err)
+		}
+	}
+	return f(tx)
+}
+
+// noSelect says, before PostgreSQL's words about a wrapped query, that it may be something else than a SELECT.
+func noSelect(what string, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42601" || pg.Code == "0A000") { // syntax; it writes, where that can't stand
+		return fmt.Errorf("a %s is one SELECT, without insert, update or delete: %w", what, err)
+	}
+	return err
+}
+
+// lead is how many characters of a query stand before [Query.Trimmed] leaves of it.
+func lead(query assign.Query, trimmed string) int {
+	return len([]rune(query[:strings.Index(string(query), trimmed)]))
+}
+
+// refusedQuery tells what PostgreSQL has against the query, or the recheck, from what else may be wrong; field is which
+// of them it is. lead is how many characters stand before what was parsed; below 0: the position is not the query's.
+func refusedQuery(field string, err error, lead int) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || !queryFault(pg) || pg.Code == "55P03" { // only planned here: a table of its is locked just now
+		return fmt.Errorf("try the %s: %w", field, err)
+	}
+	hint := strings.TrimSuffix(err.Error(), pg.Error()) // what was said before PostgreSQL's own words
+	if pg.Position > 0 && lead >= 0 {
+		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pg.Message, pg.Code, int(pg.Position)+lead, field)
+	}
+	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pg.Message, pg.Code)
+}
+
+func queryRefusal(field, format string, args ...any) *assign.Refusal {
+	r := assign.RefuseField(field, format, args...)
+	r.Kind = assign.QueryRefused
+	return r
+}

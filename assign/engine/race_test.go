@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+// The lost wake-up, held in step: a click is recorded after the round read who waits and before its lock is free.
+// The click's own node finds the lock taken; the round's node must look again, or nobody serves it. The periodic
+// look, which would cover it a little later, is off.
+func TestLooksAgainAfterTheLock(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	read, busy := newGate(StepRead), newGate(StepBusy)
+	close(busy.open)
+	a := startNode(t, url, nodeOptions{steps: read.hold})
+	newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
+	oliver := a.click(t, "task", "oliver", 1)
+	<-read.reached
+
+	b := startNode(t, url, nodeOptions{steps: busy.hold, deaf: true})
+	tracy := b.click(t, "task", "tracy", 1)
+	<-busy.reached // her node has found the lock taken, and will not look again
+	close(read.open)
+	if r := a.endedRequest(t, oliver.ID); r.Assigned != 1 {
+		t.Errorf("oliver got %d", r.Assigned)
+	}
+	if r := b.endedRequest(t, tracy.ID); r.Assigned != 1 {
+		t.Errorf("tracy got %d", r.Assigned)
+	}
+}
+
+// And this is what it looks like without it: one attempt alone, which is all but the look again, leaves Tracy waiting,
+// servable, with nobody under way to her.
+func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	read, busy := newGate(StepRead), newGate(StepBusy)
+	close(busy.open)
+	a := startNode(t, url, nodeOptions{steps: read.hold, deaf: true})
+	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
+	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
+	err := pgx.BeginTxFunc(t.Context(), a.pools.API, readCommitted, func(tx pgx.Tx) error {
+		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, matching{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempted := make(chan error, 1)
+	go func() {
+		_, _, err := a.attempt(t.Context(), task.ID, false)
+		attempted <- err
+	}()
+	<-read.reached
+	b := startNode(t, url, nodeOptions{steps: busy.hold, deaf: true})
+	tracy := b.click(t, "task", "tracy", 1)
+	<-busy.reached
+	await(t, "her node has given up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.looks) == 0
+	})
+	close(read.open)
+	if err := <-attempted; err != nil {
+		t.Fatal(err)
+	}
+	if p, err := a.prospect(t.Context(), a.pools.API, task.ID); err != nil || !p.view.Waits || plan.Next(p.view) != plan.Run {
+		t.Errorf("after the round, somebody servable waits: %v (%v), want true", p.view.Waits, err)
+	}
+	if r, err := b.Request(t.Context(), tracy.ID, tracy.Holder(), false); err != nil || r.State != assign.Pending {
+		t.Errorf("tracy is %s (%v); want her lost", r.State, err)
+	}
+	a.Look(task.ID) // and what the look again does
+	if r := b.endedRequest(t, tracy.ID); r.State != assign.Assigned {
+		t.Errorf("tracy is %s", r.State)
+	}
+}
+
+// The same with nobody holding anything, many times: clicks that come while rounds end all over the cluster. The
+// periodic look is off, so each must have been served by somebody's look after his lock.
+func TestLostWakeUpStressed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("twelve people click for seconds: not with -short")
+	}
+	url := schematest.URL(t)
+	var nodes []*node
+	for range 3 {
+		nodes = append(nodes, startNode(t, url, nodeOptions{}))
+	}
+	newTask(t, nodes[0], "task", `select i as item from generate_series(1, 10000) i order by i`, nil)
+	const users, clicks = 12, 15
+	var all sync.WaitGroup
+	for u := range users {
+		all.Go(func() {
+			n := nodes[u%len(nodes)]
+			for range clicks {
+				r, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: fmt.Sprint("user ", u)}, Count: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
+				r, err = n.AwaitRequest(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
+				cancel()
+				if err != nil || r.State != assign.Assigned {
+					t.Errorf("%s: request %d is %s (%v)", r.User, r.ID, r.State, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	db := pool(t, url)
+	if n := query[int](t, db, `select count(*) from getwork.work`); n != users*clicks {
+		t.Errorf("%d items handed out, want %d", n, users*clicks)
+	}
+	if n := query[int](t, db, `select count(distinct item) from getwork.work`); n != users*clicks {
+		t.Errorf("%d different items handed out, want %d", n, users*clicks)
+	}
+	for _, n := range nodes {
+		if n.Rescued.Load() != 0 {
+			t.Errorf("%d requests were found by the periodic look alone", n.Rescued.Load())
+		}
+	}
+}
+
+// A cancel that was answered before the round read is out; one that comes after waits for the round, and is told
+// that it came too late. Exactly one of the two ends the request.
+func TestCancelBesideTheRound(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	queried, read := newGate(StepQueried), newGate(StepRead)
+	steps := func(ctx context.Context, s Step) {
+		queried.hold(ctx, s)
+		read.hold(ctx, s)
+	}
+	n := startNode(t, url, nodeOptions{steps: steps})
+	db := pool(t, url)
+	newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
+	early, late, stays := n.click(t, "task", "early", 1), n.click(t, "task", "late", 1), n.click(t, "task", "stays", 1)
+	<-queried.reached
+	if r, err := n.Cancel(t.Context(), early.ID, assign.Holder{User: "early"}, false); err != nil || r.State != assign.Cancelled {
+		t.Fatalf("cancel before the round: %s, %v", r.State, err)
+	}
+	close(queried.open)
+	<-read.reached
+	tooLate := make(chan error, 1)
+	go func() {
+		_, err := n.Cancel(t.Context(), late.ID, assign.Holder{User: "late"}, false)
+		tooLate <- err
+	}()
+	await(t, "the cancel waits for the round's row", func() bool {
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 1
+	})
+	close(read.open)
+	wantKind(t, <-tooLate, assign.NotPending)
+	if r := n.endedRequest(t, early.ID); r.State != assign.Cancelled || len(r.Work) != 0 {
+		t.Errorf("the cancelled one is %s and has %d items", r.State, len(r.Work))
+	}
+	if r := n.endedRequest(t, late.ID); r.State != assign.Assigned {
+		t.Errorf("the late one is %s", r.State)
+	}
+	if r := n.endedRequest(t, stays.ID); r.State != assign.Assigned {
+		t.Errorf("the other one is %s", r.State)
+	}
+	if _, err := n.Cancel(t.Context(), early.ID, assign.Holder{User: "early"}, false); err != nil {
+		t.Errorf("cancelling again: %v", err)
+	}
+}
+
+// Should a request be ended behind the round's back after all, by somebody who takes no lock, the round's write
+// notices, and is planned again without it: what was answered as cancelled stays cancelled.
+func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select 1 as item`, func(s *assign.Settings) { s.Paused = true })
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: user}, Count: 1, Linger: assign.Duration(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := query[int64](t, db, `insert into getwork.run (task_id, version, node) values ($1, 1, 'test') returning id`, task.ID)
+	tx, err := n.pools.API.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	r, err := n.openRound(t.Context(), tx, task.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := "1:1:"
+	o := &outcome{result: result{items: []ranked{{rank: 1, item: "a", slots: 1, details: "{}"}, {rank: 2, item: "b", slots: 1, details: "{}"}}, given: 2, snapshot: &snapshot}, run: run}
+	behind := behindTheBack{o, func() {
+		if _, err := tx.Exec(t.Context(), `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where user_name = 'ann'`); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := r.serve(t.Context(), &behind); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select string_agg(user_name || ' ' || item, ', ') from getwork.work`); got != "bob a" {
+		t.Errorf("handed out: %s; want bob a", got)
+	}
+}
+
+// behindTheBack lets something happen once, between a round's reading and its writing.
+type behindTheBack struct {
+	*outcome
+	happen func()
+}
+
+func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	if b.happen != nil {
+		// Before the savepoint of the write that fails, as somebody else's commit would be.
+		b.happen()
+		b.happen = nil
+	}
+	return b.outcome.take(ctx, r, n)
+}
+
+// A constraint, not the code, has the last word: an item that became somebody's behind the round's back is refused
+// by the index, and the round plans again with what is left, without another run of the query.
+func TestConstraintHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	read := newGate(StepRead)
+	n := startNode(t, url, nodeOptions{steps: read.hold})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 3) i order by i`, nil)
+	r := n.click(t, "task", "ann", 2)
+	<-read.reached
+	// Somebody who holds no lock of ours takes item 1.
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'a stranger')`, task.ID)
+	close(read.open)
+	r = n.endedRequest(t, r.ID)
+	if got := fmt.Sprint(items(r)); got != "[2 3]" {
+		t.Errorf("ann got %s, want [2 3]", got)
+	}
+	if runs := query[int](t, db, `select count(*) from getwork.run`); runs != 1 {
+		t.Errorf("%d runs, want 1", runs)
+	}
+}
+
+// Batches on two nodes that record the same holders come in opposite order; inserted in one order, they wait for
+// each other in one direction, and nobody is chosen as a deadlock's victim.
+func TestBatchesInOppositeOrder(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, func(s *assign.Settings) { s.Paused = true })
+	linger := func(user string) *click {
+		c := assign.Click{Holder: assign.Holder{User: user}, Count: 1, Linger: assign.Duration(time.Hour)}
+		return &click{Click: c, holder: c.Holder, done: make(chan struct{})}
+	}
+	for round := range 30 {
+		var up, down []*click
+		for i := range 50 {
+			up = append(up, linger(fmt.Sprintf("user %02d of %d", i, round)))
+			down = append(down, linger(fmt.Sprintf("user %02d of %d", 49-i, round)))
+		}
+		var both sync.WaitGroup
+		for _, batch := range [][]*click{up, down} {
+			both.Go(func() {
+				err := pgx.BeginTxFunc(t.Context(), n.pools.API, readCommitted, func(tx pgx.Tx) error {
+					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, matching{})
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		for i := range up {
+			if up[i].id == 0 || up[i].id != down[len(down)-1-i].id {
+				t.Fatalf("%s has requests %d and %d", up[i].holder.User, up[i].id, down[len(down)-1-i].id)
+			}
+		}
+	}
+}
+
+// An empty round looks again, too: who clicks between its reading that nobody waits and its letting go of the lock has
+// found the lock taken.
+func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	locked, nothing, busy := newGate(StepLocked), newGate(StepNothing), newGate(StepBusy)
+	close(busy.open)
+	a := startNode(t, url, nodeOptions{deaf: true, steps: func(ctx context.Context, s Step) {
+		locked.hold(ctx, s)
+		nothing.hold(ctx, s)
+	}})
+	b := startNode(t, url, nodeOptions{deaf: true, steps: busy.hold})
+	newTask(t, a, "task", numbers, nil)
+	ann := a.click(t, "task", "ann", 1)
+	<-locked.reached
+	if _, err := b.Cancel(t.Context(), ann.ID, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	close(locked.open)
+	<-nothing.reached
+	ben := b.click(t, "task", "ben", 1)
+	<-busy.reached
+	close(nothing.open)
+	if r := b.endedRequest(t, ben.ID); r.State != assign.Assigned {
+		t.Errorf("ben is %s", r.State)
+	}
+}

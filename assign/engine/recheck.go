@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"getwork/assign"
+)
+
+// A shelf says what matched when its run was made. A task's recheck is a cheap query that says of a few items whether
+// they still do: one SELECT on $1 text[], their keys, that returns those of them in a column item.
+//
+// It is wrapped for the same reasons as a ranking query, and so that no more comes back than was asked for.
+const (
+	recheckHead = `
+select getwork_recheck.item::text collate "C"
+from (
+`
+	recheckTail = `
+) getwork_recheck
+where getwork_recheck.item::text collate "C" = any($1)`
+)
+
+func rechecking(recheck assign.Query) string { return recheckHead + recheck.Trimmed() + recheckTail }
+
+// keysType is that of $1, whatever PostgreSQL would take it for where the query first uses it.
+var keysType = []uint32{pgtype.TextArrayOID}
+
+// recheck asks the task's recheck which of the items still match; nil: the task has none, and whether they do is not
+// known to have changed. It is executed as asQuery does: whoever calls it holds neither a connection of the API pool nor
+// a lock. [QueryRefused] is the recheck's own fault, its time-out included.
+func (e *Engine) recheck(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
+	return e.recheckWithin(ctx, placeWait, s, items)
+}
+
+// recheckNow is recheck for who can't wait until a place is free: then it is refused with [Busy] at once.
+func (e *Engine) recheckNow(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
+	return e.recheckWithin(ctx, 0, s, items)
+}
+
+func (e *Engine) recheckWithin(ctx context.Context, wait time.Duration, s assign.Settings, items []string) (map[string]bool, error) {
+	if s.Recheck == "" {
+		return nil, nil
+	}
+	var still map[string]bool
+	err := e.asQuery(ctx, wait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+		still, err = recheckIn(ctx, tx, s.Recheck, items)
+		return err
+	})
+	var refusal *assign.Refusal
+	if errors.As(err, &refusal) && refusal.Kind == assign.QueryRefused {
+		return nil, queryRefusal("recheck", "the task's recheck: %s", refusal.Detail)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recheck: %w", err)
+	}
+	return still, nil
+}
+
+// recheckIn executes a recheck in a transaction that is fit for somebody's query. Errors are PostgreSQL's own.
+func recheckIn(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []string) (map[string]bool, error) {
+	// One statement by the extended protocol, as in readRanked; not by tx.Query, which would leave it to PostgreSQL
+	// what $1 is.
+	keys, err := tx.Conn().TypeMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, items, nil)
+	if err != nil {
+		return nil, fmt.Errorf("encode the items: %w", err)
+	}
+	still := make(map[string]bool, len(items))
+	rows := tx.Conn().PgConn().ExecParams(ctx, rechecking(recheck), [][]byte{keys}, keysType, nil, nil)
+	for rows.NextRow() {
+		still[string(rows.Values()[0])] = true
+	}
+	if _, err := rows.Close(); err != nil {
+		return nil, err
+	}
+	return still, nil
+}
+
+// tryRecheck has PostgreSQL read the recheck, alone and wrapped, and plan it with the rights that it will have, but
+// doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
+func (e *Engine) tryRecheck(ctx context.Context, recheck assign.Query) error {
+	trimmed := recheck.Trimmed()
+	return e.trying(ctx, func(tx pgx.Tx) error {
+		conn := tx.Conn().PgConn()
+		alone, err := conn.Prepare(ctx, "", trimmed, keysType)
+		if err != nil {
+			return refusedQuery("recheck", hinted(err, trimmed), lead(recheck, trimmed))
+		}
+		if n := len(alone.ParamOIDs); n > 1 {
+			return queryRefusal("recheck", "the recheck has %d placeholders; $1, the keys of the items, is the only one", n)
+		}
+		keys := 0
+		for _, f := range alone.Fields {
+			if f.Name == "item" {
+				keys++
+			}
+		}
+		if keys != 1 {
+			return queryRefusal("recheck", "the recheck must return one column named \"item\", the keys of those that still match (… as item), not %d", keys)
+		}
+		_, err = conn.ExecParams(ctx, "explain "+rechecking(recheck), [][]byte{[]byte("{}")}, keysType, nil, nil).Close()
+		if err != nil {
+			return refusedQuery("recheck", noSelect("recheck", err), -1)
+		}
+		// PostgreSQL takes $1 for used when it is told its type. It is not told here; an error is that it does not find out
+		// by itself. That ends the transaction, so this comes last.
+		untold, err := conn.Prepare(ctx, "", trimmed, nil)
+		if err == nil && len(untold.ParamOIDs) == 0 {
+			return queryRefusal("recheck", "the recheck does not use $1, the keys of the items that it is asked about (… where id = any($1::bigint[]))")
+		}
+		return nil
+	})
+}
+
+var uncast = regexp.MustCompile(`(?i)any\s*\(\s*\$1\s*\)`)
+
+// hinted says, before PostgreSQL's words about a recheck, what they probably mean.
+func hinted(err error, recheck string) error {
+	var pg *pgconn.PgError
+	switch {
+	case strings.Contains(recheck, ";"):
+		return fmt.Errorf("a recheck is one SELECT, without a semicolon but at its end: %w", err)
+	case errors.As(err, &pg) && pg.Code == "42883" && uncast.MatchString(recheck): // there is no such operator
+		return fmt.Errorf("$1 is text[], so a key that is a number is = any($1::bigint[]): %w", err)
+	}
+	return err
+}

@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// loans are four; number 3 is to be checked no more.
+const loans = `create table loan (id bigint primary key, ok boolean); insert into loan select i, i <> 3 from generate_series(1, 4) i`
+
+// okLoans still match.
+const okLoans = assign.Query(`select id as item from loan where id = any($1::bigint[]) and ok -- as they come`)
+
+// asking is a task's settings as far as a recheck goes by them.
+func asking(recheck string) assign.Settings {
+	s := assign.DefaultSettings()
+	s.Recheck = assign.Query(recheck)
+	return s
+}
+
+func rechecked(t *testing.T, n *node, recheck string, items ...string) string {
+	t.Helper()
+	got, err := n.recheck(t.Context(), asking(recheck), items)
+	if err != nil {
+		t.Fatalf("%s: %v", recheck, err)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(got)), " ")
+}
+
+// Of what is asked about, what the recheck returns still matches, whatever else it returns, whatever its type, and
+// whatever is in the keys; here and where queries run elsewhere.
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, loans)
+	execute(t, db, `create table note (key text); insert into note values ('a,b'), ('{}'), ('"'), ('\'), ('NULL'), (' '), ('é'), ('É')`)
+	for name, n := range map[string]*node{
+		"here":   startNode(t, url, nodeOptions{}),
+		"pooled": startNode(t, url, nodeOptions{pooled: true}),
+		"there":  startNode(t, url, nodeOptions{queries: reader(t, url, "loan, note")}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct{ recheck, asked, want string }{
+				{string(okLoans), "1 3 5", "1"},
+				{string(okLoans), "3", ""},
+				{" select id as item, ok from loan where ok and id::text = any($1); \n", "4 3 2", "2 4"},
+				{"select id as item from loan where $1 is not null union all select null union all select id from loan", "2 5", "2"},
+				{"select key as item from note where key = any($1)", `a,b {} " \ NULL é e`, `" NULL \ a,b {} é`},
+				{`select upper(x) collate "und-x-icu" as item from unnest($1) x`, "é É", "É"},
+				{"with x as (select * from unnest($1) i) select i as item from x limit 2", "a b c", "a b"},
+			} {
+				if got := rechecked(t, n, c.recheck, strings.Fields(c.asked)...); got != c.want {
+					t.Errorf("%s of %s: %s, want %s", c.recheck, c.asked, got, c.want)
+				}
+			}
+			if got := rechecked(t, n, "select x as item from unnest($1) x", " ", ""); got != "  " {
+				t.Errorf("a blank and nothing: %q", got)
+			}
+			if got, err := n.recheck(t.Context(), asking(""), []string{"1"}); got != nil || err != nil {
+				t.Errorf("without a recheck: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// What goes wrong is told as the recheck's own fault, and nothing is left behind. It can't write, has the query role's
+// rights, and ends at the query_timeout.
+func TestRecheckFails(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, loans)
+	execute(t, db, `create table secret (i int); create function write() returns int language sql volatile as 'insert into secret values (1) returning i'`)
+	role := "rechecker_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
+	execute(t, db, `create role `+role+`; grant select on loan to `+role)
+	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
+	here := startNode(t, url, nodeOptions{role: role})
+	there := startNode(t, url, nodeOptions{queries: reader(t, url, "loan")})
+	for name, n := range map[string]*node{"here": here, "there": there} {
+		for recheck, says := range map[string]string{
+			"select x as item from unnest($1::bigint[]) x":                                                 `invalid input syntax for type bigint: "one"`,
+			"select 1/(count(*) - count(*)) as item from unnest($1) x":                                     "division by zero",
+			"select x as item from unnest($1) x, pg_sleep(20)":                                             "query_timeout of 300ms",
+			"select x as item from unnest($1) x, secret":                                                   "permission denied for table secret",
+			"select write() as item from unnest($1) x":                                                     "read-only",
+			"select set_config('transaction_read_only', 'off', true) || write() as item from unnest($1) x": "read-",
+			"select nothing as item from unnest($1) x":                                                     "does not exist",
+		} {
+			s := asking(recheck)
+			if strings.Contains(says, "query_timeout") { // the others are to fail by themselves, however slowly
+				s.QueryTimeout = assign.Duration(300 * time.Millisecond)
+			}
+			_, err := n.recheck(t.Context(), s, []string{"one"})
+			var r *assign.Refusal
+			if !errors.As(err, &r) || r.Kind != assign.QueryRefused || r.Fields[0].Field != "recheck" || !strings.Contains(r.Detail, "the task's recheck: ") || !strings.Contains(r.Detail, says) {
+				t.Errorf("%s, %s: %v, want it refused with %s", name, recheck, err, says)
+			}
+		}
+		if got := rechecked(t, n, string(okLoans), "1", "3"); got != "1" {
+			t.Errorf("%s, afterwards: %s", name, got)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.recheck(soon, asking("select x as item from unnest($1) x, pg_sleep(20)"), []string{"1"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, with a deadline: %v", name, err)
+		}
+		if n.places() != n.MaxRuns {
+			t.Errorf("%s: %d places left of %d", name, n.places(), n.MaxRuns)
+		}
+	}
+	if rows := query[int](t, db, `select count(*) from secret`); rows != 0 {
+		t.Errorf("%d rows written", rows)
+	}
+	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
+		t.Errorf("%d connections are left in a transaction", got)
+	}
+}
+
+// A recheck takes one of the places for runs. Who can't wait for one is told so at once; a free one he gets.
+func TestRecheckTakesAPlace(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	s := asking("select x as item from unnest($1) x")
+	now := func() string {
+		got, err := n.recheckNow(t.Context(), s, []string{"1"})
+		if err != nil {
+			wantKind(t, err, assign.Busy)
+			return "busy"
+		}
+		return fmt.Sprint(got)
+	}
+	if got := now(); got != "map[1:true]" {
+		t.Errorf("with a free place: %s", got)
+	}
+	waited := make(chan error, 1)
+	err := n.withPlace(t.Context(), 0, func(*pgxpool.Conn) error {
+		asked := time.Now()
+		if got, took := now(), time.Since(asked); got != "busy" || took > placeWait/2 {
+			t.Errorf("without a place: %s after %s", got, took)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := n.recheck(soon, s, []string{"1"}) // it waits as long as it may
+		wantKind(t, err, assign.Busy)
+		go func() {
+			_, err := n.recheck(context.Background(), s, []string{"1"})
+			waited <- err
+		}()
+		return nil
+	})
+	if err := errors.Join(err, <-waited); err != nil {
+		t.Error(err)
+	}
+	if got := now(); got != "map[1:true]" {
+		t.Errorf("when it was given back: %s", got)
+	}
+	n.stop()
+	_, err = n.recheckNow(context.Background(), s, []string{"1"})
+	wantKind(t, err, assign.Unavailable)
+}
+
+// What can't be a recheck is refused when the task is saved, with what PostgreSQL says of it and where.
+func TestRecheckIsRefused(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, loans)
+	execute(t, db, `create table secret (i int)`)
+	here := startNode(t, url, nodeOptions{})
+	there := startNode(t, url, nodeOptions{queries: reader(t, url, "loan")})
+	newTask(t, here, "task", `select id as item from loan`, nil)
+	newInbox(t, here, "inbox", nil)
+	for name, n := range map[string]*node{"here": here, "there": there} {
+		for _, c := range []struct {
+			recheck string
+			kind    assign.Kind
+			says    string
+		}{
+			{" ; ", assign.Invalid, "one SELECT on $1 text[]"},
+			{"\x00", assign.Invalid, "NUL"},
+			{strings.Repeat("x", 500_001), assign.Invalid, "500000"},
+			{"  select id as item fron loan where $1 = $1", assign.QueryRefused, `syntax error at or near "fron" (SQLSTATE 42601) at position 21 of the recheck`},
+			{"select id as item from loan where id = any( $1)", assign.QueryRefused, "any($1::bigint[]): operator does not exist"},
+			{"select $1::int as item", assign.QueryRefused, "cannot cast type text[] to integer"},
+			{"select id as item from loan", assign.QueryRefused, "does not use $1"},
+			{"select unnest($1) as item where $2 is null", assign.QueryRefused, "could not determine data type of parameter $2"},
+			{"select unnest($1) as item, $2::int as x", assign.QueryRefused, "2 placeholders"},
+			{"select id as item from loan where id = $2::int", assign.QueryRefused, "2 placeholders"},
+			{"select unnest($1)", assign.QueryRefused, `one column named "item"`},
+			{"select unnest($1) as item, 1 as item", assign.QueryRefused, "not 2"},
+			{"select unnest($1) as item; select 1", assign.QueryRefused, "without a semicolon"},
+			{"update loan set ok = true where id::text = any($1) returning id as item", assign.QueryRefused, "without insert, update or delete"},
+			{"with x as (delete from loan where id::text = any($1) returning id) select id as item from x", assign.QueryRefused, "without insert, update or delete"},
+			{"select i as item from nowhere where i = any($1)", assign.QueryRefused, `relation "nowhere" does not exist`},
+		} {
+			s := asking(c.recheck)
+			s.Name, s.Query = "new", `select id as item from loan`
+			_, err := n.CreateTask(t.Context(), s, "boss")
+			var r *assign.Refusal
+			if !errors.As(err, &r) || r.Kind != c.kind || len(r.Fields) != 1 || r.Fields[0].Field != "recheck" || !strings.Contains(r.Detail, c.says) {
+				t.Errorf("%s, %.80q: %v, want %s: %s", name, c.recheck, err, c.kind, c.says)
+			}
+			_, err = n.change(t, "task", func(s *assign.Settings) { s.Recheck = assign.Query(c.recheck) })
+			if !assign.IsRefusal(err, c.kind) {
+				t.Errorf("%s, changed to %.80q: %v, want %s", name, c.recheck, err, c.kind)
+			}
+		}
+		_, err := n.change(t, "inbox", func(s *assign.Settings) { s.Recheck = okLoans })
+		wantKind(t, err, assign.Invalid)
+	}
+	_, err := there.change(t, "task", func(s *assign.Settings) { s.Recheck = "select i as item from secret where i::text = any($1)" })
+	wantKind(t, err, assign.QueryRefused) // that login may not read it
+	if now, err := here.Task(t.Context(), "task"); err != nil || now.Version != 1 || now.Recheck != "" {
+		t.Errorf("refused, and at version %d with %q; %v", now.Version, now.Recheck, err)
+	}
+}
+
+// A recheck that is set, changed or taken away makes a version, and leaves the shelf alone.
+func TestRecheckLeavesTheShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	execute(t, db, loans)
+	newTask(t, n, "task", `select id as item from loan order by id`, fresh(time.Hour))
+	if w := n.take(t, "task", "ann"); w.Item != "1" {
+		t.Fatalf("ann has %s", w.Item)
+	}
+	changed, err := n.change(t, "task", func(s *assign.Settings) { s.Recheck = okLoans })
+	if err != nil || changed.Recheck != okLoans || changed.Version != 2 {
+		t.Fatalf("%+v, %v", changed, err)
+	}
+	if w := n.take(t, "task", "bob"); w.Item != "2" || runs(t, db) != 1 {
+		t.Errorf("bob has %s after %d runs", w.Item, runs(t, db))
+	}
+	if changed, err = n.change(t, "task", func(s *assign.Settings) { s.Recheck = "" }); err != nil || changed.Recheck != "" {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	if got := query[string](t, db, `select string_agg(coalesce(recheck, 'null'), '; ' order by version) from getwork.task_version`); got != "null; "+string(okLoans)+"; null" {
+		t.Error(got)
+	}
+	if _, err = n.change(t, "task", func(s *assign.Settings) { s.Recheck = "select unnest($1) as item" }); err != nil { // its type is not clear by itself
+		t.Error(err)
+	}
+	if changed, err = n.Restore(t.Context(), "task", 2, 0, "cyd"); err != nil || changed.Recheck != okLoans {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	if w := n.take(t, "task", "cyd"); w.Item != "4" && w.Item != "3" || runs(t, db) != 1 {
+		t.Errorf("cyd has %s after %d runs", w.Item, runs(t, db))
+	}
+	versions, err := n.Versions(t.Context(), "task", 0, 10)
+	if err != nil || len(versions) != 5 || versions[0].Recheck != okLoans || versions[2].Recheck != "" {
+		t.Errorf("%+v, %v", versions, err)
+	}
+}
+
+// shelved is a task with four loans on its shelf, one of which no longer matches what the recheck asks.
+func shelved(t *testing.T, n *node, db *pgxpool.Pool) assign.Task {
+	t.Helper()
+	execute(t, db, loans)
+	execute(t, db, `update loan set ok = true`)
+	task := newTask(t, n, "task", `select id as item from loan order by id`, func(s *assign.Settings) { s.FreshFor, s.Recheck = assign.Duration(time.Hour), okLoans })
+	if w := n.take(t, "task", "ann"); w.Item != "1" {
+		t.Fatalf("ann has %s", w.Item)
+	}
+	execute(t, db, `update loan set ok = false where id = 3; insert into loan values (5, false)`)
+	return task
+}
+
+// What is claimed from the shelf must be returned by the recheck. What is not on it is found by the query, which was
+// asked just now.
+func TestClaimIsRechecked(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	shelved(t, n, db)
+	_, _, err := n.Claim(t.Context(), "task", "3", who("bob"))
+	wantKind(t, err, assign.NotFound)
+	if !strings.Contains(err.Error(), "does not match") {
+		t.Error(err)
+	}
+	for _, item := range []string{"2", "5"} {
+		if w, claimed, err := n.Claim(t.Context(), "task", item, who("bob")); err != nil || !claimed || w.Item != item {
+			t.Errorf("%s: %+v, %v, %v", item, w, claimed, err)
+		}
+	}
+	execute(t, db, `update loan set ok = true`)
+	if _, claimed, err := n.Claim(t.Context(), "task", "3", who("bob")); err != nil || !claimed {
+		t.Errorf("when it matches again: %v, %v", claimed, err)
+	}
+	execute(t, db, `update loan set ok = false`)
+	if _, claimed, err := n.Claim(t.Context(), "task", "3", who("bob")); err != nil || claimed {
+		t.Errorf("what is his already: %v, %v", claimed, err)
+	}
+	execute(t, db, `alter table loan drop column ok`)
+	_, _, err = n.Claim(t.Context(), "task", "4", who("bob"))
+	wantKind(t, err, assign.QueryRefused)
+}
+
+// A recheck that is set while a claim waits for the assign lock is asked before the item is given.
+func TestRecheckSetBesideAClaim(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	task := shelved(t, n, db)
+	if _, err := n.change(t, "task", func(s *assign.Settings) { s.Recheck = "" }); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `update getwork.task_state set version = 1 where task_id = $1`, task.ID); err != nil { // which has it
+		t.Fatal(err)
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		_, _, err := n.Claim(context.Background(), "task", "3", who("bob"))
+		claimed <- err
+	}()
+	wantWaiting(t, db, "%getwork.task_state s%for no key update%")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, <-claimed, assign.NotFound)
+}
+
+// Of an item on the shelf it is told when the recheck does not return it, who holds it all the same, and how the recheck
+// fails.
+func TestExplainRechecks(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	shelved(t, n, db)
+	wantTold(t, n, "task", "2", "shelf available rank 2 of 1, held [], barred []")
+	x := wantTold(t, n, "task", "3", "shelf recheck rank 3 of 1, held [], barred []")
+	if !strings.Contains(x.Text, "recheck does not return it") || x.Until != nil {
+		t.Errorf("until %v: %s", x.Until, x.Text)
+	}
+	wantTold(t, n, "task", "5", "query next_run rank 5 of 1, held [], barred []")
+	wantTold(t, n, "task", "1", "shelf held rank 1 of 1, held [ann], barred [ann holds it]")
+	execute(t, db, `update loan set ok = false`)
+	x = wantTold(t, n, "task", "1", "shelf recheck rank 1 of 1, held [ann], barred [ann holds it]")
+	if !strings.Contains(x.Text, "ann holds it.") {
+		t.Error(x.Text)
+	}
+	execute(t, db, `alter table loan drop column ok`)
+	_, err := n.Explain(t.Context(), "task", "2")
+	wantKind(t, err, assign.QueryRefused)
+	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
+	wantTold(t, n, "task", "3", "query available rank 3 of 1, held [], barred []")
+}
+
+// However much is on the shelf, a claim and an explanation find their item by index.
+func TestItemOnTheShelfIsFoundByIndex(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	task := newTask(t, n, "task", numbers, fresh(time.Hour))
+	n.take(t, "task", "ann")
+	execute(t, db, `insert into getwork.candidate (run_id, rank, item, details) select max(u.id), i, 'x' || i, '{}' from getwork.run u, generate_series(1000001, 1020000) i group by i`)
+	byKey := regexp.MustCompile(`"candidate_item"[^}]*"Index Cond": "\(\(run_id = [^)]*\) AND \(item = `)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			execute(t, db, `analyze getwork.candidate`)
+		}
+		for name, statement := range map[string]string{"claim": selectOnShelf, "explain": selectPlaceOnShelf, "now": selectTaskNow} {
+			plan := query[string](t, n.pools.API, `explain (format json) `+statement, task.ID, "x1010000")
+			if !byKey.MatchString(plan) {
+				t.Errorf("%s, analyzed %v: %s", name, analyzed, plan)
+			}
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// ageShelf moves a task's times into the past.
+func ageShelf(t *testing.T, db *pgxpool.Pool, task int64, column string, by time.Duration) {
+	t.Helper()
+	execute(t, db, `update getwork.task_state set `+column+` = `+column+` - $2::interval where task_id = $1`, task, by)
+}
+
+// gates holds a node at one step, each time that it comes there, until it is let on.
+type gates struct {
+	at          Step
+	reached, on chan struct{}
+	open        atomic.Bool
+}
+
+func newGates(at Step) *gates {
+	return &gates{at: at, reached: make(chan struct{}), on: make(chan struct{})}
+}
+
+func (g *gates) hold(ctx context.Context, step Step) {
+	if step != g.at || g.open.Load() {
+		return
+	}
+	select {
+	case g.reached <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-g.on:
+	case <-ctx.Done():
+	}
+}
+
+// While a task is used its next run begins before the shelf ends, and nobody waits for it: the old shelf serves until
+// the new one is there.
+func TestRefreshAhead(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	begins := newGates(StepRunBegins)
+	n := startNode(t, url, nodeOptions{steps: begins.hold, look: 50 * time.Millisecond})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
+	first := n.click(t, "task", "ann", 1)
+	<-begins.reached
+	begins.on <- struct{}{}
+	n.endedRequest(t, first.ID)
+
+	n.idle(t)
+	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
+	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
+	<-begins.reached // with nobody waiting
+	if r := n.click(t, "task", "bob", 2); fmt.Sprint(r.State, items(r)) != "assigned[2 3]" {
+		t.Errorf("beside the run bob got %v %v, want [2 3]", r.State, items(r))
+	}
+	n.poke(task.ID) // it is asked whether it is still wanted
+	begins.on <- struct{}{}
+	await(t, "the shelf is new", func() bool {
+		return query[bool](t, db, `select fresh_until > clock_timestamp() + interval '59 minutes' from getwork.task_state where task_id = $1`, task.ID)
+	})
+	if r := n.click(t, "task", "cyd", 5); fmt.Sprint(r.State, items(r)) != "assigned[4 5 6 7 8]" {
+		t.Errorf("from the new shelf cyd got %v %v, want [4 5 6 7 8]", r.State, items(r))
+	}
+	if states := query[string](t, db, `select string_agg(state, ' ' order by id) from getwork.run`); states != "finished finished" {
+		t.Errorf("runs %s, want two that finished", states)
+	}
+	if usual := query[time.Duration](t, db, `select usual from getwork.task_state where task_id = $1`, task.ID); usual <= 0 || usual > time.Minute {
+		t.Errorf("a run usually takes %v", usual)
+	}
+}
+
+// What nobody has used for as long as its shelf was to be fresh is not refreshed, however often it is looked at; and a
+// refresh is given up when that comes to be so.
+func TestNoRefreshWithoutUse(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{look: 20 * time.Millisecond})
+	db := pool(t, url)
+	execute(t, db, `create table seconds as select 0 as s`)
+	task := newTask(t, n, "task", `select i as item from seconds, pg_sleep(s), generate_series(1, 9) i order by i`, fresh(time.Hour))
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	n.idle(t)
+	execute(t, db, `update seconds set s = 60`)
+	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour', fresh_until = fresh_until - interval '1 hour'`)
+	n.refreshAll(t.Context())
+	n.Look(task.ID)
+	n.idle(t)
+	if got := runs(t, db); got != 1 {
+		t.Errorf("%d runs of a task that nobody uses, want 1", got)
+	}
+
+	execute(t, db, `update getwork.task_state set used_at = clock_timestamp()`)
+	await(t, "it is renewed while it is used", func() bool { return runs(t, db) == 2 })
+	n.poke(task.ID)
+	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour'`)
+	await(t, "it is given up when it is not used any more", func() bool {
+		return query[string](t, db, `select state from getwork.run order by id desc limit 1`) == "cancelled"
+	})
+	n.idle(t)
+	if got := runs(t, db); got != 2 {
+		t.Errorf("%d runs, want 2", got)
+	}
+}
+
+// A cut shelf that runs low is refreshed before it is empty; a whole one holds all that there is.
+func TestRefreshOfWhatRunsLow(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "cut", `select i as item from generate_series(1, 1000) i order by i`, func(s *assign.Settings) {
+		s.FreshFor, s.MaxCandidates, s.MaxRequest = assign.Duration(time.Hour), 100, 100
+	})
+	newTask(t, n, "whole", `select i as item from generate_series(1, 100) i order by i`, func(s *assign.Settings) {
+		s.FreshFor, s.MaxRequest = assign.Duration(time.Hour), 100
+	})
+	for _, task := range []string{"cut", "whole"} {
+		n.endedRequest(t, n.click(t, task, "ann", 1).ID)
+		n.idle(t)
+		if r := n.click(t, task, "bob", 93); r.State != assign.Assigned { // six are left
+			t.Errorf("%s: bob got %s", task, r.State)
+		}
+	}
+	await(t, "the cut shelf is renewed", func() bool { return query[int](t, db, `select count(*) from getwork.run`) == 3 })
+	n.idle(t)
+	if r := n.click(t, "cut", "cyd", 90); r.State != assign.Assigned || r.Work[0].Item != "95" {
+		t.Errorf("cyd got %s %v, want 90 from 95 on", r.State, items(r))
+	}
+	if r := n.click(t, "whole", "cyd", 10); fmt.Sprint(r.State, items(r)) != "partial[95 96 97 98 99 100]" {
+		t.Errorf("whole: cyd got %s %v", r.State, items(r))
+	}
+}
+
+// A refresh leaves a place for those who wait; a node that has one place starts none.
+func TestRefreshLeavesAPlace(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1, look: 20 * time.Millisecond})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	ageShelf(t, db, task.ID, "fresh_until", time.Hour-50*time.Millisecond)
+	if p, err := n.prospect(t.Context(), n.api, task.ID); err != nil || !p.view.Refresh {
+		t.Fatalf("the shelf is to be renewed: %v, %v", p.view.Refresh, err)
+	}
+	n.Look(task.ID)
+	n.idle(t)
+	if got := runs(t, db); got != 1 {
+		t.Errorf("%d runs, want 1", got)
+	}
+	two := startNode(t, url, nodeOptions{})
+	two.Look(task.ID)
+	two.idle(t)
+	if got := runs(t, db); got != 2 {
+		t.Errorf("%d runs where there is a place, want 2", got)
+	}
+}
+
+// A refresh that fails costs nobody his work while the old shelf is fresh, and is not tried again before the back-off is
+// over.
+func TestRefreshThatFails(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table divisor as select 1 as d`)
+	task := newTask(t, n, "task", `select i as item, 1 / d as one from generate_series(1, 9) i, divisor order by i`, fresh(time.Hour))
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	n.idle(t)
+	execute(t, db, `update divisor set d = 0`)
+	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
+	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
+	n.Look(task.ID)
+	n.idle(t)
+	if state := query[string](t, db, `select state from getwork.run order by id desc limit 1`); state != "failed" {
+		t.Fatalf("the refresh %s", state)
+	}
+	if r := n.click(t, "task", "bob", 1); fmt.Sprint(r.State, items(r)) != "assigned[2]" {
+		t.Errorf("bob got %s %v", r.State, items(r))
+	}
+	if !query[bool](t, db, `select failed_until is not null from getwork.task_state`) {
+		t.Fatal("there is no back-off")
+	}
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // else it may be over just then
+	n.Look(task.ID)
+	n.idle(t)
+	if got := runs(t, db); got != 2 {
+		t.Errorf("%d runs during the back-off, want 2", got)
+	}
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// reader makes a login that may read the tables named and nothing else, and returns the URL that uses it.
+func reader(t *testing.T, address, tables string) string {
+	t.Helper()
+	db := pool(t, address)
+	role := "reader_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
+	execute(t, db, `create role `+role+` login password 'secret'; grant select on `+tables+` to `+role)
+	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "secret")
+	return u.String()
+}
+
+// With a query database, ranking queries run there, by a login that can't see getwork at all; the rows are freed of
+// what is blocked chunk by chunk, in their order.
+func TestQueriesElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	execute(t, db, `create table loan as select i as id, i * 10 as amount from generate_series(1, 5000) i; insert into loan values (null, 1), (1, 1)`)
+	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	task := newTask(t, n, "task", `select id as item, amount from loan order by id nulls first`, func(s *assign.Settings) { s.MaxCandidates = 100; s.FreshFor = assign.Duration(time.Hour) })
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 2500) i`, task.ID)
+	bob := n.endedRequest(t, n.click(t, "task", "bob", 3).ID)
+	cyd := n.click(t, "task", "cyd", 2)
+	if got := fmt.Sprint(items(bob), items(cyd)); got != "[2501 2502 2503] [2504 2505]" {
+		t.Errorf("bob and cyd got %s", got)
+	}
+	if got := compact(bob.Work[0]); got != `{"amount":25010}` {
+		t.Errorf("details %s", got)
+	}
+	if got := query[string](t, db, `select format('%s blocked, %s passed over, cut %s, %s candidates', blocked, passed_over, cut, candidates) from getwork.run`); got != "2500 blocked, 2 passed over, cut t, 100 candidates" {
+		t.Error(got)
+	}
+	for _, q := range []string{`select id as item from getwork.work`, `select nope as item from loan`, `update loan set id = 1 returning id as item`} {
+		s := assign.DefaultSettings()
+		s.Name, s.Query = "refused", assign.Query(q)
+		if _, err := n.CreateTask(t.Context(), s, "boss"); !assign.IsRefusal(err, assign.QueryRefused) {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
+	newTask(t, n, "slow", `select id as item from loan, pg_sleep(30)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(200 * time.Millisecond) })
+	failsWith(t, n, "slow", "longer than its query_timeout")
+}
+
+// A former run that still executes there, its node dead, keeps a second one from starting; its requests wait, and
+// are served when it is over.
+func TestFormerRunElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	execute(t, db, `create table loan as select 1 as id`)
+	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	task := newTask(t, n, "task", `select id as item from loan`, nil)
+	former, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Rollback(context.Background())
+	if _, err := former.Exec(t.Context(), queryLock, n.queryLockClass(), int32(task.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r := n.click(t, "task", "ann", 1)
+	await(t, "a run was given up", func() bool { return query[int](t, db, `select count(*) from getwork.run where state = 'failed'`) > 0 })
+	if got := query[string](t, db, `select min(error) from getwork.run`); !strings.Contains(got, "former run") {
+		t.Errorf("its error is %q", got)
+	}
+	if r, _ := n.Request(t.Context(), r.ID, r.Holder(), false); r.State != assign.Pending {
+		t.Errorf("meanwhile the request is %s", r.State)
+	}
+	if err := former.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.endedRequest(t, r.ID); r.State != assign.Assigned {
+		t.Errorf("then it is %s", r.State)
+	}
+}
+
+// When the connection that holds the run lock is lost, so is the query that runs elsewhere.
+func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	execute(t, db, `create table loan as select 1 as id, 600::float8 as seconds`)
+	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	newTask(t, n, "task", `select id as item from loan, pg_sleep(seconds)`, nil)
+	r := n.click(t, "task", "ann", 1)
+	const executing = `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like 'fetch%'`
+	await(t, "the query runs", func() bool { return query[int](t, db, executing) == 1 })
+	execute(t, db, `update loan set seconds = 0`)
+	execute(t, db, `select pg_terminate_backend(pid) from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.task'::regclass and mode = 'RowShareLock' and pid <> pg_backend_pid()`)
+	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
+		t.Errorf("the request is %s (%v)", r.State, r.Error)
+	}
+	if got := query[int](t, db, executing); got != 0 {
+		t.Errorf("%d queries still execute", got)
+	}
+}
+
+// What was closed too lately for the query database to have seen it is dropped before the limit is counted, not
+// after: a cut result of nothing would make the query run again and again.
+func TestClosedLatelyElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{queries: address})
+	db := pool(t, address)
+	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.MaxCandidates = 1 })
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, assign.Disposition{Outcome: "return", After: after(0)}, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.endedRequest(t, n.click(t, "task", "ben", 1).ID); fmt.Sprint(items(r)) != "[2]" {
+		t.Errorf("ben got %v, want [2]: 1 may have been ranked by what was true before", items(r))
+	}
+	if n := runs(t, db); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// The time limit is the query's, not each fetch's.
+func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{queries: address})
+	newTask(t, n, "task", `select i as item from generate_series(1, 5000) i where case when i % 100 = 0 then pg_sleep(0.05) is not null else true end`,
+		func(s *assign.Settings) { s.QueryTimeout, s.MaxCandidates = assign.Duration(time.Second), 10_000 })
+	failsWith(t, n, "task", "longer than its query_timeout")
+}
+
+// A query database that can't be reached, or refuses us, is the world's fault.
+func TestNoConnectionElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	a := startNode(t, address, nodeOptions{deaf: true})
+	newTask(t, a, "task", numbers, nil)
+	name := query[string](t, db, `select current_database()`)
+	b := startNode(t, address, nodeOptions{deaf: true, queries: strings.Replace(address, name, "no_such_database", 1)})
+	r := b.click(t, "task", "ann", 1)
+	await(t, "a run was given up", func() bool { return query[int](t, db, `select count(*) from getwork.run where state = 'failed'`) > 0 })
+	if r, err := b.Request(t.Context(), r.ID, r.Holder(), false); err != nil || r.State != assign.Pending {
+		t.Errorf("the request is %s (%v)", r.State, err)
+	}
+}

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/postgres"
+	"getwork/schema/schematest"
+)
+
+// tool runs one of PostgreSQL's programs.
+func tool(t *testing.T, name string, args ...string) {
+	t.Helper()
+	found, err := postgres.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(found.Dir, name)
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// restored makes an empty database on another server.
+func restored(t *testing.T, server *postgres.Server) string {
+	t.Helper()
+	execute(t, pool(t, server.URL("postgres")), `create database restored`)
+	return server.URL("restored")
+}
+
+// moves has people work in one cluster, moves the tables into another, whose transaction ids are lower, and has people go on
+// there. Nothing that is done, held or put off may be handed out, and the fresh shelf that came along costs one run.
+func moves(t *testing.T, parameters map[string]string, move func(from, to string)) {
+	t.Helper()
+	former, next := schematest.OwnServer(t, parameters), schematest.OwnServer(t, nil)
+	old := pool(t, former.URL("getwork"))
+	execute(t, old, `create table loan (id integer primary key, verified boolean not null default false)`)
+	execute(t, old, `insert into loan select generate_series(1, 9)`)
+	execute(t, old, `do $$ begin for i in 1..20000 loop perform pg_current_xact_id(); commit; end loop; end $$`)
+	n := startNode(t, former.URL("getwork"), nodeOptions{})
+	newTask(t, n, "task", `select id as item from loan where not verified order by id`, func(s *assign.Settings) {
+		s.FreshFor, s.MaxRequest = assign.Duration(time.Hour), 9
+	})
+	work := map[string]assign.Work{}
+	first := n.endedRequest(t, n.click(t, "task", "1 is done", 1).ID)
+	work["1 is done"] = first.Work[0]
+	for _, user := range []string{"2 is held", "3 is put off", "4 is done later", "6 is done, too"} { // from the midst of the shelf
+		w, _, err := n.Claim(t.Context(), "task", user[:1], assign.Who{Holder: assign.Holder{User: user}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work[user] = w
+	}
+	let := func(n *node, db *pgxpool.Pool, user string, d assign.Disposition) {
+		t.Helper()
+		if d.Outcome == "complete" {
+			execute(t, db, `update loan set verified = true where id = $1`, user[:1])
+		}
+		if _, err := n.Dispose(t.Context(), work[user].ID, d, assign.Holder{User: user}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	let(n, old, "1 is done", assign.Disposition{Outcome: "complete"})
+	let(n, old, "6 is done, too", assign.Disposition{Outcome: "complete"})
+	later := assign.Duration(4 * time.Hour)
+	let(n, old, "3 is put off", assign.Disposition{Outcome: "return", After: &later})
+	n.stop()
+
+	to := restored(t, next)
+	move(former.URL("getwork"), to)
+	db := pool(t, to)
+	if !query[bool](t, db, `select pg_snapshot_xmax(pg_current_snapshot())::text::bigint < (select min(pg_snapshot_xmin(snapshot)::text::bigint) from getwork.run)`) {
+		t.Fatal("the other cluster's transaction ids are not lower")
+	}
+	n = startNode(t, to, nodeOptions{})
+	let(n, db, "4 is done later", assign.Disposition{Outcome: "complete"})
+	if e, err := n.Explain(t.Context(), "task", "4"); err != nil || e.Matches {
+		t.Errorf("what is done matches still: %+v, %v", e, err)
+	}
+	if _, _, err := n.Claim(t.Context(), "task", "4", assign.Who{Holder: assign.Holder{User: "claims"}}); !assign.IsRefusal(err, assign.NotFound) {
+		t.Errorf("what is done is claimed: %v", err)
+	}
+	for _, want := range []string{"[5 7]", "[8 9]"} {
+		r := n.endedRequest(t, n.click(t, "task", "goes on "+want, 2).ID)
+		if got := fmt.Sprint(items(r)); got != want {
+			t.Errorf("handed out %s, want %s", got, want)
+		}
+	}
+	if runs := query[int](t, db, `select count(*) from getwork.run`); runs != 2 {
+		t.Errorf("%d runs, want the former cluster's and one more", runs)
+	}
+	let(n, db, "2 is held", assign.Disposition{Outcome: "complete"})
+}
+
+func TestDumpIsRestored(t *testing.T) {
+	t.Parallel()
+	moves(t, nil, func(from, to string) {
+		file := filepath.Join(t.TempDir(), "dump")
+		tool(t, "pg_dump", "--format=custom", "--file="+file, from)
+		tool(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+to, file)
+	})
+}
+
+func TestPrimaryByLogicalReplication(t *testing.T) {
+	t.Parallel()
+	moves(t, map[string]string{"wal_level": "logical"}, func(from, to string) {
+		file := filepath.Join(t.TempDir(), "dump")
+		tool(t, "pg_dump", "--schema-only", "--format=custom", "--file="+file, from)
+		tool(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+to, file)
+		publisher, subscriber := pool(t, from), pool(t, to)
+		execute(t, publisher, `create publication everything for all tables`)
+		execute(t, subscriber, `create subscription everything connection '`+strings.ReplaceAll(from, "'", "''")+`' publication everything`)
+		await(t, "all tables are copied", func() bool {
+			return query[bool](t, subscriber, `select count(*) > 0 and bool_and(srsubstate = 'r') from pg_subscription_rel`)
+		})
+		execute(t, subscriber, `drop subscription everything`)
+		execute(t, subscriber, raiseIDs)
+	})
+}
+
+// raiseIDs is as docs/operations.md has it.
+const raiseIDs = `
+select setval(s.name, greatest(s.last, nextval(s.name)) + 1000000)
+from (values
+  (pg_get_serial_sequence('getwork.task', 'id'), (select max(id) from getwork.task)),
+  (pg_get_serial_sequence('getwork.item', 'id'), (select max(id) from getwork.item)),
+  (pg_get_serial_sequence('getwork.run', 'id'), (select max(id) from getwork.run)),
+  (pg_get_serial_sequence('getwork.work', 'id'), (select max(id) from getwork.work)),
+  (pg_get_serial_sequence('getwork.work_requested', 'id'), (select max(id) from getwork.work_requested)),
+  ('getwork.round', (select max(round_id) from getwork.work_requested))
+) s (name, last)`
+
+// A login without rights reads in which life of the cluster it is; a session reads it once; a new timeline is another life.
+func TestClusterIsKnownToAnyLogin(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	execute(t, db, `create table nothing ()`)
+	plain := pool(t, reader(t, address, "nothing"))
+	role := query[string](t, plain, `select current_user::text`)
+	execute(t, db, `grant usage on schema getwork to `+role)
+	want := query[string](t, db, `select system_identifier || '/00000001' from pg_control_system()`)
+	if got := query[string](t, plain, `select getwork.cluster()`); got != want {
+		t.Errorf("a login without rights reads %q, want %q", got, want)
+	}
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for range 2 {
+		var got, kept string
+		if err := conn.QueryRow(t.Context(), `select getwork.cluster(), current_setting('getwork_cluster.life')`).Scan(&got, &kept); err != nil || got != want || kept != want {
+			t.Errorf("read %q, remembered %q, %v", got, kept, err)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// What is removed when it is old: what is over, and nothing that still blocks an item, binds a user, or tells a task in
+// conflict who has seen an item.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	plain := newInbox(t, n, "plain", nil)
+	eyes := newInbox(t, n, "eyes", nil)
+	newInbox(t, n, "second", func(s *assign.Settings) { s.ConflictsWith = []string{"eyes"} })
+	ids := map[bool]int64{false: plain.ID, true: eyes.ID}
+	const old, young = "clock_timestamp() - interval '91 days'", "clock_timestamp() - interval '89 days'"
+	insert := func(task int64, item, state, closed, also string, values string) {
+		t.Helper()
+		execute(t, db, fmt.Sprintf(`insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid%s) values ($1, $2, 'ann', $3, %s, pg_current_xact_id()%s)`, also, closed, values), task, item, state)
+	}
+	for _, inConflict := range []bool{false, true} {
+		task := ids[inConflict]
+		insert(task, "completed", "completed", old, "", "")
+		insert(task, "young", "completed", young, "", "")
+		insert(task, "expired", "expired", old, "", "")
+		insert(task, "reassigned", "reassigned", old, "", "")
+		insert(task, "returned", "returned", old, ", after, available_at", ", '0', "+old)
+		insert(task, "failed", "failed", old, ", available_at", ", "+old)
+		insert(task, "still put off", "returned", old, ", after, available_at", ", '72h', clock_timestamp() + interval '1 hour'")
+		insert(task, "still waits", "failed", old, ", available_at", ", clock_timestamp() + interval '1 hour'")
+		insert(task, "never", "never", old, "", "")
+		insert(task, "to others", "returned", old, ", after, available_at, to_others", ", '0', "+old+", true")
+		execute(t, db, `insert into getwork.work (task_id, item, user_name, assigned_at) values ($1, 'held', 'ann', `+old+`)`, task)
+		execute(t, db, `insert into getwork.item (task_id, item, pushed_by, pushed_at, done_at, due_at) select $1, v.*
+			from (values ('done', 'x', `+old+`, `+old+`, null), ('done lately', 'x', `+old+`, `+young+`, null), ('open', 'x', `+old+`, null, null),
+				('held', 'x', `+old+`, null, 'infinity'::timestamptz)) v`, task)
+	}
+	// A batch is a thousand; what stays is passed by.
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+		select $1, i, 'ann', case when i % 3 = 0 then 'never' else 'completed' end, `+old+`, pg_current_xact_id() from generate_series(1, 4000) i`, plain.ID)
+	execute(t, db, `insert into getwork.item (task_id, item, pushed_by, done_at) select $1, i, 'x', `+old+` from generate_series(1, 2500) i`, plain.ID)
+
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const left = `select string_agg(item, ', ' order by item) from getwork.work where task_id = $1 and item !~ '^[0-9]'`
+	if got := query[string](t, db, left, plain.ID); got != "held, never, still put off, still waits, to others, young" {
+		t.Errorf("left: %s", got)
+	}
+	if got := query[string](t, db, left, eyes.ID); got != "completed, held, never, still put off, still waits, to others, young" {
+		t.Errorf("left where there is a conflict: %s", got)
+	}
+	if got := query[int](t, db, `select count(*) from getwork.work where item ~ '^[0-9]'`); got != 4000/3 {
+		t.Errorf("%d left of the many, want %d", got, 4000/3)
+	}
+	for _, task := range ids {
+		if got := query[string](t, db, `select string_agg(item, ', ' order by item) from getwork.item where task_id = $1`, task); got != "done lately, held, open" {
+			t.Errorf("items left: %s", got)
+		}
+	}
+	// Nothing that it has to pass by keeps it from ending, and what it removed is not handed out again by mistake.
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Requests are removed when they are old, their answers' work stays if it must, and one that waits stays.
+func TestRetentionOfRequests(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, n, "inbox", nil)
+	n.push(t, "inbox", "a", "b")
+	held := n.take(t, "inbox", "ann")
+	bob, err := n.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "bob"}, Count: 1, Key: "key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.let(t, bob.Work[0], assign.Disposition{Outcome: "never"})
+	if _, err := n.change(t, "inbox", func(s *assign.Settings) { s.Paused = true }); err != nil {
+		t.Fatal(err)
+	}
+	waits := n.linger(t, "inbox", "cyd", 1)
+	execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, state, reason, created_at, completed_at)
+		select task_id, 'dan', 1, 0, 'none', 'no_match', clock_timestamp(), clock_timestamp() from getwork.task_state, generate_series(1, 1500)`)
+	execute(t, db, `update getwork.work_requested set created_at = created_at - interval '1 year', completed_at = completed_at - interval '1 year'`)
+	execute(t, db, `update getwork.idempotency_key set created_at = created_at - interval '1 year'`)
+	young := n.click(t, "inbox", "eve", 1)
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select string_agg(id::text, ' ' order by id) from getwork.work_requested`); got != fmt.Sprint(waits.ID, " ", young.ID) {
+		t.Errorf("requests left: %s, want %d and %d", got, waits.ID, young.ID)
+	}
+	if got := query[int](t, db, `select count(*) from getwork.work where request_id is null and state in ('held', 'never')`); got != 2 {
+		t.Errorf("%d works of removed requests are left, want 2", got)
+	}
+	p, err := n.Pipeline(t.Context(), held.Holder())
+	if err != nil || len(p.Work) != 1 {
+		t.Errorf("ann's pipeline: %+v, %v", p, err)
+	}
+	n.let(t, held, assign.Disposition{Outcome: "complete"})
+	if _, err := n.Request(t.Context(), bob.ID, bob.Holder(), false); !assign.IsRefusal(err, assign.NotFound) {
+		t.Errorf("bob's request: %v", err)
+	}
+}
+
+// However short the retention is, an item that was completed since the shelf's run does not come off that shelf again,
+// and an Idempotency-Key has its 24 hours.
+func TestShortRetention(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", numbers, fresh(time.Hour))
+	n.let(t, n.take(t, "task", "ann"), assign.Disposition{Outcome: "complete"})
+	keyed := assign.Click{Holder: assign.Holder{User: "bob"}, Count: 1, Key: "key"}
+	bob, err := n.GetWork(t.Context(), "task", keyed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.let(t, bob.Work[0], assign.Disposition{Outcome: "complete"})
+	short := still(t, url)
+	short.Retention = time.Millisecond
+	if err := short.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := n.take(t, "task", "cyd"); w.Item != "3" {
+		t.Errorf("cyd has %s, want 3", w.Item)
+	}
+	if again, err := n.GetWork(t.Context(), "task", keyed); err != nil || again.ID != bob.ID {
+		t.Errorf("bob again: request %d (%v), want %d", again.ID, err, bob.ID)
+	}
+	if got := query[int](t, db, `select count(*) from getwork.work_requested where user_name = 'ann'`); got != 0 {
+		t.Errorf("%d requests of ann's are left", got)
+	}
+	execute(t, db, `update getwork.task_state set shelf_run = null, fresh_until = null`)
+	if err := short.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, db, `select count(*) from getwork.work`); got != 1 {
+		t.Errorf("%d work rows left, want the one that is held", got)
+	}
+}
+
+// The retention is what the node was told.
+func TestRetentionIsConfigured(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	n.Retention = time.Hour
+	newInbox(t, n, "inbox", nil)
+	n.push(t, "inbox", "a", "b")
+	for _, w := range n.serve(t, "inbox", "ann", 2).Work {
+		n.let(t, w, assign.Disposition{Outcome: "complete"})
+	}
+	execute(t, db, `update getwork.work set closed_at = closed_at - interval '61 minutes' where item = 'a'`)
+	execute(t, db, `update getwork.item set done_at = done_at - interval '61 minutes' where item = 'a'`)
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select (select string_agg(item, '') from getwork.work) || (select string_agg(item, '') from getwork.item)`); got != "bb" {
+		t.Errorf("left: %s", got)
+	}
+}

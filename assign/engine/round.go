@@ -1,0 +1,353 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+	"getwork/notify"
+)
+
+// round is one transaction's work under the assign lock: read who waits now, decide, write, announce. It is used
+// for a run's result, a fresh shelf, an inbox, a claim, a reassignment, and for a run that failed. The caller begins
+// the transaction and commits.
+type round struct {
+	e     *Engine
+	tx    pgx.Tx
+	id    int64
+	task  int64
+	state lockedState
+
+	matching matching                   // what the task's recheck said of the shelf's best
+	dropped  bool                       // some of it did not match any more
+	clicks   map[assign.Holder][]*click // to be recorded by this round
+	clickers []assign.Holder            // their holders, sorted
+
+	run      int64  // that it ends; 0: none
+	ahead    *ahead // what was read together with the lock; nil once it is used
+	waiting  []waiter
+	answered []int64 // requests that this round ended
+	told     bool    // its NOTIFY is written, or left to the announcer
+
+	telling *notify.Telling // of a round that may be left to the announcer; nil: it tells by itself, or has nothing to tell
+
+	ends  map[assign.State]int // how many requests that waited it ended, and as what
+	given int                  // how many items it handed out
+
+	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
+	leased    bool     // work was given for a time
+	stirs     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
+}
+
+// lockedState is what the assign lock protects, read after it was taken.
+type lockedState struct {
+	assign.Settings
+	deleted  bool
+	failures int
+	retries  int           // those of long ago are forgotten
+	retrying time.Duration // since the first of the retries
+
+	shelfRun    int64
+	shelfFrom   int64
+	shelfCut    bool
+	shelfUsable int64 // rows of the shelf's run with a usable item
+	shelfTaken  bool  // some of them are held or put off, or were handed out since
+	fresh       bool
+
+	conflicts []int64 // tasks of which nobody may hold or have completed the same item
+}
+
+// serves reports whether a round can hand something out without a run.
+func (s *lockedState) serves() bool { return (s.fresh || s.Inbox()) && !s.Paused && !s.deleted }
+
+// waiter is a pending request, its row locked.
+type waiter struct {
+	id      int64
+	holder  assign.Holder
+	wanted  int
+	lingers bool             // and its time is not over
+	unread  bool             // no round has left it lingering before
+	groups  *[]string        // nil: needs none
+	lease   *assign.Duration // where the task has none
+	click   *click           // it is no more than that so far; nil: the request is recorded
+}
+
+const (
+	// The task's own, and those of the tasks that it conflicts with: a round reads what is held there. In the order
+	// of ids, as everybody does.
+	lockAssign = `
+select s.task_id
+from getwork.task_state s
+where s.task_id in (select $1::bigint union all select c.other_id from getwork.task_conflict c where c.task_id = $1)
+order by s.task_id
+for no key update`
+
+	// A statement of its own, after the lock: a lock that had to wait returns the row as it is now, but what
+	// was joined to it as it was when the statement began.
+	selectState = `
+select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
+  s.failures,
+  case when s.retry_at > clock_timestamp() - v.query_timeout - interval '1 minute' then s.retries else 0 end,
+  coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
+  coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
+  coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
+  ` + shelfFresh + `,
+  array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
+  ` + settingsColumns + `
+from getwork.task_state s
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join getwork.run u on u.id = s.shelf_run
+where s.task_id = $1`
+
+	// Everybody who waits now, also those who came during the query, first come first. The rows are locked: a
+	// cancel that comes later finds them answered, one that came before took them off the list.
+	selectWaiting = `
+select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
+  (extract(epoch from lease) * 1000000)::bigint, look_after is null
+from getwork.work_requested
+where task_id = $1 and state = 'pending'
+order by id
+for update`
+)
+
+// openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.
+func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
+	return e.openRoundFor(ctx, tx, task, nil)
+}
+
+// openRoundFor is openRound for a batch of clicks: on the same way it reads what serving them takes.
+func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch []*click) (*round, error) {
+	r := &round{e: e, tx: tx, task: task}
+	for {
+		locked, err := r.lock(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		unlocked := func(other int64) bool { return !slices.Contains(locked, other) }
+		if !slices.ContainsFunc(r.state.conflicts, unlocked) {
+			return r, nil
+		}
+		// A manager added a conflict between our reading and our locking: take that lock, too. Out of order this
+		// once; if somebody waits for us there, PostgreSQL ends one of us, who begins again.
+	}
+}
+
+func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err error) {
+	var batch pgx.Batch
+	batch.Queue(r.e.SQL(lockAssign), r.task)
+	batch.Queue(r.e.SQL(selectState), r.task)
+	if len(clicks) > 0 {
+		r.ahead = &ahead{}
+		r.ahead.queue(r, &batch, clicks)
+	}
+	results := r.tx.SendBatch(ctx, &batch)
+	defer results.Close()
+	rows, err := results.Query()
+	if err == nil {
+		locked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take the assign lock: %w", err)
+	}
+	r.state = lockedState{}
+	s := &r.state
+	var retrying float64
+	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
+	if err := results.QueryRow().Scan(append(into, intoSettings(&s.Settings)...)...); err != nil {
+		return nil, fmt.Errorf("read the task's state: %w", err)
+	}
+	s.retrying = time.Duration(retrying * float64(time.Second))
+	if r.ahead != nil {
+		err = r.ahead.read(results)
+	}
+	return locked, err
+}
+
+// readWaiting locks and reads who waits, and puts the clicks that this round records behind them.
+func (r *round) readWaiting(ctx context.Context) error {
+	if r.ahead != nil && r.ahead.waiting != nil {
+		r.waiting = r.unrecorded(r.ahead.waiting, r.ahead.ids)
+		r.ahead.waiting = nil
+		return nil
+	}
+	var batch pgx.Batch
+	var ids []int64
+	batch.Queue(r.e.SQL(selectWaiting), r.task).Query(func(rows pgx.Rows) (err error) {
+		r.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		return err
+	})
+	if len(r.clickers) > 0 {
+		batch.Queue(r.e.SQL(selectIDs), len(r.clickers)).Query(func(rows pgx.Rows) (err error) {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("read who waits: %w", err)
+	}
+	r.waiting = r.unrecorded(r.waiting, ids)
+	return nil
+}
+
+func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
+	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread)
+	return w, err
+}
+
+// offer is an item of a supply as the plan sees it, and what is written when it is handed out.
+type offer struct {
+	ranked
+	plan.Item
+	attempt   int        // which one it will be
+	until     *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places
+	elsewhere []string   // of those who are barred: they hold or completed it under a task that conflicts
+}
+
+// supply is where a round's items come from.
+type supply interface {
+	source() plan.Source
+	// take reads the best items that anybody could have now, at least n of them if there are so many, and whether
+	// those were all.
+	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
+	cut() bool
+	usable() bool                                           // whether there were usable items at all, handed out or not
+	runID() *int64                                          // the run that ranked them; nil: none did
+	settle(after settlement) (statement string, args []any) // it may return when the shelf ought to be renewed
+}
+
+// settlement is what a supply has to remember of a round.
+type settlement struct {
+	next   int64    // candidates of a lower rank are gone
+	gone   int      // how many items nobody else can have now
+	used   bool     // somebody was answered, or lingers from now on
+	spent  bool     // the shelf ends
+	handed []string // the items that were handed out
+}
+
+// errMoved: something that was read was changed before it was written, though all who change it hold the same
+// locks. Plan and write are repeated.
+var errMoved = errors.New("a request was ended, or an item taken, behind the round's back")
+
+// attempts is how often a round plans again on the result at hand. More than one needs somebody who holds no lock.
+const attempts = 5
+
+// serve hands out what the supply has to those who wait.
+func (r *round) serve(ctx context.Context, from supply) error {
+	var err error
+	for range attempts {
+		if err = r.readWaiting(ctx); err != nil {
+			return err
+		}
+		if err = r.assign(ctx, from); err == nil {
+			return nil
+		}
+		if !again(err) {
+			return err
+		}
+		r.e.Log.Warn("round planned again", "task", r.state.Name, "round", r.id, "cause", err)
+		if _, back := r.tx.Exec(ctx, "rollback to savepoint planned"); back != nil {
+			return fmt.Errorf("plan again: %w", back)
+		}
+	}
+	return fmt.Errorf("hand out: %w", err)
+}
+
+// again reports whether the constraints refused what was planned, or a row was not as it had been read.
+func again(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, errMoved) || errors.As(err, &pg) && pg.Code == "23505"
+}
+
+// assign plans once, and writes the plan.
+func (r *round) assign(ctx context.Context, from supply) error {
+	requests, err := r.requests(ctx, r.waiting)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, w := range r.waiting {
+		n += w.wanted
+	}
+	for {
+		offers, all, err := from.take(ctx, r, n)
+		if err != nil {
+			return fmt.Errorf("read what can be handed out: %w", err)
+		}
+		items := make([]plan.Item, len(offers))
+		for i := range offers {
+			items[i] = offers[i].Item
+		}
+		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all, Usable: from.usable()})
+		if p.Short { // rules kept somebody from the best: read on
+			n = max(4*n, 100)
+			continue
+		}
+		r.e.Steps(ctx, StepRead)
+		return r.write(ctx, from, p, offers, all)
+	}
+}
+
+func (r *round) rules() plan.Rules {
+	rules := plan.Rules{Groups: r.state.Groups}
+	if r.state.MaxOpen != nil {
+		rules.MaxOpen = *r.state.MaxOpen
+	}
+	return rules
+}
+
+const countOpen = `
+select user_name, count(*)
+from getwork.work
+where task_id = $1 and user_name = any($2::text[]) and state = 'held'
+group by user_name`
+
+// requests are the waiters as the plan sees them.
+func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request, error) {
+	requests := make([]plan.Request, len(waiting))
+	users := make([]string, len(waiting))
+	for i, w := range waiting {
+		users[i] = w.holder.User
+		requests[i] = plan.Request{ID: w.id, Holder: plan.Holder(w.holder), Wanted: w.wanted, Lingers: w.lingers, Anything: w.groups == nil}
+		if w.groups != nil {
+			requests[i].Groups = *w.groups
+		}
+	}
+	if r.state.MaxOpen == nil || len(waiting) == 0 {
+		return requests, nil
+	}
+	rows, err := r.tx.Query(ctx, r.e.SQL(countOpen), r.task, users)
+	if err != nil {
+		return nil, fmt.Errorf("count what is held: %w", err)
+	}
+	open := map[string]int{}
+	var user string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&user, &n}, func() error { open[user] = n; return nil }); err != nil {
+		return nil, fmt.Errorf("count what is held: %w", err)
+	}
+	for i := range requests {
+		requests[i].Open = open[requests[i].Holder.User]
+	}
+	return requests, nil
+}
+
+// announcement is what the round's one NOTIFY says.
+func (r *round) announcement(run int64) notify.Message {
+	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
+}
+
+// announce sends it, for a round that was not written by a plan.
+func (r *round) announce(ctx context.Context, run int64) error {
+	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run).Encode()); err != nil {
+		return fmt.Errorf("announce the round: %w", err)
+	}
+	return nil
+}

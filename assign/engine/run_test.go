@@ -1,0 +1,376 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// failsWith lets a click run a query that fails, and returns its request.
+func failsWith(t *testing.T, n *node, task, want string) assign.Request {
+	t.Helper()
+	r := n.endedRequest(t, n.click(t, task, "ann", 1).ID)
+	if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, want) {
+		t.Errorf("the request is %s with error %v, want failed with %q", r.State, r.Error, want)
+	}
+	return r
+}
+
+func TestQueryPastItsTimeout(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, schematest.URL(t), nodeOptions{})
+	newTask(t, n, "slow", `select 1 as item from pg_sleep(60)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(200 * time.Millisecond) })
+	failsWith(t, n, "slow", "longer than its query_timeout of 200ms")
+}
+
+func TestQueryOnADroppedTable(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table loan (id int)`)
+	task := newTask(t, n, "loans", `select id as item from loan`, nil)
+	execute(t, db, `drop table loan`)
+	failsWith(t, n, "loans", `relation "loan" does not exist`)
+	if s := query[string](t, db, `select state from getwork.run where task_id = $1`, task.ID); s != "failed" {
+		t.Errorf("the run is %s", s)
+	}
+
+	// The back-off is made longer than what follows takes on any machine.
+	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`)
+
+	// New clicks fail at once with the same error while the back-off runs; who lingers waits for its end.
+	if r := n.click(t, "loans", "bob", 1); r.State != assign.Failed || !strings.Contains(*r.Error, "loan") {
+		t.Errorf("a click during the back-off is %s", r.State)
+	}
+	lingering, err := n.GetWork(t.Context(), "loans", assign.Click{Holder: assign.Holder{User: "cyd"}, Count: 1, Linger: assign.Duration(time.Minute)})
+	if err != nil || lingering.State != assign.Pending {
+		t.Fatalf("one that lingers is %s (%v)", lingering.State, err)
+	}
+	execute(t, db, `create table loan as select 17 as id`)
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '500 ms'`)
+	n.Look(task.ID)
+	if r := n.endedRequest(t, lingering.ID); r.State != assign.Assigned {
+		t.Errorf("after the back-off the one that lingers is %s", r.State)
+	}
+	if failures := query[int](t, db, `select failures from getwork.task_state`); failures != 0 {
+		t.Errorf("%d failures counted after a success", failures)
+	}
+}
+
+// A query that writes, through a function or after switching the protection off, is refused; the lock survives, and
+// the requests are told.
+func TestQueryMayNotWrite(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table victim (i int)`)
+	execute(t, db, `create function writes() returns int language plpgsql as $$ begin insert into victim values (1); return 1; end $$`)
+	execute(t, db, `create function unlocks() returns int language plpgsql as $$ begin
+		perform set_config('transaction_read_only', 'off', true); insert into victim values (1); return 1; end $$`)
+	for name, sql := range map[string]string{"writes": `select writes() as item`, "unlocks": `select unlocks() as item`} {
+		newTask(t, n, name, sql, nil)
+		failsWith(t, n, name, "read-")
+	}
+	if rows := query[int](t, db, `select count(*) from victim`); rows != 0 {
+		t.Errorf("%d rows written by a ranking query", rows)
+	}
+}
+
+// With a query role, a ranking query has that role's rights and no more; what is blocked it may read.
+func TestQueryRole(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	role := "ranker_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
+	execute(t, db, `create role `+role)
+	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
+	execute(t, db, `grant usage on schema getwork to `+role+`; grant select on getwork.blocked to `+role)
+	execute(t, db, `create table open_to_all as select i from generate_series(1, 3) i; grant select on open_to_all to `+role+`; create table secret (i int)`)
+	n := startNode(t, url, nodeOptions{role: role})
+	newTask(t, n, "allowed", `select i as item from open_to_all order by i`, nil)
+	if r := n.endedRequest(t, n.click(t, "allowed", "ann", 2).ID); r.Assigned != 2 {
+		t.Errorf("ann got %d: %v", r.Assigned, r.Error)
+	}
+	s := assign.DefaultSettings()
+	s.Name, s.Query = "refused", `select i as item from secret`
+	_, err := n.CreateTask(t.Context(), s, "a manager")
+	wantKind(t, err, assign.QueryRefused)
+	s.Query = `select item from getwork.work`
+	_, err = n.CreateTask(t.Context(), s, "a manager")
+	wantKind(t, err, assign.QueryRefused)
+}
+
+// The ranking's order survives the look at what is blocked, whatever plan is chosen for it: here 400,000 items are
+// put off, which PostgreSQL looks up in a hash, not in order. One execution tells the counts, too.
+func TestRankingKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, `do $$ begin execute format('alter database %I set work_mem = ''64MB''', current_database()); end $$`)
+	db.Reset()
+	n := startNode(t, url, nodeOptions{})
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 400500) i order by i desc`, func(s *assign.Settings) { s.MaxRequest = 1000 })
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, after, available_at)
+		select $1, i, 'ann', 'returned', clock_timestamp(), pg_current_xact_id(), '1 hour', clock_timestamp() + interval '1 hour'
+		from generate_series(1, 400000) i`, task.ID)
+	execute(t, db, `analyze getwork.work`)
+	plan := query[string](t, db, `explain (format json) `+n.wrapped(task.Query, task.ID, 1, 1001))
+	if !strings.Contains(plan, "hashed SubPlan") {
+		t.Error("the plan does not look the blocked items up in a hash; this test shows nothing")
+	}
+	r := n.endedRequest(t, n.click(t, "task", "bob", 500).ID)
+	for i, w := range r.Work {
+		if want := fmt.Sprint(400500 - i); w.Item != want {
+			t.Fatalf("the item at place %d is %s, want %s", i, w.Item, want)
+		}
+	}
+	if len(r.Work) != 500 {
+		t.Errorf("%d items, want 500", len(r.Work))
+	}
+	if got := query[string](t, db, `select format('%s given, %s blocked, %s passed over', given, blocked, passed_over) from getwork.run`); got != "400500 given, 400000 blocked, 0 passed over" {
+		t.Error(got)
+	}
+}
+
+// Rows that can't be items are passed over and counted, before the limit: null, empty, too long, repeated.
+func TestPassedOver(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select v as item, n as "rank", 'x' as q from (values (1, null), (2, ''), (3, 'b'), (4, repeat('ü', 101)), (5, 'b'), (6, repeat('ü', 100)), (7, 'a')) as t (n, v) order by n -- best first`, nil)
+	r := n.endedRequest(t, n.click(t, "task", "ann", 5).ID)
+	if got := fmt.Sprint(items(r)); got != "[b "+strings.Repeat("ü", 100)+" a]" {
+		t.Errorf("ann got %s", got)
+	}
+	if got := compact(r.Work[0]); got != `{"rank":3,"q":"x"}` {
+		t.Errorf("details %s", got)
+	}
+	db := pool(t, url)
+	if got := query[string](t, db, `select format('%s given, %s passed over', given, passed_over) from getwork.run`); got != "7 given, 4 passed over" {
+		t.Error(got)
+	}
+}
+
+// A lease, and a shelf's freshness, count from the end of a long query: the database's now() stands still since the
+// lock, and a short lease by it would be over before the work is handed out.
+func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	lease := assign.Duration(1500 * time.Millisecond)
+	newTask(t, n, "task", `select i as item from generate_series(1, 9) i, pg_sleep(2) order by i`, func(s *assign.Settings) {
+		s.Lease, s.FreshFor = &lease, assign.Duration(1500*time.Millisecond)
+	})
+	r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if r.Assigned != 1 {
+		t.Fatalf("ann got %d", r.Assigned)
+	}
+	w := r.Work[0]
+	if got := w.LeaseExpiresAt.Sub(w.AssignedAt); got < time.Duration(lease)-100*time.Millisecond || got > time.Duration(lease)+100*time.Millisecond {
+		t.Errorf("the lease runs for %s from the assignment, want %s", got, lease)
+	}
+	if got := query[float64](t, db, `select extract(epoch from s.fresh_until - u.started_at)::float8 from getwork.task_state s join getwork.run u on u.id = s.shelf_run`); got < 3.4 {
+		t.Errorf("the shelf is fresh until %.1f s after the run began, want 3.5", got)
+	}
+}
+
+// A run for which nobody waits any more is cancelled, and so is one that is paused.
+func TestRunIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(t *testing.T, n *node, r assign.Request){
+		"nobody waits": func(t *testing.T, n *node, r assign.Request) {
+			if _, err := n.Cancel(t.Context(), r.ID, r.Holder(), false); err != nil {
+				t.Error(err)
+			}
+		},
+		"paused": func(t *testing.T, n *node, _ assign.Request) {
+			if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { s.Paused = true; return nil }); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			begins := newGate(StepRunBegins)
+			close(begins.open)
+			n := startNode(t, url, nodeOptions{steps: begins.hold})
+			db := pool(t, url)
+			newTask(t, n, "task", `select 1 as item from pg_sleep(600)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
+			r := n.click(t, "task", "ann", 1)
+			<-begins.reached
+			await(t, "the query runs", func() bool {
+				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid()`) == 1
+			})
+			stop(t, n, r)
+			await(t, "the run is cancelled", func() bool { return query[string](t, db, `select state from getwork.run`) == "cancelled" })
+			await(t, "its query is over", func() bool {
+				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid()`) == 0
+			})
+		})
+	}
+}
+
+// A run whose query was changed meanwhile serves nobody, and starts over with the new one.
+func TestChangedQueryStartsOver(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	queried := newGate(StepQueried)
+	n := startNode(t, url, nodeOptions{steps: queried.hold})
+	newTask(t, n, "task", `select 'old' as item`, nil)
+	r := n.click(t, "task", "ann", 1)
+	<-queried.reached
+	if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { s.Query = `select 'new' as item`; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	close(queried.open)
+	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[new]" {
+		t.Errorf("ann got %v", items(r))
+	}
+}
+
+// What a manager stopped fails nobody either: neither by an error of the query that is the task's no more, nor while it is
+// paused.
+func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*assign.Settings){
+		"changed": func(s *assign.Settings) { s.Query = `select 'new' as item` },
+		"paused":  func(s *assign.Settings) { s.Paused = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			queried := newGate(StepQueried)
+			n := startNode(t, url, nodeOptions{steps: queried.hold})
+			db := pool(t, url)
+			newTask(t, n, "task", `select 1 / i as item from generate_series(0, 1) i`, nil)
+			r := n.click(t, "task", "ann", 1)
+			<-queried.reached
+			if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { stop(s); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			close(queried.open)
+			await(t, "the run is given up", func() bool {
+				return query[string](t, db, `select state from getwork.run order by id limit 1`) == "cancelled"
+			})
+			if name == "paused" {
+				n.idle(t)
+				if got := query[string](t, db, `select state from getwork.work_requested`); got != "pending" {
+					t.Errorf("ann's request is %s", got)
+				}
+			} else if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[new]" {
+				t.Errorf("ann got %s %v", r.State, items(r))
+			}
+			if f := query[int](t, db, `select failures from getwork.task_state`); f != 0 {
+				t.Errorf("a back-off after %d failures", f)
+			}
+		})
+	}
+}
+
+// Where the world is to blame the requests wait, and the run is repeated: here its backend is terminated.
+func TestLostConnectionIsRetried(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table wait (seconds float8)`)
+	execute(t, db, `insert into wait values (600)`)
+	newTask(t, n, "task", `select 1 as item from wait, pg_sleep(seconds)`, nil)
+	r := n.click(t, "task", "ann", 1)
+	const backend = `from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep' and query like '%pg_sleep(seconds)%' and pid <> pg_backend_pid()`
+	await(t, "the query runs", func() bool { return query[int](t, db, `select count(*) `+backend) == 1 })
+	execute(t, db, `update wait set seconds = 0`)
+	execute(t, db, `select pg_terminate_backend(pid) `+backend)
+	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
+		t.Errorf("the request is %s (%v)", r.State, r.Error)
+	}
+	if got := query[string](t, db, `select string_agg(state, ', ' order by id) from getwork.run`); got != "failed, finished" {
+		t.Errorf("the runs are %s", got)
+	}
+}
+
+// One place to run, two tasks: the second waits for it without holding a lock, and is run when it is free.
+func TestTasksWaitForAPlaceToRun(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	queried := newGate(StepQueried)
+	n := startNode(t, url, nodeOptions{steps: queried.hold, maxRuns: 1})
+	newTask(t, n, "first", `select 1 as item`, nil)
+	newTask(t, n, "second", `select 1 as item`, nil)
+	a := n.click(t, "first", "ann", 1)
+	<-queried.reached
+	b := n.click(t, "second", "bob", 1)
+	await(t, "the second task is noted", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.noted) == 1
+	})
+	close(queried.open)
+	for _, id := range []int64{a.ID, b.ID} {
+		if r := n.endedRequest(t, id); r.State != assign.Assigned {
+			t.Errorf("%s is %s", r.User, r.State)
+		}
+	}
+}
+
+// A node that ends gives its run up, and another takes over at once.
+func TestEndingNodeHandsOver(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a := startNode(t, url, nodeOptions{})
+	b := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table wait (seconds float8)`)
+	execute(t, db, `insert into wait values (600)`)
+	newTask(t, a, "task", `select 1 as item from wait, pg_sleep(seconds)`, nil)
+	r := a.click(t, "task", "ann", 1)
+	const running = `select coalesce(max(node), '') from getwork.run where state = 'running'`
+	await(t, "a run", func() bool { return query[string](t, db, running) != "" })
+	execute(t, db, `update wait set seconds = 0`)
+	first, other := a, b
+	if query[string](t, db, running) == b.Node {
+		first, other = b, a
+	}
+	first.stop()
+	if r = other.endedRequest(t, r.ID); r.State != assign.Assigned {
+		t.Errorf("the request is %s", r.State)
+	}
+	if n := other.Rescued.Load(); n != 0 {
+		t.Errorf("%d requests were found by the periodic look; want to be told", n)
+	}
+}
+
+// A passing error says nothing about whether the server can watch its clients.
+func TestWatchingClientsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, schematest.URL(t), nodeOptions{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.beginRunLock(ended)
+	if got := n.beginRunLock(t.Context()); got != beginLocking+watchClient {
+		t.Errorf("the lock's transaction begins with %q", got)
+	}
+}
+
+// Items are compared byte by byte, whatever collation the query's column has.
+func TestItemsOfAnotherCollation(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create collation loose (provider = icu, locale = 'und-u-ks-level1', deterministic = false)`)
+	execute(t, db, `create table loan (id text collate loose); insert into loan values ('a'), ('A'), ('b')`)
+	newTask(t, n, "task", `select id as item from loan order by id collate "C" desc`, nil)
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	ben := n.endedRequest(t, n.click(t, "task", "ben", 5).ID)
+	if got := fmt.Sprint(items(ann), items(ben)); got != "[b] [a A]" {
+		t.Errorf("got %s (%v)", got, ben.Error)
+	}
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// A round on a fresh shelf or an inbox records the clicks that it serves, each as what became of it: one row written
+// once, instead of one that waits and is answered in the next statement. What was written is also what is answered, so
+// nothing is read again.
+
+// record has the round record these clicks, too. Who has a pending request already gets that one.
+func (r *round) record(batch []*click) {
+	r.clicks = map[assign.Holder][]*click{}
+	for _, k := range sortedHolders(batch) {
+		if !k.lost {
+			if r.clicks[k.holder] == nil {
+				r.clickers = append(r.clickers, k.holder)
+			}
+			r.clicks[k.holder] = append(r.clicks[k.holder], k)
+		}
+	}
+}
+
+// The ids come from the sequence under the assign lock: later than those of all who can be seen to wait.
+const selectIDs = `
+select nextval('getwork.work_requested_id_seq')
+from generate_series(1, $1)`
+
+// unrecorded are the waiters that are only clicks so far, behind those who waited before.
+func (r *round) unrecorded(waiting []waiter, ids []int64) []waiter {
+	before := make(map[assign.Holder]int64, len(waiting))
+	for _, w := range waiting {
+		before[w.holder] = w.id
+	}
+	for i, h := range r.clickers {
+		id, waits := before[h]
+		k := r.clicks[h][0]
+		if !waits {
+			id = ids[i]
+			waiting = append(waiting, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
+				groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}), lease: k.Lease, click: k})
+		}
+		for _, k := range r.clicks[h] {
+			k.id, k.inserted, k.answer = id, "", nil
+		}
+	}
+	return waiting
+}
+
+// Sorted by holder, like every insert of requests: another node's batch, which holds no assign lock, may have one of
+// the same holder.
+const insertServed = `
+insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
+  linger_until, completed_at, lease, groups, round_id, run_id)
+overriding system value
+select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
+  c.state, c.reason, now.at,
+  case when c.linger > 0 then now.at + c.linger * interval '1 microsecond' end,
+  case when c.state <> 'pending' then now.at end,
+  c.lease * interval '1 microsecond',
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end,
+  case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end
+from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[])
+  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups)
+cross join (select clock_timestamp() as at offset 0) now
+order by c.user_name, c.instance
+returning id, created_at, linger_until, completed_at`
+
+// servings are the columns of insertServed.
+type servings struct {
+	users, instances []string
+	wanted           []int32
+	answers          answers
+	lingers          []int64
+	leases           []*int64
+	groups           []*string
+
+	byID map[int64]*click
+}
+
+// add records a click as what became of it; lease is the task's.
+func (s *servings) add(k *click, state assign.State, count int, reason assign.Reason, lease *assign.Duration) {
+	s.answers.add(k.id, state, count, reason)
+	s.users = append(s.users, k.holder.User)
+	s.instances = append(s.instances, k.holder.Instance)
+	s.wanted = append(s.wanted, int32(k.Count))
+	s.lingers = append(s.lingers, k.Linger.Microseconds())
+	s.groups = append(s.groups, groupsOf(k.Click))
+	asked := k.Lease
+	if lease != nil {
+		asked = nil
+	}
+	s.leases = append(s.leases, microseconds(asked))
+	if s.byID == nil {
+		s.byID = map[int64]*click{}
+	}
+	s.byID[k.id] = k
+	k.inserted = state
+	if state == assign.Pending {
+		return // its position is read with it
+	}
+	k.answer = &assign.Request{ID: k.id, User: k.holder.User, Instance: k.holder.Instance, Wanted: k.Count, Requested: count, Assigned: count,
+		State: state, Lease: asked, Work: []assign.Work{}}
+	if reason != "" {
+		k.answer.Reason = &reason
+	}
+}
+
+// insert queues the requests' rows.
+func (s *servings) insert(x *expecting, r *round, run *int64) {
+	if len(s.answers.ids) == 0 {
+		return
+	}
+	read := func(row pgx.CollectableRow) error {
+		var id int64
+		var created time.Time
+		var linger, completed *time.Time
+		if err := row.Scan(&id, &created, &linger, &completed); err != nil {
+			return err
+		}
+		a := s.byID[id].answer
+		if a == nil {
+			return nil
+		}
+		a.Task, a.TaskID = r.state.Name, r.task
+		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), assign.UTC(linger), assign.UTC(completed)
+		return nil
+	}
+	x.read(len(s.answers.ids), read, r.e.SQL(insertServed), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
+		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups)
+}
+
+// given adds a place that was handed out, as it was written, to the answers of the clicks.
+func (s *servings) given(g *grants, i int, w assign.Work) {
+	k := s.byID[g.requests[i]]
+	if k == nil || k.answer == nil {
+		return
+	}
+	k.answer.Work = append(k.answer.Work, w)
+}
+
+// share answers a holder's other clicks with what the first got.
+func (r *round) share() {
+	for _, clicks := range r.clicks {
+		for _, k := range clicks[1:] {
+			k.answer = clicks[0].answer
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// wantWaiting waits until somebody's statement like that waits for a lock.
+func wantWaiting(t testing.TB, db *pgxpool.Pool, like string) {
+	t.Helper()
+	await(t, "somebody waits for a lock", func() bool {
+		return query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like $1)`, like)
+	})
+}
+
+// returning gives work back, and leaves the transaction open.
+func (n *node) returning(t testing.TB, db *pgxpool.Pool, w assign.Work, after time.Duration) pgx.Tx {
+	t.Helper()
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	var quiet bool
+	if err := tx.QueryRow(t.Context(), n.SQL(closeWork), w.ID, "returned", w.User, after.Microseconds(), false, nil, nil).Scan(&quiet); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// A return that is not yet committed when the places change from one to several, or back, is waited for: the item is
+// neither lost nor kept back.
+func TestPlacesChangeBesideAReturn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, to int
+		after    time.Duration
+		places   int // that others get then
+	}{
+		"fewer": {from: 2, to: 1, places: 1},
+		"more":  {from: 1, to: 2, after: time.Hour, places: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			db := pool(t, url)
+			n := startNode(t, url, nodeOptions{})
+			newInbox(t, n, "jobs", func(s *assign.Settings) { s.Slots = c.from })
+			n.push(t, "jobs", "a")
+			tx := n.returning(t, db, n.take(t, "jobs", "ann"), c.after)
+			changed := make(chan error, 1)
+			go func() {
+				_, err := n.UpdateTask(context.Background(), "jobs", 1, "boss", func(s *assign.Settings) error { s.Slots = c.to; return nil })
+				changed <- err
+			}()
+			wantWaiting(t, db, "%getwork.%") // for the work's row
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-changed; err != nil {
+				t.Fatal(err)
+			}
+			if c.after > 0 {
+				if r := n.click(t, "jobs", "ann", 1); why(r) != assign.Rules {
+					t.Errorf("ann, who has put it off: %s %v", r.State, why(r))
+				}
+			}
+			for i, user := range []string{"bob", "cyd"}[:c.places] {
+				if w := n.take(t, "jobs", user); w.Item != "a" || w.Slot != i+1 {
+					t.Errorf("%s has place %d of %s, want %d of a", user, w.Slot, w.Item, i+1)
+				}
+			}
+			if r := n.click(t, "jobs", "late", 1); why(r) != assign.AllHeld {
+				t.Errorf("afterwards: %s %v", r.State, why(r))
+			}
+		})
+	}
+}
+
+// A row whose group is longer than one may be is passed over, here and where queries run elsewhere, and the rest is
+// handed out.
+func TestLongGroupIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			url := schematest.URL(t)
+			db := pool(t, url)
+			o := nodeOptions{}
+			if where == "elsewhere" {
+				o.queries = url
+			}
+			n := startNode(t, url, o)
+			// Random, so that it can't be compressed to what an index takes.
+			execute(t, db, `create table jobs as select 1 as n, string_agg(md5(random()::text), '') as g from generate_series(1, 300)`)
+			execute(t, db, `insert into jobs values (2, repeat('g', 201)), (3, repeat('g', 200))`)
+			newTask(t, n, "jobs", `select n as item, g as exclusive from jobs order by n`, nil)
+			if w := n.take(t, "jobs", "ann"); w.Item != "3" {
+				t.Errorf("ann has %s, want 3", w.Item)
+			}
+			if got := query[string](t, db, `select state || ' ' || passed_over from getwork.run`); got != "finished 2" {
+				t.Errorf("the run: %s, want finished 2", got)
+			}
+			if got := query[int](t, db, `select retries + failures from getwork.task_state`); got != 0 {
+				t.Errorf("%d runs failed", got)
+			}
+			for _, item := range []string{"1", "2"} {
+				_, _, err := n.Claim(t.Context(), "jobs", item, who("bob"))
+				wantKind(t, err, assign.NotFound)
+			}
+		})
+	}
+}
+
+// A task can't come to name one that is deleted meanwhile, and can be changed afterwards.
+func TestNamedWhileDeleted(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	newInbox(t, n, "a", nil)
+	naming := func(s *assign.Settings) error { s.ConflictsWith = []string{"b"}; return nil }
+	for name, do := range map[string]func() error{
+		"changed": func() error {
+			_, err := n.UpdateTask(context.Background(), "a", 1, "boss", naming)
+			return err
+		},
+		"created": func() error {
+			s := assign.DefaultSettings()
+			s.Name = "c"
+			_ = naming(&s)
+			_, err := n.CreateTask(context.Background(), s, "boss")
+			return err
+		},
+	} {
+		b := newInbox(t, n, "b", nil)
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := n.hide(t.Context(), tx, b); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- do() }()
+		wantWaiting(t, db, "%getwork.task_state s%for no key update%")
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !assign.IsRefusal(err, assign.Invalid) || !strings.Contains(err.Error(), "no task b") {
+			t.Errorf("%s: %v, want that there is no task b", name, err)
+		}
+	}
+	if x, err := n.change(t, "a", func(s *assign.Settings) { s.Title = "later" }); err != nil || len(x.ConflictsWith) != 0 {
+		t.Errorf("changed later: %+v, %v", x.ConflictsWith, err)
+	}
+	if got := query[int](t, db, `select count(*) from getwork.task_conflict`); got != 0 {
+		t.Errorf("%d conflicts are in force", got)
+	}
+}
+
+// A back-off that is longer than the retention does not let a failed attempt be forgotten: when it is over the attempts
+// go on, to the last.
+func TestShortRetentionForgetsNoAttempt(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	n.Retention = time.Hour
+	db := pool(t, url)
+	attempts := 3
+	newInbox(t, n, "jobs", func(s *assign.Settings) { s.MaxAttempts, s.Backoff = &attempts, assign.Duration(2*time.Hour) })
+	n.push(t, "jobs", "a")
+	for i := range attempts {
+		r := n.serve(t, "jobs", "ann", 1)
+		if len(r.Work) != 1 || r.Work[0].Attempt != i+1 {
+			t.Fatalf("ann got %+v, want attempt %d", r.Work, i+1)
+		}
+		w := n.let(t, r.Work[0], assign.Disposition{Outcome: "fail"})
+		if last := i == attempts-1; w.Exhausted != last {
+			t.Errorf("attempt %d leaves it %s", i+1, w.State)
+		}
+		// The back-off is over, and its beginning past the retention.
+		execute(t, db, `update getwork.work set closed_at = clock_timestamp() - interval '2 hours'`)
+		execute(t, db, `update getwork.work set available_at = clock_timestamp() where available_at is not null`)
+		execute(t, db, `update getwork.item set due_at = clock_timestamp() where due_at < 'infinity'`)
+		if err := n.Retain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := n.serve(t, "jobs", "bob", 1); why(r) != assign.AllHeld {
+		t.Errorf("afterwards: %s %v", r.State, why(r))
+	}
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+func fresh(d time.Duration) func(*assign.Settings) {
+	return func(s *assign.Settings) { s.FreshFor = assign.Duration(d) }
+}
+
+func runs(t *testing.T, db *pgxpool.Pool) int {
+	t.Helper()
+	return query[int](t, db, `select count(*) from getwork.run`)
+}
+
+// Leftovers of a run serve later clicks in the click's own transaction, without another run.
+func TestShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", `select i as item from generate_series(1, 6) i order by i`, fresh(time.Hour))
+	first := n.endedRequest(t, n.click(t, "task", "ann", 2).ID)
+	second := n.click(t, "task", "bob", 3)
+	third := n.click(t, "task", "cyd", 3)
+	fourth := n.click(t, "task", "dan", 3)
+	got := fmt.Sprintf("%v %v %s %v %s %s %s", items(first), items(second), second.State, items(third), third.State, fourth.State, *fourth.Reason)
+	if want := "[1 2] [3 4 5] assigned [6] partial none all_held"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if n := runs(t, db); n != 1 {
+		t.Errorf("%d runs, want 1", n)
+	}
+}
+
+// A shelf that was cut says nothing about what else the query would give: who finds too little waits for a run, and
+// nobody overtakes him.
+func TestCutShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{maxRuns: 1}) // so that no run is started ahead of need
+	db := pool(t, url)
+	newTask(t, n, "task", `select i as item from generate_series(1, 20) i order by i`, func(s *assign.Settings) {
+		s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 5
+	})
+	n.endedRequest(t, n.click(t, "task", "ann", 2).ID)
+	bob := n.click(t, "task", "bob", 2)
+	cyd := n.endedRequest(t, n.click(t, "task", "cyd", 2).ID)
+	if got := fmt.Sprint(items(bob), items(cyd)); got != "[3 4] [5 6]" {
+		t.Errorf("bob and cyd got %s, want [3 4] [5 6]", got)
+	}
+	if n := runs(t, db); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// What was closed after the run's snapshot is not handed out from its shelf: the query ranked it by what was true
+// before. Also when it was stamped before the snapshot and committed after it.
+func TestClosedAfterTheSnapshot(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	begins := newGate(StepRunBegins)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 4) i order by i`, fresh(time.Hour))
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'early'), ($1, '2', 'early')`, task.ID)
+	// A closing that is stamped now, and committed after the run has its snapshot.
+	closing, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = closing.Exec(t.Context(), `update getwork.work set state = 'completed', closed_at = clock_timestamp(), closed_xid = pg_current_xact_id() where item = '1'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(begins.open)
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if err := closing.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Ann completes her own: it isn't on this shelf any more, either.
+	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, assign.Disposition{Outcome: "complete"}, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	bob := n.click(t, "task", "bob", 5)
+	if got := fmt.Sprint(items(ann), items(bob)); got != "[3] [4]" {
+		t.Errorf("ann and bob got %s, want [3] [4]", got)
+	}
+	// The next run sees what was closed before it.
+	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
+	cyd := n.endedRequest(t, n.click(t, "task", "cyd", 5).ID)
+	if got := fmt.Sprint(items(cyd)); got != "[1 3]" {
+		t.Errorf("cyd got %s, want [1 3]", got)
+	}
+}
+
+// While a run is under way the old shelf goes on serving, and what it gave away the run does not give again.
+func TestOldShelfServesDuringARun(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
+	n.endedRequest(t, n.click(t, "task", "ann", 2).ID)
+
+	queried := newGate(StepQueried)
+	other := startNode(t, url, nodeOptions{steps: queried.hold})
+	// Somebody who lingers, and whose time to be looked at has come, makes a run due whatever the shelf says.
+	execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
+		values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)
+	other.Look(task.ID)
+	<-queried.reached
+	if got := fmt.Sprint(items(n.click(t, "task", "bob", 2))); got != "[4 5]" && got != "[3 4]" {
+		t.Errorf("bob got %s from the old shelf", got)
+	}
+	close(queried.open)
+	await(t, "everybody is served", func() bool {
+		return query[int](t, db, `select count(*) from getwork.work_requested where state = 'pending'`) == 0
+	})
+	if got := query[string](t, db, `select string_agg(item, ' ' order by item) from getwork.work where state = 'held'`); got != "1 2 3 4 5" {
+		t.Errorf("held are %s, want 1 2 3 4 5", got)
+	}
+}
+
+// Who is left to linger by a fresh shelf is looked at again in his time, by the node that left him.
+func TestLingeringOnAFreshShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table loan as select 1 as id`)
+	newTask(t, n, "task", `select id as item from loan`, func(s *assign.Settings) {
+		s.FreshFor, s.RerunAfter = assign.Duration(time.Hour), assign.Duration(time.Second)
+	})
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	ben, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: "ben"}, Count: 1, Linger: assign.Duration(time.Hour)})
+	if err != nil || ben.State != assign.Pending {
+		t.Fatalf("ben is %s (%v)", ben.State, err)
+	}
+	execute(t, db, `insert into loan values (2)`)
+	if r := n.endedRequest(t, ben.ID); r.State != assign.Assigned {
+		t.Errorf("ben is %s", r.State)
+	}
+}
+
+// Tables that were dumped and restored carry transaction ids of another server. They keep nothing back: with a cut
+// result the query would otherwise run again and again.
+func TestTransactionsOfAFormerServer(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.MaxCandidates = 1 })
+	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, assign.Disposition{Outcome: "return", After: after(0)}, ann.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, `update getwork.work set closed_xid = (pg_current_xact_id()::text::bigint + 1000000)::text::xid8`)
+	if r := n.endedRequest(t, n.click(t, "task", "ben", 1).ID); fmt.Sprint(items(r)) != "[1]" {
+		t.Errorf("ben got %v", items(r))
+	}
+	if n := runs(t, db); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// A node that freezes in a round, with the assign lock, loses both after a few seconds; what it writes when it wakes is
+// refused, and nobody gets what it had planned for another.
+func TestFrozenRoundLetsGo(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, a, "task", numbers, fresh(time.Hour))
+	a.endedRequest(t, a.click(t, "task", "first", 1).ID)
+
+	read := newGate(StepRead)
+	frozen := startNode(t, url, nodeOptions{steps: read.hold})
+	refused := make(chan error, 1)
+	go func() {
+		_, err := frozen.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: "frozen"}, Count: 2})
+		refused <- err
+	}()
+	<-read.reached
+	ben := a.click(t, "task", "ben", 2)
+	if got := fmt.Sprint(items(ben)); got != "[2 3]" {
+		t.Errorf("ben got %s (%s), want [2 3]", got, ben.State)
+	}
+	close(read.open)
+	if err := <-refused; err == nil {
+		t.Error("the frozen node's round was committed after it had lost its lock")
+	} else if p, _ := ProblemOf(err); p.Status != 503 {
+		t.Errorf("it answers %d: %v; want 503, so that the click is repeated", p.Status, err)
+	}
+	if n := query[int](t, db, `select count(*) from getwork.work where user_name = 'frozen'`); n != 0 {
+		t.Errorf("%d items went to who was not answered", n)
+	}
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"getwork/assign"
+)
+
+// Stream is the live channel of one connection, whatever carries it: hello, snapshot, then events in order, in a
+// bounded queue that is never waited for. Who does not take fast enough is cut off, and comes back for a new
+// snapshot.
+type Stream struct {
+	engine *Engine
+	holder assign.Holder
+	ready  func()
+	sub    *Subscription
+
+	lagging bool // the node was when the stream was opened
+
+	mu    sync.Mutex
+	queue []assign.Event
+	live  bool // the snapshot is in the queue; until then events gather behind it
+	slow  bool
+}
+
+// streamLimit is how many events may wait for a connection.
+const streamLimit = 256
+
+// OpenStream registers a connection; nothing comes before Start. ready is called when there is something to Take;
+// it must not block nor call the stream.
+func (e *Engine) OpenStream(holder assign.Holder, ready func()) *Stream {
+	s := &Stream{engine: e, holder: holder, ready: ready}
+	s.sub, _ = e.Feed.Subscribe(holder, s.Put)
+	s.lagging = e.Feed.lagging() // asked after subscribing: if that ends, it is heard
+	return s
+}
+
+// Start puts hello and a snapshot before what has come since the stream was opened, and goes live.
+func (s *Stream) Start(ctx context.Context, role string) error {
+	p, err := s.engine.Feed.snapshots.ask(ctx, s.holder)
+	if err != nil {
+		return err
+	}
+	first := []assign.Event{
+		{Type: "hello", Body: assign.Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: p.At.UTC()}},
+		{Type: "snapshot", Body: p},
+	}
+	if s.lagging {
+		first = append(first, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Lagging}})
+	}
+	s.mu.Lock()
+	s.queue = append(first, s.queue...)
+	s.live = true
+	s.mu.Unlock()
+	s.ready()
+	return nil
+}
+
+// Put queues events; one too many cuts the stream off.
+func (s *Stream) Put(events ...assign.Event) {
+	s.mu.Lock()
+	if n := len(s.queue) + len(events); s.slow || n > streamLimit {
+		if !s.slow {
+			s.engine.Slow.n.Add(1)
+		}
+		s.slow, s.queue = true, nil
+		s.engine.Dropped.n.Add(int64(n))
+	}
+	if !s.slow {
+		s.queue = append(s.queue, events...)
+	}
+	live := s.live
+	s.mu.Unlock()
+	if live {
+		s.ready()
+	}
+}
+
+// Take removes what is queued. slow: events were lost, and the connection must be closed.
+func (s *Stream) Take() (events []assign.Event, slow bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live {
+		events, s.queue = s.queue, nil
+		s.engine.Sent.n.Add(int64(len(events)))
+	}
+	return events, s.slow
+}
+
+// Follow adds tasks by name; [NotFound] names the first that there isn't, or that who may not see, and then none is
+// added.
+func (s *Stream) Follow(ctx context.Context, names []string, who assign.Who) error {
+	for _, name := range names {
+		if !assign.IsTaskName(name) {
+			return noTopic(name)
+		}
+	}
+	tasks, err := s.engine.Feed.tasks.ask(ctx, names)
+	if err != nil {
+		return err
+	}
+	follow := make([]followed, len(names))
+	for i, name := range names {
+		t, found := tasks[name]
+		if !found || !who.May(t.groups) {
+			return noTopic(name)
+		}
+		follow[i] = t
+	}
+	s.sub.follow(who, follow)
+	return nil
+}
+
+func noTopic(name string) error {
+	return assign.Refuse(assign.NotFound, "no task %q to subscribe to", name)
+}
+
+// Unfollow ends that.
+func (s *Stream) Unfollow(names []string) { s.sub.Unfollow(names...) }
+
+// Close ends the stream; it may be called again.
+func (s *Stream) Close() { s.sub.leave() }

@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+// listed is the next event that tells of another list of tasks. It names none.
+func (f *follower) listed(what string) {
+	f.t.Helper()
+	e := f.next("another list of tasks: "+what, ofType("tasks"))
+	if b, err := e.AppendMessage(nil); err != nil || string(b) != `{"type":"tasks","tasks":{}}` {
+		f.t.Errorf("%s (%v)", b, err)
+	}
+}
+
+// join follows, and reads hello and the snapshot.
+func join(t *testing.T, n *node, user string) *follower {
+	t.Helper()
+	f := follow(t, n, user)
+	if err := f.Start(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	f.next("the snapshot", ofType("snapshot"))
+	return f
+}
+
+// announcements listens as nodes do, and returns what waits until one says that a task is new, changed or deleted.
+func announcements(t *testing.T, url string) (await func(what string)) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), `listen getwork`); err != nil {
+		t.Fatal(err)
+	}
+	return func(what string) {
+		t.Helper()
+		soon, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
+		defer cancel()
+		for {
+			said, err := conn.WaitForNotification(soon)
+			if err != nil {
+				t.Fatalf("%s: it is not announced: %v", what, err)
+			}
+			m, err := notify.Decode(said.Payload)
+			if err == nil && slices.ContainsFunc(m.Changes, func(c notify.Change) bool { return c.Settings }) {
+				return
+			}
+		}
+	}
+}
+
+// Whatever changes of a task, everybody on every node is told that there is another list, whether the task is open to him or
+// not, and nothing of the task.
+func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	all := []*follower{join(t, a, "ann"), join(t, b, "bob"), join(t, b, "bob"), join(t, b, "cyd")}
+	announced := announcements(t, url)
+	version := 0
+	update := func(n *node, name string, change func(*assign.Settings)) func() error {
+		return func() error {
+			task, err := n.UpdateTask(t.Context(), name, version, "boss", func(s *assign.Settings) error { change(s); return nil })
+			version = task.Version
+			return err
+		}
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"created", func() error {
+			version = newTask(t, a, "secret", numbers, func(s *assign.Settings) { s.Groups = []string{"desk"} }).Version
+			return nil
+		}},
+		{"another title", update(b, "secret", func(s *assign.Settings) { s.Title = "A secret" })},
+		{"another name", update(a, "secret", func(s *assign.Settings) { s.Name = "secret-2" })},
+		{"paused", update(b, "secret-2", func(s *assign.Settings) { s.Paused = true })},
+		{"resumed", update(a, "secret-2", func(s *assign.Settings) { s.Paused = false })},
+		{"open to others", update(b, "secret-2", func(s *assign.Settings) { s.Groups = []string{"other"} })},
+		{"restored", func() error {
+			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss")
+			return err
+		}},
+		{"deleted", func() error { return b.DeleteTask(t.Context(), "secret-2") }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		announced(step.what)
+		for _, f := range all {
+			f.listed(step.what)
+		}
+	}
+	a.Feed.Broadcast(assign.Event{Type: "mark"})
+	b.Feed.Broadcast(assign.Event{Type: "mark"})
+	for _, f := range all {
+		f.next("nothing else", func(e assign.Event) bool {
+			if e.Type != "mark" {
+				t.Errorf("%s is told of a %s, too", f.holder.User, e.Type)
+			}
+			return e.Type == "mark"
+		})
+	}
+}
+
+// However many tasks change at once, everybody is told about once a second, and of the last change, too.
+func TestManyTasksChangeAtOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	const many = 60
+	ann := join(t, b, "ann")
+	began := time.Now()
+	go func() {
+		for i := range many {
+			s := assign.DefaultSettings()
+			s.Name = fmt.Sprintf("task-%d", i)
+			if _, err := a.CreateTask(t.Context(), s, "boss"); err != nil && t.Context().Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	told, known := 0, 0
+	for known < many { // who reads when he is told knows all in the end
+		ann.listed(fmt.Sprintf("%d of %d are known", known, many))
+		told++
+		tasks, err := b.Tasks(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = len(tasks)
+	}
+	if took := time.Since(began); told > 2+int(took/tellListEvery) {
+		t.Errorf("told %d times within %v", told, took)
+	}
+}
+
+// An announcement that was lost, with its node or on its way, costs time only: each node sees for itself that the list is
+// another, and that it is not.
+func TestListOfTasksWithoutAnnouncement(t *testing.T) {
+	t.Parallel()
+	n := startTold(t) // hears of nothing
+	ann := join(t, n, "ann")
+	task := newTask(t, n, "task", numbers, nil)
+	ann.listed("created")
+	look := func() { // as every few seconds
+		n.Feed.reread(t.Context())
+		n.Feed.mu.Lock()
+		defer n.Feed.mu.Unlock()
+		n.Feed.hear(func(*news) {})
+	}
+	pause := func(s *assign.Settings) error { s.Paused = true; return nil }
+	if _, err := n.UpdateTask(t.Context(), "task", task.Version, "boss", pause); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	ann.listed("paused")
+	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	ann.listed("deleted")
+	if changed, _, err := n.Feed.listChanged(t.Context()); changed || err != nil {
+		t.Errorf("the list that was told of is news again: %v, %v", changed, err)
+	}
+}
+
+// Who was connected while the listener was away is told once it is back, before his new snapshot: who reads with either reads
+// once.
+func TestListOfTasksAfterAGap(t *testing.T) {
+	t.Parallel()
+	n := startTold(t)
+	ann := join(t, n, "ann")
+	n.Feed.Disconnected()
+	n.Feed.Connected()
+	var told []string
+	ann.next("the node is live", func(e assign.Event) bool {
+		if e.Type != "node" {
+			told = append(told, e.Type)
+		}
+		return e.Type == "node" && e.Body.(assign.NodeEvent).State == assign.Live
+	})
+	if want := []string{"tasks", "snapshot"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// An announcement is believed at once, without a look; what too many changes left unsaid may be a list of tasks. What else is
+// announced is none.
+func TestListOfTasksIsAnnounced(t *testing.T) {
+	t.Parallel()
+	n := startTold(t)
+	ann := join(t, n, "ann")
+	n.Feed.heard(notify.Message{Changes: []notify.Change{
+		{Task: 1, Requests: []int64{1}, Work: []int64{1}, Waiting: true, Items: true}, {Task: 2, Many: true}}})
+	ann.next("everybody is read again", func(e assign.Event) bool {
+		if e.Type == "tasks" {
+			t.Error("told of another list of tasks")
+		}
+		return e.Type == "snapshot"
+	})
+	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: 1, Settings: true}}})
+	ann.listed("the task has changed")
+	n.Feed.heard(notify.Message{All: true})
+	ann.listed("everything may have changed")
+}
+
+// A task that was renamed or deleted in the moment after it was created is announced as well.
+func TestCreatedAndChangedAtOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	announced := announcements(t, url)
+	execute(t, n.pools.API, `
+create function rename() returns trigger language plpgsql as $$
+begin update getwork.task_state set name = 'other' where task_id = new.task_id; return null; end $$;
+create constraint trigger rename after insert on getwork.task_state deferrable initially deferred
+for each row execute function rename()`)
+	s := assign.DefaultSettings()
+	s.Name = "task"
+	if _, err := n.CreateTask(t.Context(), s, "boss"); err == nil || !strings.Contains(err.Error(), "no task") {
+		t.Fatalf("creating it: %v; it should be another's by now", err)
+	}
+	announced("created")
+}

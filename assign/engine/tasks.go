@@ -1,0 +1,358 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+)
+
+const selectTasks = `
+select s.task_id, s.name, s.paused, s.version,
+  (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
+  (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
+  case when v.query is null then
+    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
+  when s.fresh_until > clock_timestamp() then
+    (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
+  (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
+  round(extract(epoch from s.usual), 3)::float8,
+  coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
+  coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
+  ` + settingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
+order by s.name`
+
+// tasks reads those with that name, or those ids; nil: all.
+func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
+	rows, err := e.api.Query(ctx, e.SQL(selectTasks), name, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Task, error) {
+		var t assign.Task
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, intoSettings(&t.Settings)...)...)
+		t.RunningSince = assign.UTC(t.RunningSince)
+		return t, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	return tasks, nil
+}
+
+// Tasks reads all tasks, by name. All pages ask at about the same time when the list has changed, so those who do share what
+// they get, and must not change it.
+func (e *Engine) Tasks(ctx context.Context) ([]assign.Task, error) {
+	return e.lists.ask(ctx, struct{}{})
+}
+
+// list is Tasks for all who ask.
+func (e *Engine) list(ctx context.Context, asked []struct{}) ([][]assign.Task, error) {
+	tasks, err := e.tasks(ctx, nil, nil)
+	return slices.Repeat([][]assign.Task{tasks}, len(asked)), err
+}
+
+// Task reads the task of that name, or is refused with [NotFound].
+func (e *Engine) Task(ctx context.Context, name string) (assign.Task, error) {
+	tasks, err := e.tasks(ctx, &name, nil)
+	if err != nil {
+		return assign.Task{}, err
+	}
+	if len(tasks) == 0 {
+		return assign.Task{}, assign.NoTask(name)
+	}
+	return tasks[0], nil
+}
+
+const insertVersion = `
+insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
+  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups, recheck)
+values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
+  $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
+  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''))`
+
+// insertVersion writes a version; conflicts are the tasks that it names.
+func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s assign.Settings, conflicts []int64, by string) error {
+	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
+		s.QueryTimeout, s.FreshFor, s.MaxCandidates, s.MaxRequest, s.Lease, s.RerunAfter, by,
+		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck))
+	return err
+}
+
+const (
+	insertTask  = `insert into getwork.task default values returning id`
+	insertState = `insert into getwork.task_state (task_id, name, version, paused) values ($1, $2, 1, $3)`
+)
+
+// CreateTask adds a task. Its query and its recheck are tried first, without running them: [QueryRefused] says what
+// PostgreSQL has against one.
+func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (assign.Task, error) {
+	if err := s.Check(); err != nil {
+		return assign.Task{}, err
+	}
+	if !s.Inbox() {
+		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return assign.Task{}, err
+		}
+	}
+	if s.Recheck != "" {
+		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
+			return assign.Task{}, err
+		}
+	}
+	var id int64
+	err := e.transact(ctx, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
+			return err
+		}
+		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		if err != nil {
+			return err
+		}
+		if err := e.lockConflicts(ctx, tx, id, others); err != nil {
+			return err
+		}
+		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+			return err
+		}
+		if err := e.insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused); err != nil {
+			return err
+		}
+		return e.setConflicts(ctx, tx, id, others)
+	})
+	if err != nil {
+		return assign.Task{}, nameTaken(err, s.Name, "create task")
+	}
+	e.Announce.Settings(id)
+	return e.Task(ctx, s.Name)
+}
+
+func nameTaken(err error, name, doing string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "task_state_name" {
+		return assign.Refuse(assign.Exists, "there is a task %q already; choose another name, or update that one", name)
+	}
+	var refusal *assign.Refusal
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+const (
+	lockState = `select version, deleted_at is not null from getwork.task_state where task_id = $1 for no key update`
+
+	updateSettings = `
+update getwork.task_state
+set version = $2, name = $3, paused = $4,
+    failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
+    usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+where task_id = $1`
+
+	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
+	// leaves the index of what is ready; with more, it binds its holder alone, and others can have the item.
+	//
+	// First the work is locked, which waits for closings under way; what is read of it is read after that. Ordered by a sum, lest
+	// all work be read in the order of its ids.
+	lockBlocking = `
+select from getwork.work w
+where w.task_id = $1 and ` + binding + ` and ` + blocks + `
+order by w.id + 0
+for update`
+	settlePlaces = `
+update getwork.item i
+set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due_at, b.until) end
+from (
+  select w.item, max(coalesce(w.available_at, 'infinity')) as until
+  from getwork.work w
+  where w.task_id = $1 and ` + binding + ` and ` + blocks + `
+  group by w.item
+) b
+where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
+
+	// Who lingers may have been waiting for just this change. In the order of ids, as every round locks them.
+	lookAtOnce = `
+with lingering as materialized (
+  select id from getwork.work_requested where task_id = $1 and state = 'pending' and look_after is not null order by id for update
+)
+update getwork.work_requested r set look_after = null from lingering l where r.id = l.id`
+)
+
+// UpdateTask changes the task of that name as change says, if its version is still the given one ([StaleVersion]
+// otherwise). It takes the assign lock, never the run lock: a manager does not wait for a query. A changed query
+// empties the shelf, and the run under way starts over; a changed recheck concerns the next round, and leaves the shelf
+// alone. Every change ends the back-off after a failed run.
+func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
+	t, err := e.Task(ctx, name)
+	if err != nil {
+		return assign.Task{}, err
+	}
+	s := t.Settings
+	if err := change(&s); err != nil {
+		return assign.Task{}, err
+	}
+	if err := s.Check(); err != nil {
+		return assign.Task{}, err
+	}
+	if s.Inbox() != t.Inbox() {
+		return assign.Task{}, assign.RefuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
+	}
+	if s.Query != t.Query {
+		if err := e.tryQuery(ctx, s.Query); err != nil {
+			return assign.Task{}, err
+		}
+	}
+	if s.Recheck != t.Recheck && s.Recheck != "" {
+		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
+			return assign.Task{}, err
+		}
+	}
+	var partners []int64 // who conflicted until now
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		if err != nil {
+			return err
+		}
+		if err := e.lockConflicts(ctx, tx, t.ID, others); err != nil {
+			return err
+		}
+		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+			return err
+		}
+		if partners, err = e.partners(ctx, tx, t.ID); err != nil {
+			return err
+		}
+		var current int
+		var deleted bool
+		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
+			return err
+		}
+		if deleted {
+			return assign.Refuse(assign.NotFound, "task %q was deleted", name)
+		}
+		if current != version || t.Version != version {
+			return assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
+		}
+		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
+			return err
+		}
+		if err := e.setConflicts(ctx, tx, t.ID, others); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
+			return err
+		}
+		if (s.Slots > 1) != (t.Slots > 1) {
+			if _, err := tx.Exec(ctx, e.SQL(lockBlocking), t.ID); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, e.SQL(lookAtOnce), t.ID)
+		return err
+	})
+	if err != nil {
+		return assign.Task{}, nameTaken(err, s.Name, "update task")
+	}
+	e.settingsChanged(t.ID, partners...)
+	return e.Task(ctx, s.Name)
+}
+
+// settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now, also those of the
+// tasks that it conflicted with: a rule may have gone that kept somebody from something there.
+func (e *Engine) settingsChanged(task int64, partners ...int64) {
+	e.Announce.Settings(task)
+	e.poke(task)
+	e.Look(task)
+	for _, p := range partners {
+		e.Stir(p)
+	}
+}
+
+const (
+	taskInUse = `
+select exists (select from getwork.work where task_id = $1 and state = 'held')
+    or exists (select from getwork.work_requested where task_id = $1 and state = 'pending')`
+
+	deleteTask = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
+)
+
+// DeleteTask hides a task and frees its name; history stays. Refused with [InUse] while somebody holds work of it
+// or waits. A request recorded beside it is ended as cancelled by the next look.
+func (e *Engine) DeleteTask(ctx context.Context, name string) error {
+	t, err := e.Task(ctx, name)
+	if err != nil {
+		return err
+	}
+	var partners []int64
+	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
+		partners, err = e.hide(ctx, tx, t)
+		return err
+	})
+	var refusal *assign.Refusal
+	if err != nil && !errors.As(err, &refusal) {
+		return fmt.Errorf("delete task: %w", err)
+	}
+	if err == nil {
+		e.settingsChanged(t.ID, partners...)
+	}
+	return err
+}
+
+// hide deletes a task, unless it is in use, and returns those that it conflicted with.
+func (e *Engine) hide(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
+	var version int
+	var deleted, used bool
+	if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
+		return nil, err
+	}
+	if deleted {
+		return nil, assign.Refuse(assign.NotFound, "task %q was deleted", t.Name)
+	}
+	if err := tx.QueryRow(ctx, e.SQL(taskInUse), t.ID).Scan(&used); err != nil {
+		return nil, err
+	}
+	if used {
+		return nil, assign.Refuse(assign.InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", t.Name)
+	}
+	var naming string
+	if err := tx.QueryRow(ctx, e.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
+		return nil, err
+	}
+	if naming != "" {
+		return nil, assign.Refuse(assign.InUse, "task %q names task %q in conflicts_with; take it out there first", naming, t.Name)
+	}
+	if partners, err = e.partners(ctx, tx, t.ID); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), t.ID); err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, e.SQL(deleteTask), t.ID)
+	return partners, err
+}
+
+const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
+  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
+  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
+  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
+  (extract(epoch from v.rerun_after) * 1000000)::bigint,
+  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
+
+// intoSettings are the places for settingsColumns.
+func intoSettings(s *assign.Settings) []any {
+	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}
+}

@@ -1,0 +1,361 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// resync reads everybody's pipeline again and delivers it as a snapshot; held answers get their requests.
+func (f *Feed) resync(ctx context.Context) error {
+	began := time.Now()
+	for part := range slices.Chunk(f.here(), addAtOnce) {
+		pipelines, _, err := f.engine.pipelines(ctx, part)
+		if err != nil {
+			return err
+		}
+		for h, p := range pipelines {
+			f.to(h, assign.Event{Type: "snapshot", Body: p})
+		}
+		if err := f.tellRounds(ctx); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, subs := range f.holders {
+		for _, s := range subs {
+			if s.quiet {
+				s.deliver(assign.Event{Type: "snapshot"}) // read again
+			}
+		}
+	}
+	f.manyAfter = time.Now().Add(min(manyEvery*time.Since(began), manyWithin))
+	return nil
+}
+
+const (
+	manyEvery  = 10              // how many times longer than reading everybody again the feed then does other things,
+	manyWithin = 4 * time.Second // but at most this, however much is changed that nobody can name
+)
+
+// tellRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
+func (f *Feed) tellRounds(ctx context.Context) error {
+	heard := newNews()
+	f.mu.Lock()
+	if len(f.news.rounds) > 0 {
+		heard.rounds, f.news.rounds = f.news.rounds, heard.rounds
+		heard.runs, f.news.runs = f.news.runs, heard.runs
+	}
+	f.mu.Unlock()
+	if len(heard.rounds) == 0 {
+		return nil
+	}
+	return f.tellRequests(ctx, heard)
+}
+
+// tellMany has everybody read again who may be concerned by what was too much to be named.
+func (f *Feed) tellMany(ctx context.Context, n news) error {
+	if !n.many || n.gap { // that was more
+		return nil
+	}
+	if wait := time.Until(f.manyAfter); wait > 0 {
+		f.putOff(wait, func(n *news) { n.many = true })
+		return nil
+	}
+	return f.resync(ctx)
+}
+
+// selectNews reads the requests of some rounds, and some by id. All that were answered would be too many where ten
+// nodes share ten thousand people: then $3 are the users who follow here.
+const selectNews = `
+select ` + requestColumns + `
+from (
+  select r.* from getwork.work_requested r
+  where r.round_id = any($1::bigint[])
+  union all
+  select r.* from getwork.work_requested r
+  where r.id = any($2::bigint[]) and (r.round_id is null or r.round_id <> all($1::bigint[]))
+) r join getwork.task_state s using (task_id)
+where $3::text[] is null or r.user_name in (select unnest($3::text[]))
+order by r.id`
+
+// tellRequests tells of requests, each its owner, and of runs, whoever waits on the task and whoever follows it. Who was
+// answered by a run hears that it is over together with his answer.
+func (f *Feed) tellRequests(ctx context.Context, n news) error {
+	runs, requests, err := f.readNews(ctx, n)
+	if err != nil {
+		return fmt.Errorf("read what rounds answered: %w", err)
+	}
+	told := map[taskHolder]bool{}
+	var events []assign.Event
+	err = f.engine.fill(ctx, requests, func(r *assign.Request) {
+		events = append(events[:0], runs[r.TaskID]...)
+		if len(events) > 0 {
+			told[taskHolder{r.TaskID, r.Holder()}] = true
+		}
+		at := len(events)
+		if r.State == assign.Pending { // he asked, then it ran; but it was over, then he had his answer
+			at = 0
+		}
+		events = slices.Insert(events, at, assign.Event{Type: "request", Body: r, Request: r})
+		f.to(r.Holder(), events...)
+	})
+	if err != nil {
+		return err
+	}
+	return f.tellRuns(ctx, runs, told)
+}
+
+// readNews reads events of runs, by their tasks, and the requests of who follows here, in one exchange.
+func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, err error) {
+	var batch pgx.Batch
+	if len(n.runs) > 0 {
+		batch.Queue(f.engine.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
+			runs, err = runEvents(rows)
+			return err
+		})
+	}
+	if len(n.rounds)+len(n.requests) > 0 {
+		most := len(n.requests)
+		for _, answered := range n.rounds {
+			most += answered
+		}
+		batch.Queue(f.engine.SQL(selectNews), keys(n.rounds), keys(n.requests), f.users(most)).Query(func(rows pgx.Rows) (err error) {
+			requests, err = pgx.CollectRows(rows, newRequestScan().scan)
+			return err
+		})
+	}
+	if batch.Len() == 0 {
+		return nil, nil, nil
+	}
+	if err := f.engine.api.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return runs, slices.DeleteFunc(requests, func(r assign.Request) bool { return len(f.holders[r.Holder()]) == 0 }), nil
+}
+
+// users are those who follow on this node, or nil if they are as many as that, or more.
+func (f *Feed) users(most int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.holders) >= most {
+		return nil
+	}
+	users := make([]string, 0, len(f.holders))
+	for h := range f.holders {
+		users = append(users, h.User)
+	}
+	return users
+}
+
+const selectWorkNews = `
+select ` + workColumns + `
+from getwork.work w join getwork.task_state s using (task_id)
+where w.id = any($1::bigint[])
+order by w.id`
+
+func (f *Feed) tellWork(ctx context.Context, n news) error {
+	if len(n.work) == 0 {
+		return nil
+	}
+	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWorkNews), keys(n.work))
+	if err != nil {
+		return fmt.Errorf("read what became of work: %w", err)
+	}
+	works, err := pgx.CollectRows(rows, newWorkScan().scan)
+	if err != nil {
+		return fmt.Errorf("read what became of work: %w", err)
+	}
+	for i := range works {
+		f.to(works[i].Holder(), assign.Event{Type: "work", Body: &works[i]})
+	}
+	return nil
+}
+
+const (
+	selectRunNews = `
+select u.id, u.task_id, s.name, u.state, u.candidates, ` + runMS + `,
+  case when u.state = 'running' then ` + timeLeft + ` end
+from getwork.run u join getwork.task_state s on s.task_id = u.task_id
+where u.id = any($1::bigint[])
+order by u.id`
+
+	selectWaitingHolders = `
+select r.task_id, r.user_name, r.instance
+from getwork.work_requested r
+where r.task_id = any($1::bigint[]) and r.state = 'pending'
+  and ($2::text[] is null or r.user_name in (select unnest($2::text[])))`
+)
+
+// phases maps a run's state to what its event says.
+var phases = map[string]string{"running": "started", "finished": "finished", "failed": "failed", "cancelled": "cancelled", "lost": "failed"}
+
+// runEvents are events of runs, by their tasks.
+func runEvents(rows pgx.Rows) (map[int64][]assign.Event, error) {
+	events := map[int64][]assign.Event{}
+	var e assign.RunEvent
+	var task int64
+	var state string
+	_, err := pgx.ForEachRow(rows, []any{&e.ID, &task, &e.Task, &state, &e.Candidates, &e.DurationMS, &e.EtaSeconds}, func() error {
+		e.Phase = phases[state]
+		events[task] = append(events[task], assign.Event{Type: "run", Body: e}.Shared())
+		return nil
+	})
+	return events, err
+}
+
+// tellRuns tells of runs all but those who were told.
+func (f *Feed) tellRuns(ctx context.Context, runs map[int64][]assign.Event, told map[taskHolder]bool) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	waiting, err := f.waitingHere(ctx, slices.Collect(maps.Keys(runs)))
+	if err != nil {
+		return err
+	}
+	for w := range waiting {
+		if !told[w] {
+			told[w] = true
+			f.to(w.holder, runs[w.task]...)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for task, events := range runs {
+		t := f.topics[events[0].Body.(assign.RunEvent).Task]
+		if t == nil {
+			continue
+		}
+		for s := range t.followers {
+			if !s.quiet && !told[taskHolder{task, s.holder}] {
+				s.deliver(events...)
+			}
+		}
+	}
+	return nil
+}
+
+type taskHolder struct {
+	task   int64
+	holder assign.Holder
+}
+
+// waitingHere are the holders who wait on one of the tasks and follow on this node.
+func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
+	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, f.users(addAtOnce))
+	if err != nil {
+		return nil, fmt.Errorf("read who waits: %w", err)
+	}
+	waiting := map[taskHolder]bool{}
+	var w taskHolder
+	if _, err := pgx.ForEachRow(rows, []any{&w.task, &w.holder.User, &w.holder.Instance}, func() error {
+		waiting[w] = true
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read who waits: %w", err)
+	}
+	return waiting, nil
+}
+
+const (
+	mergeFor   = 250 * time.Millisecond // the least time between two events of one task
+	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
+)
+
+// tellTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
+// before, though as many. However many changes came, each
+// task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
+// not wait for the others' turn.
+func (f *Feed) tellTasks(ctx context.Context, n news) error {
+	f.mu.Lock()
+	followers := 0
+	for _, t := range f.topics {
+		followers += len(t.followers)
+	}
+	f.mu.Unlock()
+	if followers == 0 || len(n.tasks)+len(n.newcomers) == 0 {
+		return nil
+	}
+	if wait := mergeFor - time.Since(f.readTasks); wait > 0 {
+		f.putOff(wait, func(later *news) {
+			maps.Copy(later.tasks, n.tasks)
+			maps.Copy(later.newcomers, n.newcomers)
+		})
+		return nil
+	}
+	ids := n.newcomers
+	wait := mergeFor + time.Duration(followers)*tellTaskIn - time.Since(f.toldTasks)
+	switch {
+	case wait <= 0:
+		maps.Copy(ids, n.tasks)
+		f.toldTasks = time.Now()
+	case len(n.tasks) > 0:
+		f.putOff(wait, func(later *news) { maps.Copy(later.tasks, n.tasks) })
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	f.readTasks = time.Now()
+	tasks, err := f.engine.tasks(ctx, nil, keys(ids))
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range tasks {
+		if t := f.topics[tasks[i].Name]; t != nil {
+			t.tell(&tasks[i], wait > 0)
+		}
+	}
+	return nil
+}
+
+const tellListEvery = time.Second // and tellTaskIn for each who is told: the least time between two events of the list of tasks
+
+// tellList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
+// came, the last is followed by one event. The list is read before that, so that what is changed later is found by the next
+// reread even if nobody tells of it.
+func (f *Feed) tellList(ctx context.Context) {
+	f.mu.Lock()
+	wait := tellListEvery + time.Duration(f.all)*tellTaskIn - time.Since(f.toldList)
+	f.mu.Unlock()
+	if wait <= 0 {
+		_, _, err := f.listChanged(ctx)
+		if err == nil {
+			f.toldList = time.Now()
+			f.Broadcast(assign.Event{Type: "tasks", Body: struct{}{}})
+			return
+		}
+		wait = tellListEvery // nobody else could read it now
+	}
+	f.putOff(wait, func(later *news) { later.list = true })
+}
+
+// tell delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
+func (t *topic) tell(task *assign.Task, newcomers bool) {
+	now := assign.Event{Type: "task", Body: task}.Shared()
+	if t.last == nil || t.last.Body.(*assign.Task).Newest != task.Newest || !t.last.Same(now) {
+		t.last = &now
+	}
+	for s, told := range t.followers {
+		switch {
+		case s.quiet || told == t.last || newcomers && told != nil:
+		case s.who.May(task.Groups):
+			t.followers[s] = t.last
+			s.deliver(*t.last)
+		default: // it got groups since
+			delete(t.followers, s)
+		}
+	}
+}
+
+func keys[V any](set map[int64]V) []int64 { return slices.Sorted(maps.Keys(set)) }

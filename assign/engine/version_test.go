@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+func change(t *testing.T, n *node, task string, version int, by string, f func(*assign.Settings)) assign.Task {
+	t.Helper()
+	changed, err := n.UpdateTask(t.Context(), task, version, by, func(s *assign.Settings) error { f(s); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+// Every change is a version; restoring an earlier one is a change like others, but leaves the name and the pause alone.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	lease := assign.Duration(time.Minute)
+	newTask(t, n, "other", `select 1 as item`, nil)
+	newTask(t, n, "doomed", `select 1 as item`, nil)
+	newTask(t, n, "task", `select 1 as item`, func(s *assign.Settings) {
+		s.Title, s.Slots, s.Lease, s.Groups, s.ConflictsWith = "first", 2, &lease, []string{"team"}, []string{"doomed", "other"}
+	})
+	change(t, n, "task", 1, "ann", func(s *assign.Settings) {
+		*s = assign.DefaultSettings()
+		s.Name, s.Query, s.Title = "renamed", `select 2 as item`, "second"
+	})
+	change(t, n, "renamed", 2, "bob", func(s *assign.Settings) { s.Paused = true })
+	if err := n.DeleteTask(t.Context(), "doomed"); err != nil {
+		t.Fatal(err)
+	}
+	newTask(t, n, "doomed", `select 1 as item`, nil)   // another one, which the old version does not mean
+	newTask(t, n, "task", `select 'new' as item`, nil) // has the old name now
+
+	versions, err := n.Versions(t.Context(), "renamed", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range versions {
+		got = append(got, fmt.Sprintf("%d %s by %s: %s, paused %v, conflicts %v", v.Version, v.Name, v.CreatedBy, v.Title, v.Paused, v.ConflictsWith))
+		if time.Since(v.CreatedAt).Abs() > time.Minute {
+			t.Errorf("version %d of %s", v.Version, v.CreatedAt)
+		}
+	}
+	want := "3 renamed by bob: second, paused true, conflicts []; 2 renamed by ann: second, paused false, conflicts []; 1 task by a manager: first, paused false, conflicts [doomed other]"
+	if got := strings.Join(got, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if page, err := n.Versions(t.Context(), "renamed", 3, 1); err != nil || len(page) != 1 || page[0].Version != 2 {
+		t.Errorf("before 3: %+v, %v", page, err)
+	}
+
+	restored, err := n.Restore(t.Context(), "renamed", 1, 3, "cyd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%d %s %s, paused %v, %d slots, lease %s, %v, %v, %s", restored.Version, restored.Name, restored.Title, restored.Paused,
+		restored.Slots, restored.Lease, restored.Groups, restored.ConflictsWith, restored.Query); got != "4 renamed first, paused true, 2 slots, lease 1m, [team], [other], select 1 as item" {
+		t.Error(got)
+	}
+	if restored, err = n.Restore(t.Context(), "renamed", 3, 0, "cyd"); err != nil || restored.Version != 5 || restored.Title != "second" {
+		t.Errorf("%+v, %v", restored, err)
+	}
+	for _, c := range []struct {
+		task    string
+		n, only int
+		kind    assign.Kind
+	}{
+		{"renamed", 1, 4, assign.StaleVersion},
+		{"renamed", 0, 0, assign.NotFound},
+		{"renamed", -1, 0, assign.NotFound},
+		{"renamed", 6, 5, assign.NotFound},
+		{"renamed", 1 << 40, 0, assign.NotFound},
+		{"nothing", 1, 0, assign.NotFound},
+	} {
+		_, err := n.Restore(t.Context(), c.task, c.n, c.only, "cyd")
+		wantKind(t, err, c.kind)
+	}
+	_, err = n.Versions(t.Context(), "nothing", 0, 10)
+	wantKind(t, err, assign.NotFound)
+	if now, err := n.Task(t.Context(), "renamed"); err != nil || now.Version != 5 {
+		t.Errorf("version %d after refusals, %v", now.Version, err)
+	}
+}
+
+// Who restores whatever the version is now is not refused because others change the task at the same time.
+func TestRestoreBesideChanges(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select 1 as item`, nil)
+	const each = 5
+	ended := make(chan error)
+	for range 3 {
+		go func() {
+			for range each {
+				_, err := n.Restore(t.Context(), "task", 1, 0, "ann")
+				ended <- err
+			}
+		}()
+	}
+	for range 3 * each {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if now, err := n.Task(t.Context(), "task"); err != nil || now.Version != 3*each+1 {
+		t.Errorf("version %d, want %d; %v", now.Version, 3*each+1, err)
+	}
+}

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+func after(d time.Duration) *assign.Duration { return new(assign.Duration(d)) } // new of a value: Go 1.26
+
+// Complete, return after a while, return at once, never: what comes back, and what does not.
+func TestDispositions(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", `select i as item from generate_series(1, 5) i order by i`, nil)
+	ann := assign.Holder{User: "ann"}
+	got := n.endedRequest(t, n.click(t, "task", "ann", 5).ID)
+	for i, d := range []assign.Disposition{
+		{Outcome: "complete"},
+		{Outcome: "return", After: after(0)},
+		{Outcome: "return", After: after(time.Hour)},
+		{Outcome: "never"},
+	} {
+		w, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false)
+		if err != nil || w.State != d.State() || w.ClosedAt == nil || (w.AvailableAt != nil) != (d.Outcome == "return") {
+			t.Errorf("%s: %+v, %v", d.Outcome, w, err)
+		}
+		if again, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false); err != nil || !again.ClosedAt.Equal(*w.ClosedAt) {
+			t.Errorf("%s again: %v", d.Outcome, err)
+		}
+	}
+	bob := n.endedRequest(t, n.click(t, "task", "bob", 5).ID)
+	if got := fmt.Sprint(items(bob)); got != "[1 2]" {
+		t.Errorf("bob got %s, want [1 2]: the completed, and the returned", got)
+	}
+	execute(t, db, `update getwork.work set available_at = clock_timestamp() where after > interval '0'`)
+	cyd := n.endedRequest(t, n.click(t, "task", "cyd", 5).ID)
+	if got := fmt.Sprint(items(cyd)); got != "[3]" {
+		t.Errorf("cyd got %s, want [3]: its hour is over", got)
+	}
+	p, err := n.Pipeline(t.Context(), ann)
+	if err != nil || len(p.Work) != 1 || p.Work[0].Item != "5" {
+		t.Errorf("ann's pipeline: %v, %v", p.Work, err)
+	}
+}
+
+func TestBadDispositions(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", numbers, nil)
+	ann := assign.Holder{User: "ann"}
+	r := n.endedRequest(t, n.click(t, "task", "ann", 3).ID)
+	note := strings.Repeat("x", 4097)
+	for name, d := range map[string]assign.Disposition{
+		"outcome":            {Outcome: "done"},
+		"after missing":      {Outcome: "return"},
+		"after too long":     {Outcome: "return", After: after(72*time.Hour + 1)},
+		"after negative":     {Outcome: "return", After: after(-1)},
+		"after not a return": {Outcome: "never", After: after(0)},
+		"note":               {Outcome: "never", Note: &note},
+		"note with NUL":      {Outcome: "never", Note: new("a\x00b")},
+	} {
+		if _, err := n.Dispose(t.Context(), r.Work[0].ID, d, ann, false); !assign.IsRefusal(err, assign.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	done := assign.Disposition{Outcome: "complete"}
+	_, err := n.Dispose(t.Context(), r.Work[0].ID, done, assign.Holder{User: "bob"}, false)
+	wantKind(t, err, assign.NotFound)
+	_, err = n.Dispose(t.Context(), 999, done, ann, false)
+	wantKind(t, err, assign.NotFound)
+	if _, err = n.Dispose(t.Context(), r.Work[0].ID, done, assign.Holder{User: "boss"}, true); err != nil {
+		t.Errorf("a manager: %v", err)
+	}
+	_, err = n.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "never"}, ann, false)
+	wantKind(t, err, assign.AlreadyClosed)
+	execute(t, db, `update getwork.work set lease = '1 s', lease_expires_at = clock_timestamp() where id = $1`, r.Work[1].ID)
+	_, err = n.Dispose(t.Context(), r.Work[1].ID, done, ann, false)
+	wantKind(t, err, assign.LeaseLost)
+}
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	create := func(change func(*assign.Settings)) error {
+		s := assign.DefaultSettings()
+		s.Name, s.Query = "task", numbers
+		change(&s)
+		_, err := n.CreateTask(t.Context(), s, "boss")
+		return err
+	}
+	for name, change := range map[string]func(*assign.Settings){
+		"name":        func(s *assign.Settings) { s.Name = "-x" },
+		"no query":    func(s *assign.Settings) { s.Query = " ; " },
+		"timeout":     func(s *assign.Settings) { s.QueryTimeout = 0 },
+		"candidates":  func(s *assign.Settings) { s.MaxCandidates = 0 },
+		"max_request": func(s *assign.Settings) { s.MaxRequest = 1001 },
+		"NUL":         func(s *assign.Settings) { s.Title = "a\x00" },
+		"NUL in it":   func(s *assign.Settings) { s.Query += "\x00" },
+		"rerun_after": func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Millisecond) },
+	} {
+		if err := create(change); !assign.IsRefusal(err, assign.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, q := range []string{"select", "select 1", "select 1 as item, 2 as item", "select $1::int as item", "select 1 as item; select 2",
+		"insert into x values (1) returning 1 as item", "delete from getwork.task returning id as item", "select 1 as item) q; drop table getwork.work; --",
+		"with d as (delete from getwork.work returning id) select id as item from d", "values (1)", "select nope as item"} {
+		if err := create(func(s *assign.Settings) { s.Query = assign.Query(q) }); !assign.IsRefusal(err, assign.QueryRefused) {
+			t.Errorf("query %q: %v", q, err)
+		}
+	}
+	if err := create(func(s *assign.Settings) { s.Query = "select 1 as item -- with a comment, and a semicolon\n;" }); err != nil {
+		t.Error(err)
+	}
+	if err := create(func(*assign.Settings) {}); !assign.IsRefusal(err, assign.Exists) {
+		t.Errorf("a second of that name: %v", err)
+	}
+	rename := func(s *assign.Settings) error { s.Name, s.Title = "other", "Other"; return nil }
+	if _, err := n.UpdateTask(t.Context(), "task", 7, "boss", rename); !assign.IsRefusal(err, assign.StaleVersion) {
+		t.Errorf("a stale version: %v", err)
+	}
+	task, err := n.UpdateTask(t.Context(), "task", 1, "boss", rename)
+	if err != nil || task.Name != "other" || task.Version != 2 || task.MaxRequest != 5 {
+		t.Errorf("renamed: %+v, %v", task, err)
+	}
+	r := n.endedRequest(t, n.click(t, "other", "ann", 1).ID)
+	if err := n.DeleteTask(t.Context(), "other"); !assign.IsRefusal(err, assign.InUse) {
+		t.Errorf("delete with held work: %v", err)
+	}
+	if _, err := n.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "complete"}, r.Holder(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.DeleteTask(t.Context(), "other"); err != nil {
+		t.Error(err)
+	}
+	if err := n.DeleteTask(t.Context(), "other"); !assign.IsRefusal(err, assign.NotFound) {
+		t.Errorf("delete again: %v", err)
+	}
+	if err := create(func(s *assign.Settings) { s.Name = "other" }); err != nil {
+		t.Errorf("its name is not free: %v", err)
+	}
+	if got, err := n.Request(t.Context(), r.ID, r.Holder(), false); err != nil || got.Assigned != 1 {
+		t.Errorf("history: %v", err)
+	}
+}
+
+// A request that was recorded beside the task's deletion is ended.
+func TestRequestBesideADeletion(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", numbers, nil)
+	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+		t.Fatal(err)
+	}
+	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
+	n.Look(task.ID)
+	if r := n.endedRequest(t, id); r.State != assign.Cancelled {
+		t.Errorf("the request is %s", r.State)
+	}
+}
+
+// No change of a task waits for its run.
+func TestManagersDoNotWaitForTheQuery(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	locked := newGate(StepLocked)
+	n := startNode(t, url, nodeOptions{steps: locked.hold})
+	newTask(t, n, "task", numbers, nil)
+	n.click(t, "task", "ann", 1)
+	<-locked.reached
+	if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { s.Title = "x"; s.Paused = true; return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := n.DeleteTask(t.Context(), "task"); !assign.IsRefusal(err, assign.InUse) {
+		t.Errorf("delete while somebody waits: %v", err)
+	}
+	close(locked.open)
+}

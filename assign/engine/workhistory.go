@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// WorkHistory reads work, newest first. A name that no task has is refused with [NotFound], a state that there is not
+// with [Invalid]. However long the history is, work of an item, a user or a task is found by index; what else is asked
+// for is sifted out of what that index gives.
+func (e *Engine) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	var task int64
+	if f.Task != "" {
+		if !assign.IsTaskName(f.Task) {
+			return nil, assign.NoTask(f.Task)
+		}
+		var err error
+		if task, _, err = e.find(ctx, f.Task, assign.Who{Anything: true}); err != nil {
+			return nil, err
+		}
+	}
+	statement, args := history(task, f)
+	// Planned for these values each time: of a user and a task either can be the rare one.
+	rows, err := e.api.Query(ctx, e.SQL(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read work: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row) })
+	if err != nil {
+		return nil, fmt.Errorf("read work: %w", err)
+	}
+	return found, nil
+}
+
+// Each way into the history reads one index backwards, from $1 on, and stops after $2 rows. The equality with what is
+// asked for is written as a range of the whole index key, and so is the order: with a plain equality the planner may take
+// the primary key for the order, and walk through a million rows of others, whenever its statistics, or a plan made
+// for any value, tell it that matches are frequent.
+type way struct{ where, order string }
+
+var (
+	byID   = way{`w.id < $1`, `w.id desc`}
+	byTask = way{`w.task_id + 0 >= $3 and (w.task_id + 0, w.id) < ($3, $1)`, `w.task_id + 0 desc, w.id desc`} // see work_task
+	byUser = way{`w.user_name >= $3 and (w.user_name, w.id) < ($3, $1)`, `w.user_name desc, w.id desc`}
+	byItem = way{`w.task_id = s.task_id and w.item >= $3 and (w.item, w.id) < ($3, $1)`, `w.item desc, w.id desc`}
+)
+
+const (
+	historyHead = `
+select ` + workColumns + `
+from (
+  select w.*
+  from getwork.work w
+  where `
+	historyTail = `
+  limit $2
+) w join getwork.task_state s on s.task_id = w.task_id
+order by w.id desc`
+
+	// The index of items begins with the task: the newest rows of each, and the newest of all those.
+	historyOfItem = `
+select ` + workColumns + `
+from getwork.task_state s
+cross join lateral (
+  select w.*
+  from getwork.work w
+  where `
+	historyOfItemTail = `
+  limit $2
+) w
+where $4::bigint in (0, s.task_id)
+order by w.id desc
+limit $2`
+)
+
+// history is the statement that reads the work that f asks for; task is the id of the task that it names, or 0. The
+// state stands in the statement's text, so that indexes of one state can be used; check has seen it.
+func history(task int64, f assign.WorkFilter) (statement string, args []any) {
+	if f.Before == 0 {
+		f.Before = math.MaxInt64
+	}
+	args = []any{f.Before, f.Limit}
+	also := ""
+	if f.State != "" {
+		also = " and w.state = '" + string(f.State) + "'"
+	}
+	head, tail, by := historyHead, historyTail, byID
+	switch {
+	case f.Item != "":
+		head, tail, by, args = historyOfItem, historyOfItemTail, byItem, append(args, f.Item, task)
+		if f.User != "" {
+			also, args = also+" and w.user_name || '' = $5", append(args, f.User) // not by his index: an item has few rows
+		}
+	case f.User != "":
+		by, args = byUser, append(args, f.User)
+		if task != 0 {
+			also, args = also+" and w.task_id + 0 = $4", append(args, task) // whose index may be the better one
+		}
+	case task != 0:
+		by, args = byTask, append(args, task)
+	}
+	return head + by.where + also + "\n  order by " + by.order + tail, args
+}
