@@ -89,4 +89,5 @@ func (c *Client) unreached(none *api.NoAnswer) error {
 	return u
 }
 
+// ErrInterrupted is the error of a command that Ctrl-C or SIGTERM ended.
 var ErrInterrupted = errors.New("interrupted")

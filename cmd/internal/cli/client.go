@@ -95,7 +95,7 @@ func (r Remote) name() (string, error) {
 }
 
 func (h holding) connect(role web.Role) (*Client, error) {
-	c, err := h.Remote.Connect(role)
+	c, err := h.Connect(role)
 	if err != nil || h.Instance == "" {
 		return c, err
 	}

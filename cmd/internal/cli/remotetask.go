@@ -32,6 +32,7 @@ func taskPath(name string) (string, error) {
 	return "/tasks/" + url.PathEscape(name), nil
 }
 
+// Task reads a task as the server sends it.
 func (c *Client) Task(ctx context.Context, name string) (remoteTask, error) {
 	path, err := taskPath(name)
 	if err != nil {
@@ -40,6 +41,7 @@ func (c *Client) Task(ctx context.Context, name string) (remoteTask, error) {
 	return c.doTask(ctx, Call{Method: "GET", Path: path})
 }
 
+// Create creates a task and returns it as the server sends it.
 func (c *Client) Create(ctx context.Context, wanted TaskFields) (remoteTask, error) {
 	return c.doTask(ctx, Call{Method: "POST", Path: "/tasks", Body: wanted})
 }

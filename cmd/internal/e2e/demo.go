@@ -33,6 +33,7 @@ func (d *StartedDemo) Write(p []byte) (int, error) {
 	return d.text.Write(p)
 }
 
+// Printed returns what the demo has printed so far.
 func (d *StartedDemo) Printed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 // mode is how a site's nodes reach their database.
 type mode string
 
+// The modes that GETWORK_TEST_MODE names.
 const (
 	direct  mode = ""
 	Polling mode = "polling" // without LISTEN

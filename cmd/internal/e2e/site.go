@@ -83,6 +83,7 @@ func (s *Site) Shut() (open func()) {
 	return s.Lock(`select pg_advisory_xact_lock(1717, 1)`)
 }
 
+// Task creates a task with that ranking query.
 func (s *Site) Task(name, query string) {
 	s.T.Helper()
 	if err := s.As("mary", 0).CreateTask(s.T.Context(), map[string]any{"name": name, "query": query}); err != nil {

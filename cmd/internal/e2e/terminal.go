@@ -31,6 +31,7 @@ func NewTerminal(t *testing.T) Terminal {
 	return Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=" + node.URL, "GETWORK_USER=oliver"}}
 }
 
+// Command returns a command of getwork that is not started yet, and where it will print.
 func (c Terminal) Command(args ...string) (command *exec.Cmd, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	command = exec.CommandContext(c.T.Context(), c.Binary, args...)
@@ -53,6 +54,7 @@ func (c Terminal) Run(status int, wanted []string, args ...string) (out string) 
 	return printed.String()
 }
 
+// Expect fails the test unless a command ended with that status and printed each of the wanted texts.
 func (c Terminal) Expect(args []string, status int, wanted []string, err error, out, errs string) {
 	c.T.Helper()
 	var exit *exec.ExitError
@@ -84,6 +86,7 @@ func (c Terminal) Decode(status int, v any, args ...string) {
 // Text are what an output must have in it.
 func Text(t ...string) []string { return t }
 
+// Write writes a task file into a temporary folder and returns its path.
 func Write(t *testing.T, content string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "task.yaml")

@@ -77,6 +77,7 @@ do $$ begin
   end if;
 end $$`
 
+// MakeQueryRole creates the role getwork_query, which may read what the schema public holds and nothing else, where it is missing.
 func MakeQueryRole(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -53,6 +53,7 @@ var errPostgresEnded = errors.New("the private PostgreSQL ended by itself; start
 // origin is what a header that names one has room for.
 var origin = regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]+)?$`)
 
+// Check reads the URLs that are in files, and returns what is wrong with the flags, if anything.
 func (c *Command) Check() error {
 	err := errors.Join(readURL(&c.DatabaseURL, c.DatabaseURLFile, "database-url-file"),
 		readURL(&c.ListenDatabaseURL, c.ListenDatabaseURLFile, "listen-database-url-file"),
