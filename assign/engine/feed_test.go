@@ -158,7 +158,7 @@ func TestSnapshotAfterAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann.next("the first snapshot", ofType("snapshot"))
-	execute(t, db, `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query like 'listen%'`)
+	execute(t, db, `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ~ '^(listen|select pg_notification_queue_usage)'`)
 	ann.next("lagging", func(e assign.Event) bool {
 		return e.Type == "node" && e.Body.(assign.NodeEvent).State == assign.Lagging
 	})

@@ -106,7 +106,7 @@ hidden byte i, k, n;                   /* counters inside of a step; nothing is 
 #define SHELF_IS_FRESH  false
 #define REFRESH_IS_DUE  false
 #endif
-#define NOTHING_TO_DO   (!REFRESH_IS_DUE && (waiting == 0 || delay && !SHELF_IS_FRESH))      /* [prospect.nothing] */
+#define NOTHING_TO_DO   (!REFRESH_IS_DUE && (waiting == 0 || delay && !SHELF_IS_FRESH))      /* [plan.Next] */
 
 #ifdef WITHOUT_RUN_LOCK
 #define RUN_LOCK_IS_FREE  true
