@@ -19,8 +19,12 @@ import (
 //     since. A lock that had to wait comes with what was true when the waiting began, so to have it first helps only where it
 //     was free; and no run ends, since it does not see its own row.
 var defences = map[string][]edit{
-	// The look after every round, one that found nothing included.
-	"lookagain": {{"assign", "if err == nil && moved || l.again && ctx.Err() == nil {", "if false && (err == nil && moved || l.again && ctx.Err() == nil) {"}},
+	// The look after every round, one that found nothing included; and, after a run, the question which task is next for its slot, which
+	// finds the same requests.
+	"lookagain": {
+		{"assign", "if err == nil && moved || l.again && ctx.Err() == nil {", "if false && (err == nil && moved || l.again && ctx.Err() == nil) {"},
+		{"assign", "e.passOn(ctx, moved)", "e.passOn(ctx, false)"},
+	},
 
 	// The look every two seconds, which serves requests that nobody serves.
 	"sweep": {{"assign", "func (e *Engine) rescue(o orphans) {\n", "func (e *Engine) rescue(o orphans) {\n\tif true {\n\t\treturn\n\t}\n"}},

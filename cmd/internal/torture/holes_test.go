@@ -53,7 +53,7 @@ var holes = map[string]hole{
 	"a listener frozen": {[]string{"watchdog"},
 		torture.Options{Scenario: "live", For: 40 * time.Second, Users: 40, Recovery: 4 * time.Second,
 			Faults: []string{"proxy-freeze-listener"}, Every: 300 * time.Millisecond},
-		[]checker.Rule{checker.ToldTheSame}, nil, 0},
+		[]checker.Rule{checker.ToldTheSame, checker.ToldStill}, nil, 0},
 }
 
 // TestHoles proves the harness and its checker: they can say no.
