@@ -13,7 +13,7 @@ demo: ## run the demo: PostgreSQL, two nodes and a page
 test: ## the README's test command: everything, with the race detector
 	go test -race -timeout 55m ./...
 
-short: ## without fail-over, measurements, torture and servers of a test's own; T=./assign/engine for one package
+short: ## without pages, fail-over, measurements, torture and own servers; T=./assign/engine for one package
 	go test -short -timeout 20m $(T)
 
 race: ## the engine, the live channel and the API with the race detector; T=./assign/engine for one package

@@ -1,5 +1,5 @@
 // Package client calls getwork from Go programs: a method for each call of the API, typed answers and problems, and the
-// live channel. It needs the address of a node, and a token or a name; it links no database.
+// live channel. It needs the address of a node, and a token or a name; it opens no connection to a database.
 //
 //	c := &client.Client{URL: "http://127.0.0.1:8080", User: "Oliver"}
 //	request, err := c.GetWork(ctx, "verify-bank-account", client.Click{Count: 3}, client.Wait(time.Minute))

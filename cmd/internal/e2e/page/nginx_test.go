@@ -17,6 +17,7 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	process "getwork/cmd/internal/node"
+	"getwork/schema/schematest/timeout"
 )
 
 // fromDoc is a block of docs/proxy.md, in that language.
@@ -195,7 +196,7 @@ func events(t *testing.T, c cluster.Client, path string) <-chan string {
 // next waits for an event of that kind.
 func next(t *testing.T, heard <-chan string, kind string, within time.Duration) {
 	t.Helper()
-	late := time.After(within)
+	late := time.After(timeout.Scale(within))
 	for {
 		select {
 		case event, open := <-heard:

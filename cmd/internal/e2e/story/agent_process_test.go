@@ -25,6 +25,7 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/node"
+	"getwork/schema/schematest/timeout"
 )
 
 // crawl makes an inbox with a lease, and other settings if wanted.
@@ -155,7 +156,7 @@ func (a *agentProcess) ends(status int, within time.Duration) {
 		if got := a.cmd.ProcessState.ExitCode(); got != status {
 			a.t.Errorf("the agent exits with %d, not %d", got, status)
 		}
-	case <-time.After(within):
+	case <-time.After(timeout.Scale(within)):
 		a.t.Fatalf("the agent has not ended within %v", within)
 	}
 }
