@@ -34,5 +34,5 @@ matrix: ## all fail-overs, both other modes and the defences switched off, and e
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
-	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 30m ./cmd/internal/torture
+	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page

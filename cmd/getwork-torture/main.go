@@ -43,7 +43,6 @@ type flags struct {
 	Settle    time.Duration `help:"How long those who wait may take to be served after all is healed." default:"${settle}"`
 	Isolation string        `help:"The server's default_transaction_isolation, such as 'repeatable read'." placeholder:"LEVEL"`
 	Binary    string        `help:"The getwork to run; without it, it is built from the source beside this program's." placeholder:"PATH" type:"path"`
-	Tags      string        `help:"Build it with these tags." placeholder:"TAG,…"`
 	Race      bool          `help:"Build it with the race detector."`
 	Serve     []string      `help:"One more flag of getwork serve, such as --serve=--no-listen; may be repeated." placeholder:"FLAG" sep:"none"`
 	DataDir   string        `help:"Folder below which PostgreSQL's data is made; without it in memory, if there is room." placeholder:"DIR" type:"path"`
@@ -129,7 +128,7 @@ type exiting int
 
 func (f flags) options(errs io.Writer) torture.Options {
 	return torture.Options{Seed: f.Seed, For: f.For, Nodes: f.Nodes, Users: f.Users, Agents: f.Agents, Every: f.Every, Faults: f.Faults, Without: f.Without,
-		Scenario: f.Scenario, Think: f.Think, Settle: f.Settle, Isolation: f.Isolation, Binary: f.Binary, Tags: f.Tags, Race: f.Race,
+		Scenario: f.Scenario, Think: f.Think, Settle: f.Settle, Isolation: f.Isolation, Binary: f.Binary, Race: f.Race,
 		Flags: f.Serve, DataDir: f.DataDir, Out: f.Out,
 		Log: func(format string, args ...any) { _, _ = fmt.Fprintf(errs, "torture: "+format+"\n", args...) }}
 }
@@ -163,7 +162,7 @@ func (f flags) runs(ctx context.Context, o torture.Options, out io.Writer) error
 		if err := torture.Build(ctx, binary, o); err != nil {
 			return err
 		}
-		o.Binary, o.Tags, o.Race = binary, "", false
+		o.Binary, o.Race = binary, false
 	}
 	violations, failed := 0, 0
 	for i := range f.Seeds {

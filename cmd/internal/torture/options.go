@@ -25,7 +25,6 @@ type Options struct {
 	Recovery  time.Duration // and how long sockets may, to have told of everything; 0: as long as the checker has it
 	Isolation string        // the server's default_transaction_isolation
 	Binary    string        // the getwork to run; empty: it is built
-	Tags      string        // build tags of the binary
 	Race      bool          // build the binary with the race detector
 	DataDir   string        // folder below which PostgreSQL's data is made; empty: one in memory, if there is room
 	Out       string        // folder for the history and the nodes' logs; empty: they are kept if there is a violation
@@ -78,8 +77,8 @@ func (o Options) Complete() (Options, error) {
 		return o, fmt.Errorf("--users is from 1 to 10000, and --agents from 0")
 	case o.For < time.Second || o.Every < 10*time.Millisecond || o.Think < time.Millisecond || o.Settle < time.Second:
 		return o, fmt.Errorf("--for and --settle are at least 1s, --every at least 10ms, --think at least 1ms")
-	case o.Binary != "" && (o.Tags != "" || o.Race):
-		return o, fmt.Errorf("--binary is not built here, so --tags and --race have no effect on it; leave them out")
+	case o.Binary != "" && o.Race:
+		return o, fmt.Errorf("--binary is not built here, so --race has no effect on it; leave it out")
 	case !slices.Contains([]string{"", "read committed", "repeatable read", "serializable"}, o.Isolation):
 		return o, fmt.Errorf(`--isolation is "read committed", "repeatable read" or "serializable", not %q`, o.Isolation)
 	}

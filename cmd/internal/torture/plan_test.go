@@ -98,7 +98,7 @@ func TestOptions(t *testing.T) {
 		"none":      {Faults: []string{None, "kill"}},
 		"scenario":  {Scenario: "calm"},
 		"one node":  {Nodes: 1},
-		"tags":      {Binary: "getwork", Tags: "hole_sweep"},
+		"race":      {Binary: "getwork", Race: true},
 		"isolation": {Isolation: "snapshot"},
 	} {
 		if _, err := o.Complete(); err == nil {

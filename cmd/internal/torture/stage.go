@@ -84,9 +84,6 @@ func (s *stage) setUp(ctx context.Context) error {
 
 // Build compiles the getwork that options ask for; flags are more of those of `go build`.
 func Build(ctx context.Context, path string, o Options, flags ...string) error {
-	if o.Tags != "" {
-		flags = append(flags, "-tags", o.Tags)
-	}
 	if o.Race {
 		flags = append(flags, "-race")
 	}
