@@ -36,7 +36,7 @@ func TestEnvironment(t *testing.T) {
 // A yes in the environment is nobody's yes.
 func TestYesInTheEnvironment(t *testing.T) {
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=http://127.0.0.1:1", "GETWORK_YES=true", "GETWORK_DRY_RUN=true", "GETWORK_OF=tracy"}}
-	c.Run(2, e2e.Text("nobody is there to be asked: --yes"), "work", "release", "--of", "tracy")
+	c.Run(2, e2e.Text("nobody can be asked: --yes"), "work", "release", "--of", "tracy")
 	c.Run(2, e2e.Text("say whose work"), "work", "release", "--yes")
 }
 

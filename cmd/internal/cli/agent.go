@@ -21,34 +21,34 @@ import (
 
 // AgentCmd takes work and runs a program for each item.
 type AgentCmd struct {
-	Task         string        `arg:"" help:"The task to take work of; getwork task list lists them."`
-	Program      []string      `arg:"" help:"What to run for each item, and its arguments, after --."`
+	Task         string        `arg:"" help:"The task to take work from; getwork task list lists the tasks."`
+	Program      []string      `arg:"" help:"The program to run for each item, and its arguments, after --."`
 	Concurrency  int           `help:"How many items to work on at the same time." default:"2" placeholder:"N"`
-	Lease        time.Duration `help:"How long an item is held before it goes back, where the task does not say; it is extended while PROGRAM runs." default:"30s"`
-	Timeout      time.Duration `help:"Stop PROGRAM after that long, and count the attempt as failed; 0s: never." default:"0s"`
-	KillAfter    time.Duration `help:"PROGRAM is stopped with SIGTERM, and with SIGKILL that much later." default:"10s"`
-	DrainTimeout time.Duration `help:"How long what runs may go on after SIGTERM or Ctrl-C, before it is stopped and its work goes back." default:"30s"`
+	Lease        time.Duration `help:"How long an item is held before it goes back, if the task sets no lease; it is extended while PROGRAM runs." default:"30s"`
+	Timeout      time.Duration `help:"Stop PROGRAM after this long and count the attempt as failed; 0s means never." default:"0s"`
+	KillAfter    time.Duration `help:"How long PROGRAM has to end after SIGTERM, before SIGKILL." default:"10s"`
+	DrainTimeout time.Duration `help:"How long running programs may go on after SIGTERM or Ctrl-C, before they are stopped and their work goes back." default:"30s"`
 	Once         bool          `help:"Exit when nothing is left to take, instead of waiting for more."`
 
-	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token    string   `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
-	User     string   `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role     string   `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: agent." placeholder:"ROLE"`
-	MemberOf []string `group:"Which node, and who asks:" help:"The groups that it is in, under --auth dev, separated by commas." placeholder:"GROUP"`
-	Instance string   `group:"Which node, and who asks:" help:"Tells agents of one user apart. Without it: one of its own for each process. With it, an agent that is started again takes up what it held." placeholder:"NAME"`
+	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token    string   `group:"Which node, and who asks:" help:"API token, which identifies the user. Without it, the node must run with --auth dev." placeholder:"TOKEN"`
+	User     string   `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role     string   `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is agent." placeholder:"ROLE"`
+	MemberOf []string `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
+	Instance string   `group:"Which node, and who asks:" help:"Tells agents of one user apart. By default each process has its own. If you set it, an agent that is started again continues with the work that it held." placeholder:"NAME"`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (AgentCmd) Help() string {
-	return `PROGRAM gets the work as JSON on standard input, and GETWORK_ITEM, GETWORK_TASK, GETWORK_WORK_ID and GETWORK_ATTEMPT in its environment. What it prints goes where the agent's own output goes.
+	return `PROGRAM gets the work as JSON on standard input, and GETWORK_ITEM, GETWORK_TASK, GETWORK_WORK_ID and GETWORK_ATTEMPT in its environment. Its output goes where the agent's own output goes.
 
-Its exit status says what becomes of the item:
+Its exit status decides what happens to the item:
 
   0      complete
-  75     back after the task's backoff; no attempt is burnt
-  other  failed, with the end of what it wrote to standard error
+  75     returned after the task's backoff; the attempt does not count
+  other  failed, with the end of its standard error
 
-An item may come twice, when an agent died or lost its lease, so let PROGRAM see to it that its effects happen once. Processes that PROGRAM leaves behind are killed.
+An item can come twice if an agent dies or loses its lease, so PROGRAM must make sure that its effects happen once. Processes that PROGRAM leaves behind are killed.
 
 Example:
 
@@ -58,24 +58,24 @@ Example:
 func (c *AgentCmd) check() error {
 	switch {
 	case c.Task == "":
-		return command.Usage("name the task to take work of; `getwork task list` lists them")
+		return command.Usage("name the task to take work from; `getwork task list` lists the tasks")
 	case c.Concurrency < 1 || c.Concurrency > 1000:
-		return command.Usage("--concurrency is from 1 to 1000, not %d", c.Concurrency)
+		return command.Usage("--concurrency must be from 1 to 1000, not %d", c.Concurrency)
 	case c.Lease < time.Second || c.Lease > 24*time.Hour:
-		return command.Usage("--lease is from 1s to 24h, not %s", assign.Duration(c.Lease))
+		return command.Usage("--lease must be from 1s to 24h, not %s", assign.Duration(c.Lease))
 	case c.Timeout < 0:
-		return command.Usage("--timeout is 0s or more, not %s", assign.Duration(c.Timeout))
+		return command.Usage("--timeout must be 0s or more, not %s", assign.Duration(c.Timeout))
 	case c.KillAfter < 0:
-		return command.Usage("--kill-after is 0s or more, not %s", assign.Duration(c.KillAfter))
+		return command.Usage("--kill-after must be 0s or more, not %s", assign.Duration(c.KillAfter))
 	case c.DrainTimeout < 0:
-		return command.Usage("--drain-timeout is 0s or more, not %s", assign.Duration(c.DrainTimeout))
+		return command.Usage("--drain-timeout must be 0s or more, not %s", assign.Duration(c.DrainTimeout))
 	case len(c.Program) == 0 || c.Program[0] == "":
-		return command.Usage("say what to run for each item, after --: getwork agent %s -- PROGRAM", c.Task)
+		return command.Usage("name the program to run for each item, after --: getwork agent %s -- PROGRAM", c.Task)
 	}
 	return nil
 }
 
-// Run takes work until it is told to end.
+// Run takes work until its context ends or, with --once, until nothing is left.
 func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := c.check(); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return command.Usage("can't run %q: %v", c.Program[0], errors.Unwrap(err))
 	}
-	// The client knows what is wrong with an address, a name or a token.
+	// The client explains what is wrong with an address, a name or a token.
 	client, err := holding{Remote: Remote{URL: c.URL, Token: c.Token, User: c.User, Role: c.Role, MemberOf: c.MemberOf}, Instance: c.Instance}.connect(web.Agent)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	log := slog.New(slog.NewTextHandler(errs, nil))
 	p := &program{path: path, args: c.Program, timeout: c.Timeout, killAfter: c.KillAfter, out: shareable(s.RawOut), errs: errs, log: log}
 	if p.warden, err = newWarden(); err != nil {
-		log.Warn("what PROGRAM starts may outlive an agent that is killed", "error", err)
+		log.Warn("processes that PROGRAM starts may outlive an agent that is killed", "error", err)
 	}
 	defer p.warden.close()
 	drain := c.DrainTimeout
@@ -112,7 +112,8 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	return err
 }
 
-// instance is one that was named, or the machine's name and something by chance, so that people see where work is.
+// instance returns the instance that was named, or else the machine's name and a random suffix, so that people see
+// where work is.
 func (c *AgentCmd) instance() string {
 	if c.Instance != "" {
 		return c.Instance
@@ -127,20 +128,20 @@ func (c *AgentCmd) instance() string {
 	return host[:min(len(host), 40)] + "-" + strings.ToLower(rand.Text()[:10])
 }
 
-// shared is a stream that several write to at once.
+// shared is a stream to which several goroutines write.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// Write writes all of p before anybody else writes.
+// Write writes p without mixing it with other writes.
 func (s *shared) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Write(p)
 }
 
-// shareable is w where programs can write to it directly, and else shared.
+// shareable returns w itself if programs can write to it directly, and otherwise a shared.
 func shareable(w io.Writer) io.Writer {
 	if f, ok := w.(*os.File); ok {
 		return f

@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// groupAttributes put a program into a process group of its own, and have the kernel kill it when the thread that
-// started it ends: with the agent, even in the moment before the warden knows of it.
+// groupAttributes put a program into a process group of its own. The kernel kills the program when the thread that
+// started it ends. So the program dies with the agent, even before the warden knows of it.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitEnd waits until a child has ended, and leaves it to be waited for. ours: until then nobody else gets its id.
+// awaitEnd waits until a child has ended but does not reap it, so ours ensures that no other process gets its id.
 func awaitEnd(pid int) (ours bool) {
 	const byPID = 1 // P_PID
 	for {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// There are no process groups here: only the program itself is ended, and at once.
+// There are no process groups here: only the program itself is killed, at once.
 
 func groupAttributes() *syscall.SysProcAttr { return nil }
 

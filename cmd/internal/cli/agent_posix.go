@@ -7,5 +7,5 @@ import "syscall"
 // groupAttributes put a program into a process group of its own.
 func groupAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitEnd can't wait here without giving the child's id free.
+// awaitEnd returns at once: waiting here would reap the child and free its id.
 func awaitEnd(int) (ours bool) { return false }

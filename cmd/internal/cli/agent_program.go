@@ -24,7 +24,7 @@ import (
 // program is the Handler that runs a program for each item.
 type program struct {
 	path      string
-	args      []string // with its name
+	args      []string // including its name
 	timeout   time.Duration
 	killAfter time.Duration
 	out, errs io.Writer
@@ -32,22 +32,22 @@ type program struct {
 	log       *slog.Logger
 }
 
-// exitLater is how a program says that the item can't be worked on now: EX_TEMPFAIL of sysexits.h.
+// exitLater is the exit status of a program that can't work on the item now: EX_TEMPFAIL of sysexits.h.
 const exitLater = 75
 
-// Work runs the program, and makes of how it ended what becomes of the item.
+// Work runs the program. Its error is the outcome that the program's exit status stands for.
 func (p *program) Work(ctx context.Context, w assign.Work) error {
 	input, err := json.Marshal(w)
 	if err != nil {
-		return fmt.Errorf("write the work as JSON: %w", err)
+		return fmt.Errorf("encode the work as JSON: %w", err)
 	}
 	var end complaint
 	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: p.out, Stderr: io.MultiWriter(p.errs, &end)}
 	cmd.Env = append(withoutSecrets(os.Environ()), "GETWORK_ITEM="+w.Item, "GETWORK_TASK="+w.Task,
 		"GETWORK_WORK_ID="+strconv.FormatInt(w.ID, 10), "GETWORK_ATTEMPT="+strconv.Itoa(w.Attempt))
 	g := &group{cmd: cmd, warden: p.warden, done: make(chan struct{})}
-	if err := g.start(); err != nil { // the item is not to blame
-		p.log.Error("the program can't be started; its work goes back until it can", "program", p.path, "error", err)
+	if err := g.start(); err != nil { // not the item's fault
+		p.log.Error("can't start the program; its work goes back until that succeeds", "program", p.path, "error", err)
 		return agent.ErrLater
 	}
 	late := p.await(ctx, g)
@@ -65,8 +65,8 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 	return end.after(state.String())
 }
 
-// withoutSecrets is the environment without what lets somebody act as the agent, or into the database: a program that
-// works on an item needs neither. One that does needs a variable of another name.
+// withoutSecrets returns the environment without the variables that give access to the agent's account or to the
+// database. A program that works on an item needs neither. A program that does must get them under another name.
 func withoutSecrets(environ []string) []string {
 	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")
@@ -74,7 +74,8 @@ func withoutSecrets(environ []string) []string {
 	})
 }
 
-// await returns when the program has ended; it is stopped when ctx ends, or when its time is over: late.
+// await returns when the program has ended. It stops the program when ctx ends or its time-out expires; late reports
+// the latter.
 func (p *program) await(ctx context.Context, g *group) (late bool) {
 	var over <-chan time.Time
 	if p.timeout > 0 {
@@ -96,17 +97,18 @@ func (p *program) await(ctx context.Context, g *group) (late bool) {
 	return late
 }
 
-// outputWithin is how long a process that escaped from its group may keep a program's output open after that has ended.
+// outputWithin is how long await reads on after the program has ended, if a process that escaped from its group keeps
+// the output open.
 const outputWithin = 5 * time.Second
 
-// group is a running program with all that it started.
+// group is a running program and every process that it started.
 type group struct {
 	cmd    *exec.Cmd
 	warden *warden
-	done   chan struct{} // closed when it has ended, and its state is known
+	done   chan struct{} // closed when the program has ended and its state is known
 
 	mu     sync.Mutex
-	reaped bool // its id may be somebody else's by now
+	reaped bool // the id may belong to another process by now
 }
 
 // start starts the program in a process group of its own.
@@ -115,7 +117,8 @@ func (g *group) start() error {
 	g.cmd.WaitDelay = outputWithin
 	started := make(chan error)
 	go func() {
-		// Where the kernel kills a program whose parent has died, it goes by the thread: this one lasts as long.
+		// The kernel kills the program when the thread that started it ends, so this thread must live as long as the
+		// program.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := g.cmd.Start()
@@ -128,10 +131,10 @@ func (g *group) start() error {
 		}
 		ours := awaitEnd(g.cmd.Process.Pid)
 		if !ours {
-			_ = g.cmd.Wait() // its state tells more
+			_ = g.cmd.Wait() // ProcessState says more than the error
 		}
 		g.mu.Lock()
-		killGroup(g.cmd.Process) // what it left behind
+		killGroup(g.cmd.Process) // processes that it left behind
 		g.reaped = true
 		g.mu.Unlock()
 		if ours {
@@ -146,7 +149,7 @@ func (g *group) start() error {
 // stop asks the group to end.
 func (g *group) stop() { g.signal(stopGroup) }
 
-// kill ends it.
+// kill kills the group.
 func (g *group) kill() { g.signal(killGroup) }
 
 func (g *group) signal(send func(*os.Process)) {
@@ -157,16 +160,16 @@ func (g *group) signal(send func(*os.Process)) {
 	}
 }
 
-// maxComplaint is how much of what a program said is kept with an attempt that failed, in bytes.
+// maxComplaint is how many bytes of a program's standard error are kept with a failed attempt.
 const maxComplaint = 1 << 10
 
-// complaint keeps the end of what is written to it.
+// complaint keeps the end of the text that is written to it.
 type complaint struct {
 	text []byte
 	cut  bool
 }
 
-// Write is called by one goroutine, which has ended when the program's state is known.
+// Write is called by a single goroutine, which ends before the program's state is known.
 func (c *complaint) Write(p []byte) (int, error) {
 	c.text = append(c.text, p...)
 	if over := len(c.text) - maxComplaint; over > 0 {
@@ -175,7 +178,7 @@ func (c *complaint) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// after makes an error of how a program ended and what it said last: whole lines, if there is more than one.
+// after returns an error that says how a program ended, followed by the last whole lines of its output.
 func (c *complaint) after(how string) error {
 	text := string(c.text)
 	if c.cut {

@@ -19,7 +19,7 @@ import (
 	"getwork/ws/agent"
 )
 
-// script is a program that is a shell script.
+// script returns a program that runs a shell script.
 func script(t *testing.T, text string) (p *program, out, errs *bytes.Buffer) {
 	t.Helper()
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
@@ -35,7 +35,7 @@ func script(t *testing.T, text string) (p *program, out, errs *bytes.Buffer) {
 var someWork = assign.Work{ID: 17, Task: "crawl", Item: "https://example.com/?a=1&b=\"é\"", Attempt: 2, State: "held",
 	Details: json.RawMessage(`{"n":12345678901234567890}`)}
 
-// How a program ends is what becomes of its item, and what it gets tells which that is.
+// A program's exit decides what happens to its item, and its environment and input tell which item that is.
 func TestProgramEnds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ script, want string }{
@@ -48,7 +48,7 @@ func TestProgramEnds(t *testing.T) {
 		{`printf 'a\377b\000c' >&2; exit 1`, "exit status 1: ab\x00c"},
 		{`[ "$GETWORK_ITEM" = 'https://example.com/?a=1&b="é"' ] && [ "$GETWORK_TASK.$GETWORK_WORK_ID.$GETWORK_ATTEMPT" = crawl.17.2 ]`, ""},
 		{`cat >/dev/null; (sleep 60) >/dev/null 2>&1 &`, ""},
-		{`(sleep 60) &`, ""}, // which keeps its output open
+		{`(sleep 60) &`, ""}, // keeps the program's output open
 	} {
 		p, _, _ := script(t, tt.script)
 		began, before := time.Now(), e2e.Overslept.Load()
@@ -69,11 +69,11 @@ func TestProgramEnds(t *testing.T) {
 	}
 	p.path = "/no/such/program"
 	if err := p.Work(t.Context(), someWork); !errors.Is(err, agent.ErrLater) {
-		t.Errorf("one that is gone: %v", err)
+		t.Errorf("a program that is gone: %v", err)
 	}
 }
 
-// A program is stopped with all that it started, also when it does not want to.
+// A program is stopped with every process that it started, even against its will.
 func TestProgramIsStopped(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("lost")

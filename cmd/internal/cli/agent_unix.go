@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// stopGroup asks all of a program's process group to end.
+// stopGroup asks a program's whole process group to end.
 func stopGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 
-// killGroup ends all of it.
+// killGroup kills the whole group.
 func killGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
 
-// wardenScript reads which process groups there are. However the agent ends, kill -9 included, the kernel closes the
-// pipe, and those that are left are killed.
+// wardenScript reads on standard input which process groups exist. However the agent ends, kill -9 included, the kernel
+// closes the pipe, and the script kills the groups that are left.
 const wardenScript = `
 trap '' INT TERM HUP QUIT
 groups=
@@ -33,7 +33,7 @@ done
 for g in $groups; do kill -9 "-$g"; done
 `
 
-// warden is a process that sees to it that nothing outlives the agent. A nil one does nothing.
+// warden is a process that kills whatever would outlive the agent. A nil warden does nothing.
 type warden struct {
 	cmd *exec.Cmd
 
@@ -49,7 +49,7 @@ func newWarden() (*warden, error) {
 	defer in.Close()
 	w := &warden{cmd: exec.Command("/bin/sh", "-c", wardenScript, "getwork-agent"), pipe: pipe}
 	w.cmd.Stdin, w.cmd.Dir = in, "/"
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C in the terminal is not for it
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in the terminal must not end it
 	if err := w.cmd.Start(); err != nil {
 		pipe.Close()
 		return nil, fmt.Errorf("start /bin/sh: %w", err)
@@ -69,7 +69,7 @@ func (w *warden) say(what string, group int) {
 	_, _ = fmt.Fprintln(w.pipe, what, group)
 }
 
-// close ends it. Nothing that it watches is left by then.
+// close ends the warden. By then it watches no group any more.
 func (w *warden) close() {
 	if w == nil {
 		return

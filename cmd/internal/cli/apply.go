@@ -13,18 +13,18 @@ import (
 )
 
 type taskApplyCmd struct {
-	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one task or several; - is standard input. May be repeated." placeholder:"task.yaml" complete:"file"`
+	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one or more tasks; - is standard input. May be repeated." placeholder:"task.yaml" complete:"file"`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskApplyCmd) Help() string {
-	return `What a file does not name stays as it is, so that a paused task stays paused. A line of three hyphens stands between the tasks of a file.
+	return `Fields that a file does not name stay as they are, so a paused task stays paused. A line of three hyphens separates the tasks of a file.
 
 ` + fileHelp
 }
 
-// Run makes the tasks as the files say. One that is refused does not keep the others from being applied.
+// Run creates or updates the tasks in the files. If one is refused, the others are still applied.
 func (c taskApplyCmd) Run(ctx context.Context, s *command.Streams) error {
 	var wanted []TaskFields
 	for _, name := range c.Files {
@@ -56,7 +56,7 @@ func (c taskApplyCmd) Run(ctx context.Context, s *command.Streams) error {
 			if refusal := new(refused); errors.As(err, &refusal) {
 				continue
 			}
-			break // the server is away: the rest would only wait for it, too
+			break // the server can't be reached: the rest would fail, too
 		}
 		results = append(results, result{done.what, done.task.raw})
 		if !c.JSON {
@@ -69,27 +69,27 @@ func (c taskApplyCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(failed...)
 }
 
-// apply creates the task, or updates it if there is one of that name.
+// apply creates the task, or updates it if a task of that name exists.
 func (c *Client) apply(ctx context.Context, wanted TaskFields) (change, error) {
 	done, err := c.Update(ctx, *wanted.Name, wanted)
 	if !IsRefused(err, http.StatusNotFound) {
 		return done, err
 	}
 	if !wanted.Query.named {
-		return change{}, fmt.Errorf("there is no such task, and to make it the file must have its query; query: null makes it an inbox, to which items are pushed")
+		return change{}, fmt.Errorf("there is no such task, and to create it the file must have its query; query: null makes it an inbox, to which items are pushed")
 	}
 	t, err := c.Create(ctx, wanted)
-	if IsRefused(err, http.StatusConflict) { // somebody else made it just now
+	if IsRefused(err, http.StatusConflict) { // another client created it just now
 		return c.Update(ctx, *wanted.Name, wanted)
 	}
 	return change{t, "created", nil}, err
 }
 
-// change is what became of a task.
+// change tells what happened to a task.
 type change struct {
 	task   remoteTask
 	what   string   // created, updated or unchanged
-	fields []string // that were changed
+	fields []string // the fields that were changed
 }
 
 func (c change) print(s *command.Streams, asJSON bool) error {

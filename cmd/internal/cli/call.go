@@ -17,18 +17,18 @@ type Call struct {
 	Path   string // below /api/v1, escaped
 	Body   any    // sent as JSON; nil: none
 	header map[string]string
-	hold   time.Duration // asked for with Prefer: wait, in whole seconds; 0: don't
-	query  bool          // the server may have to run the task's query for it, which takes as long as the task allows
+	hold   time.Duration // how long the server may hold the answer (Prefer: wait), in whole seconds; 0: not at all
+	query  bool          // the server may have to run the task's query, which takes as long as the task allows
 }
 
-// reply is what came back with a 2xx.
+// reply is an answer with a 2xx status.
 type reply struct {
 	api.Answer
 	body json.RawMessage
 }
 
-// Do makes a call and decodes the answer into v, unless that is nil. Its errors are a [refused] when the server
-// answered with something else than a 2xx, and an [unreached] when no answer came.
+// Do makes a call and decodes the answer into v, unless v is nil. It returns a [refused] if the server answered with
+// another status than 2xx, and an [unreached] if no answer came.
 func (c *Client) Do(ctx context.Context, what Call, v any) (reply, error) {
 	within := answerWithin
 	if what.query {
@@ -46,8 +46,8 @@ func (c *Client) Do(ctx context.Context, what Call, v any) (reply, error) {
 	return got, nil
 }
 
-// inWords says how a call failed to whoever typed a command. ctx is the caller's: when that has ended, nothing is wrong with
-// the server.
+// inWords turns the error of a call into words for the person who typed the command. If ctx, the caller's context, has
+// ended, nothing is wrong with the server.
 func (c *Client) inWords(ctx context.Context, err error) error {
 	var foreign *api.Foreign
 	var problem *api.Problem
@@ -65,15 +65,15 @@ func (c *Client) inWords(ctx context.Context, err error) error {
 	return err
 }
 
-// unreached is a call that no answer came to.
+// unreached is the error of a call that got no answer.
 type unreached struct {
-	unsent bool // no connection was made: the server knows nothing of it
+	unsent bool // no connection was made, so the server has not seen the call
 	text   string
 }
 
 func (u *unreached) Error() string { return u.text }
 
-// unreached says why no answer came.
+// unreached explains why no answer came.
 func (c *Client) unreached(none *api.NoAnswer) error {
 	err, u := none.Err, &unreached{unsent: none.Unsent}
 	switch {
@@ -89,5 +89,5 @@ func (c *Client) unreached(none *api.NoAnswer) error {
 	return u
 }
 
-// ErrInterrupted is the error of a command that Ctrl-C or SIGTERM ended.
+// ErrInterrupted is the error of a command that was ended by Ctrl-C or SIGTERM.
 var ErrInterrupted = errors.New("interrupted")

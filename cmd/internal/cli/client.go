@@ -1,4 +1,4 @@
-// Package cli has the commands that are clients of the REST API: tasks, work, items, agents, and the completion of commands.
+// Package cli has the commands that are clients of the REST API: tasks, work, items, agents, and shell completion.
 package cli
 
 import (
@@ -16,20 +16,20 @@ import (
 	api "getwork/ws/client"
 )
 
-// Remote is how every client command reaches a node, and says who asks.
+// Remote has the flags with which every client command reaches a node and identifies its user.
 type Remote struct {
-	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any of them will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token    string   `group:"Which node, and who asks:" help:"API token, which says who asks. Without one the node is taken to run with --auth dev." placeholder:"TOKEN"`
-	User     string   `group:"Which node, and who asks:" help:"Who asks, under --auth dev. Without it: the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role     string   `group:"Which node, and who asks:" help:"As what, under --auth dev: worker, agent, observer or manager. Without it: the least that the command needs." placeholder:"ROLE"`
-	MemberOf []string `group:"Which node, and who asks:" help:"The groups that you are in, under --auth dev, separated by commas." placeholder:"GROUP"`
+	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token    string   `group:"Which node, and who asks:" help:"API token, which identifies the user. Without it, the node must run with --auth dev." placeholder:"TOKEN"`
+	User     string   `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role     string   `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is the least that the command needs." placeholder:"ROLE"`
+	MemberOf []string `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
 	JSON     bool     `help:"Print the answer as JSON, for programs."`
 }
 
-// holding is a remote whose user holds work.
+// holding is a Remote for commands whose user holds work.
 type holding struct {
 	Remote   `embed:""`
-	Instance string `group:"Which node, and who asks:" help:"For programs: which one, where several run under the same name." placeholder:"NAME"`
+	Instance string `group:"Which node, and who asks:" help:"For programs: tells apart those that run under the same name." placeholder:"NAME"`
 }
 
 var knownRoles = []web.Role{web.Worker, web.Agent, web.Observer, web.Manager}
@@ -37,26 +37,29 @@ var knownRoles = []web.Role{web.Worker, web.Agent, web.Observer, web.Manager}
 // Client makes the calls of one command.
 type Client struct{ *api.Client }
 
-// answerWithin is how long a node may take over a call, beside what it was asked to hold the answer for.
+// answerWithin bounds how long a node may take to answer a call, besides the time for which it was asked to hold the
+// answer.
 const answerWithin = 30 * time.Second
 
-// queryWithin is what a task's query may take at most. Who does not want to wait that long interrupts the command.
+// queryWithin is the longest time-out that a task's query may have. Users who don't want to wait that long interrupt
+// the command.
 const queryWithin = 24 * time.Hour
 
-// Connect makes a client that asks as the given role, where no other was named. It sends nothing yet.
+// Connect returns a client that asks in the given role, unless a flag names another. It sends nothing yet. Its errors
+// are wrong uses of the command line.
 func (r Remote) Connect(role web.Role) (*Client, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, command.Usage("--url is an address such as http://127.0.0.1:8080, not %q", r.URL)
+		return nil, command.Usage("--url must be an address such as http://127.0.0.1:8080, not %q", r.URL)
 	}
 	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"), Token: r.Token,
 		HTTP: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, Retry: api.Retry{Tries: 1}}}
 	if r.Token != "" {
 		if r.User != "" || r.Role != "" || len(r.MemberOf) > 0 {
-			return nil, command.Usage("a token says who asks: leave out --user, --role and --member-of (GETWORK_USER, GETWORK_ROLE and GETWORK_MEMBER_OF), or --token (GETWORK_TOKEN)")
+			return nil, command.Usage("a token identifies the user: leave out --user, --role and --member-of (GETWORK_USER, GETWORK_ROLE and GETWORK_MEMBER_OF), or --token (GETWORK_TOKEN)")
 		}
 		if strings.ContainsFunc(r.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return nil, command.Usage("--token has a character that no token has, such as a space or the end of a line")
+			return nil, command.Usage("--token contains a character that tokens don't have, such as a space or a line break")
 		}
 		return c, nil
 	}
@@ -64,7 +67,7 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 		role = web.Role(r.Role)
 	}
 	if !slices.Contains(knownRoles, role) {
-		return nil, command.Usage("--role is worker, agent, observer or manager, not %q", r.Role)
+		return nil, command.Usage("--role must be worker, agent, observer or manager, not %q", r.Role)
 	}
 	name, err := r.name()
 	if err != nil {
@@ -82,14 +85,14 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 	return c, nil
 }
 
-// name is who asks under dev identity.
+// name returns the user's name for --auth dev.
 func (r Remote) name() (string, error) {
 	if r.User != "" {
 		return r.User, nil
 	}
 	u, err := user.Current()
 	if err != nil || u.Username == "" {
-		return "", command.Usage("say who you are with --user: this machine does not tell")
+		return "", command.Usage("say who you are with --user: this machine does not know your name")
 	}
 	return u.Username, nil
 }
@@ -103,7 +106,7 @@ func (h holding) connect(role web.Role) (*Client, error) {
 	return c, fits(assign.CheckInstance(h.Instance))
 }
 
-// fits makes a wrong use of the command line of what no server would take, such as a name with a line break.
+// fits returns a usage error for values that every server refuses, such as a name with a line break.
 func fits(err error) error {
 	var r *assign.Refusal
 	if errors.As(err, &r) {

@@ -10,21 +10,21 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// CompletionCmd prints what makes a shell complete getwork's commands. The script asks the program itself, with
-// completeCmd, so it never has to be renewed.
+// CompletionCmd prints a script with which a shell completes getwork's commands. The script asks the program itself,
+// with [CompleteCmd], so it never goes out of date.
 type CompletionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (CompletionCmd) Help() string {
-	return `For the shell that you are in:
+	return `For the current shell:
 
   bash:  source <(getwork completion bash)
   zsh:   source <(getwork completion zsh)
   fish:  getwork completion fish | source
 
-To have it in each new shell, put that line into ~/.bashrc, into ~/.zshrc after compinit, or into ~/.config/fish/config.fish.`
+For each new shell, put that line into ~/.bashrc, into ~/.zshrc after compinit, or into ~/.config/fish/config.fish.`
 }
 
 // Run prints the script.
@@ -33,8 +33,8 @@ func (c CompletionCmd) Run(s *command.Streams) error {
 	return err
 }
 
-// CompleteCmd answers the scripts: one candidate per line, with its help after a tab. A line of fileMark alone says that
-// a file belongs there.
+// CompleteCmd answers the scripts: one candidate per line, with its help after a tab. A line of fileMark alone means
+// that the word is a file name.
 type CompleteCmd struct {
 	Words []string `arg:"" optional:""` // the shell, and the command line after the program, up to the cursor
 }
@@ -54,7 +54,7 @@ func (c CompleteCmd) Run(app *kong.Kong, s *command.Streams) error {
 	found := (&typed{node: app.Model.Node}).read(words[:len(words)-1]).candidates(last)
 	for _, one := range found {
 		text, help := one.text, "\t"+brief(one.help)
-		if shell == "bash" { // which has taken the word apart at the sign, and shows no help
+		if shell == "bash" { // bash splits the word at the sign, and shows no help
 			if name, _, ok := strings.Cut(last, "="); ok && strings.HasPrefix(last, "-") {
 				text = strings.TrimPrefix(text, name+"=")
 			}
@@ -70,14 +70,14 @@ func (c CompleteCmd) Run(app *kong.Kong, s *command.Streams) error {
 	return nil
 }
 
-// brief is a help text up to the first stop.
+// brief returns a help text up to its first full stop.
 func brief(help string) string {
 	help, _, _ = strings.Cut(plain(help), ";")
 	help, _, _ = strings.Cut(help, ". ")
 	return strings.TrimSuffix(help, ".")
 }
 
-// joined puts together what bash takes apart: --outcome = return is one word.
+// joined joins what bash splits: --outcome = return is one word.
 func joined(words []string) []string {
 	var whole []string
 	for i, word := range words {
@@ -91,13 +91,13 @@ func joined(words []string) []string {
 	return whole
 }
 
-// typed is what the words before the cursor say.
+// typed is what the words before the cursor mean.
 type typed struct {
 	node     *kong.Node
-	awaits   *kong.Flag // whose value comes next
-	arg      int        // how many arguments there were
-	noFlags  bool       // -- was among them
-	finished bool       // what comes next is not ours, such as a program's arguments
+	awaits   *kong.Flag // the flag whose value comes next
+	arg      int        // how many arguments there are
+	noFlags  bool       // -- was typed
+	finished bool       // what follows is not ours, such as a program's arguments
 }
 
 func (t *typed) read(words []string) *typed {
@@ -126,10 +126,10 @@ func (t *typed) read(words []string) *typed {
 	return t
 }
 
-// flags are those that may stand here.
+// flags returns the flags that may stand here.
 func (t *typed) flags() []*kong.Flag { return slices.Concat(t.node.AllFlags(true)...) }
 
-// flag finds one as it is written, with its hyphens; nil: there is none, or it has no value.
+// flag returns the flag that is written as name, with its hyphens; nil means that no such flag takes a value.
 func (t *typed) flag(name string) *kong.Flag {
 	for _, f := range t.flags() {
 		if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
@@ -139,7 +139,7 @@ func (t *typed) flag(name string) *kong.Flag {
 	return nil
 }
 
-// candidate is what the last word may become.
+// candidate is a possible completion of the last word.
 type candidate struct{ text, help string }
 
 func (t *typed) candidates(last string) []candidate {
@@ -170,7 +170,7 @@ func (t *typed) candidates(last string) []candidate {
 	return slices.DeleteFunc(all, func(c candidate) bool { return c.text != fileMark && !strings.HasPrefix(c.text, last) })
 }
 
-// values are those that a flag or an argument may have, where they are few, each after that prefix.
+// values returns the possible values of a flag or argument that has an enumeration, each after the prefix.
 func values(v *kong.Value, prefix string) []candidate {
 	if v.Tag.Get("complete") == "file" {
 		return []candidate{{text: fileMark}}

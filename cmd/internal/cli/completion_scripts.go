@@ -1,7 +1,7 @@
 package cli
 
-// completionScripts are what each shell reads. All of them hand the words up to the cursor to getwork, and do with its
-// answer what is the shell's own: show the help, escape, or offer files.
+// completionScripts are the scripts for the shells. Each passes the words up to the cursor to getwork, and does with
+// the answer what differs between shells: it shows the help, escapes, or offers files.
 func completionScripts() map[string]string {
 	return map[string]string{
 		"bash": `# Completion of getwork for bash.

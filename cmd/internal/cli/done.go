@@ -17,16 +17,16 @@ import (
 
 // DoneCmd lets go of work.
 type DoneCmd struct {
-	IDs     []string       `arg:"" name:"work-id" help:"What to let go of, as get and pipeline show it."`
-	Outcome string         `help:"complete: it is done. return: back to the queue, --after that long. never: nobody is to get it for this task again. fail: an attempt that went wrong; it comes back after the task's backoff." default:"complete" enum:"complete,return,never,fail" placeholder:"complete|return|never|fail"`
-	After   *time.Duration `help:"With --outcome return: how long nobody gets it, from 0s to 72h." placeholder:"4h"`
-	To      *string        `help:"With --outcome return: to all, or to others, so that you don't get it again." enum:"all,others" placeholder:"all|others"`
+	IDs     []string       `arg:"" name:"work-id" help:"The work to let go of; get and pipeline show its id."`
+	Outcome string         `help:"complete: it is done. return: it goes back to the queue after --after. never: nobody gets it for this task again. fail: the attempt went wrong; it comes back after the task's backoff." default:"complete" enum:"complete,return,never,fail" placeholder:"complete|return|never|fail"`
+	After   *time.Duration `help:"With --outcome return: how long until somebody may get it again, from 0s to 72h." placeholder:"4h"`
+	To      *string        `help:"With --outcome return: all, or others, so that you don't get it again." enum:"all,others" placeholder:"all|others"`
 	Error   *string        `help:"With --outcome fail: what went wrong, in at most 4 KiB." placeholder:"TEXT"`
 	Note    *string        `help:"A note to keep with the work, of at most 4 KiB." placeholder:"TEXT"`
 	holding `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (DoneCmd) Help() string {
 	return `Examples:
 
@@ -36,7 +36,7 @@ func (DoneCmd) Help() string {
   getwork done 17 --outcome fail --error "the photo is broken"
   getwork done 17 --outcome never
 
-Doing the same again changes nothing. A manager may let go of other people's work: --role manager.`
+Repeating a command changes nothing. Managers may let go of other people's work: --role manager.`
 }
 
 func (c DoneCmd) disposition() (assign.Disposition, error) {
@@ -56,7 +56,7 @@ func (c DoneCmd) disposition() (assign.Disposition, error) {
 	return d, nil
 }
 
-// Run closes one after the other. What is refused does not keep the rest from being closed.
+// Run closes the work one id after the other. If one is refused, the rest are still closed.
 func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 	d, err := c.disposition()
 	if err != nil {
@@ -80,7 +80,7 @@ func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 			if refusal := new(refused); errors.As(err, &refusal) {
 				continue
 			}
-			break // the server is away: the rest would only wait for it, too
+			break // the server can't be reached: the rest would fail, too
 		}
 		closed = append(closed, got.body)
 		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, string(w.State), moment(w.AvailableAt)})
@@ -94,7 +94,7 @@ func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// checkIDs refuses what can't be the id of work, before anything is done with the others.
+// checkIDs returns a usage error for an id that can't be one, before anything is done with the others.
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
 		if _, err := strconv.ParseUint(id, 10, 63); err != nil {
@@ -104,7 +104,7 @@ func checkIDs(ids ...string) error {
 	return nil
 }
 
-// named puts what an error is about before it, where its text does not say so.
+// named puts the subject of an error before it, unless its text names the subject.
 func named(noun string, err error) error {
 	if strings.Contains(err.Error(), noun) {
 		return err

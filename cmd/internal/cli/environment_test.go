@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The program that an agent runs does not get what lets the agent in.
+// The program that an agent runs does not get the agent's secrets.
 func TestEnvironmentWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	got := withoutSecrets([]string{"PATH=/bin", "GETWORK_TOKEN=x", "GETWORK_URL=http://127.0.0.1", "PGPASSWORD=x", "DATABASE_URL=x", "GETWORK_QUERY_DATABASE_URL=x", "AWS_SECRET_ACCESS_KEY=x", "HOME=/"})

@@ -18,9 +18,9 @@ type itemsShowCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (itemsShowCmd) Help() string {
-	return "Where the task has a query and no fresh result, the query is run to look for the item, which takes as long as it takes; Ctrl-C gives up. For managers."
+	return "If the task has a query and no fresh result, the query is run to look for the item, however long that takes; Ctrl-C gives up. For managers."
 }
 
 // Run explains one item.
@@ -86,7 +86,7 @@ func printExplanation(w io.Writer, e assign.Explanation) error {
 	return nil
 }
 
-// matchText says whether the task has the item, by what, and at which place.
+// matchText says whether the task has the item, where it was found, and at which rank.
 func matchText(e assign.Explanation) string {
 	if !e.Matches {
 		return "no"

@@ -14,35 +14,35 @@ import (
 
 // GetCmd asks for work and waits for it.
 type GetCmd struct {
-	Task    string         `arg:"" help:"The task to get work of; getwork task list lists them."`
-	Count   int            `help:"How many items you want; the task says how many one may ask for." default:"1" placeholder:"N"`
-	Wait    *time.Duration `help:"How long to wait for an answer; 60s unless said otherwise, or as long as the request lingers." placeholder:"60s"`
-	Linger  time.Duration  `help:"When there is nothing, wait that long for something to come, at most 24h." default:"0s"`
-	Lease   time.Duration  `help:"For agents: hold the work that long, from 1s to 24h, where the task does not say." default:"0s"`
-	Keep    bool           `help:"Ctrl-C leaves the request waiting, instead of cancelling it."`
+	Task    string         `arg:"" help:"The task to get work from; getwork task list lists the tasks."`
+	Count   int            `help:"How many items you want; the task limits how many you may ask for." default:"1" placeholder:"N"`
+	Wait    *time.Duration `help:"How long to wait for an answer; the default is 60s, or as long as the request lingers." placeholder:"60s"`
+	Linger  time.Duration  `help:"If there is nothing, wait this long for something to come, at most 24h." default:"0s"`
+	Lease   time.Duration  `help:"For agents: hold the work this long, from 1s to 24h, if the task sets no lease." default:"0s"`
+	Keep    bool           `help:"On Ctrl-C, leave the request waiting instead of cancelling it."`
 	holding `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (GetCmd) Help() string {
-	return `Prints what you got, and exits with 0; with 1 when there was nothing, or no answer in time.
+	return `Prints what you got and exits with 0, or with 1 if there was nothing or no answer in time.
 
-With --linger a request that finds nothing waits on, and is served as soon as something is pushed, falls due, is let go of or matches again. You can have one request waiting per task: asking again waits for that one. A request that is not answered within --wait stays: what it gets appears in your pipeline.`
+With --linger a request that finds nothing goes on waiting, and is served as soon as an item is pushed, falls due, is let go of or matches again. You can have one waiting request per task: if you ask again, you wait for that one. A request that is not answered within --wait stays: the work that it gets appears in your pipeline.`
 }
 
 // Run gets work.
 func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	switch {
 	case c.Task == "":
-		return command.Usage("name the task to get work of; `getwork task list` lists them")
+		return command.Usage("name the task to get work from; `getwork task list` lists the tasks")
 	case c.Count < 1:
-		return command.Usage("--count is 1 or more, not %d", c.Count)
+		return command.Usage("--count must be 1 or more, not %d", c.Count)
 	case c.Wait != nil && *c.Wait < 0:
-		return command.Usage("--wait is 0s or more, not %s", assign.Duration(*c.Wait))
+		return command.Usage("--wait must be 0s or more, not %s", assign.Duration(*c.Wait))
 	case c.Linger < 0 || c.Linger > time.Duration(assign.MaxLinger):
-		return command.Usage("--linger is from 0s to %s, not %s", assign.MaxLinger, assign.Duration(c.Linger))
+		return command.Usage("--linger must be from 0s to %s, not %s", assign.MaxLinger, assign.Duration(c.Linger))
 	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > 24*time.Hour):
-		return command.Usage("--lease is from 1s to 24h, not %s", assign.Duration(c.Lease))
+		return command.Usage("--lease must be from 1s to 24h, not %s", assign.Duration(c.Lease))
 	}
 	role := web.Worker
 	if c.Lease != 0 {
@@ -72,7 +72,8 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(err, c.outcome(s, &w.Request))
 }
 
-// wait is how long to wait for an answer. Who lingers is answered when that is over, and a moment is added for it.
+// wait returns how long to wait for an answer. A lingering request is answered when its time is over, and wait adds a
+// moment for that.
 func (c GetCmd) wait() time.Duration {
 	if c.Wait != nil {
 		return *c.Wait
@@ -80,7 +81,7 @@ func (c GetCmd) wait() time.Duration {
 	return max(60*time.Second, c.Linger+5*time.Second)
 }
 
-// outcome is nil when something was assigned, and else says in words why not.
+// outcome returns nil if something was assigned, and otherwise an error that says why not.
 func (c GetCmd) outcome(s *command.Streams, r *assign.Request) error {
 	switch r.State {
 	case assign.Assigned:
@@ -101,10 +102,10 @@ func (c GetCmd) outcome(s *command.Streams, r *assign.Request) error {
 	case assign.Cancelled:
 		return fmt.Errorf("request %d was cancelled", r.ID)
 	}
-	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; what it gets appears in `getwork pipeline`", r.ID, r.Task)
+	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; the work that it gets appears in `getwork pipeline`", r.ID, r.Task)
 }
 
-// partialText says why there was less.
+// partialText says why the request got less than it asked for.
 func partialText(r *assign.Request) string {
 	got := fmt.Sprintf("you got %d of %d.", r.Assigned, r.Wanted)
 	switch {
@@ -116,7 +117,7 @@ func partialText(r *assign.Request) string {
 	return "There was no more: " + got
 }
 
-// NoneText says why there was nothing.
+// NoneText says why the request got nothing.
 func NoneText(r *assign.Request) string {
 	reason := ""
 	if r.Reason != nil {
@@ -126,7 +127,7 @@ func NoneText(r *assign.Request) string {
 	case "no_match":
 		return fmt.Sprintf("nothing to do: no item matches task %s now", r.Task)
 	case "all_held":
-		return fmt.Sprintf("nothing to do: all that matches task %s is held already, by you or by others, or put off", r.Task)
+		return fmt.Sprintf("nothing to do: every item that matches task %s is held already, by you or by others, or put off", r.Task)
 	case "rules":
 		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
 	case "at_limit":
@@ -137,17 +138,17 @@ func NoneText(r *assign.Request) string {
 	return fmt.Sprintf("nothing to do: task %s has nothing to hand out (%s)", r.Task, reason)
 }
 
-// waitingText is told once, to somebody who has to wait.
+// waitingText is printed once, for a user who has to wait.
 func waitingText(r *assign.Request, count int, keep bool) string {
 	text := fmt.Sprintf("Request %d waits", r.ID)
 	if r.Wanted != count {
-		text = fmt.Sprintf("Request %d, for %d, was waiting already; this waits for it", r.ID, r.Wanted)
+		text = fmt.Sprintf("Request %d, for %d, was waiting already; this command waits for it", r.ID, r.Wanted)
 	}
 	if r.Position != nil {
 		text += fmt.Sprintf(", at place %d in line", *r.Position)
 	}
 	if r.LingerUntil != nil {
-		text += ", at most until " + moment(r.LingerUntil)
+		text += ", until at most " + moment(r.LingerUntil)
 	}
 	if r.EtaSeconds != nil {
 		text += fmt.Sprintf(", for about %.0f s", max(*r.EtaSeconds, 1))

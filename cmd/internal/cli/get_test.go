@@ -34,7 +34,7 @@ func TestWorkFromATerminal(t *testing.T) {
 	if r.State != assign.Partial || r.User != "tracy" || len(r.Work) != 3 || r.Work[0].Item != "loan 3" {
 		t.Errorf("the second to ask: %+v", r)
 	}
-	c.Run(1, e2e.Text("nothing to do: all that matches task verify is held already, by you or by others, or put off"), "get", "verify")
+	c.Run(1, e2e.Text("nothing to do: every item that matches task verify is held already, by you or by others, or put off"), "get", "verify")
 	c.Decode(1, &r, "get", "verify")
 	if r.State != assign.None {
 		t.Errorf("nothing left: %+v", r)
@@ -67,14 +67,14 @@ func TestWorkFromATerminal(t *testing.T) {
 	c.Run(1, e2e.Text("the query of task verify failed: ", "division by zero", "`getwork task update verify`"), "get", "verify")
 }
 
-// slowly makes a task whose query lasts until it is stopped.
+// slowly creates a task whose query runs until it is stopped.
 func slowly(c e2e.Terminal) {
 	c.Run(0, nil, "task", "create", "--name", "slow", "--query", "select pg_sleep(600)::text || 'x' as item")
 }
 
 var requestID = regexp.MustCompile(`Request (\d+) waits`)
 
-// interrupted presses Ctrl-C when the command has begun to wait.
+// interrupted runs a command, and presses Ctrl-C when it has begun to wait.
 func interrupted(c e2e.Terminal, status int, wanted []string, args ...string) (id string) {
 	c.T.Helper()
 	command, out, _ := c.Command(args...)
@@ -125,8 +125,8 @@ func TestGetWaits(t *testing.T) {
 	})
 }
 
-// A node that goes away and comes back is asked again under the same key, or for the same request, until --wait is
-// over; what it asks for with Retry-After is kept to.
+// If a node goes away and comes back, the command asks again under the same key, or for the same request, until --wait
+// is over. It honours the node's Retry-After.
 func TestGetIsPatient(t *testing.T) {
 	t.Parallel()
 	refuse := func(status int, kind string) http.HandlerFunc {
@@ -165,7 +165,7 @@ func TestGetIsPatient(t *testing.T) {
 				tt.answers[len(calls)-1](w, r)
 			}))
 			defer server.Close()
-			server.Config.SetKeepAlivesEnabled(false) // on a connection that served before, net/http repeats a GET by itself
+			server.Config.SetKeepAlivesEnabled(false) // net/http itself repeats a GET on a connection that has served before
 			var out bytes.Buffer
 			err := GetCmd{Task: "verify", Count: 1, Wait: &tt.wait, holding: holding{Remote: Remote{URL: server.URL, User: "oliver"}}}.
 				Run(t.Context(), &command.Streams{Out: &out, Errs: io.Discard})
@@ -187,7 +187,7 @@ func TestGetIsPatient(t *testing.T) {
 	}
 }
 
-// Ctrl-C before the first answer: the click, sent again under its key, tells which request is to be cancelled.
+// Ctrl-C comes before the first answer: the click, sent again under its key, tells which request to cancel.
 func TestInterruptedClick(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())

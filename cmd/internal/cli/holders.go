@@ -12,13 +12,13 @@ import (
 )
 
 type workHoldersCmd struct {
-	Of     *string `help:"Only what this user holds." placeholder:"USER"`
-	Task   *string `help:"Only what is held of this task, or of several, separated by commas." placeholder:"TASK"`
+	Of     *string `help:"Only work that this user holds." placeholder:"USER"`
+	Task   *string `help:"Only work of this task, or of several, separated by commas." placeholder:"TASK"`
 	paged  `embed:""`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (workHoldersCmd) Help() string {
 	return `Examples:
 
@@ -26,7 +26,7 @@ func (workHoldersCmd) Help() string {
   getwork work holders --task verify,approve --all
   getwork work holders --of tracy
 
-A line for each user and task, all of his instances together. What somebody holds, item by item: getwork work list --state held --of USER. For observers and managers.`
+Prints a line for each user and task, with all of the user's instances together. To list what a user holds, item by item, use getwork work list --state held --of USER. For observers and managers.`
 }
 
 // Run lists who holds how much.
@@ -56,7 +56,7 @@ func (c workHoldersCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	if len(holders) == 0 {
-		_, err = fmt.Fprintln(s.Errs, "Nobody holds anything of that.")
+		_, err = fmt.Fprintln(s.Errs, "Nobody holds such work.")
 		return err
 	}
 	rows := make([][]string, len(holders))

@@ -7,7 +7,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Who holds how much is listed longest first, of one task or several, or of one user, page by page.
+// Holders are listed longest first, of one task or several, or of one user, page by page.
 func TestWorkHolders(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewTerminal(t)
@@ -15,13 +15,13 @@ func TestWorkHolders(t *testing.T) {
 		c.Run(0, nil, "task", "create", "--name", task, "--inbox")
 		c.Run(0, nil, "items", "push", task, "a", "b", "c", "d")
 	}
-	c.Run(0, e2e.Text("Nobody holds anything of that."), "work", "holders")
+	c.Run(0, e2e.Text("Nobody holds such work."), "work", "holders")
 	c.Run(0, nil, "get", "photos", "--count", "2")
 	c.Run(0, nil, "get", "photos", "--user", "tracy")
 	c.Run(0, nil, "get", "letters", "--user", "tracy")
 	c.Run(0, e2e.Text("USER    TASK     HELD  SINCE", "oliver  photos   2     20", "tracy   photos   1     20", "tracy   letters  1     20"), "work", "holders")
 	c.Run(0, e2e.Text("tracy  photos   1", "tracy  letters  1"), "work", "holders", "--of", "tracy", "--task", "letters,photos")
-	c.Run(0, e2e.Text("oliver", "There may be more: --all lists all of it, --cursor "), "work", "holders", "--limit", "1")
+	c.Run(0, e2e.Text("oliver", "There may be more: --all lists everything, --cursor "), "work", "holders", "--limit", "1")
 	c.Run(1, e2e.Text("no task \"nope\""), "work", "holders", "--task", "nope")
 	c.Run(1, e2e.Text("your role is worker"), "work", "holders", "--role", "worker")
 	c.Run(2, e2e.Text("--task is empty"), "work", "holders", "--task", "")

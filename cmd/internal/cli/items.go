@@ -11,15 +11,15 @@ import (
 	"getwork/web"
 )
 
-// ItemsCmd is what can be done with the items of a task by their keys.
+// ItemsCmd has the commands for the items of a task, which are named by their keys.
 type ItemsCmd struct {
 	Push    itemsPushCmd    `cmd:"" help:"Push items to an inbox, which is a task without a query."`
-	Show    itemsShowCmd    `cmd:"" help:"Explain an item: does it match, who holds it, what keeps it back."`
+	Show    itemsShowCmd    `cmd:"" help:"Explain an item: whether it matches, who holds it, what keeps it back."`
 	Claim   itemsClaimCmd   `cmd:"" help:"Take one named item."`
-	Redrive itemsRedriveCmd `cmd:"" help:"Put back what was never to be handed out again."`
+	Redrive itemsRedriveCmd `cmd:"" help:"Put back items that were never to be handed out again."`
 }
 
-// itemsPath is the path of a task's items, or of one of them.
+// itemsPath returns the path of a task's items, or of one of them. It returns a usage error if a name is empty.
 func itemsPath(task string, item ...string) (string, error) {
 	path, err := taskPath(task)
 	if err != nil {
@@ -41,9 +41,9 @@ type itemsClaimCmd struct {
 	holding `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (itemsClaimCmd) Help() string {
-	return "Exits with 0 when the item is yours, also when it was already; with 1 when somebody else holds it, all its places are taken, it is put off, a rule keeps it from you, or it does not match the task."
+	return "Exits with 0 if the item is yours now, even if it was before. Exits with 1 if somebody else holds it, all its places are taken, it is put off, a rule keeps it from you, or it does not match the task."
 }
 
 // Run claims one item.
@@ -71,17 +71,17 @@ func (c itemsClaimCmd) Run(ctx context.Context, s *command.Streams) error {
 
 type itemsRedriveCmd struct {
 	Task   string   `arg:"" help:"The task."`
-	Items  []string `arg:"" optional:"" name:"item" help:"Keys of items, whoever set them to never."`
-	All    bool     `help:"All whose attempts were used up. What somebody set to never has to be named."`
+	Items  []string `arg:"" optional:"" name:"item" help:"Keys of items, no matter who set them to never."`
+	All    bool     `help:"All items whose attempts were used up. Items that somebody set to never must be named."`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (itemsRedriveCmd) Help() string {
-	return "What is put back can be handed out again at once, and its next attempt is the first again. Items that were not never are left as they are, and not counted. For managers."
+	return "Items that are put back can be handed out again at once, and their next attempt is the first again. Items that were not set to never are left as they are and not counted. For managers."
 }
 
-// Run redrives.
+// Run puts items back.
 func (c itemsRedriveCmd) Run(ctx context.Context, s *command.Streams) error {
 	path, err := taskPath(c.Task)
 	switch {

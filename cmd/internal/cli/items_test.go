@@ -61,7 +61,7 @@ func TestItemsCommands(t *testing.T) {
 	}
 }
 
-// Who lingers gets what is pushed while he waits.
+// A lingering request gets an item that is pushed while it waits.
 func TestLingerFromATerminal(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewTerminal(t)
@@ -106,7 +106,7 @@ func TestReadItems(t *testing.T) {
 	}
 }
 
-// No batch is more than the server takes, and nothing is lost between them.
+// No batch is larger than the server takes, and no item is lost between batches.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	long := json.RawMessage(`{"x":"` + strings.Repeat("y", 300_000) + `"}`)
@@ -138,7 +138,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What is too much is not pushed in parts unless one says so; then what was pushed before a failure is told.
+// A push that is too large is split only if --split says so; then a failure tells what was pushed before it.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -14,7 +14,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// pushItem is an item to be pushed, as the API takes it. What is nil is not said.
+// pushItem is an item to be pushed, as the API takes it. Nil fields are left out.
 type pushItem struct {
 	Item      string          `json:"item"`
 	Priority  *int32          `json:"priority,omitempty"`
@@ -24,7 +24,7 @@ type pushItem struct {
 	Details   json.RawMessage `json:"details,omitempty"`
 }
 
-// fillIn takes over what the item does not say itself.
+// fillIn sets the fields that the item does not set itself.
 func (p *pushItem) fillIn(from pushItem) {
 	if p.Priority == nil {
 		p.Priority = from.Priority
@@ -48,11 +48,11 @@ func itemsOf(keys []string) []pushItem {
 	return items
 }
 
-// maxItems is how large a file of items may be.
+// maxItems is the largest file of items, in bytes.
 const maxItems = 256 << 20
 
-// readItems reads a file: a JSON array, JSON objects one after the other, or a key per line. Its first character tells
-// which, unless every line is a key.
+// readItems reads a file: a JSON array, JSON objects one after the other, or a key per line. The first character tells
+// which, unless keysOnly.
 func readItems(ctx context.Context, name string, keysOnly bool) ([]pushItem, error) {
 	b, err := readAtMost(ctx, name, maxItems)
 	if err != nil {
@@ -84,7 +84,7 @@ func readItems(ctx context.Context, name string, keysOnly bool) ([]pushItem, err
 	return items, nil
 }
 
-// lines are those of a text that are not blank, without their ends.
+// lines returns the lines of a text that are not blank, without line ends.
 func lines(text string) []string {
 	var keys []string
 	for line := range strings.Lines(text) {
@@ -128,11 +128,11 @@ func readObjects(b []byte) ([]pushItem, error) {
 	return items, nil
 }
 
-// readItem reads an object, or a key alone.
+// readItem reads an object, or a bare key.
 func readItem(d *json.Decoder, n int) (item pushItem, err error) {
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil {
-		return item, fmt.Errorf("item %d: %w; each line of a file of keys is taken as it is with --keys-only", n+1, err)
+		return item, fmt.Errorf("item %d: %w; with --keys-only each line of the file is a key", n+1, err)
 	}
 	if raw[0] == '"' {
 		return item, json.Unmarshal(raw, &item.Item)

@@ -9,17 +9,17 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// nullable is a field of a task that may be null, such as lease: not named at all, named as null, or with a value. In
-// files null is null, on the command line it is "none".
+// nullable is a field of a task that may be null, such as lease. It is unnamed, null, or has a value. Files write null
+// as null, the command line as "none".
 type nullable[T any] struct {
 	named bool
 	value *T // nil: null
 }
 
-// SetTo is a field with a value.
+// SetTo returns a field with a value.
 func SetTo[T any](v T) nullable[T] { return nullable[T]{true, &v} }
 
-// IsZero reports whether the field is not named; JSON and YAML leave it out then.
+// IsZero reports whether the field is unnamed; JSON and YAML then leave it out.
 func (n nullable[T]) IsZero() bool { return !n.named }
 
 // MarshalJSON writes the value, or null.
@@ -39,13 +39,13 @@ func (n nullable[T]) MarshalYAML() (any, error) {
 	return *n.value, nil
 }
 
-// UnmarshalYAML reads a value. It is not called for null: see [readTask].
+// UnmarshalYAML reads a value. go-yaml does not call it for null: see [readTask].
 func (n *nullable[T]) UnmarshalYAML(read func(any) error) error {
 	n.named, n.value = true, new(T)
 	return read(n.value)
 }
 
-// Decode reads a flag.
+// Decode reads a flag's value.
 func (n *nullable[T]) Decode(ctx *kong.DecodeContext) error {
 	var text string
 	if err := ctx.Scan.PopValueInto(ctx.Value.Name, &text); err != nil {

@@ -10,27 +10,28 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// paged is how much of a list that can be long a command prints.
+// paged has the flags of commands that print a list that can be long.
 type paged struct {
 	Limit  int    `help:"How many to list." default:"100" placeholder:"N"`
-	All    bool   `help:"List all, whatever their number."`
-	Cursor string `help:"Go on where an earlier list ended; it says where that is." placeholder:"CURSOR"`
+	All    bool   `help:"List all, however many there are."`
+	Cursor string `help:"Continue where an earlier list ended, at the cursor that it printed." placeholder:"CURSOR"`
 }
 
-// maxPage is the most that one call is answered with.
+// maxPage is the most rows that one call returns.
 const maxPage = 1000
 
-// list is a list as it came, and where to go on; no next: there is no more.
+// list is a list as the API sent it, with the cursor to continue at; an empty cursor means that the list is complete.
 type list struct {
 	plural string
 	rows   []json.RawMessage
 	next   string
 }
 
-// list reads as many pages as are wanted. plural is what the answer calls its rows.
+// list reads as many pages as are wanted. plural is the name of the rows in the API's answer. Its errors are those of
+// [Client.Do], or a wrong use of the flags.
 func (p paged) list(ctx context.Context, c *Client, path string, query url.Values, plural string) (list, error) {
 	if p.Limit < 1 {
-		return list{}, command.Usage("--limit is 1 or more, not %d; --all lists all", p.Limit)
+		return list{}, command.Usage("--limit must be 1 or more, not %d; --all lists all", p.Limit)
 	}
 	l := list{plural: plural, rows: []json.RawMessage{}, next: p.Cursor}
 	if query == nil {
@@ -85,9 +86,9 @@ func rowsOf[T any](l list) ([]T, error) {
 	return rows, nil
 }
 
-// more tells people that a list may go on.
+// more tells the user that the list may go on.
 func (l list) more(s *command.Streams) {
 	if l.next != "" {
-		_, _ = fmt.Fprintf(s.Errs, "There may be more: --all lists all of it, --cursor %s goes on here.\n", l.next)
+		_, _ = fmt.Fprintf(s.Errs, "There may be more: --all lists everything, --cursor %s continues here.\n", l.next)
 	}
 }

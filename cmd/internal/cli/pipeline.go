@@ -13,15 +13,15 @@ import (
 	"getwork/web"
 )
 
-// PipelineCmd shows what somebody holds and waits for.
+// PipelineCmd shows the work that a user holds and the requests that wait.
 type PipelineCmd struct {
-	Of      *string `help:"For managers: whose pipeline; yours unless said otherwise." placeholder:"USER"`
+	Of      *string `help:"For managers: whose pipeline; the default is yours." placeholder:"USER"`
 	holding `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (PipelineCmd) Help() string {
-	return "`getwork done WORK-ID` lets go of work that is shown here. What has a lease goes back when that ends: `getwork work extend WORK-ID` renews it."
+	return "`getwork done WORK-ID` lets go of work that is shown here. Work with a lease goes back when the lease ends: `getwork work extend WORK-ID` renews it."
 }
 
 // Run prints the pipeline.
@@ -62,7 +62,7 @@ func (c PipelineCmd) Run(ctx context.Context, s *command.Streams) error {
 	return nil
 }
 
-// printWork lists work that is held. Columns that would be empty all the way are left out.
+// printWork lists held work. Columns that are empty in every row are left out.
 func printWork(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
@@ -72,7 +72,8 @@ func printWork(w io.Writer, works []assign.Work) error {
 	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
 }
 
-// attempt is how often work's item has been tried, this time included; nothing, if all of these are first attempts.
+// attempt returns how often work's item has been tried, this time included, or nothing if every item is at its first
+// attempt.
 func attempt(works []assign.Work, work assign.Work) string {
 	if !slices.ContainsFunc(works, func(w assign.Work) bool { return w.Attempt > 1 }) {
 		return ""
@@ -80,7 +81,7 @@ func attempt(works []assign.Work, work assign.Work) string {
 	return strconv.Itoa(work.Attempt)
 }
 
-// printRequests lists requests that wait.
+// printRequests lists waiting requests.
 func printRequests(w io.Writer, requests []assign.Request) error {
 	rows := make([][]string, len(requests))
 	for i, r := range requests {

@@ -13,15 +13,15 @@ import (
 )
 
 type taskPreviewCmd struct {
-	Name      string  `arg:"" optional:"" help:"The task whose query, or in whose place another query, is to be tried."`
-	File      string  `short:"f" help:"Try the query of the task in this YAML file, whether there is that task already or not; - is standard input." placeholder:"task.yaml" complete:"file"`
+	Name      string  `arg:"" optional:"" help:"The task to preview, with its own query or another."`
+	File      string  `short:"f" help:"Try the query of the task in this YAML file, whether or not that task exists; - is standard input." placeholder:"task.yaml" complete:"file"`
 	Query     *string `help:"Try this SELECT instead." xor:"query" placeholder:"SQL"`
 	QueryFile string  `help:"Try the query in this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
 	Limit     int     `help:"How many rows to show, at most 100." default:"10" placeholder:"N"`
 	Remote    `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskPreviewCmd) Help() string {
 	return `Examples:
 
@@ -30,15 +30,15 @@ func (taskPreviewCmd) Help() string {
   getwork task preview -f task.yaml
   getwork task preview --query "select id as item from photo order by uploaded_at"
 
-Runs the query as a run of the task would, for no longer than its query_timeout, and shows the best items that could be handed out. Nothing is written and nobody gets anything. --json has PostgreSQL's plan, too. For managers.
+Runs the query as a run of the task would, for no longer than its query_timeout, and shows the best items that could be handed out. Nothing is written, and no work is handed out. --json has PostgreSQL's plan, too. For managers.
 
-A file may be of a task that there is not yet: its query is tried with the query_timeout and slots of the file, and nothing is held or put off. If there is the task, the file's query is tried in place of its own, and all else is as the task has it. Without a file and a task's name the query is tried for none.`
+A file may describe a task that does not exist yet: its query is tried with the query_timeout and slots of the file, and nothing counts as held or put off. If the task exists, the file's query is tried in place of its own, with the task's other settings. Without a file and a task's name the query is tried for no task.`
 }
 
 // Run previews.
 func (c taskPreviewCmd) Run(ctx context.Context, s *command.Streams) error {
 	if c.Limit < 1 || c.Limit > 100 {
-		return command.Usage("--limit is from 1 to 100, not %d", c.Limit)
+		return command.Usage("--limit must be from 1 to 100, not %d", c.Limit)
 	}
 	tried, err := c.tried(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c taskPreviewCmd) Run(ctx context.Context, s *command.Streams) error {
 	return c.print(s, p)
 }
 
-// tried is what the file and the flags say of the task.
+// tried returns what the file and the flags say of the task. Its errors are wrong uses of the command line.
 func (c taskPreviewCmd) tried(ctx context.Context) (TaskFields, error) {
 	var t TaskFields
 	if c.File != "" {
@@ -71,7 +71,7 @@ func (c taskPreviewCmd) tried(ctx context.Context) (TaskFields, error) {
 			tasks = slices.DeleteFunc(tasks, func(t TaskFields) bool { return textOf(t.Name) != c.Name })
 		}
 		if len(tasks) != 1 {
-			return t, command.Usage("%s has several tasks; name the one whose query is to be tried: getwork task preview NAME -f %[1]s", c.File)
+			return t, command.Usage("%s has several tasks; name the one whose query to try: getwork task preview NAME -f %[1]s", c.File)
 		}
 		t = tasks[0]
 	}
@@ -92,12 +92,12 @@ func (c taskPreviewCmd) tried(ctx context.Context) (TaskFields, error) {
 	case t.Query.named && t.Query.value == nil:
 		return t, command.Usage("the task in %s is an inbox, which has no query to try", c.File)
 	case t.Name == nil && !t.Query.named:
-		return t, command.Usage("name a task, or the query to be tried: -f FILE, --query or --query-file")
+		return t, command.Usage("name a task, or the query to try: -f FILE, --query or --query-file")
 	}
 	return t, nil
 }
 
-// ask has a node try it: in the task's place if there is the task, else for none if a file stands for it.
+// ask has a node try the query: for the task if it exists, and otherwise for no task if a file describes it.
 func (c taskPreviewCmd) ask(ctx context.Context, client *Client, t TaskFields, p *assign.Preview) (reply, error) {
 	body := struct {
 		Query        *string          `json:"query,omitempty"`
@@ -139,7 +139,7 @@ func (c taskPreviewCmd) print(s *command.Streams, p assign.Preview) error {
 	return err
 }
 
-// milliseconds writes how long something took.
+// milliseconds formats a duration.
 func milliseconds(ms float64) string {
 	if ms < 1000 {
 		return fmt.Sprintf("%.0f ms", ms)

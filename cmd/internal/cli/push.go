@@ -13,19 +13,19 @@ import (
 )
 
 type itemsPushCmd struct {
-	Task      string   `arg:"" help:"The task; one without a query."`
+	Task      string   `arg:"" help:"The task, which must be an inbox."`
 	Keys      []string `arg:"" optional:"" name:"key" help:"Keys of items, each of 1 to 200 bytes."`
 	File      string   `short:"f" help:"Read the items from this file; - is standard input." placeholder:"FILE" complete:"file"`
 	KeysOnly  bool     `help:"Each line of the file is a key, even if it begins with a bracket or a brace."`
-	Priority  *int32   `help:"Higher is handed out first; 0 unless said otherwise." placeholder:"N"`
-	NotBefore string   `help:"Not handed out before: a time such as 2030-01-31T08:00:00Z or \"2030-01-31 08:00\", which is this machine's, or how long from now, such as 90m." placeholder:"TIME"`
-	Slots     *int     `help:"How many people may hold it at a time; as many as the task says, unless said otherwise." placeholder:"N"`
-	Exclusive *string  `help:"Its group: only one item of a group is held at a time." placeholder:"GROUP"`
-	Split     bool     `help:"Push what is too much for one batch in several. Each of them is all or nothing."`
+	Priority  *int32   `help:"Items with a higher priority are handed out first; the default is 0." placeholder:"N"`
+	NotBefore string   `help:"When the items may first be handed out: a time such as 2030-01-31T08:00:00Z or, in this machine's zone, \"2030-01-31 08:00\", or a time from now such as 90m." placeholder:"TIME"`
+	Slots     *int     `help:"How many people may hold an item at a time; the default is the task's." placeholder:"N"`
+	Exclusive *string  `help:"The items' group: only one item of a group is held at a time." placeholder:"GROUP"`
+	Split     bool     `help:"Push in several batches if one is not enough. Each batch is all or nothing."`
 	Remote    `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (itemsPushCmd) Help() string {
 	return `Examples:
 
@@ -33,14 +33,14 @@ func (itemsPushCmd) Help() string {
   find . -name '*.jpg' | getwork items push resize-photos -f -
   getwork items push resize-photos -f photos.json --not-before 2h
 
-A file is a JSON array, or has one JSON object per line, or one key per line. An object has the fields that the API takes; all but item may be left out, and flags fill in what is not there:
+A file is a JSON array, or has one JSON object per line, or one key per line. An object has the fields that the API takes; all but item may be left out, and flags set those that are missing:
 
   {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "slots": 1, "exclusive": "album-7", "details": {"width": 800}}
 
-A batch is pushed as a whole, or, if anything is wrong with any item, not at all. A key that is there already, be it waiting, held, put off or never to come back, is counted as a duplicate and left as it is, so pushing the same again does no harm. For agents and managers.`
+A batch is pushed as a whole or, if anything is wrong with any item, not at all. A key that exists already, even if it is held, put off or never to come back, is counted as a duplicate and left as it is, so pushing twice does no harm. For agents and managers.`
 }
 
-// Run pushes.
+// Run pushes the items.
 func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 	path, err := itemsPath(c.Task)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	if len(batches) > 1 && !c.Split {
-		return command.Usage("%s are too much for one batch, which has at most %d and 1 MiB: --split pushes them in %d batches, each of which is all or nothing",
+		return command.Usage("%s are too many for one batch, which has at most %d and 1 MiB: --split pushes them in %d batches, each of which is all or nothing",
 			counted(len(items), "item"), assign.MaxPush, len(batches))
 	}
 	client, err := c.Connect(web.Agent)
@@ -67,7 +67,7 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 		var pushed assign.Pushed
 		if _, err = client.Do(ctx, Call{Method: "POST", Path: path, Body: b.body}, &pushed); err != nil {
 			if len(batches) > 1 {
-				err = fmt.Errorf("batch %d of %d, items %d to %d: %w\nthe batches before it are pushed; push the same again when that is mended, what is there already counts as a duplicate",
+				err = fmt.Errorf("batch %d of %d, items %d to %d: %w\nthe batches before it are pushed; push the same again when the fault is fixed: items that exist already count as duplicates",
 					i+1, len(batches), b.first+1, b.first+b.count, err)
 			}
 			break
@@ -92,13 +92,14 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(err, failed)
 }
 
-// items are those that are named, in the file or as arguments, with what the flags say of all of them.
+// items returns the items that are named in the file or as arguments, completed by the flags. Its errors are wrong uses
+// of the command line.
 func (c itemsPushCmd) items(ctx context.Context) ([]pushItem, error) {
 	if (c.File == "") == (len(c.Keys) == 0) {
 		return nil, command.Usage("name the items to push by their keys, or in a file with -f; - is standard input")
 	}
 	if c.KeysOnly && c.File == "" {
-		return nil, command.Usage("--keys-only says how to read a file: it goes with -f")
+		return nil, command.Usage("--keys-only needs -f: it says how to read the file")
 	}
 	items := itemsOf(c.Keys)
 	if c.File != "" {
@@ -121,7 +122,7 @@ func (c itemsPushCmd) items(ctx context.Context) ([]pushItem, error) {
 	return items, nil
 }
 
-// timeOf reads a time, or how long it is from now.
+// timeOf parses a time, or a duration from now.
 func timeOf(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(d).UTC(), nil
@@ -134,19 +135,19 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, command.Usage(`--not-before is a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or how long from now, such as 90m, not %q`, text)
+	return time.Time{}, command.Usage(`--not-before must be a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or a time from now such as 90m, not %q`, text)
 }
 
 // batch is what one call pushes.
 type batch struct {
 	body         json.RawMessage
-	first, count int // of all items, from 0
+	first, count int // index among all items, from 0, and number of items
 }
 
-// maxBatch is the largest body that the server takes.
+// maxBatch is the largest body that the server takes, in bytes.
 const maxBatch = 1 << 20
 
-// batchesOf makes as few batches as the server takes.
+// batchesOf divides the items into as few batches as the server takes.
 func batchesOf(items []pushItem) ([]batch, error) {
 	var all []batch
 	one := batch{body: json.RawMessage{'['}}
@@ -161,7 +162,7 @@ func batchesOf(items []pushItem) ([]batch, error) {
 			return nil, fmt.Errorf("encode item %q: %w", item.Item, err)
 		}
 		if len(b)+2 > maxBatch {
-			return nil, command.Usage("item %.100q has %d bytes; a batch has at most 1 MiB. Keep large details elsewhere, and push where they are", item.Item, len(b))
+			return nil, command.Usage("item %.100q has %d bytes; a batch has at most 1 MiB. Store large details elsewhere, and push their address", item.Item, len(b))
 		}
 		if one.count == assign.MaxPush || len(one.body)+1+len(b)+1 > maxBatch {
 			end()

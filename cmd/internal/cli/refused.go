@@ -11,10 +11,10 @@ import (
 	api "getwork/ws/client"
 )
 
-// refused is an answer that is not a 2xx, as it is told on a command line.
+// refused is an answer with another status than 2xx. Its text is made for the command line.
 type refused struct{ api.Problem }
 
-// inCommands writes what the server says about its API as what one types here.
+// inCommands replaces what the server says about its API by the commands that do the same.
 var inCommands = strings.NewReplacer(
 	"GET /api/v1/tasks lists", "`getwork task list` lists",
 	"GET /api/v1/pipeline lists", "`getwork pipeline` lists",
@@ -24,7 +24,7 @@ var inCommands = strings.NewReplacer(
 	"a manager can redrive it", "a manager can put it back with `getwork items redrive`",
 )
 
-// Error tells the problem's detail, then the fields that the detail does not tell, then what can be done.
+// Error returns the problem's detail, the fields that the detail does not mention, and what the user can do.
 func (r *refused) Error() string {
 	text := r.Detail
 	if text == "" {
@@ -38,9 +38,9 @@ func (r *refused) Error() string {
 	}
 	switch r.Type {
 	case "/problems/unauthenticated":
-		lines = append(lines, "Say who you are: --user where the node runs with --auth dev, else --token.")
+		lines = append(lines, "Say who you are: with --user if the node runs with --auth dev, and with --token otherwise.")
 	case "/problems/forbidden":
-		lines = append(lines, "Under --auth dev --role says what you are, such as --role manager.")
+		lines = append(lines, "Under --auth dev set your role with --role, such as --role manager.")
 	case "/problems/busy", "/problems/unavailable":
 		if r.RetryAfter > 0 {
 			lines = append(lines, fmt.Sprintf("Try again in %s.", assign.Duration(r.RetryAfter)))
@@ -49,14 +49,14 @@ func (r *refused) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// IsRefused reports whether the server answered with that status.
+// IsRefused reports whether err is an answer with that status.
 func IsRefused(err error, status int) bool {
 	var r *refused
 	return errors.As(err, &r) && r.Status == status
 }
 
-// retryIn says after how long a call is worth repeating: the server is overloaded or away, or the connection to it
-// was lost. known: the server has answered before, so that one which can't be reached may come back.
+// retryIn returns after how long a call is worth repeating, because the server is overloaded or away, or the connection
+// was lost. known means that the server has answered before: if it can't be reached now, it may come back.
 func retryIn(err error, known bool) (time.Duration, bool) {
 	var lost *unreached
 	if errors.As(err, &lost) {

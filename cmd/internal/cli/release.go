@@ -19,23 +19,23 @@ import (
 
 type workReleaseCmd struct {
 	Of     *string `help:"Take back what this user holds." placeholder:"USER"`
-	Task   *string `help:"Take back what is held of this task." placeholder:"TASK"`
+	Task   *string `help:"Take back all held work of this task." placeholder:"TASK"`
 	Yes    bool    `help:"Don't ask." xor:"sure"`
-	DryRun bool    `help:"Only tell how much it is." xor:"sure"`
+	DryRun bool    `help:"Only count the work." xor:"sure"`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (workReleaseCmd) Help() string {
 	return `Examples:
 
   getwork work release --of tracy
   getwork work release --of tracy --task verify --yes
 
-Says how much it is, and asks before it does it; where there is nobody to be asked, --yes is needed. With both --of and --task it takes back what that user holds of that task. The items can be handed out again at once, no attempt is burnt. If anything is taken or let go of between the count and the answer, nothing is released. ` + "`getwork work list --state held`" + ` lists what is held. For managers.`
+Counts the work and asks before it takes it back; if nobody can be asked, --yes is needed. With both --of and --task it takes back what that user holds of that task. The items can be handed out again at once, and the attempt does not count. If work is taken or let go of between the count and the answer, nothing is released. ` + "`getwork work list --state held`" + ` lists held work. For managers.`
 }
 
-// Run counts, asks, and releases just what was counted.
+// Run counts the work, asks, and releases exactly what it counted.
 func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task}); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.Of == nil && c.Task == nil:
 		return command.Usage("say whose work to take back with --of, or of which task with --task, or both")
 	case !c.Yes && !c.DryRun && !command.IsTerminal(os.Stdin):
-		return command.Usage("nobody is there to be asked: --yes takes it back all the same, --dry-run only tells how much it is")
+		return command.Usage("nobody can be asked: --yes takes the work back without asking, --dry-run only counts it")
 	}
 	client, err := c.Connect(web.Manager)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 		_, err = fmt.Fprintf(s.Out, "To be released: %s.\n", c.amount(found.Count))
 		return err
 	case found.Count == 0 && !c.JSON:
-		_, err = fmt.Fprintln(s.Out, "Nothing of that is held, so there is nothing to release.")
+		_, err = fmt.Fprintln(s.Out, "Nobody holds such work, so there is nothing to release.")
 		return err
 	}
 	if !c.Yes {
@@ -85,7 +85,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	return err
 }
 
-// amount says how many of what.
+// amount describes the work that the command is about.
 func (c workReleaseCmd) amount(n int) string {
 	text := counted(n, "item")
 	if c.Task != nil {
@@ -110,17 +110,18 @@ func (c workReleaseCmd) call(what assign.Release) Call {
 	return Call{Method: "POST", Path: "/work/release", Body: body}
 }
 
-// filled refuses a filter that is given empty, as by a script whose variable is: it would let everything through.
+// filled returns a usage error for a filter that is given but empty, as by a script whose variable is empty: it would
+// match everything.
 func filled(filters map[string]*string) error {
 	for _, flag := range slices.Sorted(maps.Keys(filters)) {
 		if v := filters[flag]; v != nil && *v == "" {
-			return command.Usage("%s is empty; say what it is, or leave it out", flag)
+			return command.Usage("%s is empty; give it a value, or leave it out", flag)
 		}
 	}
 	return nil
 }
 
-// confirm waits for a yes, until ctx ends.
+// confirm waits for a yes, until ctx ends. Any other answer is an error.
 func confirm(ctx context.Context, from io.Reader) error {
 	answered := make(chan string, 1)
 	go func() {

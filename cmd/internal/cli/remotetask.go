@@ -53,8 +53,8 @@ func (c *Client) doTask(ctx context.Context, what Call) (remoteTask, error) {
 	return t, err
 }
 
-// Update changes what differs from what is wanted, if anything does. If somebody else changed the task between the
-// read and the write, both are done once more.
+// Update changes the settings that differ from the wanted ones, if any do. If another client changes the task between
+// the read and the write, Update repeats both once.
 func (c *Client) Update(ctx context.Context, name string, wanted TaskFields) (change, error) {
 	done, err := c.updateOnce(ctx, name, wanted)
 	if IsRefused(err, http.StatusPreconditionFailed) {
@@ -88,7 +88,7 @@ func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields)
 	return change{t, "updated", slices.Sorted(maps.Keys(values))}, err
 }
 
-// print writes the task as a file that apply takes, under comments that tell how it stands.
+// print writes the task as a file that apply reads, under comments that tell its state.
 func (t remoteTask) print(w io.Writer) error {
 	var fields TaskFields
 	if err := json.Unmarshal(t.raw, &fields); err != nil {
@@ -99,8 +99,8 @@ func (t remoteTask) print(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write task %s: %w", t.Name, err)
 	}
-	// go-yaml can't write all text so that it is read back the same, such as lines that end with blanks. JSON is YAML,
-	// too, and says everything.
+	// go-yaml can't write every text so that it reads back the same, such as lines that end with blanks. JSON is YAML,
+	// too, and can express everything.
 	if again, err := readTask(string(b)); err != nil || !reflect.DeepEqual(again, fields) {
 		var quoted bytes.Buffer
 		e := json.NewEncoder(&quoted)

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// Table prints aligned columns. An empty cell is a hyphen, so that columns can be counted.
+// Table prints aligned columns. An empty cell is printed as a hyphen, so that programs can count columns.
 func Table(w io.Writer, heads []string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, strings.Join(heads, "\t"))
@@ -29,7 +29,7 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 	return t.Flush()
 }
 
-// lean leaves out the columns that are empty all the way, but for the first few, which are always there.
+// lean leaves out columns that are empty in every row, except the first few, which are always printed.
 func lean(heads []string, rows *[][]string, always int) []string {
 	var keep []int
 	for column := range heads {
@@ -50,12 +50,12 @@ func lean(heads []string, rows *[][]string, always int) []string {
 	return pick(heads)
 }
 
-// plain makes one line of text, without anything that a terminal would obey: items and titles are data.
+// plain returns text as one line without terminal control characters: items and titles are untrusted data.
 func plain(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
 }
 
-// printJSON prints a value for programs, and for people who look at it.
+// printJSON prints a value for programs and for people.
 func printJSON(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -69,8 +69,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// readable writes <, > and & as they are in JSON that was made to stand in HTML, as a node's answers are: "rank < 10" and not
-// "rank \u003c 10".
+// readable undoes the escapes of <, > and & in JSON that was made to stand in HTML, as a node's answers are: it returns
+// "rank < 10" for "rank \u003c 10".
 func readable(b []byte) []byte {
 	text := make([]byte, 0, len(b))
 	for len(b) > 0 {
@@ -82,7 +82,7 @@ func readable(b []byte) []byte {
 			n = 6
 			code, _ := strconv.ParseUint(string(b[2:6]), 16, 8)
 			text = append(text, byte(code))
-		default: // a backslash and what it is about, which may be another one
+		default: // a backslash and the escaped character, which may be another backslash
 			n = 2
 			text = append(text, b[:2]...)
 		}
@@ -91,10 +91,10 @@ func readable(b []byte) []byte {
 	return text
 }
 
-// forHTML is how encoding/json writes <, > and &.
+// forHTML is how encoding/json escapes <, > and &.
 var forHTML = []string{`\u003c`, `\u003e`, `\u0026`}
 
-// counted writes how many there are.
+// counted returns a number and its noun, in the plural if need be.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -102,7 +102,7 @@ func counted(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// moment writes a time for people, in their own zone.
+// moment formats a time for people, in their own zone.
 func moment(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -110,10 +110,10 @@ func moment(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// maxDetails is how many characters of the details a line shows; --json has all of them.
+// maxDetails is how many characters of the details a line shows; --json prints all of them.
 const maxDetails = 90
 
-// details writes an object as "name: value" pairs, in its own order.
+// details formats an object as "name: value" pairs, in the object's own order.
 func details(object json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {

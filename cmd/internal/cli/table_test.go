@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// What is printed for programs is for people to read, too, and says the same.
+// JSON that is printed for programs is readable for people, too, and has the same meaning.
 func TestJSONIsReadable(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string]string{
@@ -54,7 +54,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// A terminal obeys nothing that is data, and JSON is read as it was written.
+// Data can't control the terminal, and JSON reads back as it was written.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -10,23 +10,24 @@ import (
 	"getwork/web"
 )
 
-// TaskCmd is what managers do with tasks.
+// TaskCmd has the commands with which managers change tasks.
 type TaskCmd struct {
-	List     taskListCmd     `cmd:"" help:"List the tasks, with what waits and what is held."`
-	Show     taskShowCmd     `cmd:"" help:"Print a task as a file that apply takes."`
-	Create   taskCreateCmd   `cmd:"" help:"Make a task, from a file or from flags."`
-	Apply    taskApplyCmd    `cmd:"" help:"Create or update the tasks in a file, so that they are as it says."`
-	Update   taskUpdateCmd   `cmd:"" help:"Change what is given of a task, and nothing else."`
+	List     taskListCmd     `cmd:"" help:"List the tasks, with the number of waiting requests and held items."`
+	Show     taskShowCmd     `cmd:"" help:"Print a task as a file that apply reads."`
+	Create   taskCreateCmd   `cmd:"" help:"Create a task, from a file or from flags."`
+	Apply    taskApplyCmd    `cmd:"" help:"Create the tasks in a file, or update them to match it."`
+	Update   taskUpdateCmd   `cmd:"" help:"Change the given settings of a task, and no others."`
 	Delete   taskDeleteCmd   `cmd:"" help:"Delete a task that nobody holds work of. Its history stays."`
 	Preview  taskPreviewCmd  `cmd:"" help:"Try a query: its best items, its time and cost. Nothing is handed out."`
-	Versions taskVersionsCmd `cmd:"" help:"List what a task was, and who changed it."`
-	Restore  taskRestoreCmd  `cmd:"" help:"Make a task as it was in an earlier version."`
+	Versions taskVersionsCmd `cmd:"" help:"List the versions of a task, and who made them."`
+	Restore  taskRestoreCmd  `cmd:"" help:"Restore an earlier version of a task."`
 	Runs     taskRunsCmd     `cmd:"" help:"List the runs of a task's query, newest first."`
 	Pause    taskPauseCmd    `cmd:"" help:"Stop handing out work of a task."`
 	Resume   taskResumeCmd   `cmd:"" help:"Hand out work of a paused task again."`
 }
 
-// reader is as what tasks are read: who names his groups wants to see what is open to them, everybody else all.
+// reader returns the role in which tasks are read: worker for users who name their groups, and so see the tasks that
+// are open to them; otherwise one that sees all.
 func (r Remote) reader() web.Role {
 	if len(r.MemberOf) > 0 {
 		return web.Worker
@@ -38,9 +39,9 @@ type taskListCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskListCmd) Help() string {
-	return "Lists all tasks; with --member-of, or --role worker, those that are open to you."
+	return "Lists all tasks; with --member-of or --role worker it lists those that are open to you."
 }
 
 // Run prints all tasks.
@@ -59,7 +60,7 @@ func (c taskListCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.JSON:
 		return printJSON(s.Out, got.body)
 	case len(list.Tasks) == 0:
-		_, err = fmt.Fprintln(s.Errs, "There are no tasks yet. `getwork task create --help` says how to make one.")
+		_, err = fmt.Fprintln(s.Errs, "There are no tasks yet. `getwork task create --help` says how to create one.")
 		return err
 	}
 	rows := make([][]string, len(list.Tasks))
@@ -96,12 +97,12 @@ func (c taskShowCmd) Run(ctx context.Context, s *command.Streams) error {
 }
 
 type taskCreateCmd struct {
-	File string `short:"f" help:"Read the task from this YAML file; - is standard input. Flags beat it." placeholder:"task.yaml" complete:"file"`
+	File string `short:"f" help:"Read the task from this YAML file; - is standard input. Flags override it." placeholder:"task.yaml" complete:"file"`
 	taskFlags
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskCreateCmd) Help() string {
 	return `Examples:
 
@@ -121,7 +122,7 @@ func (c taskCreateCmd) Run(ctx context.Context, s *command.Streams) error {
 			return err
 		}
 		if len(files) != 1 {
-			return command.Usage("%s has %d tasks; create makes one, `getwork task apply` takes several", c.File, len(files))
+			return command.Usage("%s has %d tasks; create takes one, `getwork task apply` takes several", c.File, len(files))
 		}
 		wanted = files[0]
 	}
@@ -150,14 +151,14 @@ type taskUpdateCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskUpdateCmd) Help() string {
 	return `Examples:
 
   getwork task update review-photos --query-file photos.sql --query-timeout 90s
   getwork task update review-photos --lease none --groups editors,chiefs
 
---name gives the task another name. A changed query starts over the run that is under way.`
+--name renames the task. If the query changes, a run that is under way starts over.`
 }
 
 // Run changes one task.
@@ -181,9 +182,9 @@ type taskPauseCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskPauseCmd) Help() string {
-	return "Requests that wait go on waiting, new ones are told that the task is paused. Work that is held stays with its holders."
+	return "Waiting requests go on waiting; new ones are told that the task is paused. Held work stays with its holders."
 }
 
 // Run pauses a task.
@@ -201,7 +202,7 @@ func (c taskResumeCmd) Run(ctx context.Context, s *command.Streams) error {
 	return c.pause(ctx, s, c.Task, false)
 }
 
-// pause pauses a task, or resumes it.
+// pause pauses or resumes a task.
 func (r Remote) pause(ctx context.Context, s *command.Streams, name string, paused bool) error {
 	done, err := r.change(ctx, name, TaskFields{Paused: &paused})
 	if err != nil {
@@ -222,7 +223,7 @@ func (r Remote) pause(ctx context.Context, s *command.Streams, name string, paus
 	return err
 }
 
-// change makes what is named of a task as it is given.
+// change sets the named settings of a task.
 func (r Remote) change(ctx context.Context, name string, wanted TaskFields) (change, error) {
 	client, err := r.Connect(web.Manager)
 	if err != nil {
@@ -236,9 +237,9 @@ type taskDeleteCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskDeleteCmd) Help() string {
-	return "Refused while somebody holds work of the task or waits for it. The name is free again; what was done stays in the history."
+	return "The command is refused while somebody holds work of the task or waits for it. The name can be used again; the history of the work stays."
 }
 
 // Run deletes a task.

@@ -129,7 +129,7 @@ func TestTaskFileRefused(t *testing.T) {
 	}
 }
 
-// What show prints is what apply reads, whatever the text.
+// apply reads what show prints, whatever the text.
 func TestTaskFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "null", "1", "%x\n- y", "a\n b   \n", "\ta\nb\n", "  a\n b\n", "a\r\nb\r\n", "a\n---\nb\n", "a: b # c\n",
@@ -176,7 +176,7 @@ func TestTaskSettings(t *testing.T) {
 		t.Error(out)
 	}
 	if out := c.Run(0, e2e.Text("other"), "task", "list", "--role", "worker"); strings.Contains(out, "photos") {
-		t.Error("somebody in no group is shown", out)
+		t.Error("a user in no group is shown", out)
 	}
 
 	c.Run(0, e2e.Text("task photos updated (version 2): conflicts_with, groups, lease, max_attempts, max_open"), "task", "update", "photos",
@@ -246,7 +246,7 @@ func TestTaskVersions(t *testing.T) {
 	c.Run(0, e2e.Text("RUN  STARTED", "finished  1"), "task", "runs", "verify")
 }
 
-// A query can be tried before there is a task: the file's, with what the file says of it; and in the place of a task's own.
+// A query can be tried before its task exists, with the settings in its file; and in place of a task's own query.
 func TestTaskPreviewOfFile(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewTerminal(t)
@@ -291,10 +291,11 @@ slots: 2
 	c.Run(0, e2e.Text("of b"), "task", "preview", "b", "-f", two)
 	c.Run(2, e2e.Text("has several tasks; name the one"), "task", "preview", "-f", two)
 	c.Run(2, e2e.Text("is an inbox, which has no query to try"), "task", "preview", "-f", e2e.Write(t, "name: photos\nquery: null\n"))
-	c.Run(2, e2e.Text("name a task, or the query to be tried"), "task", "preview")
+	c.Run(2, e2e.Text("name a task, or the query to try"), "task", "preview")
 }
 
-// Somebody else's change between the read and the write is not lost: the task is read again, once.
+// If another client changes the task between the read and the write, its change is not lost: the task is read again,
+// once.
 func TestStaleVersion(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []int{1, 2} {

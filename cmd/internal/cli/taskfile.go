@@ -16,25 +16,25 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// TaskFields are the fields of a task that somebody names: in a file, or by flags. What is zero is not named.
+// TaskFields are the fields of a task that a file or flags set. Zero fields are not set.
 type TaskFields struct {
 	Name          *string                   `json:"name,omitempty" yaml:"name,omitempty" help:"The task's name: a-z, 0-9 and hyphens, at most 63 of them." placeholder:"NAME"`
-	Title         *string                   `json:"title,omitempty" yaml:"title,omitempty" help:"What people call it." placeholder:"TEXT"`
-	Description   *string                   `json:"description,omitempty" yaml:"description,omitempty" help:"What is to be done with an item." placeholder:"TEXT"`
+	Title         *string                   `json:"title,omitempty" yaml:"title,omitempty" help:"The name that people see." placeholder:"TEXT"`
+	Description   *string                   `json:"description,omitempty" yaml:"description,omitempty" help:"What to do with an item." placeholder:"TEXT"`
 	Paused        *bool                     `json:"paused,omitempty" yaml:"paused,omitempty" help:"Hand out nothing." negatable:""`
-	QueryTimeout  *assign.Duration          `json:"query_timeout,omitempty" yaml:"query_timeout,omitempty" help:"The longest that the query may take; 2m unless said otherwise." placeholder:"2m"`
-	FreshFor      *assign.Duration          `json:"fresh_for,omitempty" yaml:"fresh_for,omitempty" help:"How long a result may serve later requests without running the query again; 0s unless said otherwise." placeholder:"0s"`
-	RerunAfter    *assign.Duration          `json:"rerun_after,omitempty" yaml:"rerun_after,omitempty" help:"The query is run at most this often for requests that linger; 1m unless said otherwise." placeholder:"1m"`
-	MaxCandidates *int                      `json:"max_candidates,omitempty" yaml:"max_candidates,omitempty" help:"How many items are taken from a result; 1000 unless said otherwise." placeholder:"1000"`
-	MaxRequest    *int                      `json:"max_request,omitempty" yaml:"max_request,omitempty" help:"How many items one request may ask for; 5 unless said otherwise." placeholder:"5"`
-	MaxOpen       nullable[int]             `json:"max_open,omitzero" yaml:"max_open,omitzero" help:"How many items one user may hold; none, which is the default: any number." placeholder:"N"`
-	Slots         *int                      `json:"slots,omitempty" yaml:"slots,omitempty" help:"How many people may hold an item at a time, where the item does not say; 1 unless said otherwise." placeholder:"1"`
-	Lease         nullable[assign.Duration] `json:"lease,omitzero" yaml:"lease,omitzero" help:"How long work is held before it goes back, unless it is extended; none, which is the default: until it is let go of." placeholder:"1h"`
-	MaxAttempts   nullable[int]             `json:"max_attempts,omitzero" yaml:"max_attempts,omitzero" help:"After so many failures, or leases that ran out, an item is not handed out again until a manager redrives it; none, which is the default: it always is." placeholder:"N"`
-	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure, twice as long after each further one; 30s unless said otherwise." placeholder:"30s"`
+	QueryTimeout  *assign.Duration          `json:"query_timeout,omitempty" yaml:"query_timeout,omitempty" help:"How long the query may take; the default is 2m." placeholder:"2m"`
+	FreshFor      *assign.Duration          `json:"fresh_for,omitempty" yaml:"fresh_for,omitempty" help:"How long a result may serve later requests without running the query again; the default is 0s." placeholder:"0s"`
+	RerunAfter    *assign.Duration          `json:"rerun_after,omitempty" yaml:"rerun_after,omitempty" help:"How often the query may run for lingering requests; the default is every 1m." placeholder:"1m"`
+	MaxCandidates *int                      `json:"max_candidates,omitempty" yaml:"max_candidates,omitempty" help:"How many items are taken from a result; the default is 1000." placeholder:"1000"`
+	MaxRequest    *int                      `json:"max_request,omitempty" yaml:"max_request,omitempty" help:"How many items one request may ask for; the default is 5." placeholder:"5"`
+	MaxOpen       nullable[int]             `json:"max_open,omitzero" yaml:"max_open,omitzero" help:"How many items one user may hold; the default, none, means any number." placeholder:"N"`
+	Slots         *int                      `json:"slots,omitempty" yaml:"slots,omitempty" help:"How many people may hold an item at a time, unless the item says otherwise; the default is 1." placeholder:"1"`
+	Lease         nullable[assign.Duration] `json:"lease,omitzero" yaml:"lease,omitzero" help:"How long work is held before it goes back, unless it is extended; the default, none, means until it is let go of." placeholder:"1h"`
+	MaxAttempts   nullable[int]             `json:"max_attempts,omitzero" yaml:"max_attempts,omitzero" help:"After this many failures or expired leases an item is not handed out until a manager redrives it; the default, none, means that it always is." placeholder:"N"`
+	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure; each further failure doubles it. The default is 30s." placeholder:"30s"`
 	ConflictsWith *[]string                 `json:"conflicts_with,omitempty" yaml:"conflicts_with,omitempty" kong:"-"`
 	Groups        *[]string                 `json:"groups,omitempty" yaml:"groups,omitempty" kong:"-"`
-	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that is asked before items are handed out: on $1, their keys as text[], it returns in a column item those that still match; none, which is the default: what was found is handed out while it is fresh." placeholder:"SQL"`
+	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that runs before items are handed out: given their keys as $1, a text[], it returns those that still match in a column item. With the default, none, a result is handed out unchecked while it is fresh." placeholder:"SQL"`
 	Query         nullable[string]          `json:"query,omitzero" yaml:"query,omitzero" help:"One SELECT that returns a column item, best first." xor:"query" placeholder:"SQL"`
 }
 
@@ -42,13 +42,13 @@ type TaskFields struct {
 type taskFlags struct {
 	TaskFields `embed:""`
 	QueryFile  string   `help:"Read the query from this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
-	Inbox      bool     `help:"The task has no query: its items are pushed to it, with getwork items push." xor:"query"`
-	Apart      []string `name:"conflicts-with" help:"Tasks, separated by commas: who holds or completed an item under one of them does not get it here, and the other way round; none: no task." placeholder:"TASK"`
-	OpenTo     []string `name:"groups" help:"Groups, separated by commas, of which one must be a member to see and take the task; none: everybody may." placeholder:"GROUP"`
+	Inbox      bool     `help:"The task has no query: items are pushed to it with getwork items push." xor:"query"`
+	Apart      []string `name:"conflicts-with" help:"Tasks, separated by commas: a user who holds or completed an item under one of them does not get it here, and the other way round. none means no task." placeholder:"TASK"`
+	OpenTo     []string `name:"groups" help:"Groups, separated by commas: only their members see the task and get its work. none means everybody." placeholder:"GROUP"`
 }
 
 // fileHelp explains the files of create and apply.
-const fileHelp = `A file has the fields of a task as the API has them; all but name and query may be left out. What may be null is null in a file and none as a flag; with query: null, or --inbox, the task is an inbox, whose items are pushed to it:
+const fileHelp = `A file has the fields of a task as the API names them; all but name and query may be left out. A field without a value is null in a file and none as a flag. With query: null, or --inbox, the task is an inbox, to which items are pushed:
 
   name: review-photos
   title: Review photos
@@ -71,7 +71,7 @@ const fileHelp = `A file has the fields of a task as the API has them; all but n
   conflicts_with: []
   groups: []`
 
-// fields are what the flags name.
+// fields returns the fields that the flags set.
 func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
 	given := f.TaskFields
 	if f.QueryFile != "" {
@@ -88,7 +88,7 @@ func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
 	return given, nil
 }
 
-// namesOf are those of a flag with a list; nil: it was not given.
+// namesOf returns the values of a flag with a list; nil means that the flag was not given.
 func namesOf(list []string) *[]string {
 	names := []string{}
 	for _, name := range list {
@@ -102,7 +102,7 @@ func namesOf(list []string) *[]string {
 	return &names
 }
 
-// with is f, and on top of it what beats names.
+// with returns f, overridden by the fields that beats sets.
 func (f TaskFields) with(beats TaskFields) TaskFields {
 	into, from := reflect.ValueOf(&f).Elem(), reflect.ValueOf(beats)
 	for i := range from.NumField() {
@@ -113,7 +113,7 @@ func (f TaskFields) with(beats TaskFields) TaskFields {
 	return f
 }
 
-// values are the named fields as JSON has them.
+// values returns the fields that are set, as JSON has them.
 func (f TaskFields) values() (map[string]any, error) {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -123,7 +123,7 @@ func (f TaskFields) values() (map[string]any, error) {
 	return v, json.Unmarshal(b, &v)
 }
 
-// maxFile is more than the server takes of a task.
+// maxFile is the largest file of tasks, in bytes. It is more than the server takes for a task.
 const maxFile = 4 << 20
 
 // readFile reads a file of a task, or standard input.
@@ -131,7 +131,8 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 	return readAtMost(ctx, name, maxFile)
 }
 
-// readAtMost reads a file, or standard input, until ctx ends: nobody may ever write to that, and Ctrl-C is caught.
+// readAtMost reads a file, or standard input, until ctx ends. Without ctx, Ctrl-C could not end a read from a silent
+// standard input, because the signal is caught.
 func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
 	var from io.Reader = os.Stdin
 	if name != "-" {
@@ -157,14 +158,14 @@ func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
 			return nil, command.Usage("read %s: %w", name, err)
 		}
 		if int64(len(b)) > most {
-			return nil, command.Usage("%s is larger than %d MiB; give it in parts", name, most>>20)
+			return nil, command.Usage("%s is larger than %d MiB; split it", name, most>>20)
 		}
 		return b, nil
 	}
 }
 
-// readTasks reads the tasks of a file. Empty documents are passed over; fields that a task has not are refused, with
-// the line they stand in.
+// readTasks reads the tasks of a file. It skips empty documents. Fields that a task does not have are refused, with
+// their line.
 func readTasks(ctx context.Context, name string) ([]TaskFields, error) {
 	b, err := readFile(ctx, name)
 	if err != nil {
@@ -186,8 +187,8 @@ func readTasks(ctx context.Context, name string) ([]TaskFields, error) {
 	return tasks, nil
 }
 
-// readTask reads one document; an empty one has nothing in it. go-yaml passes over what is null, whatever the field's
-// type says, so that is looked for apart.
+// readTask reads one document; an empty one sets nothing. go-yaml skips nulls, whatever the field's type, so readTask
+// finds them itself.
 func readTask(document string) (t TaskFields, err error) {
 	if err := yaml.UnmarshalWithOptions([]byte(document), &t, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
 		return t, err
@@ -204,8 +205,8 @@ func readTask(document string) (t TaskFields, err error) {
 	return t, nil
 }
 
-// documents takes a file apart at its lines of three hyphens: go-yaml forgets what comes after an empty document.
-// Each keeps the line numbers that it has in the file.
+// documents splits a file at its lines of three hyphens, because go-yaml ignores what follows an empty document. Each
+// document keeps its line numbers in the file.
 func documents(file string) []string {
 	var all []string
 	var one strings.Builder
@@ -222,7 +223,7 @@ func documents(file string) []string {
 	return append(all, one.String())
 }
 
-// yamlText says what is wrong with a file, in its own words and not in Go's.
+// yamlText returns what is wrong with a file, without Go's type names.
 func yamlText(err error) string {
 	var kind *yaml.TypeError
 	if !errors.As(err, &kind) || kind.Token == nil {

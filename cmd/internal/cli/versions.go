@@ -19,9 +19,9 @@ type taskVersionsCmd struct {
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskVersionsCmd) Help() string {
-	return "Every change of a task is a version; --json has them in full. `getwork task restore` goes back to one. For managers."
+	return "Every change of a task makes a version; --json prints versions in full. `getwork task restore` goes back to one. For managers."
 }
 
 // Run lists the versions of a task.
@@ -64,7 +64,7 @@ func (c taskVersionsCmd) Run(ctx context.Context, s *command.Streams) error {
 	return Table(s.Out, []string{"VERSION", "SINCE", "BY", "CHANGED"}, rows)
 }
 
-// changedFields are the settings in which two versions differ.
+// changedFields returns the names of the settings in which two versions differ.
 func changedFields(before, after json.RawMessage) ([]string, error) {
 	var a, b map[string]json.RawMessage
 	if err := json.Unmarshal(before, &a); err != nil {
@@ -89,19 +89,19 @@ type taskRestoreCmd struct {
 	Remote  `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (taskRestoreCmd) Help() string {
-	return "The task becomes as it was then, which makes a new version. Its name stays as it is, and so does whether it is paused. For managers."
+	return "The settings of that version become a new version. The task's name stays as it is, and a paused task stays paused. For managers."
 }
 
-// Run goes back to an earlier version.
+// Run restores an earlier version.
 func (c taskRestoreCmd) Run(ctx context.Context, s *command.Streams) error {
 	path, err := taskPath(c.Name)
 	if err != nil {
 		return err
 	}
 	if c.Version < 1 {
-		return command.Usage("a version is 1 or more, not %d; `getwork task versions %s` lists them", c.Version, c.Name)
+		return command.Usage("a version must be 1 or more, not %d; `getwork task versions %s` lists them", c.Version, c.Name)
 	}
 	client, err := c.Connect(web.Manager)
 	if err != nil {

@@ -13,31 +13,31 @@ import (
 	"getwork/assign"
 )
 
-// Wish is one request for work on its way.
+// Wish is one request for work, from the click to its answer.
 type Wish struct {
 	Client  *Client
 	Task    string
 	Count   int
 	linger  assign.Duration
-	lease   assign.Duration // 0: as the task says
-	Key     string          // of the click: repeating it after a lost connection does not ask twice
+	lease   assign.Duration // 0: the task's lease
+	Key     string          // the click's idempotency key: a click that is repeated after a lost connection does not ask twice
 	Until   time.Time
-	waiting func(*assign.Request) // called once, if it has to wait; may be nil
-	Other   func() *Client        // of a node that can be reached, when this one can't; nil, or gives nil: it is asked again
+	waiting func(*assign.Request) // called once, if the request has to wait; may be nil
+	Other   func() *Client        // returns a client of a node that can be reached, if this one can't; if it is or returns nil, the same node is asked again
 
 	Asked   bool            // the server may know of the click
-	Request assign.Request  // as it was last read; its id is 0 until then
-	raw     json.RawMessage // the same as it came
-	after   time.Duration   // the server asks to be asked again in that time
+	Request assign.Request  // the request as it was last read; its id is 0 until then
+	raw     json.RawMessage // the same, undecoded
+	after   time.Duration   // when to ask again, as the server says
 }
 
 const (
-	firstHold = 2 * time.Second // then whoever waits is told so
+	firstHold = 2 * time.Second // after this long the user is told that the request waits
 	maxHold   = 120 * time.Second
 )
 
-// Fulfil asks until the request is complete or the time is over. The server holds its answers; whoever
-// answers earlier with nothing new is asked again when it says.
+// Fulfil asks until the request has ended or the time is over. The server holds its answers; if a server answers
+// earlier with nothing new, Fulfil asks again when that server says.
 func (w *Wish) Fulfil(ctx context.Context) error {
 	for {
 		began := time.Now()
@@ -73,7 +73,7 @@ func (w *Wish) Fulfil(ctx context.Context) error {
 	}
 }
 
-// turn goes to another node when this one can't be reached: request and key hold on every one.
+// turn goes to another node when this one can't be reached: request and key are valid on every node.
 func (w *Wish) turn(err error) {
 	if lost := new(unreached); w.Other == nil || !errors.As(err, &lost) {
 		return
@@ -84,7 +84,7 @@ func (w *Wish) turn(err error) {
 	}
 }
 
-// hold is for how long to let the server wait: whole seconds.
+// hold returns how long the server may hold its answer, in whole seconds.
 func (w *Wish) hold() time.Duration {
 	left := time.Until(w.Until)
 	if left <= 0 {
@@ -97,7 +97,7 @@ func (w *Wish) hold() time.Duration {
 	return min(longest, max(time.Second, left.Truncate(time.Second)))
 }
 
-// ask sends the click until it has been answered once, and then asks how it stands.
+// ask sends the click until it has been answered once, and then reads the request.
 func (w *Wish) ask(ctx context.Context, hold time.Duration) error {
 	what := Call{Method: "GET", Path: "/requests/" + strconv.FormatInt(w.Request.ID, 10), hold: hold}
 	if w.Request.ID == 0 {
@@ -107,7 +107,7 @@ func (w *Wish) ask(ctx context.Context, hold time.Duration) error {
 	return w.read(ctx, what)
 }
 
-// click is the body that asks for work.
+// click is the body of a request for work.
 func (w *Wish) click() any {
 	return struct {
 		Count  int             `json:"count"`
@@ -129,17 +129,17 @@ func (w *Wish) read(ctx context.Context, what Call) error {
 	return nil
 }
 
-// abandonWithin bounds what is still done for somebody who pressed Ctrl-C.
+// abandonWithin bounds the clean-up after Ctrl-C.
 const abandonWithin = 5 * time.Second
 
-// abandon cancels the request, unless it is to be kept. If it has ended meanwhile, it is left as it ended, and
-// what it got is shown. The click may have been interrupted before its answer: sent again under its key, it tells
-// which request that is.
+// abandon cancels the request, unless it is to be kept. A request that has ended meanwhile is left as it is, and what
+// it got is shown. If Ctrl-C came before the click's answer, abandon sends the click again under its key to learn the
+// request's id.
 func (w *Wish) abandon(ctx context.Context, keep bool) error {
 	ctx, cancel := context.WithTimeout(ctx, abandonWithin)
 	defer cancel()
 	if err := w.ask(ctx, 0); err != nil {
-		return fmt.Errorf("interrupted; whether the request still waits is not known: %w\nsee `getwork pipeline`", err)
+		return fmt.Errorf("interrupted; the request may still wait: %w\nsee `getwork pipeline`", err)
 	}
 	if keep || w.Request.State != assign.Pending {
 		return nil

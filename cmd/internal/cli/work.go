@@ -15,25 +15,25 @@ import (
 	"getwork/web"
 )
 
-// WorkCmd is what can be done with work that somebody holds, beside letting go of it.
+// WorkCmd has the commands for held work, apart from letting go of it.
 type WorkCmd struct {
 	List     workListCmd     `cmd:"" help:"List work, held and past, newest first."`
 	Holders  workHoldersCmd  `cmd:"" help:"List who holds how much of which task, longest held first."`
 	Extend   workExtendCmd   `cmd:"" help:"Renew the lease of work that you hold."`
 	Reassign workReassignCmd `cmd:"" help:"Give work that somebody holds to somebody else."`
-	Release  workReleaseCmd  `cmd:"" help:"Take back what somebody holds, or what is held of a task."`
+	Release  workReleaseCmd  `cmd:"" help:"Take back the work that a user holds, or all held work of a task."`
 }
 
 type workListCmd struct {
 	Of     *string `help:"Only this user's work." placeholder:"USER"`
 	Task   *string `help:"Only work of this task." placeholder:"TASK"`
-	Item   *string `help:"Only work with this item." placeholder:"ITEM"`
+	Item   *string `help:"Only work on this item." placeholder:"ITEM"`
 	State  *string `help:"Only work in this state: held, completed, returned, never, failed, expired or reassigned." enum:"held,completed,returned,never,failed,expired,reassigned" placeholder:"STATE"`
 	paged  `embed:""`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (workListCmd) Help() string {
 	return `Examples:
 
@@ -41,7 +41,7 @@ func (workListCmd) Help() string {
   getwork work list --item 4711 --all
   getwork work list --of tracy --limit 20 --json
 
-An observer may read all of it but for notes, which are for managers: --role manager. A worker reads his own work with getwork pipeline.`
+Observers may read everything except notes, which are for managers: --role manager. Workers read their own work with getwork pipeline.`
 }
 
 // Run lists work.
@@ -78,21 +78,21 @@ func (c workListCmd) Run(ctx context.Context, s *command.Streams) error {
 	return printHistory(s.Out, works)
 }
 
-// printHistory lists work in whatever state. Columns that would be empty all the way are left out.
+// printHistory lists work in any state. Columns that are empty in every row are left out.
 func printHistory(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
 		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), moment(&work.AssignedAt),
 			moment(work.ClosedAt), moment(work.LeaseExpiresAt), moment(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
 		if work.State != "held" {
-			rows[i][7] = "" // the lease of what is over says nothing any more
+			rows[i][7] = "" // the lease of closed work means nothing any more
 		}
 	}
 	heads := []string{"WORK-ID", "TASK", "ITEM", "USER", "STATE", "SINCE", "UNTIL", "LEASE UNTIL", "AGAIN FROM", "ATTEMPT", "ERROR", "NOTE"}
 	return Table(w, lean(heads, &rows, 6), rows)
 }
 
-// holderText is who holds work, with the instance if it is a program's.
+// holderText returns who holds work, with the instance if a program holds it.
 func holderText(w assign.Work) string {
 	if w.Instance == "" {
 		return w.User
@@ -108,16 +108,16 @@ func textOf(t *string) string {
 }
 
 type workExtendCmd struct {
-	IDs     []string `arg:"" name:"work-id" help:"The work, as get and pipeline show it."`
+	IDs     []string `arg:"" name:"work-id" help:"The work to extend; get and pipeline show its id."`
 	holding `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (workExtendCmd) Help() string {
-	return "The lease begins anew, as long as it was. Work whose lease has run out went back, and can't be extended: ask for work again with `getwork get`."
+	return "The lease starts over with its full length. Work whose lease has expired went back and can't be extended: ask for work again with `getwork get`."
 }
 
-// Run extends one after the other. What is refused does not keep the rest from being extended.
+// Run extends the work one id after the other. If one is refused, the rest are still extended.
 func (c workExtendCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := checkIDs(c.IDs...); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c workExtendCmd) Run(ctx context.Context, s *command.Streams) error {
 			if refusal := new(refused); errors.As(err, &refusal) {
 				continue
 			}
-			break // the server is away: the rest would only wait for it, too
+			break // the server can't be reached: the rest would fail, too
 		}
 		extended = append(extended, got.body)
 		until := moment(w.LeaseExpiresAt)
@@ -156,17 +156,17 @@ func (c workExtendCmd) Run(ctx context.Context, s *command.Streams) error {
 }
 
 type workReassignCmd struct {
-	ID     string `arg:"" name:"work-id" help:"The work, as getwork work list shows it."`
-	To     string `required:"" help:"Who is to have it." placeholder:"USER"`
+	ID     string `arg:"" name:"work-id" help:"The work to reassign; getwork work list shows its id."`
+	To     string `required:"" help:"The user who gets it." placeholder:"USER"`
 	Remote `embed:""`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (workReassignCmd) Help() string {
-	return "Whoever holds it is told. The work is closed as reassigned, and the item appears in the other's pipeline under a new number. For managers."
+	return "The holder is told. The work is closed as reassigned, and the item appears in the other user's pipeline under a new id. For managers."
 }
 
-// Run gives work to somebody else.
+// Run gives work to another user.
 func (c workReassignCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := cmp.Or(checkIDs(c.ID), fits(assign.CheckUser(c.To))); err != nil {
 		return err

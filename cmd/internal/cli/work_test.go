@@ -21,7 +21,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// works decodes what a command prints of work with --json.
+// works decodes the work that a command prints with --json.
 func works(c e2e.Terminal, args ...string) []assign.Work {
 	c.T.Helper()
 	var list struct{ Work []assign.Work }
@@ -59,7 +59,7 @@ func TestWorkCommands(t *testing.T) {
 	listed(c, t)
 	c.Run(0, e2e.Text("To be released: 2 items of task photos.\n"), "work", "release", "--task", "photos", "--dry-run")
 	c.Run(0, e2e.Text("Released: 1 item of task photos, held by tracy.\n"), "work", "release", "--task", "photos", "--of", "tracy", "--yes")
-	c.Run(0, e2e.Text("Nothing of that is held"), "work", "release", "--of", "tracy", "--yes")
+	c.Run(0, e2e.Text("Nobody holds such work"), "work", "release", "--of", "tracy", "--yes")
 	c.Run(1, e2e.Text("no task \"nope\""), "work", "release", "--task", "nope", "--yes")
 	var released assign.Released
 	c.Decode(0, &released, "work", "release", "--of", "zoe", "--yes")
@@ -68,7 +68,7 @@ func TestWorkCommands(t *testing.T) {
 	}
 }
 
-// listed looks at the history from several sides.
+// listed reads the history with several filters.
 func listed(c e2e.Terminal, t *testing.T) {
 	t.Helper()
 	for _, tt := range []struct {
@@ -92,13 +92,13 @@ func listed(c e2e.Terminal, t *testing.T) {
 			t.Errorf("%q: %s", tt.args, diff)
 		}
 	}
-	c.Run(0, e2e.Text("There may be more: --all lists all of it, --cursor 6 goes on here."), "work", "list", "--limit", "1")
+	c.Run(0, e2e.Text("There may be more: --all lists everything, --cursor 6 continues here."), "work", "list", "--limit", "1")
 	c.Run(0, e2e.Text("There is no such work."), "work", "list", "--of", "nobody")
 	c.Run(0, e2e.Text("ERROR", "broken"), "work", "list", "--role", "manager")
 	c.Run(1, e2e.Text("your role is worker"), "work", "list", "--role", "worker")
 }
 
-// All pages are asked for, each from where the one before ended, and never more than are wanted.
+// All pages are asked for, each from the end of the one before, and never more than are wanted.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -131,7 +131,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What is held changes between the count and the release: nothing is released, and one is told to look again.
+// If the held work changes between the count and the release, nothing is released, and the user is told to count again.
 func TestReleaseOfAnotherSet(t *testing.T) {
 	t.Parallel()
 	var sent []string

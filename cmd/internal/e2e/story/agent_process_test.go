@@ -493,18 +493,18 @@ func TestAgentUsage(t *testing.T) {
 	byToken.Env = c.Env[:1]
 	byToken.Run(1, e2e.Text("say who you are"), "agent", "crawl", "--token", "gw_x", "--", "true")
 	for says, args := range map[string][]string{
-		"say what to run":               {"agent", "crawl", "--", ""},
-		"expected":                      {"agent", "crawl"},
-		`can't run "no-such-program"`:   {"agent", "crawl", "--", "no-such-program"},
-		"--concurrency is from 1":       {"agent", "crawl", "--concurrency", "0", "--", "true"},
-		"--lease is from 1s to 24h":     {"agent", "crawl", "--lease", "1ms", "--", "true"},
-		"--timeout is 0s or more":       {"agent", "crawl", "--timeout=-1s", "--", "true"},
-		"--kill-after is 0s or more":    {"agent", "crawl", "--kill-after=-1s", "--", "true"},
-		"--drain-timeout is 0s or more": {"agent", "crawl", "--drain-timeout=-1s", "--", "true"},
-		"--role is worker":              {"agent", "crawl", "--role", "boss", "--", "true"},
-		"--url is an address":           {"agent", "crawl", "--url", "localhost", "--", "true"},
-		"a token says who asks":         {"agent", "crawl", "--token", "gw_x", "--", "true"},
-		"an instance is made of":        {"agent", "crawl", "--instance", "a b", "--", "true"},
+		"name the program to run":            {"agent", "crawl", "--", ""},
+		"expected":                           {"agent", "crawl"},
+		`can't run "no-such-program"`:        {"agent", "crawl", "--", "no-such-program"},
+		"--concurrency must be from 1":       {"agent", "crawl", "--concurrency", "0", "--", "true"},
+		"--lease must be from 1s to 24h":     {"agent", "crawl", "--lease", "1ms", "--", "true"},
+		"--timeout must be 0s or more":       {"agent", "crawl", "--timeout=-1s", "--", "true"},
+		"--kill-after must be 0s or more":    {"agent", "crawl", "--kill-after=-1s", "--", "true"},
+		"--drain-timeout must be 0s or more": {"agent", "crawl", "--drain-timeout=-1s", "--", "true"},
+		"--role must be worker":              {"agent", "crawl", "--role", "boss", "--", "true"},
+		"--url must be an address":           {"agent", "crawl", "--url", "localhost", "--", "true"},
+		"a token identifies the user":        {"agent", "crawl", "--token", "gw_x", "--", "true"},
+		"an instance is made of":             {"agent", "crawl", "--instance", "a b", "--", "true"},
 	} {
 		c.Run(2, e2e.Text(says), args...)
 	}
