@@ -16,22 +16,22 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// benchCmd measures getwork, and the limits of the machine beside it.
+// benchCmd measures getwork, and the limits of the machine next to it.
 type benchCmd struct {
-	DatabaseURL string   `help:"PostgreSQL to measure, as postgres://…; without it a private one is started." placeholder:"URL"`
-	Only        []string `help:"Make only these measurements; see above." placeholder:"NAME,…"`
-	Quick       bool     `help:"Small numbers of users and rows: a first answer in some minutes, not to be quoted."`
-	Rounds      int      `help:"How often each figure is taken; the median counts." default:"3"`
+	DatabaseURL string   `help:"The PostgreSQL to measure, as postgres://…; by default a private one is started." placeholder:"URL"`
+	Only        []string `help:"Make only these measurements, listed above." placeholder:"NAME,…"`
+	Quick       bool     `help:"Use few users and rows: a first answer in some minutes, not fit to be quoted."`
+	Rounds      int      `help:"How often each figure is measured; the median is reported." default:"3"`
 	Against     string   `help:"Only compare the CPU per click with that of this getwork executable, such as the release before." placeholder:"FILE"`
 	JSON        bool     `name:"json" help:"Print one JSON document: facts and figures."`
-	Write       string   `help:"Also write the table into this folder's benchmarks.md." placeholder:"DIR"`
+	Write       string   `help:"Also write the table to benchmarks.md in this folder." placeholder:"DIR"`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (benchCmd) Help() string {
-	text := `It tells how fast getwork is on this machine, and whether your PostgreSQL is fast enough: each figure stands beside a limit, which is what the same writes, queries or sockets cost without getwork, and is measured in the same minutes. Answers are checked, too: if an item was given to two, or a request was never answered, the command fails.
+	text := `The command tells how fast getwork is on this machine, and whether your PostgreSQL is fast enough. Each figure stands beside its limit: the cost of the same writes, queries or sockets without getwork, measured in the same minutes. Answers are checked, too: the command fails if an item was given to two users, or a request was never answered.
 
-Nodes are processes of this program, and the load is this process, all on this machine. In the database that --database-url names, each measurement makes a schema of its own, getwork_bench_ and eight letters, and drops it in the end, also after Ctrl-C. Nothing else there is touched, but the server is busy meanwhile: do not take one that others work with. The login needs the right to make schemas.
+Nodes are processes of this program, and this process makes the load, all on this machine. In the database of --database-url each measurement creates a schema of its own, getwork_bench_ and eight letters, and drops it at the end, even after Ctrl-C. It touches nothing else there, but keeps the server busy: do not use one that others work with. The login needs the right to create schemas.
 
 Measurements:
 `
@@ -40,12 +40,12 @@ Measurements:
 	}
 	return text + `
 
-A goal that is missed is shown, and no failure.`
+A missed goal is shown, but is no failure.`
 }
 
 func (c benchCmd) check() error {
 	if c.Rounds < 1 || c.Rounds > 100 {
-		return command.Usage("--rounds is from 1 to 100, not %d", c.Rounds)
+		return command.Usage("--rounds must be from 1 to 100, not %d", c.Rounds)
 	}
 	var names []string
 	for _, m := range bench.All {
@@ -53,7 +53,7 @@ func (c benchCmd) check() error {
 	}
 	for _, name := range c.Only {
 		if !slices.Contains(names, name) {
-			return command.Usage("--only names measurements: %s; not %q", strings.Join(names, ", "), name)
+			return command.Usage("--only must name measurements (%s), not %q", strings.Join(names, ", "), name)
 		}
 	}
 	switch {
@@ -62,7 +62,7 @@ func (c benchCmd) check() error {
 	case c.Against != "" && len(c.Only) > 0:
 		return command.Usage("--against is a measurement of its own: leave out --only")
 	case c.Against != "" && c.Write != "":
-		return command.Usage("--against does not belong into the page that --write makes: leave out one of them")
+		return command.Usage("--against can't be used with --write: the page does not show it")
 	}
 	if c.Against != "" {
 		if _, err := exec.LookPath(c.Against); err != nil {
@@ -72,7 +72,7 @@ func (c benchCmd) check() error {
 	return nil
 }
 
-// Run measures, prints, and fails if something could not be measured, or a check failed.
+// Run measures and prints. It fails if a measurement or a check failed.
 func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err := c.check(); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(failed, err)
 }
 
-// measure makes the measurements. One that fails does not keep the others from being made.
+// measure makes the measurements. If one fails, the others are still made.
 func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []*bench.Figure, failed error) {
 	for _, m := range bench.All {
 		if !c.wants(m) {
@@ -142,7 +142,7 @@ func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []*bench.F
 	return figures, failed
 }
 
-// wants tells whether a measurement is to be made.
+// wants reports whether a measurement is to be made.
 func (c benchCmd) wants(m bench.Measurement) bool {
 	if c.Against != "" || m.ForAgainst {
 		return c.Against != "" && m.ForAgainst
@@ -153,7 +153,8 @@ func (c benchCmd) wants(m bench.Measurement) bool {
 	return !m.ForWrite || c.Write != ""
 }
 
-// command is what was typed, as far as it matters for the figures: without the URL, in which there may be a password.
+// command returns the command line as far as it matters for the figures. It leaves out the URL, which may hold a
+// password.
 func (c benchCmd) command() string {
 	text := "getwork bench"
 	if c.DatabaseURL != "" {
@@ -171,7 +172,7 @@ func (c benchCmd) command() string {
 	return text + fmt.Sprintf(" --rounds %d", c.Rounds)
 }
 
-// versionLine is the program's version, and what it was built from.
+// versionLine returns the program's version, and the commit that it was built from.
 func versionLine() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// benchRawCmd is the other end of `getwork bench`'s raw TCP limit, which it starts itself.
+// benchRawCmd is the other end of the raw TCP limit of `getwork bench`, which starts it.
 type benchRawCmd struct {
 	Connections int `arg:""`
 	Size        int `arg:""`

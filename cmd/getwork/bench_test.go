@@ -18,7 +18,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// benchSchemas are those that a bench has made in a database.
+// benchSchemas lists the schemas that a bench has made in a database.
 func benchSchemas(t *testing.T, url string) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -90,7 +90,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupted: whoever gives up finds his database as it was.
+// TestBenchInterrupted: a bench that is interrupted leaves the database as it was.
 func TestBenchInterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures")
@@ -126,11 +126,11 @@ func TestBenchInterrupted(t *testing.T) {
 
 func TestBenchUsage(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--rounds is from 1": {"--rounds", "0"},
-		"idle-click":         {"--only", "clicks,nonsense"},
-		"needs --against":    {"--only", "against"},
-		"name an executable": {"--against", filepath.Join(t.TempDir(), "getwork")},
-		"benchmarks.md":      {"--write", filepath.Join(t.TempDir(), "nowhere")},
+		"--rounds must be from 1": {"--rounds", "0"},
+		"idle-click":              {"--only", "clicks,nonsense"},
+		"needs --against":         {"--only", "against"},
+		"name an executable":      {"--against", filepath.Join(t.TempDir(), "getwork")},
+		"benchmarks.md":           {"--write", filepath.Join(t.TempDir(), "nowhere")},
 	} {
 		var out, errs bytes.Buffer
 		if status := run(append([]string{"bench"}, args...), &out, &errs); status != command.ExitUsage || !strings.Contains(errs.String(), want) {

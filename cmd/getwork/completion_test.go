@@ -11,7 +11,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// completes is what a shell is offered, without the help.
+// completes returns the candidates that a shell is offered, without their help.
 func completes(t *testing.T, words ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -65,7 +65,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The help of a candidate is short and on its line.
+// The help of a candidate is short and stands on the candidate's line.
 func TestCompletionHelp(t *testing.T) {
 	var out, errs bytes.Buffer
 	if run(e2e.Text("__complete", "fish", "ta"), &out, &errs) != 0 || out.String() != "task\tManage tasks: list, show, create, change, preview, pause and delete them\n" {
@@ -77,7 +77,7 @@ func TestCompletionHelp(t *testing.T) {
 	}
 }
 
-// The scripts are sound as far as the shells that are here can tell.
+// The shells that are installed here accept the scripts.
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range e2e.Text("bash", "zsh", "fish") {
 		var out, errs bytes.Buffer
@@ -96,7 +96,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// Bash offers what the program says.
+// Bash offers the program's candidates.
 func TestCompletionInBash(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

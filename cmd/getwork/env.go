@@ -7,12 +7,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// settings are the flags that can be set in the environment at every command that has them: which node or database it is about,
-// and who asks. What a single call does is never taken from there: a GETWORK_YES that somebody set for something else would
-// take back work unasked, and a GETWORK_OUTCOME complete what was to be returned.
+// settings are the flags that every command takes from the environment, too: those that name the node or database, and
+// the user. What a single call does never comes from there: a GETWORK_YES that was set for something else would take
+// back work unasked, and a GETWORK_OUTCOME would complete work that was to be returned.
 var settings = []string{"url", "token", "user", "role", "member-of", "instance", "database-url", "database-url-file", "schema", "listen", "data-dir"}
 
-// fromEnvironment has settings, and all flags of serve, taken from GETWORK_<FLAG> where they are not given.
+// fromEnvironment takes settings, and all flags of serve, from GETWORK_<FLAG> if the command line does not give them.
 func fromEnvironment(k *kong.Kong) error {
 	var visit func(n *kong.Node, all bool)
 	visit = func(n *kong.Node, all bool) {

@@ -12,7 +12,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Connection, identity and how a node serves are taken from the environment, and nothing of what a single call does.
+// Connection, identity and a node's settings can come from the environment; what a single call does never can.
 func TestEnvironment(t *testing.T) {
 	k, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Vars{"version": "x"}, kong.Exit(func(int) {}))
 	if err != nil {
@@ -33,14 +33,14 @@ func TestEnvironment(t *testing.T) {
 	visit(k.Model.Node)
 }
 
-// A yes in the environment is nobody's yes.
+// A GETWORK_YES in the environment answers no question.
 func TestYesInTheEnvironment(t *testing.T) {
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=http://127.0.0.1:1", "GETWORK_YES=true", "GETWORK_DRY_RUN=true", "GETWORK_OF=tracy"}}
 	c.Run(2, e2e.Text("nobody can be asked: --yes"), "work", "release", "--of", "tracy")
 	c.Run(2, e2e.Text("say whose work"), "work", "release", "--yes")
 }
 
-// What a program finds in its environment configures no command of getwork that it calls.
+// The environment that the agent gives to a program configures no command of getwork that the program calls.
 func TestProgramEnvironment(t *testing.T) {
 	parser, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
 	if err != nil {

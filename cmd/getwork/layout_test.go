@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// mayImport is the diagram of ARCHITECTURE.md: what each package may import of this module. What is not listed may
-// import nothing of it; cmd may import everything.
+// mayImport is the diagram of ARCHITECTURE.md: the packages of this module that each package may import. A package that
+// is not listed may import none; cmd may import all.
 var mayImport = map[string][]string{
 	"getwork/assign":            {},
 	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/plan", "getwork/notify"},
@@ -27,10 +27,10 @@ var mayImport = map[string][]string{
 	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},
 }
 
-// Programs of others link the vocabulary, and must not link a database with it.
+// Other people's programs link the vocabulary, and must not link a database with it.
 var standardOnly = map[string]bool{"getwork/assign": true, "getwork/assign/plan": true}
 
-// The pure function may import nothing that has a clock, chance, a log or I/O.
+// The pure function may import nothing with a clock, randomness, a log or I/O.
 var mayNot = map[string][]string{
 	"getwork/assign/plan": {"context", "time", "log", "log/slog", "math/rand", "math/rand/v2", "os", "io", "net", "fmt"},
 }
@@ -82,7 +82,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// importers are the files of ws that import a package.
+// importers returns the files of ws that import a package.
 func importers(t *testing.T, path string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.Dir}}`, "getwork/ws").Output()

@@ -1,7 +1,7 @@
 // Getwork hands out work to many people at once, from PostgreSQL.
 //
-// This package says which command is where: cmd/internal/serve is a node, cmd/internal/demo a whole bank with three of
-// them, and cmd/internal/cli the commands that are clients of the REST API.
+// This package wires the commands together: cmd/internal/serve is a node, cmd/internal/demo a whole bank with three
+// nodes, and cmd/internal/cli has the commands that are clients of the REST API.
 package main
 
 import (
@@ -21,19 +21,19 @@ import (
 	"getwork/cmd/internal/serve"
 )
 
-// commandLine is all of it. Settings can be given in the environment, too (see fromEnvironment); flags beat it.
+// commandLine has all commands. Settings can also come from the environment (see fromEnvironment); flags override it.
 type commandLine struct {
 	Serve      serve.Command     `cmd:"" help:"Run one node."`
 	Demo       demo.Command      `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
-	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show where it stands."`
+	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show its version."`
 	Task       cli.TaskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
-	Get        cli.GetCmd        `cmd:"" help:"Get work of a task."`
-	Pipeline   cli.PipelineCmd   `cmd:"" help:"Show the work that you hold, and what you wait for."`
-	Agent      cli.AgentCmd      `cmd:"" help:"Take work of a task, and run a program for each item."`
-	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, never see it again, or say that it failed."`
+	Get        cli.GetCmd        `cmd:"" help:"Get work from a task."`
+	Pipeline   cli.PipelineCmd   `cmd:"" help:"Show the work that you hold, and your waiting requests."`
+	Agent      cli.AgentCmd      `cmd:"" help:"Take work from a task, and run a program for each item."`
+	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
 	Work       cli.WorkCmd       `cmd:"" help:"List, extend, reassign and take back work."`
 	Items      cli.ItemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
-	Completion cli.CompletionCmd `cmd:"" help:"Print a script that makes bash, zsh or fish complete getwork's commands."`
+	Completion cli.CompletionCmd `cmd:"" help:"Print a script that completes getwork's commands in bash, zsh or fish."`
 	Complete   cli.CompleteCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
 	BenchRaw   benchRawCmd       `cmd:"" name:"__raw-tcp" hidden:""`
 	Bench      benchCmd          `cmd:"" help:"Measure how fast getwork and the database are."`
@@ -46,7 +46,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run carries out one command line.
+// run executes one command line and returns its exit status.
 func run(args []string, rawOut, rawErrs io.Writer) int {
 	out, errs := command.Visible{W: rawOut}, command.Visible{W: rawErrs}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,7 +56,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("getwork"),
-		kong.Description("Hands out work to many people at once, from PostgreSQL. Which node or database, who asks, and how a node serves can also be set in the environment; --help names the variables."),
+		kong.Description("Hands out work to many people at once, from PostgreSQL. The node or database, the user, and a node's settings can also be set in the environment; --help names the variables."),
 		kong.PostBuild(fromEnvironment),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(out, errs),
@@ -90,7 +90,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	return command.ExitFailed
 }
 
-// exiting unwinds kong after --help.
+// exiting is panicked with to leave kong after --help.
 type exiting struct{}
 
 func parse(parser *kong.Kong, args []string) (called *kong.Context, err error) {

@@ -15,10 +15,10 @@ import (
 	"getwork/schema/postgres"
 )
 
-// A node with a PostgreSQL of its own: killed with -9 it leaves no server behind, the next start finds what was
-// answered, and ranking queries may read what is in public and nothing of getwork's but what is blocked.
+// A node with a PostgreSQL of its own that is killed with -9 leaves no server behind, and the next start finds the work
+// that was assigned. Ranking queries may read the schema public, and of getwork's schema only the view blocked.
 func TestPrivatePostgres(t *testing.T) {
-	parent, err := os.MkdirTemp("", "getwork-private-test-") // t.TempDir is closed to who PostgreSQL runs as
+	parent, err := os.MkdirTemp("", "getwork-private-test-") // the account that PostgreSQL runs as can't enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestPrivatePostgres(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a query that reads getwork's tables: %v", err)
 	}
-	// A query can leave the query role. Its login may then do no more than own what getwork has.
+	// A query can leave the query role. Its login may then do no more than own getwork's tables.
 	for task, statement := range map[string]string{
 		"reads-files":     `select pg_read_file('PG_VERSION')`,
 		"reads-passwords": `select rolpassword from pg_authid`,
@@ -65,7 +65,7 @@ func TestPrivatePostgres(t *testing.T) {
 		t.Fatalf("ann is %s (%v)", r.State, err)
 	}
 	n.Kill()
-	n = start() // waits for the former server's end
+	n = start() // waits until the former server has ended
 	p, err := n.Client("ann").Pipeline(ctx)
 	if err != nil || len(p.Work) != 2 {
 		t.Errorf("after kill -9 and a new start ann holds %d (%v), want 2", len(p.Work), err)
@@ -75,7 +75,7 @@ func TestPrivatePostgres(t *testing.T) {
 	}
 	server, err := postgres.Start(ctx, postgres.Config{Dir: dir})
 	if err != nil {
-		t.Fatalf("the server was left running, or its data is spoilt: %v", err)
+		t.Fatalf("the server was left running, or its data is damaged: %v", err)
 	}
 	defer server.Stop(ctx)
 	conn, err := pgx.Connect(ctx, server.URL("postgres"))
@@ -89,14 +89,14 @@ func TestPrivatePostgres(t *testing.T) {
 	}
 }
 
-// A database that does not answer is told of once, with what to do.
+// A database that does not answer is reported once, with what to do.
 func TestServeWithoutDatabase(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	l.Close() // nobody listens there now
+	l.Close() // now nothing listens there
 	for _, given := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "status"}} {
 		var out, errs strings.Builder
 		if status := run(append(given, "--database-url", "postgres://getwork@"+address+"/getwork"), &out, &errs); status != command.ExitFailed {
@@ -108,7 +108,7 @@ func TestServeWithoutDatabase(t *testing.T) {
 	}
 }
 
-// What can't be served is refused at once, in one line that says what to do, with exit status 2.
+// A command line that can't be served is refused at once, with exit status 2 and one line that says what to do.
 func TestServeRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string

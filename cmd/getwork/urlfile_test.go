@@ -11,7 +11,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A URL with a password is read from a file, and beats the one of the environment.
+// A URL with a password can be read from a file, which overrides the one in the environment.
 func TestURLFromFile(t *testing.T) {
 	url := schematest.URL(t)
 	t.Setenv("DATABASE_URL", "postgres://127.0.0.1:1/nowhere")

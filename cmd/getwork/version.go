@@ -8,7 +8,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// version is set by the linker for a release.
+// version is set by the linker in releases.
 var version = "0.1.0-dev"
 
 type versionCmd struct{}

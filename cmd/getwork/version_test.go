@@ -8,7 +8,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// The version is one line, with the revision where the build knows it.
+// The version is one line, with the revision if the build knows it.
 func TestVersion(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := run([]string{"version"}, &out, &errs); status != command.ExitDone {

@@ -7,7 +7,7 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// An error that was made of data can't drive the terminal.
+// An error that contains data can't control the terminal.
 func TestErrorsAreVisible(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

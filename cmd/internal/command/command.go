@@ -1,4 +1,4 @@
-// Package command has what every command of the program shares: where it prints, and how it says that it was given wrongly.
+// Package command has what all commands of the program share: output streams, exit statuses, and usage errors.
 package command
 
 import (
@@ -12,11 +12,11 @@ const (
 	ExitUsage  = 2
 )
 
-// UsageError is a command that can't be carried out as it was given: exit status 2.
+// UsageError is the error of a command that was given wrongly: exit status 2.
 type UsageError struct{ error }
 
-// Usage is an error that says what was wrong with a command line.
+// Usage returns a [UsageError] with a formatted text. Like [fmt.Errorf] it wraps operands of %w.
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// AsUsage says of an error that it comes from how the command was given.
+// AsUsage turns err, which must not be nil, into a [UsageError].
 func AsUsage(err error) error { return UsageError{err} }

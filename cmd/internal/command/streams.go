@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// Document is where to print YAML, which has no such escapes in most places: a file gets it as it is.
+// Document is the stream to print YAML to. On a terminal it is made visible; a file gets it unchanged, because YAML has
+// no such escapes in most places.
 func (s *Streams) Document() io.Writer {
 	if f, ok := s.RawOut.(*os.File); ok && !IsTerminal(f) {
 		return f
@@ -13,13 +14,14 @@ func (s *Streams) Document() io.Writer {
 	return s.Out
 }
 
-// Streams are where a command prints.
+// Streams are a command's standard streams.
 type Streams struct {
-	Out, Errs       io.Writer // for everything that holds data
-	RawOut, RawErrs io.Writer // for what other programs print, and for a progress line
+	Out, Errs       io.Writer // for output that contains data
+	RawOut, RawErrs io.Writer // for the output of other programs, and for progress lines
 }
 
-// IsTerminal reports whether somebody can answer there. The null device is a character device, too.
+// IsTerminal reports whether f is a terminal, so that somebody can answer. It does not take the null device for one,
+// though that is a character device, too.
 func IsTerminal(f *os.File) bool {
 	is, err := f.Stat()
 	if err != nil || is.Mode()&os.ModeCharDevice == 0 {

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Visible writes text to a terminal. Item keys, titles and errors are data of the bank, and of whoever wrote a query: what
-// a terminal would obey, or what would show a line in another order than it has, is written as an escape, which JSON
-// reads as the same character.
+// Visible writes text to a terminal. Item keys, titles and errors are data of the bank and of the authors of queries.
+// Characters that would control the terminal or reorder a line are written as escapes, which JSON reads as the same
+// characters.
 type Visible struct{ W io.Writer }
 
 // Write implements [io.Writer].
@@ -22,7 +22,7 @@ func (v Visible) Write(text []byte) (int, error) {
 	for rest := text; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		switch {
-		case r == utf8.RuneError && size == 1: // no UTF-8: some terminals take 0x9b for the start of a command
+		case r == utf8.RuneError && size == 1: // not UTF-8: some terminals take 0x9b for the start of a command
 			shown = fmt.Appendf(shown, `\x%02x`, rest[0])
 		case obeyed(r):
 			shown = fmt.Appendf(shown, `\u%04x`, r)
@@ -37,8 +37,8 @@ func (v Visible) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// obeyed reports whether a character is a control character that is not a line's end or a tab, or one that changes the
-// direction of what comes behind it.
+// obeyed reports whether a terminal would obey a character: control characters other than line ends and tabs, and
+// characters that change the direction of the text after them.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
 }

@@ -1,5 +1,5 @@
-// Package cputime reads from /proc how much CPU time a process has used, and a PostgreSQL server with all of its
-// processes. Only Linux has it.
+// Package cputime reads from /proc how much CPU time a process, or a PostgreSQL server with all its processes, has
+// used. It works on Linux only.
 package cputime
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrUnknown is returned where the system does not tell.
+// ErrUnknown is returned on systems without /proc.
 var ErrUnknown = errors.New("the CPU time of processes is read from /proc, which this system does not have")
 
 // tick is the unit of /proc/PID/stat, on every platform that Go runs on.
 const tick = 10 * time.Millisecond
 
-// stat is what /proc/PID/stat says of a process.
+// stat is the part of /proc/PID/stat that this package uses.
 type stat struct {
 	parent int
-	own    time.Duration // used by itself, in whole ticks
-	reaped time.Duration // used by those of its children that have ended and were waited for
+	own    time.Duration // used by the process itself, in whole ticks
+	reaped time.Duration // used by children that have ended and were waited for
 }
 
 func readStat(pid int) (s stat, err error) {
@@ -37,7 +37,7 @@ func readStat(pid int) (s stat, err error) {
 		}
 		return s, fmt.Errorf("read CPU time: %w", err)
 	}
-	// The second field is the name in brackets, which may hold anything.
+	// The second field is the name in brackets, which may hold any character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 15 {
 		return s, fmt.Errorf("read CPU time: /proc/%d/stat has %d fields", pid, len(fields))
@@ -51,8 +51,8 @@ func readStat(pid int) (s stat, err error) {
 	return stat{parent: n[0], own: time.Duration(n[1]+n[2]) * tick, reaped: time.Duration(n[3]+n[4]) * tick}, nil
 }
 
-// Process is the CPU time that a living process has used so far, to the nanosecond where the kernel counts so: an idle
-// node uses less than a tick in seconds.
+// Process returns the CPU time that a living process has used so far. It is exact to the nanosecond if the kernel
+// counts so, because an idle node uses less than a tick in seconds.
 func Process(pid int) (time.Duration, error) {
 	s, err := readStat(pid)
 	if err != nil {
@@ -75,11 +75,11 @@ func Process(pid int) (time.Duration, error) {
 		}
 		sum += time.Duration(ns)
 	}
-	return max(sum, s.own), nil // threads that have ended are counted in ticks alone
+	return max(sum, s.own), nil // ended threads are counted only in ticks
 }
 
-// Server is the CPU time that a PostgreSQL has used so far: its first process, that one's children, and those that have
-// ended.
+// Server returns the CPU time that a PostgreSQL server has used so far: its first process and all its children,
+// including those that have ended.
 func Server(postmaster int) (time.Duration, error) {
 	for {
 		before, err := readStat(postmaster)
@@ -99,7 +99,7 @@ func Server(postmaster int) (time.Duration, error) {
 			if s, err := readStat(pid); err != nil || s.parent != postmaster {
 				continue
 			}
-			if used, err := Process(pid); err == nil { // else it has just ended
+			if used, err := Process(pid); err == nil { // otherwise it has just ended
 				sum += used
 			}
 		}
@@ -107,19 +107,20 @@ func Server(postmaster int) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		if before.reaped == after.reaped { // else one ended meanwhile, and would be counted twice or never
+		if before.reaped == after.reaped { // otherwise a child ended meanwhile, and would be counted twice or not at all
 			return sum + after.reaped, nil
 		}
 	}
 }
 
-// Postmaster is the first process of the server that a connection goes to, 0 if that is not known to be on this machine:
-// another machine's, or another container's, process may have the same number as one here, but not its title.
+// Postmaster returns the id of the first process of the server that conn is connected to. It returns 0 if that process
+// is not certainly on this machine: a process with the same id can exist here and on another machine or in another
+// container, but not with the same title.
 func Postmaster(ctx context.Context, conn *pgx.Conn) (int, error) {
 	var user string
 	var pid int
 	if err := conn.QueryRow(ctx, `select current_user, pg_backend_pid()`).Scan(&user, &pid); err != nil {
-		return 0, fmt.Errorf("ask for the server's process: %w", err)
+		return 0, fmt.Errorf("read the server's process id: %w", err)
 	}
 	host := conn.Config().Host
 	if !strings.HasPrefix(host, "/") && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {

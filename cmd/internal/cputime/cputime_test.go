@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// skipElsewhere skips what only /proc tells.
+// skipElsewhere skips tests of what only /proc tells.
 func skipElsewhere(t *testing.T) {
 	t.Helper()
 	if _, err := Process(os.Getpid()); errors.Is(err, ErrUnknown) {
@@ -21,7 +21,7 @@ func skipElsewhere(t *testing.T) {
 	}
 }
 
-// Work of some ticks is counted, and not more than that.
+// Process counts a few ticks of work, and no more than that.
 func TestProcess(t *testing.T) {
 	skipElsewhere(t)
 	pid := os.Getpid()
@@ -34,7 +34,7 @@ func TestProcess(t *testing.T) {
 	}
 	before, err := Process(pid)
 	began, by := ticks(), time.Duration(0)
-	for err == nil && by < 300*time.Millisecond { // this is work
+	for err == nil && by < 300*time.Millisecond { // some work
 		by = ticks() - began
 	}
 	after, err := Process(pid)
@@ -42,11 +42,11 @@ func TestProcess(t *testing.T) {
 		t.Errorf("%v by the fine clock, %v by ticks, %v", used, by, err)
 	}
 	if _, err := Process(1 << 30); err == nil || errors.Is(err, ErrUnknown) {
-		t.Errorf("a process that is not there: %v", err)
+		t.Errorf("a process that does not exist: %v", err)
 	}
 }
 
-// A second of computing is seen in the server's time, also after the connection's process has ended.
+// Server counts a second of computing, even after the connection's process has ended.
 func TestServer(t *testing.T) {
 	skipElsewhere(t)
 	conn, err := pgx.Connect(t.Context(), schematest.Empty(t))
@@ -70,6 +70,6 @@ func TestServer(t *testing.T) {
 	_ = conn.Close(t.Context())
 	after, err := Server(postmaster)
 	if used := after - before; err != nil || used < 100*time.Millisecond || used > 3*time.Second+time.Since(began) {
-		t.Errorf("a second of computing is seen as %s of the database's CPU, %v", used, err)
+		t.Errorf("a second of computing is counted as %s of the database's CPU, %v", used, err)
 	}
 }

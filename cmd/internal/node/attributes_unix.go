@@ -4,5 +4,5 @@ package node
 
 import "syscall"
 
-// Attributes keep a Ctrl-C in the terminal from a process: whoever started it ends it.
+// Attributes keep a Ctrl-C in the terminal from a process: its parent ends it.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -8,16 +8,17 @@ import (
 	"runtime"
 )
 
-// Source is the folder of the module's source, where this program was compiled from.
+// Source returns the folder of the module's source, from which this program was compiled. It returns an error if the
+// build does not tell.
 func Source() (string, error) {
 	_, here, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(here) {
-		return "", fmt.Errorf("build getwork: its source is not known; give the path of a binary")
+		return "", fmt.Errorf("build getwork: its source folder is unknown; give the path of a binary")
 	}
 	return filepath.Join(filepath.Dir(here), "..", "..", ".."), nil
 }
 
-// Build compiles getwork into the file named path; flags are more of those of `go build`, such as -race. It needs the
+// Build compiles getwork into the file path; flags are further flags of `go build`, such as -race. It needs the
 // module's source.
 func Build(ctx context.Context, path string, flags ...string) error {
 	source, err := Source()

@@ -1,7 +1,7 @@
-// Package node runs `getwork serve` as a process of its own, for whatever breaks nodes or loads them: it can be killed,
-// frozen and started again at the same address. Tests have package cluster around it.
+// Package node runs `getwork serve` as a process of its own, for programs that break nodes or load them: a node can be
+// killed, frozen and started again at the same address. Tests use package cluster, which is built on this one.
 //
-// No node outlives the process that started it, not even while it is frozen, nor if that one is killed with -9.
+// No node outlives the process that started it, not even a frozen node whose parent is killed with -9.
 package node
 
 import (
@@ -18,23 +18,22 @@ import (
 	"time"
 )
 
-// StartWithin is how long a node may take until it is ready, if the context does not say less. It is generous: a machine
-// that runs many at once is slow.
+// StartWithin is how long a node may take until it is ready, unless the context ends earlier. It is generous, because a
+// machine that runs many nodes at once is slow.
 const StartWithin = time.Minute
 
-// probe connects anew for each call, so that a node that died is noticed at once, and nothing is left open.
+// probe makes a new connection for each call, so that a node's death is noticed at once and no connection stays open.
 var probe = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 
-// Options say how a node is started.
+// Options are the settings of a node's process.
 type Options struct {
 	Binary      string   // the path of getwork, see [Build]
-	DatabaseURL string   // empty: Args or Env say it
-	Args        []string // more flags of `getwork serve`
-	Env         []string // more of the environment, as NAME=value
+	DatabaseURL string   // empty: Args or Env set it
+	Args        []string // further flags of `getwork serve`
+	Env         []string // further environment variables, as NAME=value
 }
 
-// Node is one node, whichever process that is at the moment. While one goroutine starts or ends it, others may use its
-// URL.
+// Node is one node; each start gives it a new process. While one goroutine starts or ends it, others may use its URL.
 type Node struct {
 	URL string // such as http://127.0.0.1:41234; the same for each start
 
@@ -42,23 +41,23 @@ type Node struct {
 	life    *life
 }
 
-// life is one process.
+// life is one process of a node.
 type life struct {
 	process *os.Process
 	stdin   io.Closer
 	out     *output
-	err     error         // how it ended; set before done is closed
-	done    chan struct{} // closed when the process is gone, and all that it printed was read
+	err     error         // the process's exit; set before done is closed
+	done    chan struct{} // closed when the process is gone and all its output was read
 }
 
-// New is a node that is not started yet.
+// New returns a node that is not started yet.
 func New(o Options) *Node { return &Node{options: o} }
 
-// Use has the next start run another binary.
+// Use sets the binary that the next start runs.
 func (n *Node) Use(binary string) { n.options.Binary = binary }
 
-// Start starts the process, at the address that it had before if there was one, and returns when it is ready. After an
-// error a process may be left: Kill it.
+// Start starts the process, at its former address if it had one, and returns when the node is ready. If it returns an
+// error, a process may be left: Kill it.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.Launch(); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.AwaitReady(ctx)
 }
 
-// Launch starts the process, and waits for nothing. One that still runs must be ended before.
+// Launch starts the process without waiting for it. A process that still runs must be ended first.
 func (n *Node) Launch() error {
 	listen := "127.0.0.1:0"
 	if n.URL != "" {
@@ -77,7 +76,7 @@ func (n *Node) Launch() error {
 		args = append(args, "--database-url", n.options.DatabaseURL)
 	}
 	command := exec.Command(n.options.Binary, append(args, n.options.Args...)...)
-	command.Env = append(Environment(), "GORACE=atexit_sleep_ms=0") // or each exit with the race detector takes a second longer
+	command.Env = append(Environment(), "GORACE=atexit_sleep_ms=0") // without it, each exit with the race detector takes a second longer
 	command.Env = append(command.Env, n.options.Env...)
 	command.SysProcAttr = Attributes()
 	life := &life{out: newOutput(), done: make(chan struct{})}
@@ -89,7 +88,8 @@ func (n *Node) Launch() error {
 	life.stdin = stdin
 	started := make(chan error)
 	go func() {
-		// The kernel kills the process when the thread that started it ends. This one lasts until the process is gone.
+		// The kernel kills the process when the thread that started it ends. This thread lasts until the process is
+		// gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -107,7 +107,8 @@ func (n *Node) Launch() error {
 	return nil
 }
 
-// Environment is this process's without what would configure a node. PG… stays: a URL may count on it.
+// Environment returns this process's environment without the variables that configure a node. PG… variables stay,
+// because a URL may rely on them.
 func Environment() []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -118,7 +119,7 @@ func Environment() []string {
 	return env
 }
 
-// AwaitReady waits until a node that was launched serves.
+// AwaitReady waits until a launched node serves. It returns an error if the process ends, or ctx ends first.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, StartWithin)
 	defer cancel()
@@ -129,7 +130,7 @@ func (n *Node) AwaitReady(ctx context.Context) error {
 		select {
 		case url := <-life.out.url:
 			told = true
-			if n.URL != url { // written once: others may read it later
+			if n.URL != url { // written once, since other goroutines may read it later
 				n.URL = url
 			}
 		case <-tick.C:
@@ -142,7 +143,7 @@ func (n *Node) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Ready is the status that /readyz answers with, or 0: there was no answer within five seconds.
+// Ready returns the status of /readyz, or 0 if no answer came within five seconds.
 func (n *Node) Ready() int {
 	answer, err := probe.Get(n.URL + "/readyz")
 	if err != nil {
@@ -152,19 +153,19 @@ func (n *Node) Ready() int {
 	return answer.StatusCode
 }
 
-// Started tells whether there is, or was, a process.
+// Started reports whether the node has, or had, a process.
 func (n *Node) Started() bool { return n.life != nil }
 
-// PID is the process's id.
+// PID returns the process's id.
 func (n *Node) PID() int { return n.life.process.Pid }
 
-// Output is what the present process printed so far, or the last one did.
+// Output returns what the current or last process has printed so far.
 func (n *Node) Output() string { return n.life.out.String() }
 
-// Done is closed when the present process has ended.
+// Done returns a channel that is closed when the current process has ended.
 func (n *Node) Done() <-chan struct{} { return n.life.done }
 
-// Kill ends the process as kill -9 does, frozen or not, and returns when it is gone.
+// Kill ends the process as kill -9 does, even a frozen one, and returns when it is gone.
 func (n *Node) Kill() {
 	_ = n.life.process.Kill()
 	<-n.life.done
@@ -179,7 +180,8 @@ func (n *Node) Signal(s os.Signal) error {
 	return nil
 }
 
-// Terminate asks the process to end (SIGTERM), waits until it has, and returns nil if its exit status was 0.
+// Terminate asks the process to end (SIGTERM) and waits until it has. It returns nil if the exit status was 0; see
+// [Exit].
 func (n *Node) Terminate() error {
 	if err := n.life.process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -188,10 +190,10 @@ func (n *Node) Terminate() error {
 	return n.life.err
 }
 
-// Err is how the last process ended: nil for an exit status of 0. It is for after Done.
+// Err returns how the last process ended: nil for exit status 0. Call it after Done is closed.
 func (n *Node) Err() error { return n.life.err }
 
-// Complaint is the data race or the panic that what a node printed tells of, or empty.
+// Complaint returns the part of a node's output that begins with a data race or a panic, or "" if there is none.
 func Complaint(output string) string {
 	for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
 		if at := strings.Index(output, sign); at >= 0 {
@@ -201,7 +203,7 @@ func Complaint(output string) string {
 	return ""
 }
 
-// Exit is the exit status that an error of [Node.Terminate] tells: 0 for nil, -1 for a signal.
+// Exit returns the exit status in an error of [Node.Terminate]: 0 for nil, -1 for a signal.
 func Exit(err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// announced stands before the address in the line that a node prints when it serves.
+// announced precedes the address in the line that a node prints when it starts to serve.
 const announced = "listening on "
 
-// output keeps what a node printed, and finds its address in it.
+// output keeps a node's output, and finds the node's address in it.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	seen bool
-	url  chan string // gets the address, once
+	url  chan string // receives the address, once
 }
 
 func newOutput() *output { return &output{url: make(chan string, 1)} }
 
-// Write is called by the one goroutine that reads the node's output.
+// Write is called by a single goroutine, which reads the node's output.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -37,7 +37,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is all that was printed so far.
+// String returns all output so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

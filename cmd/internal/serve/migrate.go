@@ -13,7 +13,7 @@ import (
 	"getwork/schema"
 )
 
-// Migrate changes the schema by hand. `getwork serve` migrates up by itself.
+// Migrate has the commands that change the schema by hand. `getwork serve` migrates up by itself.
 type Migrate struct {
 	Up     migrateUpCmd     `cmd:"" help:"Migrate to the newest version."`
 	Down   migrateDownCmd   `cmd:"" help:"Migrate back. Deletes data."`
@@ -21,12 +21,12 @@ type Migrate struct {
 }
 
 type migrateTarget struct {
-	DatabaseURL     string `help:"PostgreSQL to work in: a direct connection, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile string `help:"Read that URL from this file; it beats --database-url." placeholder:"FILE" complete:"file"`
-	Schema          string `help:"The schema that getwork's tables are in." default:"getwork"`
+	DatabaseURL     string `help:"The PostgreSQL database; the connection must be direct, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url." placeholder:"FILE" complete:"file"`
+	Schema          string `help:"The schema that has getwork's tables." default:"getwork"`
 }
 
-// with connects and calls f.
+// with connects, calls f, and closes the connection.
 func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
 	if err := readURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, con
 	return f(ctx, conn, name)
 }
 
-// connect prepares nothing, so that the version can be read through a pooler, too.
+// connect prepares no statements, so that the version can be read through a pooler, too.
 func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(t.DatabaseURL)
 	if err != nil {
@@ -59,7 +59,8 @@ func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// withSession is with for what takes a lock that belongs to the session.
+// withSession is with for work under a lock that belongs to the session. It refuses a transaction pooler, which would
+// leave the lock behind.
 func (t migrateTarget) withSession(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
 	return t.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if shared, err := sharesSessions(ctx, t.connect); err != nil || shared {
@@ -106,7 +107,7 @@ func (c migrateStatusCmd) Run(ctx context.Context, s *command.Streams) error {
 	})
 }
 
-// tell shows what a migration waits for, on the way.
+// tell prints what a migration is waiting for.
 func tell(s *command.Streams) func(string) {
 	return func(message string) { _, _ = fmt.Fprintln(s.Errs, message) }
 }

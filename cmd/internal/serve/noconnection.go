@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// noConnection is why a database can't be connected to: each thing once, though it was tried with TLS and without, or at several
-// addresses of one name; and what to do.
+// noConnection returns an error that says why the database can't be reached, and what to do. Each cause appears once,
+// even if pgx tried with and without TLS, or several addresses of one name.
 func noConnection(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
@@ -22,6 +22,6 @@ func noConnection(err error) error {
 			lines = append(lines, line)
 		}
 	}
-	return fmt.Errorf("can't connect to the database: %s\ncheck the URL (--database-url, or DATABASE_URL): that PostgreSQL runs there and takes connections from here, and that the user and the database exist",
+	return fmt.Errorf("can't connect to the database: %s\ncheck the URL (--database-url, or DATABASE_URL): PostgreSQL must run there and accept connections from here, and the user and the database must exist",
 		strings.Join(lines, "\n  "))
 }

@@ -27,25 +27,26 @@ import (
 	"getwork/ws"
 )
 
-// node is one process of getwork: its parts, and the order in which they end.
+// node is one process of getwork. It has the node's parts, and the order in which they end.
 type node struct {
 	config    Command
 	log       *slog.Logger
 	pools     *engine.Pools
 	announcer *notify.Announcer
 	engine    *engine.Engine
-	listener  *notify.Listener // nil: --no-listen, or deaf
+	listener  *notify.Listener // nil: --no-listen, or deaf is set
 	hub       *ws.Hub
 	server    *http.Server
-	shared    bool  // the direct connection leads through a transaction pooler
-	deaf      error // why nothing can be heard, as found at the start; nil: nothing stands in the way
+	shared    bool  // the direct connection goes through a transaction pooler
+	deaf      error // why the node can't LISTEN, as found at the start; nil: it can
 	draining  atomic.Bool
 	probes    probes
 	drain     context.CancelFunc // ends held answers
-	late      *time.Timer        // ends the process, if shutting down takes too long
+	late      *time.Timer        // ends the process if shutting down takes too long
 }
 
-// nodeID names this process: unique for each start, so that nothing of a former life is taken for its own.
+// nodeID returns a name for this process, unique for each start. With a name used before, the node would take an
+// earlier process's rows for its own.
 func nodeID() string {
 	b := make([]byte, 6)
 	_, _ = rand.Read(b)
@@ -96,13 +97,13 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	default:
 		n.listener = &notify.Listener{Connect: n.connectDirectly, Send: send, Channel: name.Channel(), Node: id,
 			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log,
-			MaxBackoff: 2 * time.Second} // a dozen nodes that ask so often are no burden, and one that is back is soon heard
+			MaxBackoff: 2 * time.Second} // cheap even for a dozen nodes, and a database that is back is soon noticed
 	}
 	n.serveHTTP()
 	return n, nil
 }
 
-// directURL is for what needs a session of its own: LISTEN, and the lock that serialises migrations.
+// directURL returns the URL for what needs a session of its own: LISTEN, and the lock that serialises migrations.
 func (n *node) directURL() string {
 	if n.config.ListenDatabaseURL != "" {
 		return n.config.ListenDatabaseURL
@@ -123,14 +124,14 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	}
 	role := pgx.Identifier{n.config.QueryRole}.Sanitize()
 	grant := name.SQL("grant usage on schema getwork to " + role + "; grant select on getwork.blocked to " + role)
-	// Under a lock: of two nodes that grant the same in one moment, one would fail.
+	// Under a lock: without it, one of two nodes that grant the same at the same time would fail.
 	if _, err := conn.Exec(ctx, "select pg_advisory_xact_lock(hashtext('getwork grant')); "+grant); err != nil {
 		return fmt.Errorf("let the query role %s read what is blocked: %w; make the role (create role %s), or grant it by hand: %s", role, err, role, grant)
 	}
 	return nil
 }
 
-// serveHTTP puts the handlers together.
+// serveHTTP returns the server with all handlers.
 func (n *node) serveHTTP() {
 	n.hub = ws.NewHub(ws.Config{
 		Engine: n.engine,
@@ -164,21 +165,21 @@ func (n *node) serveHTTP() {
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      3 * time.Minute, // longer than an answer is held; event streams set their own
+		WriteTimeout:      3 * time.Minute, // longer than an answer is held; event streams set their own deadline
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// checks say whether the node can serve.
+// checks returns the conditions for serving.
 func (n *node) checks(ctx context.Context) []web.Check {
 	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
 	n.probes.asked()
 	if n.draining.Load() {
 		checks[0].Err = errors.New("the node is shutting down")
 	}
-	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's: however much there is to do, the node is there
+	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's pool, which is full when there is much to do, and a busy node is still ready
 	if !n.engine.Feed.Listening() {
 		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
 		if n.deaf != nil {
@@ -188,11 +189,10 @@ func (n *node) checks(ctx context.Context) []web.Check {
 	return checks
 }
 
-// run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one of them fails,
-// all end.
+// run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one fails, all end.
 func (n *node) run(ctx context.Context, errs io.Writer) error {
 	defer func() {
-		n.pools.Close() // waits for who uses a connection
+		n.pools.Close() // waits for connections in use
 		if n.late != nil {
 			n.late.Stop()
 		}
@@ -234,42 +234,43 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	<-failed.Done()
 	status := command.ExitDone
 	if ctx.Err() == nil {
-		status = command.ExitFailed // nobody asked for it: a part failed
+		status = command.ExitFailed // nobody asked the node to end: a part failed
 	}
 	n.shutDown(endEngine, endHearing, status)
 	return g.Wait()
 }
 
-// spread is over how long sockets and event streams are sent elsewhere when the node shuts down.
+// spread is the time over which sockets and event streams are sent to other nodes at shutdown.
 func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
 
-// shutDown ends the node's parts, each before what it needs: first nobody new is sent here, then sockets and held
-// answers go elsewhere, then open calls end, then rounds end or are given up, and last what tells others. status is
-// what the process ends with if that takes too long.
+// shutDown ends the node's parts, each before the parts that it needs. First load balancers stop sending calls here,
+// then sockets and held answers go to other nodes, then open calls end, then rounds end or are given up, and last the
+// announcements to other nodes. If that takes too long, the process exits with status.
 func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
 	defer cancel()
 	n.log.Info("shutting down", "within", n.config.DrainTimeout)
-	// If something does not end in time, the process does: PostgreSQL rolls back what was open, and others take over.
+	// If a part does not end in time, the process does: PostgreSQL rolls back open transactions, and other nodes take
+	// over.
 	n.late = time.AfterFunc(n.config.DrainTimeout, func() {
-		n.log.Error("shutting down took too long; what was open is given up")
+		n.log.Error("shutting down took too long; open calls and rounds are given up")
 		os.Exit(status)
 	})
 	n.draining.Store(true)
 	watched := n.probes.watched()
 	n.drain()
-	// A socket whose client does not answer is given half of the time, so that the rest is left for what comes after.
+	// A socket whose client does not answer gets half of the time, so that the other parts get the rest.
 	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
 	n.hub.Close(closing, n.spread())
 	closed()
-	// What stands before the nodes may not yet know that this one ends, and still sends connections here.
+	// The load balancer may not know yet that this node ends, and may still send connections here.
 	if watched {
 		telling, told := context.WithDeadline(ctx, began.Add(n.spread()))
 		<-telling.Done()
 		told()
 	}
-	// And a call that does not end, such as one whose client reads no answer, three quarters.
+	// A call that does not end, such as one whose client reads no answer, gets three quarters of the time.
 	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
 	if err := n.server.Shutdown(ending); err != nil {
 		_ = n.server.Close()

@@ -15,27 +15,28 @@ import (
 	"getwork/schema"
 )
 
-// What is wrong with a URL that leads through a transaction pooler, and what to do.
+// These errors say what is wrong with a URL that goes through a transaction pooler, and what to do.
 var (
-	errNeedsPooled = errors.New("--database-url goes through a transaction pooler, where settings and prepared statements are lost between two transactions: " +
+	errNeedsPooled = errors.New("--database-url goes through a transaction pooler, which loses settings and prepared statements between transactions: " +
 		"add --pooled, and --listen-database-url with a direct connection for LISTEN and migrations; or leave the pooler out")
-	errNotDirect = errors.New("migrations need a direct connection, and this one goes through a transaction pooler: " +
+	errNotDirect = errors.New("migrations need a direct connection, but this one goes through a transaction pooler: " +
 		"run `getwork migrate` with the address of PostgreSQL itself as its --database-url")
-	errDeaf = errors.New("--listen-database-url goes through a transaction pooler, where nothing can be heard: " +
-		"give a direct connection there, and start the node again; until then results are found by polling, every few seconds")
+	errDeaf = errors.New("--listen-database-url goes through a transaction pooler, where LISTEN does not work: " +
+		"give it a direct connection, and start the node again; until then the node polls for results every few seconds")
 )
 
-// refusedParameters reports whether a connection was refused as PgBouncer does: settings of a session mean nothing to it.
+// refusedParameters reports whether PgBouncer refused the connection because it does not accept settings of a session.
 func refusedParameters(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "08P01" && strings.Contains(pg.Message, "unsupported startup parameter")
 }
 
-// tries is how often two connections are compared: where others use the pooler, too, they need not meet at once.
+// tries is how often two connections are compared. If other clients use the pooler, too, ours may miss each other a few
+// times.
 const tries = 10
 
-// sharesSessions reports whether connections made so meet each other's server process, which happens through a
-// transaction pooler and nowhere else. One that leads to PostgreSQL itself is known by its process, and costs no second.
+// sharesSessions reports whether two connections can be served by the same server process, which happens only behind a
+// transaction pooler. A direct connection is recognised by its process id, without opening a second one.
 func sharesSessions(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (bool, error) {
 	var conns [2]*pgx.Conn
 	for i := range conns {
@@ -62,18 +63,18 @@ func sharesSessions(ctx context.Context, connect func(context.Context) (*pgx.Con
 	return false, nil // a pooler in session mode
 }
 
-// backendOf asks which process of the server executes the question. Nothing is prepared for it.
+// backendOf returns the id of the server process that executes the query. It prepares no statement.
 func backendOf(ctx context.Context, conn *pgx.Conn) (uint32, error) {
 	results, err := conn.PgConn().Exec(ctx, "select pg_backend_pid()").ReadAll()
 	if err != nil {
-		return 0, fmt.Errorf("ask for the server's process: %w", err)
+		return 0, fmt.Errorf("read the server's process id: %w", err)
 	}
 	pid, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
 	return uint32(pid), err
 }
 
-// lookForPoolers finds out which URLs lead through a transaction pooler. Without --pooled the first must not; where the
-// direct one does, the node goes on without LISTEN. What does not answer is left to what comes next.
+// lookForPoolers finds out which URLs go through a transaction pooler. Without --pooled the first must not. If the
+// direct one does, the node goes on without LISTEN. Databases that do not answer are left to the steps that follow.
 func (n *node) lookForPoolers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -89,7 +90,7 @@ func (n *node) lookForPoolers(ctx context.Context) error {
 		}
 	}
 	if n.directURL() == n.config.DatabaseURL && !n.config.Pooled {
-		return nil // the same
+		return nil // the same URL
 	}
 	var err error
 	n.shared, err = sharesSessions(ctx, n.connectDirectly)
@@ -100,7 +101,8 @@ func (n *node) lookForPoolers(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a connection that is not of the pools. Nothing is prepared on it: what it leads through is not known yet.
+// connect opens a connection outside the pools. It prepares nothing on it, since the connection may go through a
+// pooler.
 func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -112,8 +114,8 @@ func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// connectDirectly is for what needs a session of its own. A pooler in session mode has one, but takes no settings at the
-// start of a connection.
+// connectDirectly opens a connection with a session of its own. A pooler in session mode offers one, but accepts no
+// settings when a connection starts.
 func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
 	const name = "getwork listener"
 	conn, err := n.connect(ctx, n.directURL(), name, false)
@@ -123,8 +125,8 @@ func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// bringUp migrates, or checks the schema where the node may not migrate: where it was told not to, and through a
-// transaction pooler, which would leave the lock of migrations behind.
+// bringUp migrates the schema. It only checks the schema if the node was told not to migrate, or if it can reach the
+// database only through a transaction pooler, which would leave the migration lock behind.
 func (n *node) bringUp(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 	if !n.config.NoMigrate && !n.shared {
 		return schema.Up(ctx, conn, name, func(message string) { n.log.Warn(message) })

@@ -13,21 +13,21 @@ import (
 	"getwork/schema/postgres"
 )
 
-// QueryRole is what ranking queries are run as on a server of our own: so they read what it is granted. The node's login,
-// which one that means harm can go back to, is no superuser and owns that database alone.
+// QueryRole is the role that ranking queries run as on a private server, so that they read only what it is granted. A
+// malicious query can return to the node's login, which is no superuser and owns only this database.
 const QueryRole = "getwork_query"
 
-// Help is what `getwork serve --help` says before the flags.
+// Help returns the text that `getwork serve --help` prints before the flags.
 func (c *Command) Help() string {
-	return `With --private-postgres the node starts a PostgreSQL of its own, which nobody else can reach and which ends with it. Its data is kept in ` +
-		defaultDataDir() + `, or where --data-dir says. Ranking queries are run there as the role ` + QueryRole +
-		`, which may read what is in the schema public, and what you grant it. The node logs in as ` + postgres.Login + `, which owns the database and is no superuser.`
+	return `With --private-postgres the node starts a PostgreSQL of its own, which nobody else can reach and which ends with the node. Its data is kept in ` +
+		defaultDataDir() + `, or in --data-dir. Ranking queries run there as the role ` + QueryRole +
+		`, which may read the schema public and whatever you grant it. The node logs in as ` + postgres.Login + `, which owns the database and is no superuser.`
 }
 
-// defaultDataDir is where a private server's data is when nobody says: where data that must stay belongs.
+// defaultDataDir returns where a private server's data is kept without --data-dir: the place for data that must stay.
 func defaultDataDir() string {
 	if os.Geteuid() == 0 && runtime.GOOS == "linux" {
-		return "/var/lib/getwork/private" // PostgreSQL will not run as root, and who it runs as may not enter root's home
+		return "/var/lib/getwork/private" // PostgreSQL refuses to run as root, and the account that it runs as may not enter root's home
 	}
 	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
 		return filepath.Join(dir, "getwork", "private")
@@ -39,7 +39,7 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "getwork", "private")
 }
 
-// startPostgres starts a private server and puts its URL where --database-url stands.
+// startPostgres starts a private server and sets --database-url to its URL.
 func (c *Command) startPostgres(ctx context.Context) (ended <-chan struct{}, stop func(), err error) {
 	if c.DataDir == "" {
 		c.DataDir = defaultDataDir()
@@ -70,22 +70,22 @@ do $$ begin
   if not exists (select from pg_roles where rolname = 'getwork_query') then
     create role getwork_query nologin;
   end if;
-  if not pg_has_role('getwork', 'getwork_query', 'member') then -- it is new, or was made while getwork worked as the superuser
+  if not pg_has_role('getwork', 'getwork_query', 'member') then -- it is new, or dates from when getwork worked as the superuser
     grant getwork_query to getwork;
     grant select on all tables in schema public to getwork_query;
     alter default privileges for role getwork, postgres in schema public grant select on tables to getwork_query;
   end if;
 end $$`
 
-// MakeQueryRole creates the role getwork_query, which may read what the schema public holds and nothing else, where it is missing.
+// MakeQueryRole creates the role getwork_query if it is missing. The role may read the schema public and nothing else.
 func MakeQueryRole(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("make the query role: %w", err)
+		return fmt.Errorf("create the query role: %w", err)
 	}
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, createQueryRole); err != nil {
-		return fmt.Errorf("make the query role: %w", err)
+		return fmt.Errorf("create the query role: %w", err)
 	}
 	return nil
 }

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// probes remembers who asks whether the node is ready: what stands before several nodes asks all along, and sends new
-// connections here until it has heard "no", often enough for it. To close the listening socket before that refuses some of
-// them.
+// probes remembers when readiness was asked for. A load balancer asks again and again, and sends new connections here
+// until it has heard "no" often enough. If the listening socket closed before that, some of them would be refused.
 type probes struct {
 	mu           sync.Mutex
-	last, before time.Time // the last two that were asked
+	last, before time.Time // the times of the last two probes
 }
 
-// probedWithin: somebody watches if it asked twice within this time.
+// probedWithin is the longest time between two probes of a load balancer that watches this node.
 const probedWithin = 30 * time.Second
 
-// asked notes that somebody asked.
+// asked records a probe.
 func (p *probes) asked() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.before = time.Now(), p.last
 }
 
-// watched reports whether somebody asks regularly. How many do, and how often each must hear it, is not known.
+// watched reports whether probes come regularly. The node can't know how many load balancers probe it, nor how many
+// failures each needs to see.
 func (p *probes) watched() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,12 +11,13 @@ import (
 	"getwork/schema"
 )
 
-// Somebody's query can leave the query role, so it can do all that its login may, or may become: SET ROLE needs membership
-// alone. What it must never do is read or write the server's files, run programs there, end others' backends, or make itself
-// more than it is.
+// A ranking query can leave the query role. It can then do whatever its login may do or, since SET ROLE needs only
+// membership, may become. It must never be able to read or write the server's files, run programs there, end other
+// sessions, or raise its own rights.
 
-// selectDangers lists what a login may that a query must not, each with the line of SQL that mends it. A superuser may
-// everything, so nothing else is said of it. What it has by another role ends with its membership in that.
+// selectDangers lists the rights of a login that a query must not have, each with the SQL that removes it. A superuser
+// has every right, so the list names only that. A right that comes from another role is removed by ending the
+// membership.
 const selectDangers = `
 with me as (select oid, rolname, rolsuper from pg_roles where rolname = session_user),
 mine as (select r.* from pg_roles r, me where pg_has_role(me.oid, r.oid, 'member')),
@@ -51,7 +52,8 @@ where not me.rolsuper and p.pronamespace = 'pg_catalog'::regnamespace and has_fu
   and p.proname in ('lo_import', 'lo_export', 'pg_read_file', 'pg_read_binary_file', 'pg_ls_dir', 'pg_stat_file', 'pg_reload_conf', 'pg_rotate_logfile')
 order by 2`
 
-// selectReadable is what a query login must not read of getwork's: everything but what is blocked.
+// selectReadable lists what a query login may read in getwork's schema but must not: everything except the view
+// blocked.
 const selectReadable = `
 select session_user, format('may read %s', c.oid::regclass), case
     when pg_has_role(session_user, c.relowner, 'member') then 'create role getwork_reader login password ''…'''
@@ -64,9 +66,9 @@ where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and c.relname <> 'blo
 order by c.oid
 limit 1`
 
-// refuseLogins looks at the logins that getwork has: the one that it works as, that of --listen-database-url if it is another, which
-// makes and owns the tables, and that of --query-database-url. Under --auth dev, where everybody may be a manager, on this machine
-// alone, it warns.
+// refuseLogins checks the rights of getwork's logins: the one of --database-url, the one of --listen-database-url if it
+// differs, which creates and owns the tables, and the one of --query-database-url. Under --auth dev it only warns,
+// because anybody may be a manager there, and only on this machine.
 func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
 	err := n.lookAtLogin(ctx, "--database-url", n.config.DatabaseURL, selectDangers)
 	if url := n.config.ListenDatabaseURL; url != "" && !sameLogin(url, n.config.DatabaseURL) {
@@ -79,7 +81,7 @@ func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
 	return err
 }
 
-// sameLogin reports whether two URLs surely name one login: what is wrong with it is said once.
+// sameLogin reports whether two URLs certainly name the same login, so that its faults are reported once.
 func sameLogin(one, other string) bool {
 	a, err := pgx.ParseConfig(one)
 	b, err2 := pgx.ParseConfig(other)
@@ -90,15 +92,15 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 	dangers, err := n.dangers(ctx, url, question, args...)
 	if err != nil {
 		if n.config.Auth == "dev" {
-			n.log.Warn("can't tell what the login may do", "of", flag, "error", err)
+			n.log.Warn("can't check the login's rights", "of", flag, "error", err)
 			return nil
 		}
-		return fmt.Errorf("look at what the login of %s may do: %w", flag, err)
+		return fmt.Errorf("check the rights of the login of %s: %w", flag, err)
 	}
 	var errs []error
 	for _, d := range dangers {
 		if n.config.Auth == "dev" {
-			n.log.Warn("the login can do what a ranking query must not; outside of --auth dev it is refused", "of", flag, "login", d.login, "it", d.what, "mend", d.mend)
+			n.log.Warn("the login has a right that a ranking query must not have; without --auth dev the node refuses it", "of", flag, "login", d.login, "it", d.what, "mend", d.mend)
 			continue
 		}
 		why := "and so may every ranking query"
@@ -119,7 +121,7 @@ func (n *node) dangers(ctx context.Context, url, question string, args ...any) (
 	if err != nil {
 		return nil, err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler may stand between
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // there may be a pooler in between
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

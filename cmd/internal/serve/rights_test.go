@@ -14,8 +14,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A login with a right that no ranking query must have is refused, with the line of SQL that mends it; when that was
-// executed it is not. Under --auth dev the node only warns.
+// A login with a right that no ranking query may have is refused, with the SQL that removes the right; once that is
+// executed, the login is accepted. Under --auth dev the node only warns.
 func TestDangerousLoginsAreRefused(t *testing.T) {
 	t.Parallel()
 	address, ctx := schematest.URL(t), t.Context()
@@ -98,7 +98,7 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 	execute("alter role " + login + " createrole")
 	n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: plain + "&connect_timeout=3", Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := n.refuseLogins(ctx, schema.Default); err == nil || strings.Count(err.Error(), "may make roles") != 1 {
-		t.Errorf("what is wrong with the login of both is not said once: %v", err)
+		t.Errorf("the fault of a login that both URLs share is not reported once: %v", err)
 	}
 	execute("alter role " + login + " nocreaterole")
 

@@ -7,8 +7,8 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// readURL takes a database's URL from a file, if one is named. A URL often holds a password, and everybody on the machine
-// may read a command line.
+// readURL reads a database's URL from a file, if a flag names one. A URL often holds a password, and everybody on the
+// machine may read command lines.
 func readURL(url *string, file, flag string) error {
 	if file == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Every connection speaks UTF-8, whatever the database does: the listener's, and that of migrations, too.
+// Every connection uses UTF-8, whatever the database's encoding, including those of the listener and of migrations.
 func TestConnectionsSpeakUTF8(t *testing.T) {
 	url := schematest.Encoded(t, "LATIN1")
 	n := &node{config: Command{DatabaseURL: url}}
