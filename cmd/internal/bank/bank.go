@@ -1,16 +1,13 @@
-// Package bank makes the sample bank that the demo works on: people, their
-// accounts with every line booked, loans, and what the borrowers handed in.
-// It also brings the tasks of the loan desk, whose ranking queries compute
-// their answers from those lines as a real desk's queries do.
+// Package bank makes the sample bank that the demo works on: people, their accounts with every booked line, loans, and
+// the documents of the borrowers. It also has the tasks of the loan desk, whose ranking queries compute their answers
+// from those lines, as a real desk's queries do.
 //
-// The bank is a constant: the same options give the same rows on every machine
-// and in every year, since all chance comes from a seeded generator and all
-// dates count back from one business day. So a figure measured on it can be
-// measured again. Money is counted in cents until it is written.
+// The bank is a constant: the same options give the same rows on every machine and in every year. All random numbers
+// come from a seeded generator, and all dates count back from one business day. So a measurement on it can be repeated.
+// Money is counted in cents until it is written.
 //
-// A load is one transaction. Either the whole bank is there with its marker, or
-// nothing is; an interrupted load leaves no half of it behind, and readers of a
-// former bank see that one until the new one commits.
+// A load is one transaction. An interrupted load leaves nothing behind, and readers of a former bank see that one until
+// the new one commits.
 package bank
 
 import (
@@ -25,18 +22,17 @@ import (
 // DefaultLoans is the number of loans that gives about two million transactions.
 const DefaultLoans = 6000
 
-// edition is raised whenever the same options begin to give other rows, so that
-// a data directory of an older program is loaded again instead of reused.
+// edition is raised whenever the same options begin to give other rows. Otherwise a data directory of an older program
+// would be reused.
 const edition = 1
 
-// ErrForeign says that the database has a schema "bank" that Load did not make,
-// and that Load therefore refuses to drop.
-var ErrForeign = errors.New(`the schema "bank" holds something else than the sample bank: use another database, or rename it`)
+// ErrForeign is returned if the database has a schema "bank" that Load did not make, and so refuses to drop.
+var ErrForeign = errors.New(`the schema "bank" is not the sample bank: use another database, or rename it`)
 
-// Options say how big the bank is.
+// Options set the size of the bank.
 type Options struct {
-	// Loans is the number of loans; everything else grows with it, by about 1.5
-	// accounts and 360 transactions a loan. Zero or less means DefaultLoans.
+	// Loans is the number of loans. Everything else grows with it: about 1.5 accounts and 360 transactions per loan.
+	// Zero or less means DefaultLoans.
 	Loans int
 }
 
@@ -47,10 +43,8 @@ func (o Options) loans() int {
 	return o.Loans
 }
 
-// Loaded reports whether the bank that opt describes is in the database,
-// complete, and made by this edition of the program. False means that Load has
-// to run, whether there is no bank, another one, or something else under its
-// name.
+// Loaded reports whether the database has the complete bank that opt describes, made by this edition of the program. If
+// not, Load has to run: there may be no bank, another one, or something else under its name.
 func Loaded(ctx context.Context, conn *pgx.Conn, opt Options) (bool, error) {
 	ours, _, err := inspect(ctx, conn)
 	if err != nil || !ours {
@@ -64,7 +58,7 @@ func Loaded(ctx context.Context, conn *pgx.Conn, opt Options) (bool, error) {
 	return same, nil
 }
 
-// inspect tells whether the schema is a bank of ours, and whether it exists at all.
+// inspect reports whether the schema is a sample bank, and whether it exists at all.
 func inspect(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (ours, exists bool, err error) {
@@ -75,17 +69,15 @@ func inspect(ctx context.Context, db interface {
 	return ours, exists, nil
 }
 
-// Load creates the schema "bank" and fills it, replacing a sample bank that is
-// there already. It takes its own transaction, so conn must not be in one, and
-// holds a lock for it, so that two loads run one after the other. It needs the
-// right to create a schema, and nobody else is granted anything.
+// Load creates the schema "bank" and fills it, replacing any sample bank that exists. It begins its own transaction, so
+// conn must not be in one, and holds a lock, so that two loads run one after the other. It needs the right to create a
+// schema, and grants nobody anything.
 //
-// progress, which may be nil, is called by one goroutine at a time, not always the
-// caller's, and never after Load has returned: with the name of the
-// step, and how much of it is done: a table counts the people, accounts or loans
-// whose rows are written, any other step goes from 0 to 1 of 1.
+// progress, which may be nil, is called by one goroutine at a time, not always the caller's, and never after Load has
+// returned. It gets the name of the step, and how much of it is done: a table counts the people, accounts or loans
+// whose rows are written; any other step goes from 0 to 1 of 1.
 //
-// A schema "bank" of somebody else's making is left alone: ErrForeign.
+// If the schema "bank" is not a sample bank, Load leaves it alone and returns ErrForeign.
 func Load(ctx context.Context, conn *pgx.Conn, opt Options, progress func(step string, done, total int64)) error {
 	if progress == nil {
 		progress = func(string, int64, int64) {}
@@ -113,8 +105,8 @@ func mark(ctx context.Context, tx pgx.Tx, opt Options) error {
 	if _, err := tx.Exec(ctx, query, edition, opt.loans(), businessDay); err != nil {
 		return fmt.Errorf("write the marker: %w", err)
 	}
-	// The ranking queries read the business day from here; without statistics
-	// the planner takes this table for thousands of rows.
+	// The ranking queries read the business day from here; without statistics the planner assumes that this table has
+	// thousands of rows.
 	if _, err := tx.Exec(ctx, `analyze bank.sample`); err != nil {
 		return fmt.Errorf("analyze the marker: %w", err)
 	}

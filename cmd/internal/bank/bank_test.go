@@ -57,8 +57,8 @@ func checksums(t *testing.T, conn *pgx.Conn) map[string]string {
 	return sums
 }
 
-// The sums are written down, so that a change of the rows is noticed: it needs
-// a new edition, or old data directories go on with the old bank.
+// The sums are constants, so that a change of the rows is noticed: it needs a new edition, or old data directories keep
+// the old bank.
 func TestSameRowsEachTime(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -115,7 +115,7 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// What an interrupted load leaves is what was there before it.
+// An interrupted load leaves what was there before it.
 func TestInterruptedLoadChangesNothing(t *testing.T) {
 	t.Parallel()
 	url := schematest.Empty(t)

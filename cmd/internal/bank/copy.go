@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// row appends one line of COPY's text format, column by column. Text it is, and
-// not pgx's binary rows, because two million rows of boxed values and big
-// integers cost several times what these bytes do.
+// row appends one line of COPY's text format, column by column. It does not use pgx's binary rows: two million rows of
+// boxed values and big integers would cost several times as much.
 type row struct {
 	buf   []byte
 	begun bool
@@ -36,14 +35,14 @@ func (r *row) int(v int) {
 	r.buf = strconv.AppendInt(r.buf, int64(v), 10)
 }
 
-// text takes s as it is: it must hold no tab, newline or backslash. All text
-// comes from this package's own lists, and a test reads it back.
+// text appends s unescaped: it must hold no tab, newline or backslash. All text comes from this package's own lists,
+// and a test reads it back.
 func (r *row) text(s string) {
 	r.column()
 	r.buf = append(r.buf, s...)
 }
 
-// cents writes hundredths as a number with two decimals.
+// cents appends hundredths as a number with two decimals.
 func (r *row) cents(v int64) {
 	r.column()
 	if v < 0 {
@@ -59,7 +58,7 @@ func (r *row) date(t time.Time) {
 	r.buf = t.AppendFormat(r.buf, time.DateOnly)
 }
 
-// time writes a moment, or null for the zero time.
+// time appends a moment, or null for the zero time.
 func (r *row) time(t time.Time) {
 	if t.IsZero() {
 		r.null()
@@ -74,12 +73,11 @@ func (r *row) end() {
 	r.begun = false
 }
 
-// stream is a reader that makes rows as they are asked for, so that generating
-// keeps pace with COPY and nothing is held in memory. more appends some rows,
-// and says whether there will be others.
+// stream is a reader that makes rows on demand, so that generating keeps pace with COPY and no table is held in memory.
+// more appends some rows, and reports whether others follow.
 //
-// COPY reads it in a goroutine of pgconn's, which a lost or cancelled connection
-// leaves behind for as long as one Read takes; close ends that.
+// COPY reads it in a goroutine of pgconn's. A lost or cancelled connection leaves that goroutine behind for as long as
+// one Read takes; close ends it.
 type stream struct {
 	mu sync.Mutex // held by Read, so that close waits for it
 	row
@@ -106,16 +104,15 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// close returns once no Read is under way, and lets none make another row.
+// close returns when no Read is under way, and lets no later Read make a row.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rest, s.done = nil, true
 }
 
-// copyRows fills a table that this transaction created, which is what lets COPY
-// freeze: the rows are written as visible to all, and neither the first query
-// nor a vacuum has to rewrite two million of them.
+// copyRows fills a table that this transaction created, because only then COPY accepts freeze. Frozen rows are written
+// as visible to all, so neither the first query nor a vacuum has to rewrite two million of them.
 func copyRows(ctx context.Context, conn *pgconn.PgConn, table string, more func(*row) bool) error {
 	s := &stream{more: more}
 	defer s.close()

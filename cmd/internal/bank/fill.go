@@ -7,15 +7,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// source writes one table: n steps, of which each appends any number of rows.
+// source writes one table in n steps, each of which appends any number of rows.
 type source struct {
 	table string
 	n     int
 	write func(r *row, i int)
 }
 
-// fill writes all tables. The transactions come before the statements, which
-// repeat the balances found while the transactions were made.
+// fill writes all tables. The transactions come before the statements, which repeat balances found while making the
+// transactions.
 func fill(ctx context.Context, conn *pgconn.PgConn, w *world, progress func(step string, done, total int64)) error {
 	sources := []source{
 		{"person", len(w.people), w.writePerson},
@@ -34,9 +34,8 @@ func fill(ctx context.Context, conn *pgconn.PgConn, w *world, progress func(step
 	return nil
 }
 
-// copy streams the table and reports progress some hundred times. What is
-// counted are the source's steps: accounts or loans, whose number is known
-// before their rows are made.
+// copy streams the table and reports progress some hundred times. It counts the source's steps, accounts or loans,
+// because their number is known before their rows are made.
 func (s source) copy(ctx context.Context, conn *pgconn.PgConn, progress func(step string, done, total int64)) error {
 	step, total := "write "+s.table+" rows", int64(s.n)
 	progress(step, 0, total)

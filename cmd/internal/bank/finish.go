@@ -7,10 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// finishing is what makes the filled tables usable. Keys and indexes are built
-// once over the finished rows, several times faster than row by row. The
-// statistics are part of the load: without them the first ranking queries would
-// be planned as if the tables were empty.
+// finishing makes the filled tables usable. Keys and indexes are built once over the finished rows, several times
+// faster than row by row. The load includes statistics: without them the first ranking queries would be planned as if
+// the tables were empty.
 var finishing = []struct{ step, sql string }{
 	{"index transactions", `
 		set local maintenance_work_mem = '192MB';

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// line is one booking. Its balance is known once the month is put in order.
+// line is one booking. Its balance is set once the month is in order.
 type line struct {
 	on              time.Time
 	kind            string
@@ -16,13 +16,13 @@ type line struct {
 	who             string
 }
 
-// ledger makes an account's lines, month after month. What is spent follows
-// what there is, so that balances stay near those of real households.
+// ledger makes an account's lines, month after month. Spending follows the balance, so that balances stay near those of
+// real households.
 type ledger struct {
 	g       *rand.Rand
 	account *account
 	loan    *loan  // nil: none
-	name    string // the loan's payments bear it
+	name    string // the name on the loan's payments
 	balance int64
 	lines   []line
 
@@ -59,8 +59,8 @@ func newLedger(w *world, i int) *ledger {
 	return l
 }
 
-// month makes the lines of the month that starts on the given day, in the order
-// of booking. The slice is used again by the next call.
+// month returns the lines of the month that starts on the given day, in the order of booking. The next call reuses the
+// slice.
 func (l *ledger) month(start time.Time) []line {
 	l.start, l.lines = start, l.lines[:0]
 	if start.Equal(l.account.first) {
@@ -70,7 +70,7 @@ func (l *ledger) month(start time.Time) []line {
 	l.fixed()
 	l.daily()
 	l.repay()
-	// Stable, so that what falls on one day stays in the order in which it was made.
+	// The sort is stable, so that the lines of one day stay in the order in which they were made.
 	slices.SortStableFunc(l.lines, func(a, b line) int { return cmp.Compare(a.on.Unix(), b.on.Unix()) })
 	for i := range l.lines {
 		l.balance += l.lines[i].amount
@@ -79,7 +79,7 @@ func (l *ledger) month(start time.Time) []line {
 	return l.lines
 }
 
-// add books on the given day of the month, or its last if it has fewer.
+// add books on the given day of the month, or on the last day if the month is shorter.
 func (l *ledger) add(day int, kind string, amount int64, who string) {
 	on := l.start.AddDate(0, 0, day-1)
 	if on.Month() != l.start.Month() {
@@ -145,8 +145,8 @@ func (l *ledger) daily() {
 	}
 }
 
-// repay pays the granted loan out, hands it on to whoever it was taken for, and
-// pays what is due this month unless this borrower has stopped.
+// repay pays out the granted loan, hands it on to the payee of its purpose, and pays this month's instalment unless
+// this borrower has stopped.
 func (l *ledger) repay() {
 	if l.loan == nil || !l.loan.granted() {
 		return

@@ -17,7 +17,7 @@ const (
 	withdrawn = "withdrawn"
 )
 
-// purpose is what a loan is for: its usual size in euro, and who is paid with it.
+// purpose is what a loan is for: its usual size in euro, and its payee.
 type purpose struct {
 	name      string
 	low, high int
@@ -35,26 +35,25 @@ type loan struct {
 	status     string
 	instalment int64
 	dueDay     int
-	missed     int  // of the instalments due so far, how many of the last ones were not paid
-	short      bool // and the one before them by half only
+	missed     int  // how many of the latest instalments were not paid
+	short      bool // and the one before them only by half
 }
 
 func (l *loan) open() bool    { return l.status == submitted || l.status == inReview }
 func (l *loan) granted() bool { return l.status == active || l.status == repaid }
 
-// due is the day of the nth instalment, counted from 0.
+// due returns the day of the nth instalment, counted from 0.
 func (l *loan) due(n int) time.Time {
 	return monthOf(l.decided).AddDate(0, n+1, l.dueDay-1)
 }
 
-// dueSoFar is how many instalments have fallen due. It doesn't look at dueDay,
-// since businessDay is the end of a month.
+// dueSoFar returns how many instalments have fallen due. It ignores dueDay, since businessDay is the end of a month.
 func (l *loan) dueSoFar() int {
 	return min(l.term, monthsApart(l.decided, businessDay))
 }
 
-// newLoans makes applications of the last two years, a quarter of them within
-// the last 90 days, in the order in which they came.
+// newLoans returns the applications of the last two years in the order in which they came, a quarter of them from the
+// last 90 days.
 func newLoans(g *rand.Rand, n int) []loan {
 	loans := make([]loan, n)
 	for i := range loans {
@@ -72,7 +71,7 @@ func newLoans(g *rand.Rand, n int) []loan {
 	return loans
 }
 
-// officeTime is a time of day between 7:00 and 21:00.
+// officeTime returns a time of day between 7:00 and 21:00.
 func officeTime(g *rand.Rand) time.Duration {
 	return 7*time.Hour + time.Duration(g.IntN(14*3600))*time.Second
 }
@@ -90,8 +89,7 @@ func (l *loan) apply(g *rand.Rand) {
 	l.instalment = int64(math.Round(float64(l.amount) * monthly / (1 - math.Pow(1+monthly, -float64(l.term)))))
 }
 
-// decide settles most applications, the older the surer, and lets some of the
-// granted loans fall behind.
+// decide settles most applications, older ones more surely, and lets some of the granted loans fall behind.
 func (l *loan) decide(g *rand.Rand) {
 	decided := l.submitted.AddDate(0, 0, between(g, 5, 30))
 	if decided.After(businessDay) || businessDay.Sub(l.submitted) < 90*24*time.Hour && chance(g, 45) {

@@ -55,7 +55,7 @@ var telcos = []string{"Bluewave Mobile", "Fibernet", "Hello Telecom", "Polar Bro
 
 var insurers = []string{"Anchor Mutual", "Beacon Life", "Guardian Health Fund", "Harbour Assurance", "Shield Car Insurance"}
 
-// shops are where cards are used, with what is usually spent there in euro.
+// shops are the shops where cards are used, with the usual amounts in euro.
 var shops = []struct {
 	name      string
 	low, high int

@@ -5,20 +5,18 @@ import (
 	"time"
 )
 
-// statementMonths is how many monthly statements an application calls for: of
-// the months before it was submitted.
+// statementMonths is how many monthly statements an application needs, of the months before it was submitted.
 const statementMonths = 6
 
-// statement is a month as the borrower typed it. A zero time: not yet.
+// statement is a month as the borrower typed it. A zero time means not yet.
 type statement struct {
 	month               time.Time
 	opening, closing    int64
 	submitted, verified time.Time
 }
 
-// statements are those that the loan calls for, oldest first. Of the open
-// applications about a sixth has sent none, a third is verified in full, and
-// half wait for somebody to look, some of them incomplete.
+// statements returns the statements that the loan needs, oldest first. About a sixth of the open applications have sent
+// none, a third are fully verified, and half wait for somebody to look, some of them incomplete.
 func (w *world) statements(i int) []statement {
 	g := draw(drawStatements, i)
 	l := &w.loans[i]
@@ -56,8 +54,7 @@ func (w *world) statements(i int) []statement {
 	return list
 }
 
-// later is a moment after t, within the span, while the application was open,
-// and not past the business day.
+// later returns a moment after t, within the span, while the application was open, and not past the business day.
 func (l *loan) later(g *rand.Rand, t time.Time, span time.Duration) time.Time {
 	limit := businessDay.Add(22 * time.Hour)
 	if !l.decided.IsZero() {
@@ -70,8 +67,7 @@ func (l *loan) later(g *rand.Rand, t time.Time, span time.Duration) time.Time {
 	return t.Add(time.Duration(g.Int64N(int64(span/time.Second))) * time.Second)
 }
 
-// mistype makes the statement wrong in one of the ways in which they are: a
-// balance flattered, digits swapped, a sign lost.
+// mistype makes the statement wrong in one of the usual ways: a flattered balance, swapped digits, a lost sign.
 func (s *statement) mistype(g *rand.Rand) {
 	switch g.IntN(4) {
 	case 0:
@@ -81,7 +77,7 @@ func (s *statement) mistype(g *rand.Rand) {
 	case 2:
 		euros := s.opening / 100
 		s.opening += (euros%10*10 + euros/10%10 - euros%100) * 100
-		s.closing += 9_00 // never a swap of equal digits alone, which would be right
+		s.closing += 9_00 // otherwise equal digits could be swapped, which would be right
 	default:
 		if s.opening >= 0 {
 			s.opening += 1_000_00
@@ -98,7 +94,7 @@ type declaration struct {
 	submitted, checked time.Time
 }
 
-// declaration rounds as people do, and one open application in seven overstates.
+// declaration rounds as people do, and overstates the income of one open application in seven.
 func (w *world) declaration(i int) declaration {
 	g := draw(drawDeclaration, i)
 	l := &w.loans[i]

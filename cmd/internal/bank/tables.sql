@@ -3,7 +3,7 @@ create schema bank;
 comment on schema bank is 'A made-up bank: people, accounts, loans and what borrowers handed in. Every amount is in euro.';
 
 create table bank.sample (edition int not null, loans int not null, business_day date not null);
-comment on table bank.sample is 'One row: which sample bank this is. It commits together with all the rest.';
+comment on table bank.sample is 'One row that identifies the sample bank. It commits together with everything else.';
 comment on column bank.sample.business_day is 'The bank''s today: the last day on which lines were booked.';
 
 create table bank.person (
@@ -34,15 +34,15 @@ create table bank.statement (
   opening_balance numeric(12,2), closing_balance numeric(12,2), submitted_at timestamptz, verified_at timestamptz,
   check ((submitted_at is null) = (opening_balance is null) and (submitted_at is null) = (closing_balance is null)),
   check (verified_at is null or verified_at >= submitted_at));
-comment on table bank.statement is 'The monthly statements that a borrower owes the bank: as he typed them, right or wrong.';
+comment on table bank.statement is 'The monthly statements that a borrower owes the bank, exactly as typed, right or wrong.';
 comment on column bank.statement.submitted_at is 'Null: still missing.';
 comment on column bank.statement.verified_at is 'Null: nobody has compared it with the account yet.';
 
 create table bank.income_declaration (
   loan_id int not null, employer text not null, monthly_net numeric(12,2) not null,
   submitted_at timestamptz not null, checked_at timestamptz);
-comment on table bank.income_declaration is 'What the borrower says that he earns, one row a loan.';
+comment on table bank.income_declaration is 'The income that the borrower declares, one row per loan.';
 
 create table bank.instalment (
   loan_id int not null, number int not null, due_on date not null, amount numeric(12,2) not null);
-comment on table bank.instalment is 'The payment schedule of granted loans. What was paid stands in the account''s lines of kind loan_payment.';
+comment on table bank.instalment is 'The payment schedule of granted loans. Payments are the account''s lines of kind loan_payment.';

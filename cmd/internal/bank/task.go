@@ -8,8 +8,8 @@ type Task struct {
 	Name string
 	// Title and Description are for people.
 	Title, Description string
-	// Query is one SELECT over the schema "bank", best first: item is the loan's
-	// number, the other columns are what the person who works on it wants to see.
+	// Query is one SELECT over the schema "bank", best first. The column item is the loan's number; the other columns
+	// are for the person who works on it.
 	Query string
 }
 
@@ -25,10 +25,9 @@ var checkIncome string
 //go:embed tasks/review-arrears.sql
 var reviewArrears string
 
-// Tasks are the desk's tasks, the main one first. With heavier its query takes
-// past 30 seconds instead of some: it gives the same loans in the same order
-// with the same columns, but recomputes every balance of every account from all
-// lines before it, as grown queries do, instead of in one pass.
+// Tasks returns the desk's tasks, the main one first. With heavier its query takes more than 30 seconds instead of a
+// few: it gives the same loans in the same order with the same columns, but recomputes every balance of every account
+// from all lines before it instead of in one pass, as queries do that have grown.
 func Tasks(heavier bool) []Task {
 	verify := verifyBankAccount
 	if heavier {

@@ -10,8 +10,7 @@ import (
 	"getwork/cmd/internal/bank"
 )
 
-// ranked runs a task's query as getwork does, and returns its items in order,
-// and all its rows as text.
+// ranked runs a task's query as getwork does. It returns the items in order, and all rows as text.
 func ranked(t *testing.T, conn *pgx.Conn, task bank.Task) (items, rows []string) {
 	t.Helper()
 	query := fmt.Sprintf("select r.item::text, r::text from (select row_number() over () as rank, q.* from (\n%s\n) q) r order by rank", task.Query)
@@ -33,7 +32,7 @@ func TestTasks(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 120})
-	// What "best first" means, checked on the result's own columns.
+	// These conditions define "best first" on the columns of the result; a row that meets one is out of order.
 	misplaced := map[string]string{
 		"verify-bank-account": `(submitted_at, item) < (lag(submitted_at) over w, lag(item) over w)`,
 		"check-income":        `(-overstated_percent, submitted_at, item) < (lag(-overstated_percent) over w, lag(submitted_at) over w, lag(item) over w)`,
@@ -73,7 +72,7 @@ func TestHeavierFindsTheSame(t *testing.T) {
 	}
 }
 
-// Nothing may be found that the bank itself, asked in the plainest way, denies.
+// The task's query finds the same loans as the plainest query.
 func TestWaitingLoans(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)

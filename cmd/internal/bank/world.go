@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// businessDay is the bank's today. Fixed, so that the bank is the same in every
-// year; the end of a month, so that every month is whole.
+// businessDay is the bank's today. It is fixed, so that the bank is the same in every year, and the end of a month, so
+// that every month is whole.
 var businessDay = time.Date(2026, time.October, 31, 0, 0, 0, 0, time.UTC)
 
-// seed names this bank among all that could be made.
+// seed selects this bank among all possible ones.
 const seed = 20261031
 
-// Each thing has a generator of its own, told apart by what it is and its
-// number, so that what one account draws doesn't shift what the next one gets.
+// Each thing has a generator of its own, seeded by its kind and number. So one account's random numbers do not depend
+// on another's.
 const (
 	drawLoans = iota + 1
 	drawPeople
@@ -27,13 +27,13 @@ func draw(what, number int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(what)<<32|uint64(number)))
 }
 
-// pick returns one of list.
+// pick returns a random element of list.
 func pick[T any](g *rand.Rand, list []T) T { return list[g.IntN(len(list))] }
 
-// between returns a number from low to high, both included.
+// between returns a random number from low to high, both included.
 func between(g *rand.Rand, low, high int) int { return low + g.IntN(high-low+1) }
 
-// chance is true in so many of a hundred cases.
+// chance returns true in percent of a hundred cases.
 func chance(g *rand.Rand, percent int) bool { return g.IntN(100) < percent }
 
 type person struct {
@@ -45,17 +45,16 @@ type account struct {
 	person   int // index into people
 	opened   time.Time
 	first    time.Time // the month in which its lines begin
-	net      int64     // what comes in a month, in cents
+	net      int64     // monthly income, in cents
 	employer string
 	pension  bool
-	idle     int     // months before businessDay's when pay stopped; 0: never
-	idleFor  int     // and for how many months
+	idle     int     // how many months before businessDay the pay stopped; 0: never
+	idleFor  int     // for how many months it stopped
 	loan     int     // index into loans, or -1
 	closings []int64 // balance at the end of each month, once its lines are made
 }
 
-// world is the bank before its lines are booked: small enough to be held, and
-// all that the lines depend on.
+// world is the bank before its lines are booked. It fits into memory, and the lines depend on nothing else.
 type world struct {
 	people   []person
 	accounts []account
@@ -64,8 +63,7 @@ type world struct {
 	papers   int // statements written so far
 }
 
-// newWorld decides who there is. Two of three accounts carry a loan; one person
-// in eight has a second account.
+// newWorld makes the people and accounts. Two of three accounts carry a loan; one person in eight has a second account.
 func newWorld(loans int) *world {
 	accounts := loans + loans/2
 	w := &world{
@@ -100,8 +98,8 @@ func newPerson(g *rand.Rand) person {
 	}
 }
 
-// openAccount gives the account its owner, its pay, and the month from which it
-// has lines: early enough for the statements that its loan calls for.
+// openAccount gives the account its owner, its pay, and its first month, which is early enough for the statements that
+// its loan needs.
 func (w *world) openAccount(i int, g *rand.Rand) {
 	a := &w.accounts[i]
 	a.person = i
@@ -136,17 +134,17 @@ func monthOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// monthsApart counts the months from a's to b's.
+// monthsApart returns the number of months from a to b.
 func monthsApart(a, b time.Time) int {
 	return (b.Year()-a.Year())*12 + int(b.Month()) - int(a.Month())
 }
 
-// iban makes an account number that passes the usual check (ISO 7064, mod
-// 97-10) and can't be anybody's: XB is a code which no country is given.
+// iban returns an account number that passes the usual check (ISO 7064, mod 97-10) and can't be anybody's: no country
+// has the code XB.
 func iban(number int) string {
 	const bankCode = 4021
-	// The check is made on the number followed by the country's letters as
-	// digits (X = 33, B = 11) and two zeros. Reducing on the way keeps it small.
+	// The check digits are computed over the number followed by the country's letters as digits (X = 33, B = 11) and
+	// two zeros. Reducing on the way keeps the number small.
 	rest := bankCode
 	for _, part := range []struct{ digits, shift int }{{number / 1_000_000, 1_000_000}, {number % 1_000_000, 1_000_000}, {331100, 1_000_000}} {
 		rest = (rest*part.shift + part.digits) % 97

@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/node"
 )
 
-// built is the binary of this test process. It can't be handed through: tests have no common caller.
+// built is the binary of this test process. It is a global variable because tests have no common caller.
 var built struct {
 	mu   sync.Mutex
 	dir  string
@@ -18,8 +18,8 @@ var built struct {
 	err  error
 }
 
-// Binary returns the path of the getwork binary. The first caller builds it, with the race detector if the test
-// has it; [Clean] removes it.
+// Binary returns the path of the getwork binary. The first call builds it, with the race detector if the test has it;
+// [Clean] removes it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	built.mu.Lock()

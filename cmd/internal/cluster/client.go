@@ -12,13 +12,13 @@ import (
 	"getwork/ws/client"
 )
 
-// single connects anew for each call, so that a node that died is noticed at once, and nothing is left open.
+// single makes a new connection for each call, so that a node's death is noticed at once and no connection stays open.
 var single = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Client is somebody who asks a node, once each time. Methods that return an Answer return an error only when there was
-// none; a refusal is an Answer with a Problem, and comes with an empty value.
+// Client is a user who asks a node, once per call. Methods that return an Answer return an error only if no answer
+// came. A refusal is an Answer with a Problem, and comes with an empty value.
 type Client struct {
-	URL      string // of the node
+	URL      string // the node's address
 	User     string
 	Role     string // empty: worker
 	Instance string // empty: none
@@ -28,16 +28,16 @@ func (c Client) api() *client.Client {
 	return &client.Client{URL: c.URL, User: c.User, Role: c.Role, Instance: c.Instance, HTTP: single, Retry: client.Retry{Tries: 1}}
 }
 
-// Answer is what a node answered.
+// Answer is a node's answer.
 type Answer struct {
 	Status  int
 	Header  http.Header
 	Body    []byte
 	Took    time.Duration
-	Problem assign.Problem // of a status from 400 on
+	Problem assign.Problem // set for statuses from 400 on
 }
 
-// Decode reads the body into v; an answer that is a refusal is an error.
+// Decode reads the body into v. It returns an error if the answer is a refusal.
 func (a Answer) Decode(v any) error {
 	if a.Status >= 400 {
 		return fmt.Errorf("%d %s: %s", a.Status, a.Problem.Type, a.Problem.Detail)
@@ -70,8 +70,7 @@ func asked[T any](header []string, call func(options ...client.Option) (T, error
 	return v, a, err
 }
 
-// Do asks for a path such as /api/v1/tasks. body is sent as JSON unless it is nil; header has names and values in
-// turn.
+// Do calls a path such as /api/v1/tasks. body is sent as JSON unless it is nil; header has names and values in turn.
 func (c Client) Do(ctx context.Context, method, path string, body any, header ...string) (Answer, error) {
 	_, a, err := asked(header, func(o ...client.Option) (struct{}, error) {
 		return struct{}{}, c.api().Do(ctx, method, path, body, nil, o...)
@@ -79,19 +78,19 @@ func (c Client) Do(ctx context.Context, method, path string, body any, header ..
 	return a, err
 }
 
-// GetWork clicks, and returns the answer with the request in it. header has names and values in turn, such as
-// "Prefer", "wait=30".
+// GetWork clicks, and returns the answer and the request in it. header has names and values in turn, such as "Prefer",
+// "wait=30".
 func (c Client) GetWork(ctx context.Context, task string, count int, header ...string) (assign.Request, Answer, error) {
 	return c.click(ctx, task, map[string]any{"count": count}, header)
 }
 
-// Linger clicks, and waits for as long as linger says, such as "10m", while nothing can be handed out. The answer is
-// not held: that is for a header such as "Prefer", "wait=30".
+// Linger clicks, with a request that waits for up to linger, such as "10m", if nothing can be handed out. The node does
+// not hold its answer unless a header says so, such as "Prefer", "wait=30".
 func (c Client) Linger(ctx context.Context, task string, count int, linger string, header ...string) (assign.Request, Answer, error) {
 	return c.click(ctx, task, map[string]any{"count": count, "linger": linger}, header)
 }
 
-// click sends what a test says, be it wrong.
+// click sends exactly what a test says, even if it is wrong.
 func (c Client) click(ctx context.Context, task string, body any, header []string) (assign.Request, Answer, error) {
 	return asked(header, func(o ...client.Option) (r assign.Request, err error) {
 		err = c.api().Do(ctx, http.MethodPost, "/api/v1/tasks/"+task+"/requests", body, &r, o...)
@@ -99,18 +98,18 @@ func (c Client) click(ctx context.Context, task string, body any, header []strin
 	})
 }
 
-// Request asks for a request's status. A refusal, and 304, come with an empty request.
+// Request reads a request. A refusal, or a 304, comes with an empty request.
 func (c Client) Request(ctx context.Context, id int64, header ...string) (assign.Request, Answer, error) {
 	return asked(header, func(o ...client.Option) (assign.Request, error) { return c.api().ShowRequest(ctx, id, o...) })
 }
 
-// Cancel ends a pending request with nothing.
+// Cancel cancels a pending request.
 func (c Client) Cancel(ctx context.Context, id int64) (assign.Request, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Request, error) { return c.api().CancelRequest(ctx, id, o...) })
 }
 
-// Await waits until a request is no longer pending, or ctx ends. Answers are held by the node, so it is told at
-// once. A node that is away for a while, or says 503, is asked again.
+// Await waits until a request is no longer pending, or ctx ends. The node holds its answers, so Await returns as soon
+// as the request ends. If the node is away for a while, or answers 503, Await asks again.
 func (c Client) Await(ctx context.Context, id int64) (assign.Request, error) {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()

@@ -1,5 +1,5 @@
-// Package cluster runs real nodes for tests: processes of the getwork binary, on free ports of the loopback
-// address, that can be killed, frozen and started again.
+// Package cluster runs real nodes for tests: processes of the getwork binary, on free ports of the loopback address,
+// that can be killed, frozen and started again.
 //
 //	func TestMain(m *testing.M) {
 //		code := schematest.Main(m)
@@ -14,5 +14,5 @@
 //		…
 //	}
 //
-// No node outlives its test, nor the test binary when that is killed with -9, even while it is frozen.
+// No node outlives its test or the test binary, even if the node is frozen and the binary is killed with -9.
 package cluster

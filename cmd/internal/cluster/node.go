@@ -11,14 +11,14 @@ import (
 	"getwork/cmd/internal/node"
 )
 
-// Options say how nodes are started.
+// Options are the settings of nodes.
 type Options struct {
-	DatabaseURL string   // of a database of the test's own; empty: Args say it
-	Args        []string // more flags of `getwork serve`
-	Env         []string // more of the environment, as NAME=value
+	DatabaseURL string   // a database of the test's own; empty: Args name it
+	Args        []string // further flags of `getwork serve`
+	Env         []string // further environment variables, as NAME=value
 }
 
-// Node is one process of `getwork serve`. While one goroutine starts, ends or signals it, others may use its URL and
+// Node is a process of `getwork serve`. While one goroutine starts, ends or signals it, others may use its URL and
 // Client.
 type Node struct {
 	*node.Node
@@ -26,8 +26,8 @@ type Node struct {
 	t testing.TB
 }
 
-// Start starts n nodes at the same time, and returns when all of them are ready. They are killed after the test;
-// what they printed is logged if the test failed. A data race or a panic that a node reports fails the test.
+// Start starts n nodes at the same time, and returns when all are ready. They are killed after the test; their output
+// is logged if the test failed. A data race or a panic in a node fails the test.
 func Start(t testing.TB, n int, options Options) []*Node {
 	t.Helper()
 	binary := Binary(t)
@@ -44,10 +44,10 @@ func Start(t testing.TB, n int, options Options) []*Node {
 	return nodes
 }
 
-// Stop freezes the process (SIGSTOP): its connections stay open, and nobody answers on them.
+// Stop freezes the process (SIGSTOP): its connections stay open, but nothing answers on them.
 func (n *Node) Stop() { n.signal(syscall.SIGSTOP) }
 
-// Cont lets it go on (SIGCONT).
+// Cont lets the process go on (SIGCONT).
 func (n *Node) Cont() { n.signal(syscall.SIGCONT) }
 
 func (n *Node) signal(s os.Signal) {
@@ -57,8 +57,7 @@ func (n *Node) signal(s os.Signal) {
 	}
 }
 
-// Restart starts the node again, at the same address, after killing it if it still runs. It returns when the node
-// is ready.
+// Restart kills the node if it runs, and starts it again at the same address. It returns when the node is ready.
 func (n *Node) Restart() {
 	n.t.Helper()
 	n.finish()
@@ -67,7 +66,7 @@ func (n *Node) Restart() {
 	}
 }
 
-// finish kills the process, and reports what it said.
+// finish kills the process, and reports its faults.
 func (n *Node) finish() {
 	n.Kill()
 	text := n.Output()
@@ -85,8 +84,8 @@ func (n *Node) cleanUp() {
 	}
 }
 
-// Exit is the exit status that an error of [Node.Terminate] tells: 0 for nil, -1 for a signal.
+// Exit returns the exit status in an error of [Node.Terminate]: 0 for nil, -1 for a signal.
 func Exit(err error) int { return node.Exit(err) }
 
-// Client asks this node as somebody.
+// Client returns a client of this node for a user.
 func (n *Node) Client(user string) Client { return Client{URL: n.URL, User: user} }

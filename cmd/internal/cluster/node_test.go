@@ -19,7 +19,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// child, when set, makes the test binary a parent of one frozen node that waits to be killed.
+// child, if set, makes the test binary the parent of one frozen node that waits to be killed.
 const child = "CLUSTER_TEST_CHILD_URL"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func TestNodeLives(t *testing.T) {
 	}
 }
 
-// A frozen node dies with the test binary that is killed with -9.
+// A frozen node dies with a test binary that is killed with -9.
 func TestNoNodeOutlivesItsParent(t *testing.T) {
 	t.Parallel()
 	if url := os.Getenv(child); url != "" {
@@ -107,7 +107,7 @@ func TestNoNodeOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// runs tells whether a process exists; one that has ended and is not collected yet doesn't.
+// runs reports whether a process exists; one that has ended but is not reaped yet does not count.
 func runs(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")

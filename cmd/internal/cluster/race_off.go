@@ -2,5 +2,5 @@
 
 package cluster
 
-// raceEnabled: the tests run without the race detector, and so do their nodes.
+// raceEnabled reports whether the tests, and so their nodes, run with the race detector.
 const raceEnabled = false

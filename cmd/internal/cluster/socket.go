@@ -10,10 +10,10 @@ import (
 // Socket is a client's live channel.
 type Socket struct{ *client.Socket }
 
-// Event is one message of it.
+// Event is one message of a live channel.
 type Event = client.Event
 
-// Dial opens the live channel and reads hello and the snapshot. Whoever dials must Close.
+// Dial opens the live channel and reads the hello and the snapshot. The caller must Close the socket.
 func (c Client) Dial(ctx context.Context) (s *Socket, snapshot assign.Pipeline, err error) {
 	conn, err := c.api().Socket(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c Client) Dial(ctx context.Context) (s *Socket, snapshot assign.Pipeline, 
 	return &Socket{conn}, conn.Snapshot, nil
 }
 
-// Until reads messages until one is wanted, and returns that one. If ctx ends first the socket is closed.
+// Until reads messages until wanted accepts one, and returns it. If ctx ends first the socket is closed.
 func (s *Socket) Until(ctx context.Context, wanted func(Event) bool) (Event, error) {
 	for {
 		e, err := s.Next(ctx)

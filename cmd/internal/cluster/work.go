@@ -10,12 +10,13 @@ import (
 	"getwork/ws/client"
 )
 
-// Claim takes one named item: 201, or 200 when it is the client's already.
+// Claim takes one named item. The status is 201, or 200 if the client holds it already.
 func (c Client) Claim(ctx context.Context, task, item string) (assign.Work, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Work, error) { return c.api().Claim(ctx, task, item, o...) })
 }
 
-// Dispose lets go of work: "complete", "return" with after, such as "1h", or "never". after is empty for others.
+// Dispose lets go of work: "complete", "return" with after, such as "1h", or "never". after is empty except for
+// "return".
 func (c Client) Dispose(ctx context.Context, work int64, outcome, after string) (assign.Work, Answer, error) {
 	return c.dispose(ctx, work, outcome, "after", after)
 }
@@ -25,7 +26,7 @@ func (c Client) Fail(ctx context.Context, work int64, why string) (assign.Work, 
 	return c.dispose(ctx, work, "fail", "error", why)
 }
 
-// dispose sends what a test says, be it wrong.
+// dispose sends exactly what a test says, even if it is wrong.
 func (c Client) dispose(ctx context.Context, work int64, outcome, field, value string) (assign.Work, Answer, error) {
 	body := map[string]any{"outcome": outcome}
 	if value != "" {
@@ -37,26 +38,26 @@ func (c Client) dispose(ctx context.Context, work int64, outcome, field, value s
 	})
 }
 
-// Extend begins the lease of work anew.
+// Extend starts the lease of work over.
 func (c Client) Extend(ctx context.Context, work int64) (assign.Work, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Work, error) { return c.api().Extend(ctx, work, o...) })
 }
 
-// Reassign gives somebody's work to another, and returns what that one holds now. It asks as a manager.
+// Reassign gives a user's work to another, as a manager, and returns the new holder's work.
 func (c Client) Reassign(ctx context.Context, work int64, user string) (assign.Work, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Work, error) {
 		return c.api().As(manager).Reassign(ctx, work, user, o...)
 	})
 }
 
-// Release counts what it would release, and gives a token (DryRun), or releases exactly what a token stands for. It
-// asks as a manager.
+// Release takes work back, as a manager. With DryRun it counts what it would release, and returns a token; with a token
+// it releases exactly what the token stands for.
 func (c Client) Release(ctx context.Context, what assign.Release) (assign.Released, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Released, error) { return c.api().As(manager).Release(ctx, what, o...) })
 }
 
-// WorkPage reads one page of the history of work, newest first; query has task, user, item, state, limit and cursor.
-// next is the cursor of the page behind it, empty when there is none. It asks as an observer.
+// WorkPage reads one page of the history of work, newest first, as an observer. query has task, user, item, state,
+// limit and cursor. next is the cursor of the next page, empty if there is none.
 func (c Client) WorkPage(ctx context.Context, query url.Values) (page []assign.Work, next string, err error) {
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	p, err := c.api().As(observer).ListWork(ctx, client.WorkFilter{Task: query.Get("task"), User: query.Get("user"), Item: query.Get("item"),

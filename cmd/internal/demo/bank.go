@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// bankDatabase has the bank's tables and getwork's, so that ranking queries can read the one and are freed of
-	// what the other holds.
+	// bankDatabase has the bank's tables and getwork's, so that ranking queries can read the bank and leave out blocked
+	// items.
 	bankDatabase = "bank"
 
-	// firstTask is the one that the story is about.
+	// firstTask is the task that the demo's story is about.
 	firstTask = "verify-bank-account"
 )
 
-// openBank makes the database, the query role and the bank, as far as they are missing.
+// openBank creates the database, the query role and the bank if they are missing.
 func (d *demo) openBank(ctx context.Context) error {
 	if err := d.ensureDatabase(ctx); err != nil {
 		return err
@@ -55,14 +55,14 @@ func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Option
 	if err := bank.Load(ctx, conn, options, d.progress.part); err != nil {
 		return err
 	}
-	// What people of a former bank held are loans that this one may not have.
+	// People may hold loans of the former bank that this one does not have.
 	if _, err := conn.Exec(ctx, `drop schema if exists getwork cascade`); err != nil {
-		return fmt.Errorf("clear the desk of the former bank: %w", err)
+		return fmt.Errorf("drop the former bank's tables: %w", err)
 	}
 	return nil
 }
 
-// ensureDatabase makes the bank's database, with a login that owns it and is no superuser, and the query role.
+// ensureDatabase creates the bank's database, the login that owns it, which is no superuser, and the query role.
 func (d *demo) ensureDatabase(ctx context.Context) (err error) {
 	if d.database, err = d.server.LoginURL(ctx, bankDatabase); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (d *demo) ensureDatabase(ctx context.Context) (err error) {
 	return serve.MakeQueryRole(ctx, d.server.URL(bankDatabase))
 }
 
-// applyTasks creates the bank's tasks. Those that are there stay as people changed them, but for the first one's
-// query, which is the heavier one or not as this start wants it.
+// applyTasks creates the bank's tasks. Existing tasks stay as people changed them, except the first one's query, which
+// follows --heavier.
 func (d *demo) applyTasks(ctx context.Context) error {
 	manager, err := d.manager()
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *demo) applyTasks(ctx context.Context) error {
 			fields := cli.TaskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: cli.SetTo(t.Query),
 				QueryTimeout: new(assign.Duration(3 * time.Minute))}
 			if i > 0 {
-				// The first task shows the bare story. The others show that leftovers of a run can be handed out.
+				// The first task shows the bare story. The others show that a run's leftovers can be handed out.
 				fields.FreshFor = new(assign.Duration(time.Minute))
 			}
 			_, err = manager.Create(ctx, fields)

@@ -1,4 +1,4 @@
-// Package demo runs a whole bank: a private PostgreSQL, several nodes, and a page that shows them beside each other.
+// Package demo runs a whole bank: a private PostgreSQL, several nodes, and a page that shows the nodes side by side.
 package demo
 
 import (
@@ -13,44 +13,44 @@ import (
 	"getwork/cmd/internal/serve"
 )
 
-// Command is a whole bank on this machine: a private PostgreSQL, the sample bank in it, and several nodes.
+// Command runs a whole bank on this machine: a private PostgreSQL with the sample bank, and several nodes.
 type Command struct {
 	Nodes   int           `help:"How many node processes to run." default:"3"`
-	Listen  string        `help:"Where the first node serves; the ports of the others, and of the demo's own page, count up from it. With port 0 each gets a free one." default:"127.0.0.1:8080"`
-	Loans   int           `help:"How many loans the bank has; each brings about 360 transactions. Another number makes a new bank." default:"6000"`
+	Listen  string        `help:"The first node's address; the other nodes and the demo's page get the ports after it. With port 0 each gets a free port." default:"127.0.0.1:8080"`
+	Loans   int           `help:"How many loans the bank has, with about 360 transactions each. Another number makes a new bank." default:"6000"`
 	Heavier bool          `help:"Give the first task a query of more than 30 s instead of some seconds."`
-	DataDir string        `help:"Where PostgreSQL keeps its data; see above." placeholder:"DIR"`
-	Naive   bool          `help:"Don't serve, but compare: users click, each with a query of his own; then the same users click on the nodes."`
+	DataDir string        `help:"Where PostgreSQL keeps its data; the default is above." placeholder:"DIR"`
+	Naive   bool          `help:"Don't serve, but compare: users click, each with their own query; then the same users click on the nodes."`
 	Users   int           `group:"With --naive:" help:"How many users click." default:"20"`
 	Within  time.Duration `group:"With --naive:" help:"The time over which the clicks are spread." default:"3s"`
-	Count   int           `group:"With --naive:" help:"How many items each of them wants." default:"3"`
+	Count   int           `group:"With --naive:" help:"How many items each user wants." default:"3"`
 }
 
-// Help is shown by --help.
+// Help returns the text that --help adds.
 func (Command) Help() string {
-	return `Open the page whose address it prints: it shows people on the nodes side by side, and lets fifty click at once.
+	return `The command prints the address of a page that shows people on the nodes side by side, and can let fifty click at once.
 
-The bank is made at the first start, in less than a minute, and found again by later ones. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or where --data-dir says. Delete that folder to be rid of it.
+The first start makes the bank in less than a minute; later starts use it again. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or in --data-dir. Delete that folder to remove it.
 
-Nothing is opened to the outside: the nodes serve on a loopback address, PostgreSQL on a Unix socket. Ctrl-C stops all of it; a second one does so without waiting.`
+Nothing can be reached from outside: the nodes serve on a loopback address, PostgreSQL on a Unix socket. Ctrl-C stops everything; a second Ctrl-C does not wait for open work.`
 }
 
 func (c Command) check() error {
 	switch {
 	case c.Nodes < 1 || c.Nodes > 20:
-		return command.Usage("--nodes is from 1 to 20, not %d", c.Nodes)
+		return command.Usage("--nodes must be from 1 to 20, not %d", c.Nodes)
 	case c.Loans < 10 || c.Loans > 1_000_000:
-		return command.Usage("--loans is from 10 to 1000000, not %d", c.Loans)
+		return command.Usage("--loans must be from 10 to 1000000, not %d", c.Loans)
 	case c.Users < 1 || c.Users > 200:
-		return command.Usage("--users is from 1 to 200, not %d", c.Users)
+		return command.Usage("--users must be from 1 to 200, not %d", c.Users)
 	case c.Within < 0 || c.Within > time.Minute:
-		return command.Usage("--within is from 0s to 1m, not %s", c.Within)
+		return command.Usage("--within must be from 0s to 1m, not %s", c.Within)
 	case !c.Naive && (c.Users != 20 || c.Within != 3*time.Second || c.Count != 3):
 		return command.Usage("--users, --within and --count belong to --naive; add it, or leave them out")
 	case c.Count < 1 || c.Count > 5:
-		return command.Usage("--count is from 1 to 5, not %d", c.Count)
+		return command.Usage("--count must be from 1 to 5, not %d", c.Count)
 	}
-	// What a node would refuse is better said before the bank is made.
+	// Report what a node would refuse before the bank is made.
 	node := serve.Command{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: 90 * 24 * time.Hour}
 	if err := node.Check(); err != nil {
 		return err
@@ -59,11 +59,11 @@ func (c Command) check() error {
 	return err
 }
 
-// addresses are where the nodes are to serve.
+// addresses returns the nodes' addresses, or a usage error.
 func (c Command) addresses() ([]string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return nil, command.Usage("--listen is HOST:PORT, such as 127.0.0.1:8080: %v", err)
+		return nil, command.Usage("--listen must be HOST:PORT, such as 127.0.0.1:8080: %v", err)
 	}
 	first, err := strconv.Atoi(port)
 	if err != nil || first < 0 || first > 65535 || first > 0 && first+c.Nodes-1 > 65535 {
@@ -80,7 +80,7 @@ func (c Command) addresses() ([]string, error) {
 	return addresses, nil
 }
 
-// Run runs the demo until ctx ends, or with --naive until the comparison is printed.
+// Run runs the demo until ctx ends or, with --naive, until the comparison is printed.
 func (c Command) Run(ctx context.Context, s *command.Streams) error {
 	if err := c.check(); err != nil {
 		return err

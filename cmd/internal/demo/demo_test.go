@@ -21,7 +21,7 @@ func TestDemoServesAndEnds(t *testing.T) {
 	first := e2e.StartDemo(t, dir)
 	urls := first.Ready()
 	if !strings.Contains(first.Printed(), "write loan rows") {
-		t.Error("the first start tells of no progress")
+		t.Error("the first start reports no progress")
 	}
 	oliver := cluster.Client{URL: urls[0], User: "Oliver"}
 	r, a, err := oliver.GetWork(t.Context(), firstTask, 2, "Prefer", "wait=60")
@@ -38,7 +38,7 @@ func TestDemoServesAndEnds(t *testing.T) {
 	if status := first.Status(); status != 0 {
 		t.Errorf("exit status %d after SIGTERM", status)
 	}
-	e2e.Gone(t, family, 10*time.Second) // a server that was left behind would end by itself only after 25
+	e2e.Gone(t, family, 10*time.Second) // a server that is left behind ends by itself only after 25 s
 
 	began := time.Now()
 	second := e2e.StartDemo(t, dir)
@@ -122,7 +122,7 @@ func TestDemoRefuses(t *testing.T) {
 		{"--nodes", "0"}, {"--loans", "3"}, {"--listen", "0.0.0.0:8080"}, {"--listen", "127.0.0.1:65535"}, {"--listen", "8080"},
 		{"--naive", "--users", "0"}, {"--naive", "--within", "1h"}, {"--naive", "--count", "6"},
 	} {
-		// With a folder that can't be made, so that what is let through by mistake makes nothing.
+		// The folder can't be created, so that a command line that passes by mistake creates nothing.
 		args = append([]string{"demo", "--data-dir", "/dev/null/demo"}, args...)
 		c.Run(2, nil, args...)
 	}

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// defaultDemoDir is where the demo's data is when nobody says. It is the same at each start.
+// defaultDemoDir returns where the demo's data is kept without --data-dir. It is the same at each start.
 func defaultDemoDir() string {
 	cache, err := os.UserCacheDir()
 	if os.Geteuid() == 0 {
-		// PostgreSQL will not run as root, and who it runs as may not enter root's home.
+		// PostgreSQL refuses to run as root, and the account that it runs as may not enter root's home.
 		cache, err = os.TempDir(), nil
 		if runtime.GOOS == "linux" {
 			cache = "/var/cache"
@@ -25,8 +25,8 @@ func defaultDemoDir() string {
 	return filepath.Join(cache, "getwork", "demo")
 }
 
-// onSecondSignal returns a context that ends when the process is asked to end for the second time. The first time
-// is the business of the context that main makes.
+// onSecondSignal returns a context that ends when the process is asked to end for the second time. The context that
+// main makes handles the first time.
 func onSecondSignal() (hurry context.Context, stop func()) {
 	hurry, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -15,15 +15,15 @@ import (
 type fleet struct {
 	database string                            // its URL
 	framedBy string                            // the page that may show them in frames; empty: none
-	lost     func(i, left int, n *nodeProcess) // is called when one has ended by itself or was killed; so many live on
+	lost     func(i, left int, n *nodeProcess) // called when a node has ended by itself or was killed; left nodes live on
 
 	starting sync.Mutex // held while nodes are started
 	mu       sync.Mutex
 	nodes    []*nodeProcess // in the order of their addresses
-	changed  chan struct{}  // closed when one has ended or was started; nil: nobody waits for that
+	changed  chan struct{}  // closed when a node has ended or was started; nil: nobody waits for that
 }
 
-// start starts all nodes, one after the other: it takes some hundredths of a second each.
+// start starts all nodes one after the other; each takes some hundredths of a second.
 func (f *fleet) start(ctx context.Context, addresses []string) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -48,7 +48,7 @@ func (f *fleet) watch(i int, n *nodeProcess) {
 	f.lost(i, len(f.living()), n)
 }
 
-// change tells who waits for it that a node has ended or was started.
+// change wakes the goroutines that wait for a node to end or start.
 func (f *fleet) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *fleet) change() {
 	}
 }
 
-// next is closed at the next change.
+// next returns a channel that is closed at the next change.
 func (f *fleet) next() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *fleet) next() <-chan struct{} {
 	return f.changed
 }
 
-// all are the nodes, also those that have ended.
+// all returns the nodes, including those that have ended.
 func (f *fleet) all() []*nodeProcess {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +78,7 @@ func (f *fleet) all() []*nodeProcess {
 func (f *fleet) living() []*nodeProcess { return slices.DeleteFunc(f.all(), (*nodeProcess).ended) }
 
 var (
-	errLastNode  = errors.New("it is the last node that lives, and the demo would end with it")
+	errLastNode  = errors.New("this is the last living node, and the demo would end with it")
 	errNodeLives = errors.New("the node lives")
 	errStarting  = errors.New("a node is being started; wait for it")
 )
@@ -97,7 +97,7 @@ func (f *fleet) kill(i int) error {
 	return nil
 }
 
-// restart starts a node that has ended, at the address that it had.
+// restart starts a node that has ended, at its former address.
 func (f *fleet) restart(ctx context.Context, i int) error {
 	if !f.starting.TryLock() {
 		return errStarting
@@ -119,7 +119,7 @@ func (f *fleet) restart(ctx context.Context, i int) error {
 	return nil
 }
 
-// stop has all nodes drain and waits for their end; once hurry has ended they are killed.
+// stop drains all nodes and waits until they have ended; when hurry ends it kills them.
 func (f *fleet) stop(hurry context.Context) {
 	f.starting.Lock()
 	defer f.starting.Unlock()

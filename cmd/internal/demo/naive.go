@@ -13,46 +13,46 @@ import (
 	"getwork/cmd/internal/cli"
 )
 
-// compareWithin bounds each half of a comparison: the naive one gets as slow as its users are many.
+// compareWithin bounds each half of a comparison: the naive half gets slower with every user.
 const compareWithin = 15 * time.Minute
 
-// contest is users who click at about the same time: in one half each with a query of his own and no lock, as a program
-// does that thinks of one user only; in the other on the nodes.
+// contest is a number of users who click at about the same time. In one half each runs their own query without a lock,
+// as a program does that was written for one user; in the other half they click on the nodes.
 type contest struct {
 	*demo
 	users     int
-	within    time.Duration // over which the clicks are spread, evenly
-	count     int           // how many items each of them wants
-	bound     time.Duration // who is not served by then is given up
-	budget    time.Duration // naive users are so few that their queries take about that long; 0: all click
+	within    time.Duration // the clicks are spread evenly over this time
+	count     int           // how many items each user wants
+	bound     time.Duration // after this time unserved users are given up
+	budget    time.Duration // naive users are so few that their queries take about this long; 0: all users click
 	spectator spectator
 }
 
-// spectator is told what happens in a contest. Users click and are answered in goroutines of their own.
+// spectator receives what happens in a contest. Users click and are answered in goroutines of their own.
 type spectator interface {
-	step(name string)              // how a half is prepared
-	begins(what string, users int) // now they click
+	step(name string)              // the half's next step of preparation
+	begins(what string, users int) // the users click now
 	clicked(user int)
 	answered(user int, o outcome)
 }
 
-// half is what was measured of one way to hand out work.
+// half has the measurements of one way to hand out work.
 type half struct {
 	queries  int
-	alone    time.Duration // what the query took when nobody else ran it; 0: not measured
+	alone    time.Duration // how long the query takes when nobody else runs it; 0: not measured
 	outcomes []outcome
-	cpu      time.Duration // of PostgreSQL
-	measured bool          // the system tells cpu
+	cpu      time.Duration // CPU time of PostgreSQL
+	measured bool          // cpu is known
 }
 
-// outcome is what became of one user's click.
+// outcome is the result of one user's click.
 type outcome struct {
 	items []string
 	wait  time.Duration // from the click to the answer
-	err   error         // why there was none
+	err   error         // why there was no answer
 }
 
-// compare lets the same users click in both halves, and prints them side by side.
+// compare lets the same users click in both halves, and prints the halves side by side.
 func (d *demo) compare(ctx context.Context) error {
 	c := &contest{demo: d, users: d.Users, within: d.Within, count: d.Count, bound: compareWithin, spectator: &onTerminal{progress: d.progress}}
 	naive, err := c.naiveHalf(ctx)
@@ -68,7 +68,7 @@ func (d *demo) compare(ctx context.Context) error {
 	return d.printComparison(naive, shared)
 }
 
-// onTerminal tells in a line how many users are served.
+// onTerminal prints in one line how many users are served.
 type onTerminal struct {
 	*progress
 	mu            sync.Mutex
@@ -92,7 +92,8 @@ func (o *onTerminal) answered(_ int, got outcome) {
 	}
 }
 
-// clicks has every user click at his time, and waits for all of them. It is an error when nobody was served.
+// clicks has every user click when their time comes, and waits for all of them. It returns an error if nobody was
+// served.
 func (c *contest) clicks(ctx context.Context, what string, click func(ctx context.Context, user int) ([]string, error)) ([]outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
@@ -123,7 +124,7 @@ func (c *contest) clicks(ctx context.Context, what string, click func(ctx contex
 	return outcomes, nil
 }
 
-// figures are the cells of one half, in the order of the table's rows.
+// figures returns the cells of one half, in the order of the table's rows.
 func (h half) figures() []string {
 	var items []string
 	var waits []time.Duration
@@ -154,8 +155,8 @@ func (d *demo) printComparison(naive, shared half) error {
 		rows[i] = []string{name, left[i], right[i]}
 	}
 	_, err := fmt.Fprintf(d.out, `%d users click within %s, each for %d items of %q, on %d nodes and a machine of %d cores.
-Naively each runs the query for himself and inserts what is on top; with getwork one runs it for all who wait.
-A duplicate is an item that somebody else got, too. Waits count from the click. Both began with warm caches.
+Naively each user runs the query and inserts the top items; with getwork one query serves all who wait.
+A duplicate is an item that somebody else got, too. Waits are counted from the click. Both halves began with warm caches.
 
 `, d.Users, d.Within, d.Count, firstTask, d.Nodes, runtime.NumCPU())
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// tick is the unit of CPU times in /proc: a hundredth of a second on all that Go runs on, whatever the kernel's own.
+// tick is the unit of CPU times in /proc: a hundredth of a second on every platform that Go supports, whatever the
+// kernel's own.
 const tick = 10 * time.Millisecond
 
-// cpuTime is what a process and its children have used so far, with the children that have ended and were collected:
-// of a postmaster, all of its server. False where the system does not tell it as Linux does.
+// cpuTime returns the CPU time that a process has used so far, including its living children and those that have ended
+// and were reaped: for a postmaster, the whole server's. It returns false on systems that do not report it as Linux
+// does.
 func cpuTime(pid int) (time.Duration, bool) {
 	for range 100 {
 		before, ok := statOf(strconv.Itoa(pid))
@@ -30,7 +32,7 @@ func cpuTime(pid int) (time.Duration, bool) {
 				ticks += child.own + child.collected
 			}
 		}
-		// A child that was collected meanwhile was counted on one side or the other, or on none.
+		// A child that was reaped meanwhile was counted on one side or the other, or not at all.
 		if after, ok := statOf(strconv.Itoa(pid)); ok && after.collected == before.collected {
 			return time.Duration(ticks) * tick, true
 		}
@@ -38,13 +40,13 @@ func cpuTime(pid int) (time.Duration, bool) {
 	return 0, false
 }
 
-// stat is what /proc says of a process; times in ticks.
+// stat is what /proc says about a process; times are in ticks.
 type stat struct {
 	parent         int
 	own, collected int64
 }
 
-// statOf reads /proc/PID/stat, see proc(5). The name in brackets may hold anything; fields are counted after it.
+// statOf reads /proc/PID/stat, see proc(5). The name in brackets may hold any character; fields are counted after it.
 func statOf(pid string) (s stat, ok bool) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

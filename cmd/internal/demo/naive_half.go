@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// naiveQuery is the task's own query, freed of what is held as getwork's is, but looked at by each user for himself.
-// The whole row is asked for, so that the planner can't leave out what the ranking computes.
+// naiveQuery is the task's own query without blocked items, as getwork runs it, but each user runs it alone. It selects
+// the whole row, so that the planner can't leave out what the ranking computes.
 const naiveQuery = `
 select item, to_jsonb(details)::text
 from (select row_number() over () as rank, q.item::text as item, q as details from (
@@ -26,7 +26,7 @@ where not exists (select from public.naive_work h where h.item = ranked.item)
 order by rank
 limit %d`
 
-// The table has no unique constraint: that is the point.
+// The table has no unique constraint, on purpose.
 const (
 	createNaiveWork = `
 drop table if exists public.naive_work;
@@ -41,10 +41,10 @@ drop table if exists public.naive_work`
 // naiveName is the application_name of the naive users' connections.
 const naiveName = "naive"
 
-// cleanUpWithin bounds what is put right again after a half, also when it was interrupted.
+// cleanUpWithin bounds the clean-up after a half, even after an interrupted one.
 const cleanUpWithin = 15 * time.Second
 
-// naiveHalf gives every user a connection, and has him do what a program does that knows of no other users.
+// naiveHalf gives every user a connection, and has each do what a program does that knows of no other users.
 func (c *contest) naiveHalf(ctx context.Context) (half, error) {
 	c.spectator.step("running the query once, to warm the caches")
 	manager, err := c.manager()
@@ -92,14 +92,14 @@ func (c *contest) naiveHalf(ctx context.Context) (half, error) {
 	return h, err
 }
 
-// affordable is how many users' queries of that cost this machine gets done within a budget: two at least, since one
-// alone races nobody.
+// affordable returns how many users' queries of that cost this machine can run within a budget. It returns at least
+// two, since one user races nobody.
 func affordable(users int, budget, cost time.Duration) int {
 	return max(2, min(users, int(budget*time.Duration(runtime.NumCPU())/max(cost, 1))))
 }
 
-// naivePool has a connection for every user, made before anybody clicks. A query that outlives the comparison is
-// ended by the server.
+// naivePool returns a pool with a connection for every user, all made before anybody clicks. The server ends a query
+// that outlives the comparison.
 func (c *contest) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(c.database)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *contest) naivePool(ctx context.Context) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// dropNaiveWork takes the scratch table away. Queries that were given up still execute, and would keep it. If it
-// fails, the next comparison begins with the same.
+// dropNaiveWork drops the scratch table. It first ends queries that were given up, which still run and would lock the
+// table. If it fails, the next comparison drops the table.
 func (d *demo) dropNaiveWork() {
 	ctx, cancel := context.WithTimeout(d.hurry, cleanUpWithin)
 	defer cancel()
@@ -145,7 +145,7 @@ func (d *demo) dropNaiveWork() {
 }
 
 func topItems(ctx context.Context, pool *pgxpool.Pool, query string) ([]string, error) {
-	// As it is, and not prepared: a query may have a plan of its own for each execution, as getwork's has.
+	// The query is not prepared, so that each execution can have its own plan, as getwork's has.
 	rows, err := pool.Query(ctx, query, pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, fmt.Errorf("run the query: %w", err)

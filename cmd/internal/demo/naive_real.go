@@ -14,18 +14,18 @@ import (
 	"getwork/web"
 )
 
-// clicker is the name of a contest's user, counted from 0. Nobody else should have one like it: what these users hold
-// is given back.
+// clicker returns the name of a contest's user, counted from 0. No other user should have such a name: whatever these
+// users hold is given back.
 func clicker(user int) string { return fmt.Sprintf("demo person %02d", user+1) }
 
-// realHalf has the users click on the nodes. What they get stays theirs until it is given back.
+// realHalf has the users click on the nodes. They keep what they get until giveBack.
 func (c *contest) realHalf(ctx context.Context) (half, error) {
 	clients, hangUp, err := c.clients()
 	if err != nil {
 		return half{}, err
 	}
 	defer hangUp()
-	// A contest that was killed may have left something.
+	// A contest that was killed may have left work with the users.
 	if err := giveBack(ctx, clients); err != nil {
 		return half{}, err
 	}
@@ -55,7 +55,7 @@ func (c *contest) realHalf(ctx context.Context) (half, error) {
 	return h, err
 }
 
-// clients are the users, spread over the nodes that live, until hangUp is called.
+// clients returns the users, spread over the living nodes, until hangUp is called.
 func (c *contest) clients() (clients []*cli.Client, hangUp func(), err error) {
 	clients = make([]*cli.Client, c.users)
 	for i := range clients {
@@ -70,8 +70,8 @@ func (c *contest) clients() (clients []*cli.Client, hangUp func(), err error) {
 	}, nil
 }
 
-// giveBack lets go of all that a contest's users hold or wait for, also after an interruption. What fails is done by
-// the next contest.
+// giveBack lets go of everything that a contest's users hold or wait for, even after an interruption. The next contest
+// retries what fails.
 func (c *contest) giveBack() {
 	ctx, cancel := context.WithTimeout(c.hurry, cleanUpWithin)
 	defer cancel()
@@ -81,11 +81,12 @@ func (c *contest) giveBack() {
 	}
 }
 
-// clickAndAwait gets work as a browser does that is pushed its result: it is told when there is one.
+// clickAndAwait gets work as a browser does to which the result is pushed.
 //
-// other is the same user at a node that lives, should his be killed; as a load balancer leads him to one.
+// other returns a client of the same user at a living node, in case theirs is killed; a load balancer would do the
+// same.
 func clickAndAwait(ctx context.Context, c *cli.Client, count int, other func() *cli.Client) ([]string, error) {
-	// Asked: even if the node can't be reached at first. It was there, and may be started again.
+	// Asked is set although the node may not be reachable at first: it was there, and may be started again.
 	w := &cli.Wish{Client: c, Task: firstTask, Count: count, Key: rand.Text(), Until: time.Now().Add(compareWithin), Asked: true, Other: other}
 	defer func() { w.Client.HTTP.CloseIdleConnections() }()
 	if err := w.Fulfil(ctx); err != nil {
@@ -105,7 +106,8 @@ func clickAndAwait(ctx context.Context, c *cli.Client, count int, other func() *
 	return items, nil
 }
 
-// runsSince are the task's runs after the one of that id, newest first. There are no more than users who click.
+// runsSince returns the task's runs after the one with that id, newest first. There are no more of them than users who
+// click.
 func (d *demo) runsSince(ctx context.Context, id int64) ([]assign.Run, error) {
 	manager, err := d.manager()
 	if err != nil {
@@ -125,7 +127,7 @@ func (d *demo) runsSince(ctx context.Context, id int64) ([]assign.Run, error) {
 	return body.Runs, nil
 }
 
-// giveBack lets go of all that the users hold or wait for.
+// giveBack lets go of everything that the users hold or wait for.
 func giveBack(ctx context.Context, clients []*cli.Client) error {
 	for _, c := range clients {
 		var p assign.Pipeline

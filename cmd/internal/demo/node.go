@@ -20,27 +20,27 @@ import (
 
 const (
 	nodeReadyWithin = 30 * time.Second
-	nodeEndsWithin  = 20 * time.Second // somewhat more than a node gives itself
+	nodeEndsWithin  = 20 * time.Second // a little more than a node allows itself
 )
 
-// nodeProcess is one node of a demo: a process of this program that ends when its standard input is closed, which
+// nodeProcess is one node of a demo. It is a process of this program that ends when its standard input is closed, which
 // the kernel does however the demo dies.
 type nodeProcess struct {
 	url    string // such as http://127.0.0.1:8080
 	cmd    *exec.Cmd
 	said   lastWords
-	done   chan struct{} // closed when the process is gone, and all that it printed was read
-	killed atomic.Bool   // somebody wanted its end
+	done   chan struct{} // closed when the process is gone and all its output was read
+	killed atomic.Bool   // somebody ended it on purpose
 }
 
-// startNode starts a node and returns when it is ready. If that fails, or ctx ends first, no process is left.
+// startNode starts a node and returns when it is ready. If it fails, or ctx ends first, no process is left.
 func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nodeProcess, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program's file: %w", err)
 	}
 	n := &nodeProcess{done: make(chan struct{})}
-	// Not exec.CommandContext: the end of the demo is not the node's, which is asked to drain.
+	// Not exec.CommandContext, which would kill the node at the demo's end: the node is asked to drain.
 	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL,
 		"--query-role", serve.QueryRole, "--frame-ancestors", framedBy, "--log-level", "warn")
 	n.cmd.Env = nodeEnvironment()
@@ -55,7 +55,7 @@ func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nod
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	go func() {
-		_ = n.cmd.Wait() // what it printed says more than its exit status
+		_ = n.cmd.Wait() // its output says more than its exit status
 		close(n.done)
 	}()
 	if err := n.awaitReady(ctx, found.url); err != nil {
@@ -65,8 +65,8 @@ func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nod
 	return n, nil
 }
 
-// nodeEnvironment is this process's without what configures getwork or PostgreSQL's clients: the demo's nodes are
-// configured by their flags alone.
+// nodeEnvironment returns this process's environment without the variables that configure getwork or PostgreSQL's
+// clients: only flags configure the demo's nodes.
 func nodeEnvironment() []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -109,7 +109,7 @@ func (n *nodeProcess) ready(ctx context.Context) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// stop asks the node to drain and returns when it is gone; once hurry has ended it is killed.
+// stop asks the node to drain and returns when it is gone; when hurry ends it kills the node.
 func (n *nodeProcess) stop(hurry context.Context) {
 	_ = n.cmd.Process.Signal(syscall.SIGTERM)
 	patience := time.NewTimer(nodeEndsWithin)
@@ -128,7 +128,7 @@ func (n *nodeProcess) kill() {
 	<-n.done
 }
 
-// ended says whether the process is gone.
+// ended reports whether the process is gone.
 func (n *nodeProcess) ended() bool {
 	select {
 	case <-n.done:
@@ -138,7 +138,7 @@ func (n *nodeProcess) ended() bool {
 	}
 }
 
-// areFree says which address is in use, before the time that it takes to make the bank is spent.
+// areFree returns an error for an address in use, before time is spent on making the bank.
 func areFree(ctx context.Context, addresses []string) error {
 	for _, address := range addresses {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -153,7 +153,7 @@ func areFree(ctx context.Context, addresses []string) error {
 	return nil
 }
 
-// lastWords keeps the end of what a process printed.
+// lastWords keeps the end of a process's output.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
@@ -171,7 +171,7 @@ func (l *lastWords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept, from the beginning of a line.
+// String returns what was kept, from the beginning of a line.
 func (l *lastWords) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,12 +185,12 @@ func (l *lastWords) String() string {
 	return text
 }
 
-// addressFinder finds in what a node prints where it listens. It is written to by one goroutine.
+// addressFinder finds the node's address in its output. A single goroutine writes to it.
 type addressFinder struct {
 	*lastWords
-	line  string // of what came, the end that is no whole line yet
+	line  string // the last line, while it is incomplete
 	found bool
-	url   chan string // gets the address, once; has room for it
+	url   chan string // receives the address, once; has room for it
 }
 
 func (a *addressFinder) Write(p []byte) (int, error) {

@@ -4,5 +4,5 @@ package demo
 
 import "syscall"
 
-// apart is nothing special here: no private PostgreSQL starts on these systems, and so no demo.
+// apart does nothing here: private PostgreSQL servers, and so the demo, do not run on these systems.
 func apart() *syscall.SysProcAttr { return nil }

@@ -16,13 +16,13 @@ import (
 	"getwork/web"
 )
 
-// demoPage is the demo's own page: the nodes' pages in frames, and above them who clicks at once. It looks like
-// the nodes' page, whose files it uses.
+// demoPage is the demo's own page: the nodes' pages in frames, below the crowd that clicks at once. It looks like the
+// nodes' page, whose files it uses.
 //
 //go:embed demo
 var demoPage embed.FS
 
-// listenBeside opens the port after the nodes', or a free one where that is taken.
+// listenBeside opens the port after the nodes', or a free one if that is in use.
 func listenBeside(ctx context.Context, addresses []string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addresses[len(addresses)-1])
 	if err != nil {
@@ -41,7 +41,8 @@ func listenBeside(ctx context.Context, addresses []string) (net.Listener, error)
 	return l, nil
 }
 
-// originOf is how a browser reaches a loopback address. A header that names an origin has no room for IPv6.
+// originOf returns the origin with which a browser reaches a loopback address. A header that names an origin has no
+// room for IPv6.
 func originOf(a net.Addr) string {
 	host, port, _ := net.SplitHostPort(a.String())
 	if strings.Contains(host, ":") {
@@ -50,7 +51,7 @@ func originOf(a net.Addr) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// serve serves the page until ctx ends. What was begun on it is over then, and put right again.
+// serve serves the page until ctx ends. Before it returns it ends the scene and undoes its changes.
 func (t *theatre) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           t.handler(),
@@ -76,7 +77,7 @@ func (t *theatre) serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler answers the page's calls. They come from this machine, and from the page itself alone.
+// handler answers the page's calls, which come only from this machine and from the page itself.
 func (t *theatre) handler() http.Handler {
 	m := http.NewServeMux()
 	m.Handle("GET /static/", served(http.FileServerFS(web.Static())))
@@ -89,8 +90,8 @@ func (t *theatre) handler() http.Handler {
 	return t.secured(http.NewCrossOriginProtection().Handler(m))
 }
 
-// secured answers only to the page's own name: any page on the internet can have its name resolve to 127.0.0.1. And
-// under another name of this machine the nodes' cookies would be another site's.
+// secured answers only to the page's own name, because any page on the internet can have its name resolve to 127.0.0.1.
+// Under another name of this machine the nodes' cookies would belong to another site.
 func (t *theatre) secured(next http.Handler) http.Handler {
 	var frames strings.Builder
 	for _, n := range t.demo.fleet.all() {
@@ -112,7 +113,7 @@ func (t *theatre) secured(next http.Handler) http.Handler {
 	})
 }
 
-// served are files whose kind the system's own table, which differs from machine to machine, has no say in.
+// served sets the content types of files itself, because the system's own table differs from machine to machine.
 func served(files http.Handler) http.Handler {
 	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +127,7 @@ func served(files http.Handler) http.Handler {
 	})
 }
 
-// told does what a button asks for. Why it can't be done is for who pressed it.
+// told does what a button asks for. If it fails, the answer tells the user why.
 func (t *theatre) told(do func(context.Context, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch err := do(t.ctx, r); {
@@ -160,10 +161,10 @@ func (t *theatre) changeNode(ctx context.Context, r *http.Request) error {
 	return err
 }
 
-// fewest is the time between two events, however much happens.
+// fewest is the shortest time between two events.
 const fewest = 100 * time.Millisecond
 
-// events sends what the page shows, whole, whenever that has changed.
+// events sends the whole state of the page whenever that has changed.
 func (t *theatre) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// progress tells what a demo is doing: in one line that changes on a terminal, else in a line for each step.
+// progress prints what a demo is doing: on a terminal in one line that changes, otherwise in a line for each step.
 type progress struct {
 	w    io.Writer
 	live bool // w is a terminal
 
 	mu   sync.Mutex
-	name string // of the step
-	text string // what the line shows; empty: there is none
+	name string // of the current step
+	text string // the text of the line; empty: there is no line
 }
 
 func newProgress(w io.Writer) *progress {
@@ -26,10 +26,10 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// step begins one whose end can't be foretold.
+// step begins a step whose duration is unknown.
 func (p *progress) step(name string) { p.part(name, 0, 0) }
 
-// part tells how much of a step is done. A step begins when its name comes for the first time.
+// part reports how much of a step is done. A new name begins a new step.
 func (p *progress) part(name string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *progress) part(name string, done, total int64) {
 	p.name, p.text = name, text
 }
 
-// end takes the line away, so that something else can be printed.
+// end removes the line, so that something else can be printed.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,24 +18,24 @@ import (
 	"getwork/web"
 )
 
-// demo is one that runs. Its parts are there as far as it was prepared.
+// demo is a running demo. Its parts are set as far as it was prepared.
 type demo struct {
 	Command
 	out      io.Writer
 	progress *progress
-	hurry    context.Context // ends when somebody can't wait for an orderly end
+	hurry    context.Context // ends when the user does not want to wait for an orderly end
 
 	server   *postgres.Server
-	database string    // URL of the bank, by a login that owns it and is no superuser
-	said     lastWords // what PostgreSQL printed
+	database string    // the bank's URL, with a login that owns the bank and is no superuser
+	said     lastWords // PostgreSQL's latest output
 	fleet    fleet
-	page     net.Listener // of the demo's own page; nil: it has none
+	page     net.Listener // the demo's own page; nil: it has none
 }
 
-// broken is why a demo can't go on: a part of it ended by itself.
+// broken is the error of a demo that can't go on because a part of it ended by itself.
 type broken struct{ error }
 
-// run prepares, and then serves or compares. It leaves the parts running: see stop.
+// run prepares, and then serves or compares. It leaves the parts running; stop ends them.
 func (d *demo) run(parent context.Context) error {
 	ctx, breaks := context.WithCancelCause(parent)
 	defer breaks(nil)
@@ -59,7 +59,7 @@ func (d *demo) run(parent context.Context) error {
 	return err
 }
 
-// prepare starts the parts, each after what it needs. breaks is called when one of them ends by itself later.
+// prepare starts the parts, each after the parts that it needs. It calls breaks when one of them ends by itself later.
 func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) error {
 	addresses, err := d.addresses()
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) erro
 	return d.applyTasks(ctx)
 }
 
-// client is somebody at one of the nodes that live, each in its turn.
+// client returns a client of one of the living nodes, each in turn.
 func (d *demo) client(i int, user string, role web.Role) (*cli.Client, error) {
 	nodes := d.fleet.living()
 	if len(nodes) == 0 {
@@ -98,16 +98,16 @@ func (d *demo) client(i int, user string, role web.Role) (*cli.Client, error) {
 	return cli.Remote{URL: nodes[i%len(nodes)].url, User: user}.Connect(role)
 }
 
-// manager is one at the first node that lives.
+// manager returns a manager's client of the first living node.
 func (d *demo) manager() (*cli.Client, error) { return d.client(0, "demo", web.Manager) }
 
 func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc) error {
 	d.progress.step("starting PostgreSQL")
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
-		// Each node has some 11 connections, each naive user one.
+		// Each node has some 11 connections, each naive user has one.
 		"max_connections": strconv.Itoa(40 + 15*d.Nodes + max(d.Users, crowdSize)),
-		// Without replication the bank's rows need not be logged beside being written, and survive a crash the same.
+		// Without replication the bank's rows need not be logged as well as written; they survive a crash all the same.
 		"wal_level":       "minimal",
 		"max_wal_senders": "0",
 	}})
@@ -128,10 +128,10 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	return nil
 }
 
-// whereabouts is the file that says where the demo on this data is served.
+// whereabouts is the file that names the address of the demo that uses this data.
 func (d *demo) whereabouts() string { return filepath.Join(d.DataDir, "demo-url") }
 
-// elsewhere says where the demo runs that has the data already, once it has told.
+// elsewhere says where the demo runs that uses this data, once that demo has written it down.
 func (d *demo) elsewhere(inUse error) error {
 	at, err := os.ReadFile(d.whereabouts())
 	if err != nil || len(at) == 0 {
@@ -140,7 +140,7 @@ func (d *demo) elsewhere(inUse error) error {
 	return fmt.Errorf("a demo with this data runs already: open %s\nanother one needs its own --data-dir and --listen (%w)", at, inUse)
 }
 
-// nodeLost tells of a node that ended, and ends the demo with the last one.
+// nodeLost reports a node that ended, and ends the demo with the last one.
 func (d *demo) nodeLost(ctx context.Context, breaks context.CancelCauseFunc) func(i, left int, n *nodeProcess) {
 	return func(i, left int, n *nodeProcess) {
 		switch {
@@ -154,7 +154,7 @@ func (d *demo) nodeLost(ctx context.Context, breaks context.CancelCauseFunc) fun
 	}
 }
 
-// serve tells how to use it, serves the demo's own page, and waits for the end.
+// serve prints how to use the demo, serves its page, and waits for the end.
 func (d *demo) serve(ctx context.Context, took time.Duration) error {
 	d.progress.end()
 	text := fmt.Sprintf("Ready after %.1f s: a bank of %d loans. Its first task is %q%s.\n\n", took.Seconds(), d.Loans, firstTask, d.heaviness())
@@ -165,7 +165,7 @@ func (d *demo) serve(ctx context.Context, took time.Duration) error {
 	}
 	text += fmt.Sprintf(`
 The page shows people on the nodes side by side. Click Get Work of "Verify user submitted bank account" as Oliver
-and as Tracy: one query runs for them, and each gets loans of his own. Let fifty people click at once, with getwork
+and as Tracy: one query runs for both, and each gets different loans. Let fifty people click at once, with getwork
 and without. Kill a node while its query runs: the others take over.
 
 From a terminal:
@@ -174,7 +174,7 @@ From a terminal:
 The data is in %s. To look into the database:
   psql '%s'
 
-Ctrl-C stops all of it.
+Ctrl-C stops everything.
 `, nodes[0].url, firstTask, d.DataDir, d.database)
 	if err := os.WriteFile(d.whereabouts(), []byte(d.fleet.framedBy), 0o600); err != nil {
 		return fmt.Errorf("note for a second start where the demo is: %w", err)
@@ -196,11 +196,12 @@ func (d *demo) heaviness() string {
 	return ", whose query takes some seconds on two cores"
 }
 
-// stop ends the parts, each before what it needs: first the nodes, which drain, then PostgreSQL. The page has ended.
+// stop ends the parts, each before the parts that it needs: first the nodes, which drain, then PostgreSQL. The page has
+// ended by then.
 func (d *demo) stop() error {
 	if d.page != nil {
 		_ = d.page.Close()
-		_ = os.Remove(d.whereabouts()) // it may not have come so far
+		_ = os.Remove(d.whereabouts()) // the file may not exist yet
 	}
 	if d.server == nil {
 		return nil

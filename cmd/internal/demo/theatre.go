@@ -11,48 +11,49 @@ import (
 )
 
 const (
-	crowdSize  = 50 // who click at once
-	crowdCount = 2  // what each of them wants
+	crowdSize  = 50 // how many people click at once
+	crowdCount = 2  // how many items each of them wants
 
-	// A naive race is to be seen while one watches: so many click as the machine serves in that time.
+	// The audience waits for a naive race, so only as many people click as the machine can serve in that time.
 	raceWithin = 15 * time.Second
 
-	sceneWithin = 3 * time.Minute  // who is not served by then is given up
-	admireFor   = 20 * time.Second // how long the crowd keeps what it got, for the manager's floor to show it
+	sceneWithin = 3 * time.Minute  // after this time unserved people are given up
+	admireFor   = 20 * time.Second // how long the crowd keeps its items, so that the manager's floor shows them
 )
 
-// theatre is what the demo's page shows: the nodes, and a scene for each half of a contest. One is played at a time.
+// theatre is what the demo's page shows: the nodes, and a scene for each half of a contest. Only one scene is played at
+// a time.
 type theatre struct {
 	demo *demo
 	ctx  context.Context // ends with the demo
 
 	mu      sync.Mutex
 	scenes  map[string]*scene // by the names of their halves
-	played  *showing          // the last one; nil: none was
-	changed chan struct{}     // closed, and made anew, when something changes
+	played  *showing          // the last scene that was played; nil: none was
+	changed chan struct{}     // closed, and replaced, when something changes
 }
 
-// showing is a scene that is played.
+// showing is a scene that is being played.
 type showing struct {
 	interrupt context.CancelFunc
-	shown     bool          // its result is there; what was taken may not be given back yet
-	over      chan struct{} // closed when all is as it was before
+	shown     bool          // its result is there; the items may not be given back yet
+	over      chan struct{} // closed when everything is as before
 }
 
 // scene is one half of a contest, as the page shows it.
 type scene struct {
 	State   string    `json:"state"`             // "", playing, done, stopped or failed
-	Step    string    `json:"step,omitempty"`    // what is prepared
+	Step    string    `json:"step,omitempty"`    // the current step of preparation
 	Error   string    `json:"error,omitempty"`   // why it failed
 	Began   time.Time `json:"began,omitzero"`    // when people clicked
-	Count   int       `json:"count"`             // what each wants
+	Count   int       `json:"count"`             // how many items each person wants
 	People  []person  `json:"people"`            // those who click
-	Queries *int      `json:"queries,omitempty"` // that were run
-	CPU     *float64  `json:"cpu,omitempty"`     // seconds of PostgreSQL, if the system tells
+	Queries *int      `json:"queries,omitempty"` // how many were run
+	CPU     *float64  `json:"cpu,omitempty"`     // PostgreSQL's CPU seconds, if the system reports them
 	Alone   float64   `json:"alone,omitempty"`   // seconds that the query takes when nobody else runs it; 0: not measured
 }
 
-// person is one who clicks.
+// person is a person who clicks.
 type person struct {
 	State string   `json:"state"` // "", waits, served or failed
 	Items []string `json:"items,omitempty"`
@@ -60,7 +61,7 @@ type person struct {
 	Error string   `json:"error,omitempty"`
 }
 
-// sight is all that the page shows.
+// sight is everything that the page shows.
 type sight struct {
 	Nodes  []sightedNode    `json:"nodes"`
 	Scenes map[string]scene `json:"scenes"`
@@ -82,7 +83,7 @@ func newTheatre(ctx context.Context, d *demo) *theatre {
 	return &theatre{demo: d, ctx: ctx, changed: make(chan struct{}), scenes: map[string]*scene{sceneNaive: {}, sceneNodes: {}}}
 }
 
-// change changes what is shown.
+// change publishes a change of the state.
 func (t *theatre) change(how func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +92,7 @@ func (t *theatre) change(how func()) {
 	t.changed = make(chan struct{})
 }
 
-// show is what is to be seen now, and what is closed when that is no longer so.
+// show returns the current state, and a channel that is closed when it changes.
 func (t *theatre) show() (sight, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +110,7 @@ func (t *theatre) show() (sight, <-chan struct{}) {
 
 var errPlaying = errors.New("people are clicking already; wait for them, or stop them")
 
-// begin begins a scene. What the crowd of the last one still holds is given back first.
+// begin begins a scene, after giving back what the crowd of the last one still holds.
 func (t *theatre) begin(ctx context.Context, name string) error {
 	p := &showing{over: make(chan struct{})}
 	ctx, p.interrupt = context.WithCancel(ctx)
@@ -143,7 +144,7 @@ func (t *theatre) begin(ctx context.Context, name string) error {
 	return nil
 }
 
-// interrupt ends the scene that is played. It does not wait for that.
+// interrupt ends the current scene without waiting for its end.
 func (t *theatre) interrupt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +153,7 @@ func (t *theatre) interrupt() {
 	}
 }
 
-// close ends what is played, and returns when all is as it was before. Nothing can begin any more.
+// close ends the current scene, and returns when everything is as before. After that no scene can begin.
 func (t *theatre) close() {
 	t.mu.Lock()
 	last := t.played
@@ -163,7 +164,7 @@ func (t *theatre) close() {
 	}
 }
 
-// play has the crowd click in one half, and gives back what it got, after a while.
+// play has the crowd click in one half and, after a while, gives back what it got.
 func (t *theatre) play(ctx context.Context, name string, p *showing) {
 	c := &contest{demo: t.demo, users: crowdSize, count: crowdCount, bound: sceneWithin, spectator: &onPage{t, name}}
 	var h half
@@ -204,7 +205,7 @@ func (sc *scene) finish(h half, err error, interrupted bool) {
 	}
 }
 
-// onPage shows what happens in a contest's half.
+// onPage shows a contest's half on the page.
 type onPage struct {
 	theatre *theatre
 	name    string
@@ -232,7 +233,7 @@ func (o *onPage) answered(user int, got outcome) {
 	})
 }
 
-// origin is where the node's page is.
+// origin returns the origin of the node's page.
 func (n *nodeProcess) origin() string {
 	if host, ok := strings.CutPrefix(n.url, "http://[::1]"); ok {
 		return "http://localhost" + host

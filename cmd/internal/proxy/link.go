@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// link is one connection of a client, and the one to the server that belongs to it.
+// link is a client's connection, with the one to the server that belongs to it.
 type link struct {
 	proxy  *Proxy
 	client net.Conn
-	over   chan struct{} // closed when it is cut
+	over   chan struct{} // closed when the link is cut
 
 	once sync.Once
 	mu   sync.Mutex
-	ends []net.Conn // what cut closes
+	ends []net.Conn // the connections that cut closes
 }
 
 // run forwards until both ends are closed.
@@ -38,7 +38,8 @@ func (l *link) run() {
 	both.Wait()
 }
 
-// owns has cut close a connection too; false: it was cut already, and the connection is closed.
+// owns has cut close a connection, too. It returns false if the link was cut already, and then the connection is
+// closed.
 func (l *link) owns(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +65,8 @@ func (l *link) cut() {
 	})
 }
 
-// forward copies until from is closed, which to then learns as it learns everything else: not while it is frozen. If to
-// can't be written to any more, the other direction finds that out, and tells from.
+// forward copies until from is closed. to learns of that as it learns of everything else: not while it is frozen. If to
+// can't be written to any more, the other direction notices, and tells from.
 func (l *link) forward(from, to net.Conn, d Direction) {
 	buf := make([]byte, 16<<10)
 	for {
@@ -85,7 +86,7 @@ func (l *link) forward(from, to net.Conn, d Direction) {
 	}
 }
 
-// pass waits while the direction is frozen, and for the delay; false: the link was cut meanwhile.
+// pass waits while the direction is frozen, and for the delay. It returns false if the link was cut meanwhile.
 func (l *link) pass(d Direction) bool {
 	l.proxy.mu.Lock()
 	delay := l.proxy.delay

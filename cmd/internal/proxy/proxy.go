@@ -1,5 +1,5 @@
-// Package proxy stands between a node and its database, as the network does, and breaks as the network does: it can freeze,
-// cut, delay and refuse connections, in both directions or in one.
+// Package proxy stands between a node and its database and breaks as a network does: it can freeze, cut, delay and
+// refuse connections, in one direction or both.
 //
 //	p, err := proxy.Start("127.0.0.1:5432") // or the path of a Unix socket
 //	if err != nil {
@@ -8,7 +8,7 @@
 //	defer p.Close()
 //	url, err := p.URL("postgres://me@127.0.0.1:5432/bank") // the same database by way of the proxy
 //	…
-//	p.Freeze(proxy.Both) // as when the cable is pulled: nothing arrives any more, and nobody is told
+//	p.Freeze(proxy.Both) // as if the cable were pulled: nothing arrives any more, and nobody is told
 //	p.Thaw()
 //	p.Cut() // everybody is told at once
 //
@@ -24,33 +24,33 @@ import (
 	"time"
 )
 
-// Direction is where bytes go.
+// Direction is the direction in which bytes go.
 type Direction int
 
-// The directions, and both of them.
+// The two directions, and both together.
 const (
 	ToServer Direction = 1 << iota
 	ToClient
 	Both = ToServer | ToClient
 )
 
-// Proxy forwards every connection made to it to one server. Whoever started it must Close it.
+// Proxy forwards every connection to one server. It must be closed after use.
 type Proxy struct {
 	target string
 	in     net.Listener
-	ctx    context.Context // ends with Close: dialling stops
+	ctx    context.Context // ends with Close, which stops dialling
 	end    context.CancelFunc
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
 	links  map[*link]struct{}
-	frozen map[Direction]chan struct{} // of each frozen direction; closed when it thaws
+	frozen map[Direction]chan struct{} // for each frozen direction, a channel that is closed when it thaws
 	delay  time.Duration
 	refuse bool
 }
 
-// Start listens on a free port of the loopback address, and forwards to target, HOST:PORT or the path of a Unix socket.
-// The target is dialled for each connection anew, so it need not be there yet, and may come back.
+// Start listens on a free port of the loopback address, and forwards to target: HOST:PORT or the path of a Unix socket.
+// It dials the target anew for each connection, so the target may start later, and may go away and come back.
 func Start(target string) (*Proxy, error) {
 	in, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,11 +62,11 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where it listens, HOST:PORT.
+// Addr returns the address on which the proxy listens, HOST:PORT.
 func (p *Proxy) Addr() string { return p.in.Addr().String() }
 
-// Freeze lets no more bytes through, on any connection, old or new. Nobody is told: connections stay open, also those that
-// either side has closed meanwhile, as when a cable is pulled or a host is stopped. What was sent arrives after Thaw.
+// Freeze lets no more bytes through, on any connection, old or new. Nobody is told: connections stay open, even those
+// that one side has closed, as when a cable is pulled or a host is stopped. The bytes arrive after Thaw.
 func (p *Proxy) Freeze(d Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Proxy) Freeze(d Direction) {
 	}
 }
 
-// Thaw ends a Freeze, of whichever direction.
+// Thaw ends a Freeze of any direction.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Cut closes all connections that there are now, also frozen ones. New ones are taken.
+// Cut closes all current connections, including frozen ones. New connections are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,35 +96,35 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Delay holds up what comes from now on by d in each direction, a few kilobytes at a time; 0 ends it.
+// Delay delays bytes that come from now on by d in each direction, a few kilobytes at a time; 0 ends it.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Refuse makes new connections end at once with a reset; those that there are stay. False takes them again.
+// Refuse makes new connections end at once with a reset; existing ones stay. Refuse(false) accepts connections again.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = refuse
 }
 
-// Heal ends whatever was done to it.
+// Heal ends every fault of the proxy.
 func (p *Proxy) Heal() {
 	p.Thaw()
 	p.Delay(0)
 	p.Refuse(false)
 }
 
-// Connections is how many there are now.
+// Connections returns the current number of connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Close cuts all connections, and returns when nothing of the proxy runs any more. It may be called twice.
+// Close cuts all connections, and returns when no goroutine of the proxy is left. It may be called twice.
 func (p *Proxy) Close() {
 	p.end()
 	_ = p.in.Close()

@@ -84,7 +84,7 @@ func (l line) hear(t *testing.T, text string) {
 	}
 }
 
-// silent checks that nothing comes, not even an end, within d.
+// silent checks that for d nothing comes, not even the end.
 func (l line) silent(t *testing.T, d time.Duration) {
 	t.Helper()
 	_ = l.SetReadDeadline(time.Now().Add(d))
@@ -118,7 +118,7 @@ func TestFrozen(t *testing.T) {
 		old.say(t, "before")
 		old.hear(t, "before")
 		p.Freeze(d)
-		p.Freeze(d) // no more frozen than before
+		p.Freeze(d) // freezing twice changes nothing
 		young := dial(t, p)
 		old.say(t, "a")
 		young.say(t, "b")
@@ -145,7 +145,7 @@ func TestFrozenHidesTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	l.say(t, "a") // both ends are forwarded by now
+	l.say(t, "a") // by now both ends are forwarded
 	if got, err := bufio.NewReader(server).ReadString('\n'); err != nil || got != "a\n" {
 		t.Fatalf("the server heard %q, %v", got, err)
 	}
@@ -208,7 +208,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// A server that is away ends the connection, and is found again when it is back.
+// If the server is away, connections end; once it is back, new ones work.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -235,6 +235,6 @@ func TestURL(t *testing.T) {
 		}
 	}
 	if _, err := p.URL("host=/run/pg"); err == nil {
-		t.Error("a URL that is none is taken")
+		t.Error("an invalid URL is accepted")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"net/url"
 )
 
-// URL is a database's URL, postgres://…, by way of the proxy: the same user, database and settings at another address. A
-// host among its settings, as for a Unix socket, is left out.
+// URL returns a database's URL, postgres://…, with the proxy's address: the same user, database and settings. It drops
+// a host among the settings, as for a Unix socket. It returns an error if the URL is not one of PostgreSQL.
 func (p *Proxy) URL(database string) (string, error) {
 	u, err := url.Parse(database)
 	if err != nil {
@@ -24,7 +24,8 @@ func (p *Proxy) URL(database string) (string, error) {
 	return u.String(), nil
 }
 
-// Target is where a database's URL leads, as [Start] takes it.
+// Target returns where a database's URL leads, in the form that [Start] takes. It returns an error if the URL is
+// invalid.
 func Target(database string) (string, error) {
 	u, err := url.Parse(database)
 	if err != nil {

@@ -1,6 +1,6 @@
 /**
- * The demo's page: people on the nodes side by side, each in a frame with his node's own page, and above them a crowd
- * that clicks at once, with getwork and without. What there is to show arrives whole, as an event, whenever it changes.
+ * The demo's page: people on the nodes side by side, each in a frame with a page of their own node, and above them a
+ * crowd that clicks at once, with getwork and without. Each event carries the whole state; one comes whenever it changes.
  */
 
 import { html, nothing, render, svg } from '/static/lib/lit-html/lit-html.js';
@@ -27,7 +27,7 @@ const halves = [
   },
 ];
 
-// What became of a person: a sign, and what it means.
+// Each outcome of a person's click: a sign, and its meaning.
 const signs = {
   '': ['', 'did not click yet'],
   waits: ['…', 'waits'],
@@ -36,8 +36,8 @@ const signs = {
   failed: ['–', 'got nothing'],
 };
 
-let now; // what is shown; undefined until it has come
-const loaded = new Set(); // nodes whose page is in its frame: it stays there when the node is gone, and comes back by itself
+let now; // the state to show; undefined before the first event
+const loaded = new Set(); // nodes whose page is in its frame: it stays there when the node is gone, and reconnects by itself
 
 const events = new EventSource('/events');
 events.onmessage = (e) => {
@@ -46,7 +46,7 @@ events.onmessage = (e) => {
 };
 events.onopen = () => tell('');
 events.onerror = () => tell('The demo does not answer; perhaps it was ended in its terminal. This page goes on when it is back.');
-setInterval(() => now && draw(), 1000); // for how long they wait
+setInterval(() => now && draw(), 1000); // updates the waiting times
 
 function draw() {
   const seen = halves.map((h) => ({ ...h, ...look(now.scenes[h.name]) }));
@@ -59,10 +59,10 @@ function draw() {
   render(html`${now.nodes.map(pane)}${missing}`, $('panes'));
 }
 
-/** What there is to say of a half: who has a loan that another has, too, and figures. */
+/** A half's figures, and the people who share a loan with somebody else. */
 function look(s) {
   const crowd = s.people ?? [];
-  const holders = new Map(); // of each loan
+  const holders = new Map(); // by loan
   for (const p of crowd) for (const item of p.items ?? []) holders.set(item, (holders.get(item) ?? 0) + 1);
   const shared = (p) => (p.items ?? []).filter((item) => holders.get(item) > 1);
   const served = crowd.filter((p) => p.state === 'served');
@@ -92,7 +92,7 @@ function scene(s, most) {
   const wait = halves.some((h) => now.scenes[h.name].state === 'playing');
   const start = () => wait || post(`/scenes/${s.name}`);
   const stop = (e) => {
-    e.target.previousElementSibling.focus(); // this one is about to go
+    e.target.previousElementSibling.focus(); // this button is about to disappear
     post('/stop');
   };
   return html`<section class="card scene" data-scene=${s.name} data-state=${s.state} aria-labelledby="title-${s.name}">
@@ -114,7 +114,7 @@ function scene(s, most) {
 const progress = (s) => html` <span
   class="quiet">${s.served.length} of ${s.dots.length} served, after ${span(Date.now() - Date.parse(s.began))}</span>`;
 
-/** A line for each thing that happens; what changes all the time is not among it. */
+/** A line for each event; it leaves out what changes all the time. */
 function said(s) {
   switch (s.state) {
     case 'playing': return s.dots.length ? s.going(s.dots.length, s.count) : `First: ${s.step || 'getting ready'} …`;
@@ -143,7 +143,7 @@ function story(d) {
 
 function legend(s) {
   const kinds = [...new Set(s.dots.map((d) => d.is))];
-  if (kinds.length < 2) return nothing; // the line above says it
+  if (kinds.length < 2) return nothing; // the line above says this already
   return html`<ul class="legend">${kinds.map((is) => html`<li><span class="dot" data-is=${is}
     aria-hidden="true">${signs[is][0]}</span>${signs[is][1]}</li>`)}</ul>`;
 }
@@ -154,14 +154,14 @@ function figure(f, most) {
     <svg class="length" aria-hidden="true">${bar}</svg></div>`;
 }
 
-/** So few click that it is soon over: what fifty would do is calculated, and said to be. */
+/** Only a few click, so that the race is soon over: the effect of fifty is calculated, and labelled so. */
 function honesty(s) {
   const n = s.dots.length;
   if (n >= now.crowd) return nothing;
   const busy = s.cpu ? span((1000 * now.crowd * s.cpu) / n / now.cores) : '';
   const all = ` ${now.crowd} people would keep ${now.cores} cores busy for about ${busy}: that was calculated, not run.`;
   return html`<p class="quiet">Alone, the query takes ${took(1000 * s.alone)}.
-    Only ${n} people clicked here, for it to be over soon.${busy ? all : ''}</p>`;
+    Only ${n} people clicked here, so that it ends soon.${busy ? all : ''}</p>`;
 }
 
 const details = (s) => html`<details><summary>Who got what</summary>
