@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// maxIDs is how many ids of one task an announcement names. Above it, reading the task costs less than reading them.
+	// maxIDs is the most ids of one task that an announcement names. With more, reading the task costs less than reading them.
 	maxIDs = 200
 
 	announceTimeout = 5 * time.Second // for one announcement
 	farewellTimeout = time.Second     // for the last one, when the node is being stopped
-	sendAgainAfter  = time.Second     // a try that failed
+	sendAgainAfter  = time.Second     // after a failed attempt
 )
 
 // Announcer gathers changes after their commit and sends them as one NOTIFY at most every Every. The first change after
-// quiet goes out at once; with nothing to say it does nothing at all. What can't be sent is kept, with what comes, until
-// it can. If the node dies before, the others know that something was to come: see [Announcer.Tell].
+// a quiet time goes out at once. An announcer with nothing to send costs nothing. If a NOTIFY fails, its changes are kept
+// and sent with later ones. If the node dies first, the other nodes know that more was to come: see [Announcer.Tell].
 //
-// All but Loop may be called by any goroutine, before, during and after Loop, and never blocks. Call Settings, Items and Waiting
-// after the commit: before it a reader would be sent to rows that it can't see yet. They are lost with the node; all that
-// they concern is looked at from time to time anyway.
+// All methods but Loop may be called by any goroutine, before, during and after Loop, and never block. Call Settings, Items
+// and Waiting after the commit: before it, readers would look for rows that they can't see yet. These three are lost with
+// the node, which costs time only, because nodes read what they concern periodically.
 type Announcer struct {
-	// Every is the least time between two announcements. 100 ms; set it before Loop.
+	// Every is the least time between two announcements: 100 ms unless changed. Set it before Loop.
 	Every time.Duration
 
 	send    func(ctx context.Context, channel, payload string) error
@@ -36,14 +36,14 @@ type Announcer struct {
 	node    string
 	log     *slog.Logger
 
-	wake chan struct{} // holds one value while there may be something to say
+	wake chan struct{} // holds one value while there may be something to send
 
 	mu      sync.Mutex
 	changes map[int64]*Change // by task: not sent yet
 	pledge  pledge
 }
 
-// NewAnnouncer returns an announcer for one node. send executes [NotifySQL] in no transaction and must return when its
+// NewAnnouncer returns an announcer for one node. send executes [NotifySQL] outside a transaction and must return when its
 // context ends; log may be nil. Nothing is sent until Loop runs.
 func NewAnnouncer(send func(ctx context.Context, channel, payload string) error, channel, node string, log *slog.Logger) *Announcer {
 	return &Announcer{
@@ -57,17 +57,17 @@ func NewAnnouncer(send func(ctx context.Context, channel, payload string) error,
 	}
 }
 
-// Settings says that the task itself is new, was changed, or was deleted.
+// Settings announces that the task itself is new, was changed, or was deleted.
 func (a *Announcer) Settings(task int64) {
 	a.note(Change{Task: task, Settings: true})
 }
 
-// Items says that items of the task's inbox were pushed, or that what was never to return was put back.
+// Items announces that items were pushed to the task's inbox, or that items which were never to return were redriven.
 func (a *Announcer) Items(task int64) {
 	a.note(Change{Task: task, Items: true})
 }
 
-// Waiting says that this node wants to run the task and has no free slot, so that a node which has one may do it.
+// Waiting announces that this node wants to run the task and has no free slot, so that a node with a free one may do it.
 func (a *Announcer) Waiting(task int64) {
 	a.note(Change{Task: task, Waiting: true})
 }
@@ -97,7 +97,7 @@ func (a *Announcer) Loop(ctx context.Context) error {
 	}
 }
 
-// owed is ready when the others wait for a word. While they do not, it never is.
+// owed returns a channel that is ready when the other nodes wait for another message; nil, which never is, if they don't.
 func (a *Announcer) owed() <-chan time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,8 +107,8 @@ func (a *Announcer) owed() <-chan time.Time {
 	return time.After(time.Until(a.pledge.spoken.Add(pledgeFor / 2)))
 }
 
-// flush sends what was gathered, if there is anything to say, and reports whether nothing is left of it. What could not be
-// sent is kept. It names no more than maxIDs of a task, so however long that lasts it does not grow.
+// flush sends the gathered changes, if there are any, and reports whether all are sent. Changes that could not be sent are
+// kept. They name at most maxIDs ids of a task, so they don't grow however long an outage lasts.
 func (a *Announcer) flush(ctx context.Context, trouble *outage, last bool) (sent bool) {
 	a.mu.Lock()
 	changes, at := a.changes, time.Now()
@@ -132,13 +132,13 @@ func (a *Announcer) flush(ctx context.Context, trouble *outage, last bool) (sent
 	switch {
 	case err == nil:
 		trouble.over(ctx)
-	case !errors.Is(ctx.Err(), context.Canceled): // else the node is being stopped, no fault: the farewell takes it all along
+	case !errors.Is(ctx.Err(), context.Canceled): // a cancelled context is no fault: the node is stopping, and its last flush sends all
 		trouble.failed(ctx, err)
 	}
 	return err == nil
 }
 
-// note gathers one change. One without anything to say is left out.
+// note gathers one change. It drops an empty one.
 func (a *Announcer) note(c Change) {
 	if c.silent() {
 		return
@@ -149,7 +149,7 @@ func (a *Announcer) note(c Change) {
 	a.stir()
 }
 
-// stir makes Loop look.
+// stir wakes Loop.
 func (a *Announcer) stir() {
 	select {
 	case a.wake <- struct{}{}:
@@ -157,7 +157,7 @@ func (a *Announcer) stir() {
 	}
 }
 
-// merge adds a change to what is known of its task, without repeating an id, and keeps no more than maxIDs of a task.
+// merge adds a change to those of its task, without repeating an id. Above maxIDs it drops the ids and sets Many.
 func merge(into map[int64]*Change, c Change) {
 	to := into[c.Task]
 	if to == nil {
@@ -168,7 +168,7 @@ func merge(into map[int64]*Change, c Change) {
 	to.Waiting = to.Waiting || c.Waiting
 	to.Items = to.Items || c.Items
 	to.Many = to.Many || c.Many
-	to.Runs = add(to.Runs, c.Runs) // few; a run is told of as it begins and ends, which reading the task later would not tell
+	to.Runs = add(to.Runs, c.Runs) // there are few; reading the task later would not show that a run began and ended
 	if !to.Many {
 		to.Rounds = add(to.Rounds, c.Rounds)
 		to.Requests = add(to.Requests, c.Requests)
@@ -180,7 +180,7 @@ func merge(into map[int64]*Change, c Change) {
 	}
 }
 
-// sorted are the changes in the order of their tasks.
+// sorted returns the changes in the order of their tasks.
 func sorted(changes map[int64]*Change) (all []Change) {
 	for _, task := range slices.Sorted(maps.Keys(changes)) {
 		all = append(all, *changes[task])
@@ -188,8 +188,8 @@ func sorted(changes map[int64]*Change) (all []Change) {
 	return all
 }
 
-// add appends the ids that are not there yet, and stops when they are too many anyway. It looks through the slice, which
-// for so few is quicker than a set.
+// add appends the ids that are not there yet, and stops above maxIDs. It searches the slice, which for so few ids is
+// quicker than a set.
 func add(to, ids []int64) []int64 {
 	for _, id := range ids {
 		if len(to) > maxIDs {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wire stands in for the database: it keeps what was sent, and when.
+// wire stands in for the database: it records each message and its time.
 type wire struct {
 	start time.Time
 	fail  func(n int) error // by the number of the call, from 0; nil: never
@@ -38,7 +38,7 @@ func (w *wire) send(_ context.Context, channel, payload string) error {
 	return nil
 }
 
-// announce runs an announcer in a bubble of fake time while act speaks to it, and returns what went out.
+// announce runs an announcer in a bubble of fake time while act calls it, and returns what was sent.
 func announce(t *testing.T, fail func(int) error, act func(a *Announcer, stop context.CancelFunc)) *wire {
 	t.Helper()
 	w := &wire{fail: fail}
@@ -128,7 +128,7 @@ func TestAnnouncerNamesOnlyTheTaskAbove200(t *testing.T) {
 	}
 }
 
-// What can't be sent is sent when that is possible again; too much of it is said more coarsely.
+// Changes that can't be sent are sent when that is possible again; above maxIDs they name only the task.
 func TestAnnouncerKeepsWhatCouldNotBeSent(t *testing.T) {
 	failFirst := func(k int) func(int) error {
 		return func(n int) error {

@@ -24,12 +24,12 @@ const poolerAdvice = "LISTEN does not work through a transaction pooler: " +
 // after. Handle, Up and Down are called from Run's own goroutine, never two at a time; while one of them runs nothing is
 // heard, so they must not block.
 type Listener struct {
-	// Connect opens a direct connection of the listener's own: not from a pool, not through a transaction pooler, and
-	// with pgx's default way of ending a cancelled call, so that a frozen peer can't hold up the closing. The listener
+	// Connect opens a direct connection for the listener alone: not from a pool, not through a transaction pooler, and
+	// with pgx's default way of ending a cancelled call, so that a frozen peer can't delay the closing. The listener
 	// closes it. Required.
 	Connect func(context.Context) (*pgx.Conn, error)
 
-	// Send executes NotifySQL on another connection, in no transaction. It must return when ctx ends. Required.
+	// Send executes NotifySQL on another connection, outside a transaction. It must return when ctx ends. Required.
 	Send func(ctx context.Context, channel, payload string) error
 
 	Channel string // shared by all nodes; 1-63 bytes
@@ -38,24 +38,24 @@ type Listener struct {
 	// Handle gets every message on Channel, this node's own ones included, in the order of their commits. Required.
 	Handle func(Message)
 
-	// Up says that LISTEN stands and the path is proven: the first echo came through. What was sent before is lost, so
-	// the receiver re-reads everything now. Messages may reach Handle shortly before Up.
+	// Up is called when LISTEN is active and the first echo has proven the path. Earlier messages are lost, so the
+	// receiver reads everything again now. Messages may reach Handle shortly before Up.
 	Up func()
 
-	// Down says that the connection was lost or judged dead. It follows an Up, and an Up will follow it when the path is
-	// good again. It isn't called when Run's context ends.
+	// Down is called when the connection was lost or judged dead. It follows an Up, and an Up follows it when the path
+	// works again. It isn't called when Run's context ends.
 	Down func(error)
 
-	EchoEvery   time.Duration // between two echoes, and the longest that one Send may take; 5 s when 0
-	SilentAfter time.Duration // silence after which a connection is dead, and the longest for connect and LISTEN; 15 s when 0
+	EchoEvery   time.Duration // between two echoes, and the limit for one Send; 5 s when 0
+	SilentAfter time.Duration // silence after which a connection is dead, and the limit for connect and LISTEN; 15 s when 0
 	MinBackoff  time.Duration // between two attempts: a random part of MinBackoff, doubled each time, 100 ms when 0,
-	MaxBackoff  time.Duration // up to MaxBackoff, 10 s when 0. Only a proven echo starts it afresh
-	Log         *slog.Logger  // one line per change of state and per minute of failing; nil logs nothing
+	MaxBackoff  time.Duration // up to MaxBackoff, 10 s when 0. Only an echo that came back resets it
+	Log         *slog.Logger  // gets one line per change of state and per minute of failing; nil logs nothing
 }
 
-// Run listens until ctx ends, and returns nil then, promptly even when the peer is frozen. Whatever goes wrong with the
-// connection is repeated for ever: a server which is away, in recovery, or behind a pooler. An error comes at once, and
-// only for a field that is missing or malformed.
+// Run listens until ctx ends, and then returns nil, promptly even when the peer is frozen. It retries for ever if the
+// server is away, in recovery, or behind a pooler. It returns an error at once, and only for a field that is missing or
+// malformed.
 func (l *Listener) Run(ctx context.Context) error {
 	cfg, err := l.complete()
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		advised bool
 		down    = outage{log: cfg.Log, bad: "listener is down, nodes go on by polling", good: "listener is up"}
 		echoes  = outage{log: cfg.Log, bad: "listener can't send its echo, silence proves nothing meanwhile", good: "listener sends its echo again"}
-		garbled = outage{log: cfg.Log, bad: "dropped a notification which does not decode"}
+		garbled = outage{log: cfg.Log, bad: "dropped a notification that does not decode"}
 	)
 	patience := cfg.SilentAfter
 	for attempt := 0; ctx.Err() == nil; attempt++ {
@@ -117,7 +117,7 @@ func (l *Listener) complete() (Listener, error) {
 	return cfg, nil
 }
 
-// echoChannel names the channel on which a node hears only itself. It is cut to a hash when it would be too long.
+// echoChannel names the channel on which a node hears only itself. A name that would be too long becomes a hash.
 func echoChannel(channel, node string) string {
 	name := channel + "_echo_" + node
 	if len(name) <= maxChannel {
@@ -127,8 +127,8 @@ func echoChannel(channel, node string) string {
 	return "echo_" + hex.EncodeToString(sum[:20])
 }
 
-// backoff returns the pause after the given failed attempt, the first being 0. It is drawn from the whole range, so that
-// a dozen nodes which lost the same server don't come back at the same moment.
+// backoff returns the pause after the given failed attempt, counting from 0. It is drawn from the whole range, so that
+// a dozen nodes that lost the same server don't come back at the same time.
 func backoff(attempt int, least, most time.Duration) time.Duration {
 	limit := most
 	if attempt < 30 && least<<attempt < most {

@@ -46,7 +46,7 @@ func TestGarbledMessagesAreDroppedAndLogged(t *testing.T) {
 	}
 }
 
-// TestLongNamesStillEcho proves that the echo channel fits whatever the shared one is called, and is the node's own.
+// TestLongNamesStillEcho checks that the echo channel's name fits, whatever the shared channel's, and is unique per node.
 func TestLongNamesStillEcho(t *testing.T) {
 	t.Parallel()
 	url := schematest.Empty(t)
@@ -86,7 +86,7 @@ func TestFrozenConnectionIsNoticedAndReplaced(t *testing.T) {
 	p, through := behind(t, url)
 	s := tune(t, url, func(s *station, config *pgx.ConnConfig) {
 		through(s, config)
-		s.SilentAfter = 7 * time.Second // longer than a busy machine stands still: only the freezing may end it
+		s.SilentAfter = 7 * time.Second // longer than a busy machine stalls: only the freeze may end the connection
 	})
 	other := connect(t, url)
 	await(t, s.up, "up")
@@ -133,7 +133,7 @@ func TestFrozenConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// TestFailingSendDoesNotKillAGoodListener fails the echoes for twice SilentAfter: they are no fault of LISTEN.
+// TestFailingSendDoesNotKillAGoodListener fails the echoes for twice SilentAfter, which is no fault of LISTEN.
 func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -149,11 +149,11 @@ func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 			var failing atomic.Bool
 			failed := make(chan struct{}, 1000)
 			s := tune(t, url, func(s *station, _ *pgx.ConnConfig) {
-				// The echoes before and after those that fail are to be answered in time on any machine.
+				// The echoes before and after the failing ones must be answered in time on any machine.
 				s.EchoEvery, s.SilentAfter = 100*time.Millisecond, 6*time.Second
 				s.Send = func(ctx context.Context, channel, payload string) error {
 					if !failing.Load() {
-						return s.send(context.WithoutCancel(ctx), channel, payload) // one that is slow is not to fail
+						return s.send(context.WithoutCancel(ctx), channel, payload) // a slow echo must not fail
 					}
 					failed <- struct{}{}
 					return c.fail(ctx)
@@ -182,7 +182,7 @@ func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 	}
 }
 
-// TestSilentLISTENIsExplained stands for a transaction pooler: LISTEN is taken, and nothing ever comes.
+// TestSilentLISTENIsExplained imitates a transaction pooler: LISTEN succeeds, and nothing ever comes.
 func TestSilentLISTENIsExplained(t *testing.T) {
 	t.Parallel()
 	url := schematest.Empty(t)
@@ -196,11 +196,11 @@ func TestSilentLISTENIsExplained(t *testing.T) {
 			return direct(ctx)
 		}
 	})
-	for s.logged.count("--listen-database-url") == 0 { // an attempt that was slow to connect explains nothing
+	for s.logged.count("--listen-database-url") == 0 { // an attempt that was slow to connect logs no explanation
 		await(t, attempts, "another attempt")
 	}
 	for range 3 {
-		await(t, attempts, "another attempt after it was explained")
+		await(t, attempts, "another attempt after the explanation")
 	}
 	s.stop()
 	if n := s.logged.count("--listen-database-url"); n != 1 {
@@ -210,7 +210,7 @@ func TestSilentLISTENIsExplained(t *testing.T) {
 		t.Errorf("%d errors logged, want one", n)
 	}
 	if len(s.up)+len(s.down) != 0 {
-		t.Error("a path that was never proven was said to be up or down")
+		t.Error("Up or Down was called for a path that was never proven")
 	}
 }
 
@@ -245,7 +245,7 @@ func TestStandbyIsTriedWithBackoffAndFewWords(t *testing.T) {
 	})
 }
 
-// TestHangingConnectIsGivenUp spends SilentAfter in a connect that never returns by itself.
+// TestHangingConnectIsGivenUp checks that SilentAfter ends a connect that never returns by itself.
 func TestHangingConnectIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

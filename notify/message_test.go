@@ -59,8 +59,8 @@ func TestEncodeSaysItMoreCoarselyWhenItDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestEncodeNeverLosesATask checks, on random messages of any size, that each fits, and that whoever hears it reads at
-// least what was changed.
+// TestEncodeNeverLosesATask checks, on random messages of any size, that each fits, and that its receiver reads at least
+// what was changed.
 func TestEncodeNeverLosesATask(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -145,7 +145,7 @@ func randomMessage(random *rand.Rand) Message {
 	return m
 }
 
-// covers tells whether got makes its reader read all that is named in sent.
+// covers reports whether got makes its receiver read everything that sent names.
 func covers(got, sent Message) bool {
 	if got.All {
 		return true

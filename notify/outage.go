@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// outage logs one kind of trouble: a line when it starts, a line per minute while it lasts, a line when it is over. A
+// outage logs one kind of failure: a line when it starts, a line per minute while it lasts, a line when it is over. A
 // server that is down for a night would otherwise fill the log with one line per attempt. It isn't safe for concurrent
 // use.
 type outage struct {
 	log       *slog.Logger
-	bad, good string // what to say when it starts and goes on, and when it is over
+	bad, good string // messages while it lasts, and when it is over
 
-	since, logged time.Time // zero while all is well
+	since, logged time.Time // zero while nothing fails
 	times         int
 }
 
@@ -31,7 +31,7 @@ func (o *outage) failed(ctx context.Context, err error) {
 	o.log.WarnContext(ctx, o.bad, "error", err, "failures", o.times, "for", now.Sub(o.since).Round(time.Millisecond))
 }
 
-// over notes a success. It says so only when there was trouble before.
+// over notes a success. It logs one line if there were failures before.
 func (o *outage) over(ctx context.Context) {
 	if o.since.IsZero() {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// proxy stands between a listener and the server, and can be frozen: then it forwards nothing in either direction, on
-// any connection, as a host does that was cut off or stopped. The connections stay open.
+// proxy stands between a listener and the server, and can be frozen. Like a host that was cut off or stopped, it then
+// forwards nothing in either direction on any connection. The connections stay open.
 type proxy struct {
 	gate sync.RWMutex // held for writing while frozen
 	dial func(ctx context.Context) (net.Conn, error)
@@ -46,7 +46,7 @@ func (p *proxy) freeze(t *testing.T) (thaw func()) {
 	return thaw
 }
 
-// cut ends the connections that there are; new ones can be made.
+// cut ends all connections; new ones can be made.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

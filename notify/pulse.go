@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// pulse judges whether one connection still hears. It is told what was heard and what was sent, and needs both: silence
-// counts only while an echo which did go out is unanswered.
+// pulse judges whether one connection still receives. It needs to know what was received and what was sent: silence
+// counts only while an echo that went out is unanswered.
 type pulse struct {
 	mu         sync.Mutex
-	heard      time.Time // the last sign of life; when LISTEN stood, before the first
-	unanswered time.Time // when the first echo since then had gone out; zero: none has
+	heard      time.Time // the last sign of life; before the first, when LISTEN became active
+	unanswered time.Time // when the first echo since then had gone out; zero if none has
 }
 
 // hear notes any notification: each one proves the path.
@@ -20,8 +20,8 @@ func (p *pulse) hear(now time.Time) {
 	p.heard, p.unanswered = now, time.Time{}
 }
 
-// sent notes that an echo begun at the time start has gone out by now. Its answer may have overtaken it, being on another
-// connection: then nothing is owed.
+// sent notes that an echo begun at the time start has gone out by now. Its answer comes on another connection and may have
+// overtaken it; then no echo is unanswered.
 func (p *pulse) sent(start, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,8 +30,8 @@ func (p *pulse) sent(start, now time.Time) {
 	}
 }
 
-// deadline tells when the connection is to be judged dead if nothing is heard until then: silentAfter from the last sign
-// of life, and grace at least for an echo that could only now be sent. It is false while no echo is unanswered.
+// deadline returns the time at which the connection is dead if nothing is received until then: silentAfter from the last
+// sign of life, but at least grace after an echo that was sent late. It returns false while no echo is unanswered.
 func (p *pulse) deadline(silentAfter, grace time.Duration) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,27 +18,27 @@ var (
 	errSlow   = errors.New("connect and LISTEN took too long")
 )
 
-// proveEvery is the longest between two echoes until the first has come through. One Send may well fail, on a connection
-// of the pool that a restart of the server had broken; that should not keep the node from being Up for EchoEvery.
+// proveEvery is the longest time between two echoes until the first has come back. One Send may well fail, on a pooled
+// connection that a restart of the server has broken; that should not delay Up by EchoEvery.
 const proveEvery = time.Second
 
 // session is one connection of the listener, from connecting to its end. Two goroutines work on it: Run's, which reads,
-// and the watch, which sends echoes and judges.
+// and the watch, which sends echoes and judges the connection.
 type session struct {
 	cfg                   Listener
 	down, echoes, garbled *outage // down and garbled are the reader's, echoes is the watch's
 	pulse                 pulse
-	listens               int           // channels on which LISTEN stands; the reader's
-	stands                chan struct{} // closed when both do
-	patience              time.Duration // for LISTEN, on a connection that was made
+	listens               int           // channels on which LISTEN is active; the reader's
+	stands                chan struct{} // closed when it is active on both
+	patience              time.Duration // limit for LISTEN, once connected
 	connected             atomic.Bool
-	proven                atomic.Bool // the first echo came through
+	proven                atomic.Bool // the first echo came back
 }
 
 // run reads the connection until it fails, is judged dead, or ctx ends, and returns why.
 //
-// A connection is ended by its context alone: pgx waits for the peer neither when it is cancelled in a read, nor when it
-// closes with a context that has ended. So a frozen one takes no time.
+// Only its context ends a connection: pgx waits for the peer neither when a read is cancelled, nor when it closes with a
+// context that has ended. So a frozen peer delays nothing.
 func (s *session) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	reader := pgxlisten.Listener{
@@ -66,9 +66,9 @@ func (s *session) connect(ctx context.Context) (*pgx.Conn, error) {
 // mostPatience bounds how long LISTEN may take.
 const mostPatience = 4 * time.Minute
 
-// nextPatience is how long LISTEN may take in the session after this one. LISTEN reads all that is in the server's queue, of all
-// channels, which lasts when that is long. To give it up and begin again would keep the queue from ever being emptied, since
-// the server goes on with what was given up, and each begins at the queue's end.
+// nextPatience returns how long LISTEN may take in the next session. LISTEN reads the server's whole queue, of all channels,
+// which takes long if the queue is long. If the listener gave up and began again each time, the queue would never be
+// emptied, because the server goes on with each abandoned LISTEN, and each one begins at the queue's end.
 func (s *session) nextPatience(err error) time.Duration {
 	if errors.Is(err, errSlow) && s.connected.Load() {
 		return min(2*s.patience, max(mostPatience, s.cfg.SilentAfter))
@@ -76,17 +76,17 @@ func (s *session) nextPatience(err error) time.Duration {
 	return s.cfg.SilentAfter
 }
 
-// trimQueue has the server drop what everybody has read. It does so by itself as notifications come, but not where its queue is full,
-// since then none come.
+// trimQueue makes the server drop notifications that every listener has read. The server does so by itself when
+// notifications come, but none come while its queue is full.
 const trimQueue = `select pg_notification_queue_usage()`
 
-// handler receives one channel's notifications for pgxlisten. It never returns an error, since that would end the session.
+// handler receives one channel's notifications for pgxlisten. An error that it returns ends the session.
 type handler struct {
 	s      *session
 	handle func(ctx context.Context, payload string)
 }
 
-// HandleBacklog is called as soon as LISTEN stands on the channel. pgxlisten listens in any order, so they are counted.
+// HandleBacklog is called as soon as LISTEN is active on the channel. pgxlisten listens in any order, so it counts them.
 func (h handler) HandleBacklog(ctx context.Context, _ string, conn *pgx.Conn) error {
 	h.s.listens++
 	if h.s.listens == 2 {
@@ -99,7 +99,7 @@ func (h handler) HandleBacklog(ctx context.Context, _ string, conn *pgx.Conn) er
 	return nil
 }
 
-// HandleNotification takes every notification as a sign of life before it looks at it.
+// HandleNotification counts every notification as a sign of life before it reads it.
 func (h handler) HandleNotification(ctx context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
 	h.s.pulse.hear(time.Now())
 	h.handle(ctx, n.Payload)
@@ -123,7 +123,7 @@ func (s *session) echo(ctx context.Context, _ string) {
 	s.cfg.Up()
 }
 
-// watch sends the echoes, and returns when the connection is to be given up.
+// watch sends the echoes, and returns when the connection must be given up.
 func (s *session) watch(ctx context.Context) error {
 	slow, slower := time.NewTimer(s.cfg.SilentAfter), time.NewTimer(s.patience)
 	defer slow.Stop()
@@ -154,8 +154,8 @@ func (s *session) watch(ctx context.Context) error {
 	}
 }
 
-// send sends one echo. It takes EchoEvery at most, and ends when the connection must be judged, so that a Send which
-// hangs delays no verdict.
+// send sends one echo. It takes at most EchoEvery, and ends when the connection must be judged, so that a Send that
+// hangs does not delay the judgement.
 func (s *session) send(ctx context.Context) {
 	start := time.Now()
 	until := start.Add(s.cfg.EchoEvery)
@@ -174,7 +174,7 @@ func (s *session) send(ctx context.Context) {
 	}
 }
 
-// listenUntil waits for the given time, and returns an error before when ctx ends or the connection has been silent for
+// listenUntil waits until the given time. It returns an error earlier if ctx ends or the connection has been silent for
 // too long.
 func (s *session) listenUntil(ctx context.Context, next time.Time) error {
 	for {

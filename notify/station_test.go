@@ -17,10 +17,10 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// patience is how long a test waits for what must happen before it gives up.
+// patience is how long a test waits for an event before it fails.
 var patience = timeout.Scale(20 * time.Second)
 
-// station is a running listener with all that it says.
+// station is a running listener with its callbacks and log.
 type station struct {
 	*Listener
 	api *pgxpool.Pool // a pool, because a Send that is cut off takes its connection with it
@@ -33,8 +33,8 @@ type station struct {
 	stop     func() // ends Run and waits until it has returned
 }
 
-// tune starts a listener on the database, quick enough for a test, yet a machine that stands still for seconds does not
-// make it give its connection up. change, which may be nil, alters it before it runs.
+// tune starts a listener on the database, quick enough for a test, yet a machine that stalls for seconds does not make it
+// give up its connection. change, which may be nil, alters it before it runs.
 func tune(t *testing.T, url string, change func(*station, *pgx.ConnConfig)) *station {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -109,7 +109,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-// say sends a message by a connection that has nothing to do with the listener.
+// say sends a message on a connection of its own.
 func say(t *testing.T, conn *pgx.Conn, payload string) {
 	t.Helper()
 	if _, err := conn.Exec(t.Context(), NotifySQL, "getwork", payload); err != nil {

@@ -3,43 +3,43 @@ package notify
 import "time"
 
 const (
-	// pledgeFor is how long a node may leave to the announcer what it commits, after it said that it would.
+	// pledgeFor is how long after a pledge a node may leave changes to its announcer.
 	pledgeFor = 2 * time.Second
 
-	// PledgeHeardFor is how long a node that heard a pledge waits for another word. What was left to the announcer was
-	// committed before, unless the commit itself took so long.
+	// PledgeHeardFor is how long a node that heard a pledge waits for another message. The changes left to the announcer
+	// were committed before, unless a commit itself took that long.
 	PledgeHeardFor = 2 * pledgeFor
 
-	// forgottenAfter is how long a transaction is waited for that nobody says the end of.
+	// forgottenAfter is how long a transaction counts as under way if nobody calls its End.
 	forgottenAfter = 30 * time.Second
 )
 
-// pledge keeps an announcement from being lost with its node. What is left to the announcer is told up to Every after its
-// commit, and a node that dies in between tells nobody. So a node leaves it something only while the others know: it has
-// said Again, and they read everything if it says neither that nor Even for a while. The announcer's lock guards it.
+// pledge keeps announcements from being lost with their node. The announcer sends a change up to Every after its commit,
+// and a node that dies in between announces nothing. So a node leaves changes to its announcer only while the other nodes
+// know of it: it has sent Again, and they read everything if neither Again nor Even follows. The announcer's lock guards it.
 type pledge struct {
 	until  time.Time            // changes may be left to the announcer until then
-	open   bool                 // the others wait for another word
-	ending bool                 // Even is on its way: no transaction may say Again, it could arrive before that
-	spoken time.Time            // when they were told last
-	inside time.Time            // when a transaction told of itself last
-	flying map[uint64]time.Time // transactions that count on the pledge, or make it, and when they began
-	last   uint64               // of those
+	open   bool                 // the other nodes wait for another message
+	ending bool                 // Even is on its way: no transaction may send Again, which could arrive before it
+	spoken time.Time            // when Again was sent last
+	inside time.Time            // when a transaction last announced itself
+	flying map[uint64]time.Time // transactions that rely on the pledge, or make it, and when they began
+	last   uint64               // key of flying
 }
 
-// Telling is how one transaction tells of what it changes.
+// Telling is how one transaction announces its changes.
 type Telling struct {
-	Payload string // for [NotifySQL], as the last statement of the transaction; empty: it is told after the commit
+	Payload string // for [NotifySQL], as the last statement of the transaction; empty if Loop announces the changes later
 
 	announcer *Announcer
 	later     []Change
-	flight    uint64    // among those that fly; 0: it does not
-	pledged   time.Time // when it wrote that the node says more; zero: it did not
+	flight    uint64    // its key in flying; 0 if it has none
+	pledged   time.Time // when it wrote Again into its message; zero if it did not
 }
 
-// Tell decides, just before its commit, how a transaction tells of changes. One that is alone, or nearly, does so itself,
-// by the message now. Of many, Loop tells, by the changes later: a commit with a NOTIFY holds a lock of the whole cluster
-// while it flushes. Call End after the transaction.
+// Tell decides, just before a transaction's commit, how its changes are announced. A transaction that is alone, or nearly,
+// sends the message now itself. If there are many, Loop announces the changes later, because a commit with a NOTIFY holds a
+// cluster-wide lock while it flushes. Call End after the transaction.
 func (a *Announcer) Tell(now Message, later ...Change) *Telling {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *Announcer) Tell(now Message, later ...Change) *Telling {
 	return t
 }
 
-// TellChanges is [Announcer.Tell] where both say the same.
+// TellChanges is [Announcer.Tell] with the same changes now and later.
 func (a *Announcer) TellChanges(changes ...Change) *Telling {
 	all := map[int64]*Change{}
 	for _, c := range changes {
@@ -71,8 +71,8 @@ func (a *Announcer) TellChanges(changes ...Change) *Telling {
 	return a.Tell(Message{Changes: sorted(all)}, changes...)
 }
 
-// End says that the transaction is over. What was left to the announcer is told even if it failed: a commit whose answer
-// was lost may have been one. It may be called of nil, and again.
+// End says that the transaction is over. Changes that were left to the announcer are announced even if the transaction
+// failed, because a commit whose answer was lost may have succeeded. A nil receiver and repeated calls are allowed.
 func (t *Telling) End(committed bool) {
 	if t == nil || t.flight == 0 {
 		return
@@ -103,7 +103,7 @@ func (p *pledge) begin(at time.Time) uint64 {
 	return p.last
 }
 
-// made notes that the others were told at that time, or later, that this node says more.
+// made notes that Again was sent at that time or later.
 func (p *pledge) made(at time.Time) {
 	p.open = true
 	if at.After(p.spoken) {
@@ -111,8 +111,8 @@ func (p *pledge) made(at time.Time) {
 	}
 }
 
-// speaks decides what the next message says of the pledge: Again, Even, or nothing. fresh: there are changes to tell of;
-// last: nothing will be said after it.
+// speaks decides what the next message says about the pledge: Again, Even, or nothing. fresh means that there are changes to
+// announce, last that no message follows.
 func (p *pledge) speaks(fresh, last bool) (again, even bool) {
 	if !p.open {
 		return false, false
@@ -130,7 +130,7 @@ func (p *pledge) speaks(fresh, last bool) (again, even bool) {
 	return fresh || due || last, false
 }
 
-// spoke notes what was sent, having been begun at that time, or could not be.
+// spoke notes whether a message that was begun at that time, with or without Again and Even, was sent.
 func (p *pledge) spoke(at time.Time, again, even, sent bool) {
 	switch {
 	case even:

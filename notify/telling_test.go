@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// talk runs an announcer in a bubble of fake time while act has transactions tell by it, and returns all that was sent, as
-// the others hear it.
+// talk runs an announcer in a bubble of fake time while act has transactions announce by it, and returns all messages as
+// the other nodes hear them.
 func talk(t *testing.T, fail func(n int) error, act func(tell func(id int64) *Telling)) (heard []sending) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func compare(t *testing.T, heard, want []sending) {
 
 const ms = time.Millisecond
 
-// Who is alone tells by himself, and nothing else is sent: no node owes anything.
+// A transaction that is alone announces itself, and nothing else is sent: no pledge is open.
 func TestTellingAlone(t *testing.T) {
 	heard := talk(t, nil, func(tell func(int64) *Telling) {
 		for id := range int64(3) {
@@ -82,7 +82,7 @@ func TestTellingAlone(t *testing.T) {
 	compare(t, heard, []sending{{0, work(0)}, {100 * ms, work(1)}, {200 * ms, work(2)}})
 }
 
-// The second of two says that more is to come, what comes is gathered, and when no more does, that is said.
+// The second of two transactions sends Again, later changes are gathered, and Even follows when no more come.
 func TestTellingOfMany(t *testing.T) {
 	heard := talk(t, nil, func(tell func(int64) *Telling) {
 		for id := range int64(5) {
@@ -106,8 +106,7 @@ func TestTellingOfMany(t *testing.T) {
 	})
 }
 
-// As long as a transaction is under way that counts on the pledge, others hear that more is to come; nobody is waited for
-// for ever.
+// While a transaction that relies on the pledge is under way, the other nodes hear Again; but not for ever.
 func TestPledgeOutlastsATransaction(t *testing.T) {
 	var slow *Telling
 	heard := talk(t, nil, func(tell func(int64) *Telling) {
@@ -135,8 +134,8 @@ func TestPledgeOutlastsATransaction(t *testing.T) {
 	}
 }
 
-// A pledge counts only when the others have it: not before its transaction has committed, nor if that failed, nor longer
-// than it can be renewed.
+// A pledge counts only when the other nodes have it: not before its transaction has committed, nor if that failed, nor
+// longer than it can be renewed.
 func TestPledgeStandsOnlyWhileHeard(t *testing.T) {
 	talk(t, nil, func(tell func(int64) *Telling) {
 		tell(1).End(true)
@@ -178,7 +177,7 @@ func TestPledgeStandsOnlyWhileHeard(t *testing.T) {
 	})
 }
 
-// A node that ends says all, and that it was all.
+// A node that ends announces everything, and then Even.
 func TestFarewellIsEven(t *testing.T) {
 	heard := talk(t, nil, func(tell func(int64) *Telling) {
 		tell(1).End(true)
