@@ -1,5 +1,5 @@
-// Getwork-torture breaks a cluster of getwork in every way that it should survive, under load, and judges what happened.
-// It is not part of what users deploy. See --help, and package torture.
+// Getwork-torture breaks a cluster of getwork in every way that it should survive, under load, and judges what
+// happened. It is not part of what users deploy. See --help, and package torture.
 package main
 
 import (
@@ -27,35 +27,35 @@ const (
 	exitUsage = 2
 )
 
-// flags are the command line.
+// flags is the command line.
 type flags struct {
-	Seed      uint64        `help:"Decides the faults and what users do; 0: at random. It is printed first." default:"0"`
-	Seeds     int           `help:"So many runs, one after the other, each with a seed of its own: counting up from --seed, or all at random." default:"1"`
-	For       time.Duration `help:"How long faults come, in each run; users work for half a minute longer, and are told of everything." default:"${for}"`
+	Seed      uint64        `help:"Seed of the faults and the users' intentions; 0 picks one at random. It is printed first." default:"0"`
+	Seeds     int           `help:"How many runs to make, one after the other, each with its own seed: counting up from --seed, or all at random." default:"1"`
+	For       time.Duration `help:"How long faults come in each run; users work for half a minute longer, in which everything must be pushed." default:"${for}"`
 	Nodes     int           `help:"How many nodes." default:"${nodes}"`
 	Users     int           `help:"How many users." default:"${users}"`
 	Agents    int           `help:"How many programs." default:"${agents}"`
 	Every     time.Duration `help:"Mean time between faults." default:"${every}"`
-	Faults    []string      `help:"Only these kinds, see above; none: nothing is broken." placeholder:"KIND,…"`
-	Without   []string      `help:"All kinds but these." placeholder:"KIND,…"`
-	Scenario  string        `help:"What users do, see above." default:"${scenario}"`
-	Think     time.Duration `help:"Mean time between two things that one user does." default:"${think}"`
-	Settle    time.Duration `help:"How long those who wait may take to be served after all is healed." default:"${settle}"`
+	Faults    []string      `help:"Only these kinds, listed above; none breaks nothing." placeholder:"KIND,…"`
+	Without   []string      `help:"All kinds except these." placeholder:"KIND,…"`
+	Scenario  string        `help:"What users do; the scenarios are listed above." default:"${scenario}"`
+	Think     time.Duration `help:"Mean time between two acts of a user." default:"${think}"`
+	Settle    time.Duration `help:"How long requests may wait after everything is healed." default:"${settle}"`
 	Isolation string        `help:"The server's default_transaction_isolation, such as 'repeatable read'." placeholder:"LEVEL"`
-	Binary    string        `help:"The getwork to run; without it, it is built from the source beside this program's." placeholder:"PATH" type:"path"`
-	Race      bool          `help:"Build it with the race detector."`
-	Serve     []string      `help:"One more flag of getwork serve, such as --serve=--no-listen; may be repeated." placeholder:"FLAG" sep:"none"`
-	DataDir   string        `help:"Folder below which PostgreSQL's data is made; without it in memory, if there is room." placeholder:"DIR" type:"path"`
-	Judge     string        `help:"Run nothing: judge this history that was kept." placeholder:"FILE" type:"existingfile"`
-	Out       string        `help:"Folder for the history (JSON lines) and the nodes' logs; without it they are kept, in a folder that is told, only if there is a violation." placeholder:"DIR" type:"path"`
+	Binary    string        `help:"The getwork to run; by default it is built from the source of this program's module." placeholder:"PATH" type:"path"`
+	Race      bool          `help:"Build getwork with the race detector."`
+	Serve     []string      `help:"A further flag of getwork serve, such as --serve=--no-listen; may be repeated." placeholder:"FLAG" sep:"none"`
+	DataDir   string        `help:"Folder in which PostgreSQL's data is created; by default it is in memory, if there is room." placeholder:"DIR" type:"path"`
+	Judge     string        `help:"Run nothing, but judge this kept history." placeholder:"FILE" type:"existingfile"`
+	Out       string        `help:"Folder for the history (JSON lines) and the nodes' logs. By default they are kept only if there is a violation, in a folder that is printed." placeholder:"DIR" type:"path"`
 }
 
-// help is shown by --help.
+// help returns the text that --help adds.
 func help() string {
 	var b strings.Builder
-	b.WriteString(`It starts a private PostgreSQL and several nodes, each with proxies of its own between itself and the database. Users and programs work through the public interface; meanwhile things break at random. In the end all is healed, those who wait are waited for, and a checker judges the recorded calls, answers and messages together with the final tables. Exit status: 0 nothing found, 1 a violation, 2 wrong usage.
+	b.WriteString(`The command starts a private PostgreSQL and several nodes, each with its own proxies between itself and the database. Users and programs work through the public interface, while things break at random. At the end everything is healed, pending requests are served, and a checker judges the recorded calls, answers and messages together with the final tables. Exit status: 0 nothing found, 1 a violation, 2 wrong usage.
 
-The sequence of faults depends on --seed, --every, --faults and --nodes alone, and so do the users' intentions on the seed. What comes of them depends on the machine's timing, too: to see something again, repeat the seed some times, or look into what was kept.
+The sequence of faults depends only on --seed, --every, --faults and --nodes, and the users' intentions depend only on --seed. The outcome also depends on the machine's timing: to see something again, repeat the seed a few times, or read the kept history.
 
 A run keeps its history in memory, some tens of MB a minute: for a night, take --seeds 500 --for 1m, not --for 8h. All runs use the same binary.
 
@@ -73,7 +73,7 @@ Kinds of faults:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run carries out one command line.
+// run executes one command line and returns its exit status.
 func run(args []string, out, errs io.Writer) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -105,7 +105,7 @@ func run(args []string, out, errs io.Writer) (status int) {
 		o, err = f.options(errs).Complete()
 	}
 	if err == nil && f.Seeds < 1 {
-		err = errors.New("--seeds is at least 1")
+		err = errors.New("--seeds must be at least 1")
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(errs, "getwork-torture: %v\nTry getwork-torture --help.\n", err)
@@ -123,7 +123,7 @@ func run(args []string, out, errs io.Writer) (status int) {
 	return exitClean
 }
 
-// exiting unwinds kong after --help.
+// exiting is panicked with to leave kong after --help.
 type exiting int
 
 func (f flags) options(errs io.Writer) torture.Options {
@@ -149,7 +149,7 @@ func judge(name string, out io.Writer) error {
 	return nil
 }
 
-// runs makes all the runs, with one binary, and fails if anything was found.
+// runs makes all runs with one binary, and returns an error if a violation was found.
 func (f flags) runs(ctx context.Context, o torture.Options, out io.Writer) error {
 	if o.Binary == "" {
 		dir, err := os.MkdirTemp("", "getwork-torture-binary-")

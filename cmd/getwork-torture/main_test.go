@@ -24,7 +24,7 @@ func TestCommandLine(t *testing.T) {
 		says   string
 	}{
 		{"--help", exitClean, "kill -9 of a node"},
-		{"--help", exitClean, "who clicked last"},
+		{"--help", exitClean, "the last click"},
 		{"--faults earthquake", exitUsage, "kill-run"},
 		{"--without earthquake", exitUsage, "kill-run"},
 		{"--faults none,kill", exitUsage, "none alone"},

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// act is something to be done at some time.
+// act is something to do at some time.
 type act struct {
 	at   time.Time
 	do   func()
-	poll bool // asking how a request stands, which goes on when nobody clicks any more
+	poll bool // a poll of a request, which goes on after nobody clicks any more
 }
 
-// agenda is what somebody intends to do, earliest first.
+// agenda is a list of acts, earliest first.
 type agenda []act
 
 func (a agenda) Len() int           { return len(a) }
@@ -26,15 +26,15 @@ func (a *agenda) Pop() any {
 	return x
 }
 
-// in plans something after a time.
+// in adds an act after a time.
 func (a *agenda) in(d time.Duration, do func()) { heap.Push(a, act{at: time.Now().Add(d), do: do}) }
 
-// ask plans a question after a time.
+// ask adds a poll after a time.
 func (a *agenda) ask(d time.Duration, do func()) {
 	heap.Push(a, act{at: time.Now().Add(d), do: do, poll: true})
 }
 
-// wait is how long it is until the next act; an hour if there is none.
+// wait returns how long it is until the next act, or an hour if there is none.
 func (a agenda) wait() time.Duration {
 	if len(a) == 0 {
 		return time.Hour
@@ -42,10 +42,10 @@ func (a agenda) wait() time.Duration {
 	return time.Until(a[0].at)
 }
 
-// next takes the first act out.
+// next removes the first act and returns it.
 func (a *agenda) next() act { return heap.Pop(a).(act) }
 
-// onlyPolls drops all but questions.
+// onlyPolls drops all acts except polls.
 func (a *agenda) onlyPolls() {
 	var left agenda
 	for _, one := range *a {

@@ -13,18 +13,18 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// books are a world that the ranking query looks at, and that people change: a loan comes up as book-007.0 until somebody has
-// finished that, and then as book-007.1. Whoever works on one writes it into the books first, and then tells getwork. A query
-// that began before that still returns what is finished by now.
+// books are a world that the ranking query reads and people change. A loan comes up as book-007.0 until somebody has
+// finished it, and then as book-007.1. People write it into the books first, and then complete the work at getwork. So
+// a query that began before still returns items that are finished by now.
 type books struct {
 	pool *pgxpool.Pool
 
 	mu    sync.Mutex
-	round map[string]int // of each loan, as far as is known
+	round map[string]int // of each loan, as far as the harness knows
 }
 
 const (
-	loans    = 60 // as many as openBooks makes
+	loans    = 60 // as many as openBooks inserts
 	bookTask = "books"
 
 	openBooks = `
@@ -44,7 +44,7 @@ func fromBooks(n nap) job {
 	return j
 }
 
-// open makes the books, before any task is there.
+// open creates the books, before any task exists.
 func (b *books) open(ctx context.Context, url string) (err error) {
 	b.round = map[string]int{}
 	if b.pool, err = pgxpool.New(ctx, url); err == nil {
@@ -62,7 +62,8 @@ func (b *books) close() {
 	}
 }
 
-// finish writes into the books that an item is finished; false: nobody knows whether that came through, so it is to be done again.
+// finish writes into the books that an item is finished. It returns false if it can't know whether that was committed;
+// the caller then repeats it.
 func (b *books) finish(ctx context.Context, rec *history.Recorder, item string) bool {
 	loan, round, ok := ofBook(item)
 	if !ok {
@@ -83,7 +84,7 @@ func (b *books) finish(ctx context.Context, rec *history.Recorder, item string) 
 	return true
 }
 
-// item is a loan as it comes up now.
+// item returns the key under which a loan comes up now.
 func (b *books) item(loan string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,21 +15,22 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// caller asks the nodes as somebody, and records what comes of it.
+// caller makes calls to the nodes as one user, and records each with its answer.
 type caller struct {
 	stage *stage
 	who   history.Who
 	role  string
-	rng   *rand.Rand // of the goroutine that calls
+	rng   *rand.Rand // used only by the goroutine that calls
 }
 
-// transport connects anew for each call: nothing is sent twice behind our back, and a node that died is noticed at once.
+// transport makes a new connection for each call: net/http then repeats no request by itself, and a node's death is
+// noticed at once.
 var transport = &http.Transport{DisableKeepAlives: true}
 
-// patience is how long a caller waits for an answer that is not to be held.
+// patience is how long a caller waits for an answer that the node does not hold.
 const patience = 6 * time.Second
 
-// node picks whom to ask: as a balancer does, mostly somebody who serves.
+// node picks a node to ask. As a load balancer does, it mostly picks one that serves.
 func (c *caller) node() *member {
 	m := c.stage.members[c.rng.IntN(len(c.stage.members))]
 	for i := 0; i < 3 && m.away.Load() > 0 && c.rng.IntN(10) > 0; i++ {
@@ -38,19 +39,19 @@ func (c *caller) node() *member {
 	return m
 }
 
-// changes are calls of whose effect others are told by push.
+// changes are the calls whose effects are pushed to others.
 var changes = []history.Kind{history.Dispose, history.Extend, history.Reassign, history.Release, history.Claim, history.Cancel}
 
-// request is what is sent.
+// request describes one call.
 type request struct {
 	method, path string
 	body         any
 	header       []string      // names and values in turn
-	held         time.Duration // the answer may take so much longer
-	notNode      int           // if not 0: not of the node before this number
+	held         time.Duration // the answer may take this much longer
+	notNode      int           // if not 0: not the node before this number
 }
 
-// do makes one call and records it. call says what it is about; the rest is filled in.
+// do makes one call and records it. The caller sets in call what it is about; do sets the rest.
 func (c *caller) do(ctx context.Context, call history.Call, r request) history.Call {
 	m := c.node()
 	for i := 0; i < 10 && m.number+1 == r.notNode; i++ {
@@ -63,7 +64,7 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 	call.Began = c.stage.rec.Now()
 	err := c.exchange(ctx, m.node.URL+r.path, r, &call)
 	call.Ended = c.stage.rec.Now()
-	if err != nil { // also when half an answer came
+	if err != nil { // or only half an answer came
 		call.Status, call.Type, call.Tag, call.Body, call.Error = 0, "", "", nil, err.Error()
 	}
 	if call.Status/100 == 2 && slices.Contains(changes, call.Kind) {
@@ -73,9 +74,9 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 		}
 	}
 	c.stage.rec.Add(history.Entry{Call: &call})
-	// Without its rights a node can't do better.
+	// Without its rights a node can't answer anything else.
 	if call.Status == http.StatusInternalServerError && revoked%2 == 0 && revoked == c.stage.revoked.Load() {
-		c.stage.findings.add("answers", "node %d answered 500 to %s %s at %v: an error that nobody expected; its log says which", m.number, r.method, r.path, call.Ended)
+		c.stage.findings.add("answers", "node %d answered 500 to %s %s at %v: an unexpected error, which the node's log names", m.number, r.method, r.path, call.Ended)
 	}
 	return call
 }
@@ -142,14 +143,15 @@ func (r *request) hold(seconds int) {
 	}
 }
 
-// unless has the call answered only if the request has changed since an answer with that ETag; empty: in any case.
+// unless makes the call conditional on a change of the request since the answer with that ETag; an empty ETag makes it
+// unconditional.
 func (r *request) unless(tag string) {
 	if tag != "" {
 		r.header = append(r.header, "If-None-Match", tag)
 	}
 }
 
-// answered is a request, as an answer or a message has it; what users need of it.
+// answered is the part of a request, in an answer or a message, that users need.
 type answered struct {
 	ID    int64  `json:"id,string"`
 	Task  string `json:"task"`
@@ -157,7 +159,7 @@ type answered struct {
 	Work  []held `json:"work"`
 }
 
-// held is work, in the same way.
+// held is the same part of a piece of work.
 type held struct {
 	ID     int64      `json:"id,string"`
 	Task   string     `json:"task"`
@@ -167,13 +169,13 @@ type held struct {
 	Closed *time.Time `json:"closed_at"`
 }
 
-// pipeline is what somebody holds and waits for, in the same way.
+// pipeline is the same part of a pipeline.
 type pipeline struct {
 	Work     []held     `json:"work"`
 	Requests []answered `json:"requests"`
 }
 
-// seconds is a Retry-After.
+// seconds returns the duration of a Retry-After.
 func seconds(retry string, otherwise time.Duration) time.Duration {
 	if d, err := time.ParseDuration(retry + "s"); err == nil && d > 0 {
 		return d

@@ -12,7 +12,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// wish is a click to be made, the same each time that it is repeated.
+// wish is a click that is the same each time it is repeated.
 type wish struct {
 	job    job
 	count  int
@@ -42,14 +42,14 @@ func (p *person) wish() wish {
 	return w
 }
 
-// click asks for work, and repeats that if there is no answer, perhaps of another node.
+// click asks for work. If no answer comes it repeats the click, perhaps at another node.
 func (p *person) click(ctx context.Context, w wish, tried int) {
 	call := p.sendClick(ctx, &p.caller, w)
 	if p.settled(call) || tried >= retries {
 		p.clicked(ctx, call)
 		if w.key != "" && w.other == 0 && call.Status/100 == 2 && p.chance(p.crowd.scenario.habits.again) {
 			w.other, w.held = call.Node+1, 0
-			p.agenda.in(p.pause(2*time.Second), func() { p.click(ctx, w, 0) }) // as who has lost the answer
+			p.agenda.in(p.pause(2*time.Second), func() { p.click(ctx, w, 0) }) // as if the answer were lost
 		}
 		return
 	}
@@ -91,7 +91,7 @@ func (p *person) sendClick(ctx context.Context, by *caller, w wish) history.Call
 	return by.do(ctx, history.Call{Kind: history.Click, Task: w.job.name, Count: w.count, Linger: w.linger, Key: w.key, Within: within}, r)
 }
 
-// clicked goes on from the answer to a click.
+// clicked handles the answer to a click.
 func (p *person) clicked(ctx context.Context, call history.Call) {
 	var r answered
 	if call.Status < 200 || call.Status > 299 || json.Unmarshal(call.Body, &r) != nil {

@@ -10,21 +10,21 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// crowd is everybody who works.
+// crowd is all users, programs and managers.
 type crowd struct {
 	*stage
 	scenario Scenario
 	jobs     []job
 	think    time.Duration
 	began    time.Time
-	calm     context.Context // ends when nothing is broken any more; then all live channels stay, and are read at once
+	calm     context.Context // ends when nothing is broken any more; from then on all live channels stay open and are read at once
 
 	mu     sync.Mutex
-	recent []assignment // work that somebody got lately, for managers to interfere with
-	pushed []string     // items of the inbox, lately
+	recent []assignment // work that was assigned lately, for managers to interfere with
+	pushed []string     // items pushed to the inbox lately
 }
 
-// assignment is work and whose it was.
+// assignment is a piece of work and its holder.
 type assignment struct {
 	held
 	user string
@@ -37,7 +37,7 @@ func newCrowd(s *stage, calm context.Context) *crowd {
 	return &crowd{stage: s, scenario: scenario, jobs: scenario.worked(s.o), think: s.o.Think, calm: calm}
 }
 
-// run lives until ctx ends; when over is closed nobody begins anything new.
+// run runs the crowd until ctx ends; after over is closed nobody begins anything new.
 func (c *crowd) run(ctx context.Context, over <-chan struct{}) {
 	c.began = time.Now()
 	var all sync.WaitGroup
@@ -54,12 +54,12 @@ func (c *crowd) run(ctx context.Context, over <-chan struct{}) {
 	all.Wait()
 }
 
-// rng is the source of chance of one goroutine; the seed decides it.
+// rng returns the random numbers of one goroutine, which depend on the seed.
 func (c *crowd) rng(kind, i int) *rand.Rand {
 	return rand.New(rand.NewPCG(c.o.Seed, uint64(kind)<<32|uint64(i)))
 }
 
-// The kinds of goroutine that draw.
+// The kinds of goroutine that draw random numbers.
 const (
 	drawsPerson = iota + 2
 	drawsSocket
@@ -72,7 +72,7 @@ func (c *crowd) person(i int) *person {
 	p := &person{crowd: c, told: make(chan message, 64), known: map[int64]bool{}, waiting: map[int64]bool{}, tags: map[int64]string{}}
 	p.caller = caller{stage: c.stage, who: history.Who{User: fmt.Sprintf("user-%03d", i)}, role: "worker", rng: c.rng(drawsPerson, i)}
 	p.socket = i%2 == 0
-	if k := i - c.o.Users; k >= 0 { // programs, four instances under each name, and their people's sockets
+	if k := i - c.o.Users; k >= 0 { // programs, four instances under each name, and the sockets of their owners
 		p.who = history.Who{User: fmt.Sprintf("agent-%02d", k/4), Instance: fmt.Sprintf("i%d", k%4)}
 		p.role, p.agent, p.socket = "agent", true, k%4 != 3
 	}
@@ -95,7 +95,7 @@ func (c *crowd) listener(p *person, i int) *listener {
 	return l
 }
 
-// job is a task to do something with now.
+// job returns a random task to work on.
 func (c *crowd) job(rng *rand.Rand) job {
 	if c.scenario.turn > 0 {
 		return c.jobs[min(int(time.Since(c.began)/c.scenario.turn), len(c.jobs)-1)]
@@ -109,7 +109,7 @@ func (c *crowd) job(rng *rand.Rand) job {
 	panic("scenario " + c.scenario.Name + " names no task " + name)
 }
 
-// item is one of a task's items; empty: none is known.
+// item returns a random item of a task; "" means that none is known.
 func (c *crowd) item(j job, rng *rand.Rand) string {
 	if !j.inbox() {
 		n := j.items
@@ -130,7 +130,7 @@ func (c *crowd) item(j job, rng *rand.Rand) string {
 	return c.pushed[rng.IntN(len(c.pushed))]
 }
 
-// noteWork and notePushed keep what was handed out and pushed lately.
+// noteWork and notePushed remember what was handed out and pushed lately.
 func (c *crowd) noteWork(w held, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *crowd) notePushed(items []string) {
 
 func lately[T any](all []T) []T { return all[max(0, len(all)-remembered):] }
 
-// someWork is work that somebody got lately.
+// someWork returns a random piece of work that was assigned lately.
 func (c *crowd) someWork(rng *rand.Rand) (a assignment, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,5 +155,5 @@ func (c *crowd) someWork(rng *rand.Rand) (a assignment, ok bool) {
 	return c.recent[rng.IntN(len(c.recent))], true
 }
 
-// somebody is a user.
+// somebody returns a random user.
 func (c *crowd) somebody(rng *rand.Rand) string { return fmt.Sprintf("user-%03d", rng.IntN(c.o.Users)) }

@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// take decides what becomes of work that it did not know of.
+// take decides what to do with work that the person did not know of.
 func (p *person) take(ctx context.Context, works []held) {
 	for _, w := range works {
 		if w.State != "held" || p.known[w.ID] {
@@ -22,10 +22,10 @@ func (p *person) take(ctx context.Context, works []held) {
 	}
 }
 
-// mostLeft is more than any task's lease.
+// mostLeft is longer than any task's lease.
 const mostLeft = 10 * time.Second
 
-// decide plans how work ends. With a lease it may end just before or after the lease does.
+// decide plans how work ends. Work with a lease may end just before or after the lease does.
 func (p *person) decide(ctx context.Context, w held) {
 	h := p.crowd.scenario.habits
 	if p.chance(h.forget) {
@@ -33,7 +33,7 @@ func (p *person) decide(ctx context.Context, w held) {
 	}
 	after := p.pause(time.Duration(h.holdFor * float64(time.Second)))
 	if w.Lease != nil {
-		left := min(w.Lease.Sub(p.stage.now()), mostLeft) // longer, if the clock was set back
+		left := min(w.Lease.Sub(p.stage.now()), mostLeft) // more is left if the clock was set back
 		switch {
 		case p.chance(h.extend):
 			p.agenda.in(min(after, left-50*time.Millisecond), func() { p.extend(ctx, w) })
@@ -45,7 +45,7 @@ func (p *person) decide(ctx context.Context, w held) {
 	p.agenda.in(after, func() { p.dispose(ctx, w, p.choice(), 0) })
 }
 
-// choice is a disposition.
+// choice returns a random disposition.
 func (p *person) choice() disposition {
 	h := p.crowd.scenario.habits
 	switch x := p.rng.IntN(100); {
@@ -69,8 +69,8 @@ type disposition struct {
 	To      string `json:"to,omitempty"`
 }
 
-// dispose lets go of work, and says the same again if there was no answer. Sometimes it says it twice, or another thing
-// after it: the one changes nothing, the other is refused.
+// dispose lets go of work, and repeats that if no answer came. Sometimes it repeats it all the same, which changes
+// nothing, or sends another disposition after it, which is refused.
 func (p *person) dispose(ctx context.Context, w held, d disposition, tried int) {
 	if d.Outcome == "complete" && w.Task == bookTask && !p.stage.books.finish(ctx, p.stage.rec, w.Item) {
 		p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, w, d, tried) })
@@ -88,7 +88,7 @@ func (p *person) dispose(ctx context.Context, w held, d disposition, tried int) 
 	}
 }
 
-// extend begins the lease anew, and decides again.
+// extend starts the lease over, and decides again.
 func (p *person) extend(ctx context.Context, w held) {
 	call := p.do(ctx, history.Call{Kind: history.Extend, Task: w.Task, Item: w.Item, Work: w.ID}, request{method: http.MethodPost, path: workPath(w.ID, "extend")})
 	var longer held

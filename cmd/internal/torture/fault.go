@@ -8,25 +8,25 @@ import (
 	"getwork/cmd/internal/proxy"
 )
 
-// Kinds are the ways to break something.
+// Kinds are all kinds of faults.
 var Kinds = []Kind{
 	{Name: "kill", Help: "kill -9 of a node", often: 3, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).kill},
-	{Name: "kill-run", Help: "kill -9 of the node whose query runs, or just ended", often: 3, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killRun},
+	{Name: "kill-run", Help: "kill -9 of the node whose query runs or has just ended", often: 3, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killRun},
 	{Name: "freeze", Help: "SIGSTOP of a node, and SIGCONT up to 25 s later", often: 2, least: 100 * time.Millisecond, most: 25 * time.Second, strike: (*storm).freeze},
-	{Name: "freeze-run", Help: "the same with the node whose query runs, or just ended", often: 2, least: 100 * time.Millisecond, most: 25 * time.Second, strike: (*storm).freezeRun},
+	{Name: "freeze-run", Help: "the same for the node whose query runs or has just ended", often: 2, least: 100 * time.Millisecond, most: 25 * time.Second, strike: (*storm).freezeRun},
 	{Name: "restart", Help: "SIGTERM of a node, and start", often: 2, strike: (*storm).drain},
-	{Name: "drain", Help: "the same, but it stays away for a while", often: 1, least: 500 * time.Millisecond, most: 5 * time.Second, strike: (*storm).drain},
-	{Name: "crash", Help: "PostgreSQL ends without saving anything (immediate), and starts", often: 1, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).crash},
+	{Name: "drain", Help: "the same, but the node stays away for a while", often: 1, least: 500 * time.Millisecond, most: 5 * time.Second, strike: (*storm).drain},
+	{Name: "crash", Help: "PostgreSQL stops without saving anything (immediate), and starts", often: 1, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).crash},
 	{Name: "stop", Help: "PostgreSQL stops (fast), and starts", often: 1, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).halt},
-	{Name: "cut", Help: "all connections of a node end", often: 2, strike: (*storm).cut},
-	{Name: "cut-listener", Help: "the listener's only", often: 2, strike: (*storm).cutListener},
-	{Name: "refuse", Help: "all end, and new ones are refused", often: 1, least: 200 * time.Millisecond, most: 5 * time.Second, strike: (*storm).refuse},
+	{Name: "cut", Help: "all connections of a node are cut", often: 2, strike: (*storm).cut},
+	{Name: "cut-listener", Help: "the same for the listener's only", often: 2, strike: (*storm).cutListener},
+	{Name: "refuse", Help: "all connections of a node are cut, and new ones are refused", often: 1, least: 200 * time.Millisecond, most: 5 * time.Second, strike: (*storm).refuse},
 	{Name: "proxy-freeze", Help: "nothing arrives between a node and the database, in one direction or both", often: 2, least: 200 * time.Millisecond, most: 20 * time.Second, strike: (*storm).freezePath},
-	{Name: "proxy-freeze-listener", Help: "the same for the listener only", often: 2, least: 500 * time.Millisecond, most: 40 * time.Second, strike: (*storm).freezeListener},
+	{Name: "proxy-freeze-listener", Help: "the same for the listener's connection only", often: 2, least: 500 * time.Millisecond, most: 40 * time.Second, strike: (*storm).freezeListener},
 	{Name: "proxy-delay", Help: "every packet between a node and the database takes 1 to 100 ms longer", often: 2, least: time.Second, most: 8 * time.Second, strike: (*storm).delay},
 	{Name: "terminate", Help: "up to four backends of getwork are terminated", often: 3, strike: (*storm).terminate},
-	{Name: "kill-told", Help: "kill -9 of a node that has just answered a change, of which others are to hear", often: 2, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killTold},
-	{Name: jumps, Help: "PostgreSQL's clock is set forward or back, by a second to two hours, and mostly right again", often: 3, least: time.Second, most: 15 * time.Second, strike: (*storm).jump},
+	{Name: "kill-told", Help: "kill -9 of a node that has just answered a change that others must be told of", often: 2, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killTold},
+	{Name: jumps, Help: "PostgreSQL's clock is set forward or back by a second to two hours, and usually set right later", often: 3, least: time.Second, most: 15 * time.Second, strike: (*storm).jump},
 }
 
 // onProcess does something to the process of a node that can be spared.
@@ -41,7 +41,7 @@ func (s *storm) onProcess(f planned, do func(m *member)) {
 	do(m)
 }
 
-// restarted starts a node again; that it can't is a finding, and the end of the run is not held up by it.
+// restarted starts a node again. If that fails it records a finding, and the run goes on.
 func (s *storm) restarted(m *member) {
 	if err := m.start(s.stage.ctx); err != nil && s.stage.ctx.Err() == nil {
 		s.findings.add("process", "after a fault, %v", err)
@@ -78,7 +78,7 @@ func (s *storm) drain(f planned) {
 	})
 }
 
-// inRun waits until a query runs, and then some time longer, so that it hits the query, its round, or what comes after.
+// inRun waits until a query runs, and then a random time, so that the fault hits the query, its round, or what follows.
 func (s *storm) inRun(f planned) planned {
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
@@ -92,7 +92,7 @@ func (s *storm) inRun(f planned) planned {
 func (s *storm) killRun(f planned)   { s.kill(s.inRun(f)) }
 func (s *storm) freezeRun(f planned) { s.freeze(s.inRun(f)) }
 
-// onDatabase does something to the server; one thing at a time.
+// onDatabase does something to the server, one fault at a time.
 func (s *storm) onDatabase(f planned, end func()) {
 	if !s.database.TryLock() {
 		s.skip()
@@ -121,7 +121,7 @@ func (s *storm) cutListener(f planned) {
 	s.strike(f, m.number, "", func() { m.touched.Add(1); m.listen.Cut() }, func() {})
 }
 
-// onPath does something to the way between a database and a node that can be spared.
+// onPath does something to the path between the database and a node that can be spared.
 func (s *storm) onPath(f planned, note string, do, undo func(m *member)) {
 	m, back := s.spare(f.node, func(m *member) bool { return m.path.TryLock() })
 	if m == nil {
@@ -144,7 +144,7 @@ func (s *storm) freezePath(f planned) {
 	s.onPath(f, note, func(m *member) { m.main.Freeze(d) }, func(m *member) { m.main.Thaw() })
 }
 
-// direction is in which one a proxy freezes: mostly both.
+// direction returns the direction in which a proxy freezes, usually both.
 func direction(f planned) (proxy.Direction, string) {
 	switch f.chance % 4 {
 	case 0:

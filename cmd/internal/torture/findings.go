@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Violation is something that must not be: what rule it breaks, and what shows it.
+// Violation is something that must never happen: the rule that it breaks, and the evidence.
 type Violation struct {
 	Rule string
 	Text string
@@ -23,17 +23,18 @@ func kindOf(rule, text string) string {
 	return rule + ": " + verbs.ReplaceAllString(first, "…")
 }
 
-// findings gathers what the harness itself finds; the checker's come to it later. Of each kind some are told, and all counted.
+// findings gathers what the harness itself finds; the checker's violations are added later. It keeps the text of some
+// of each kind, and counts all.
 type findings struct {
 	mu    sync.Mutex
 	all   []Violation
 	kinds map[string]int
 }
 
-// mostTold is how many findings of a kind are told in words.
+// mostTold is how many findings of a kind are kept as text.
 const mostTold = 5
 
-// add notes one. Its kind is the text before anything is put into it.
+// add records a finding. Its kind is the format.
 func (f *findings) add(rule, text string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,7 +46,7 @@ func (f *findings) add(rule, text string, args ...any) {
 	}
 }
 
-// list are those that are told in words, and how many there were of each kind.
+// list returns the findings kept as text, and the number of each kind.
 func (f *findings) list() (told []Violation, kinds map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

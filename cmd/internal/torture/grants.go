@@ -24,7 +24,7 @@ grant select, insert, update, delete on all tables in schema getwork to torture_
 grant usage on all sequences in schema getwork to torture_worker`
 )
 
-// logInAsWorker has the nodes log in as somebody who owns nothing, so that rights can be taken from them.
+// logInAsWorker has the nodes log in as a user who owns nothing, so that rights can be revoked.
 func (s *stage) logInAsWorker(ctx context.Context) error {
 	migrate := exec.CommandContext(ctx, s.binary, "migrate", "up", "--database-url", s.url)
 	migrate.Env = node.Environment()
@@ -53,12 +53,12 @@ func (s *stage) execute(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// revoke takes all rights on one table from the nodes' login, and gives them back. Some node's log must say so.
+// revoke revokes all rights on one table from the nodes' login, and grants them again. A node's log must report it.
 func (s *storm) revoke(ctx context.Context, rng *rand.Rand) {
 	tables := []string{"task", "task_state", "task_version", "work_requested", "work", "run", "candidate", "item", "idempotency_key"}
 	table := tables[rng.IntN(len(tables))]
 	lasts := between(rng.Float64(), 100*time.Millisecond, 5*time.Second)
-	s.database.Lock() // it is there to be asked
+	s.database.Lock() // keeps faults of the database away meanwhile
 	defer s.database.Unlock()
 	s.epoch.Add(1)
 	defer s.epoch.Add(1)
@@ -70,8 +70,8 @@ func (s *storm) revoke(ctx context.Context, rng *rand.Rand) {
 	}, func() {
 		s.must(s.execute(ctx, "grant select, insert, update, delete on getwork."+table+" to "+worker))
 	})
-	if before == 0 && lasts > 3*time.Second && s.said(table) == 0 && ctx.Err() == nil { // what is said again and again is not said each time
-		s.findings.add("log", "no node's log says that there are no rights on %s, which there were not for %v", table, lasts)
+	if before == 0 && lasts > 3*time.Second && s.said(table) == 0 && ctx.Err() == nil { // a repeated log line is not written each time
+		s.findings.add("log", "no node's log reports the missing rights on %s, which were missing for %v", table, lasts)
 	}
 }
 
@@ -81,7 +81,7 @@ func (s *storm) must(err error) {
 	}
 }
 
-// said counts the lines of the running nodes' logs that miss rights on a table.
+// said counts the lines in the running nodes' logs that report missing rights on a table.
 func (s *stage) said(table string) (n int) {
 	for _, m := range s.members {
 		m.process.Lock()

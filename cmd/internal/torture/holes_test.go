@@ -15,31 +15,32 @@ import (
 	"getwork/cmd/internal/torture/checker"
 )
 
-// hole is a promise with all that keeps it.
+// hole is a promise and all defences that keep it.
 type hole struct {
 	defences []string
 	options  torture.Options
-	breaks   []checker.Rule            // one of these, with all of the defences off
-	alone    map[string][]checker.Rule // and what may break with just this one off: what the other does not cover
-	few      int                       // if not 0: so many people, and no programs, where just one is off
+	breaks   []checker.Rule            // one of these breaks with all of the defences off
+	alone    map[string][]checker.Rule // what may break with only this one off, because the other does not cover it
+	few      int                       // if not 0: the number of users, without programs, when only one is off
 }
 
-// seeds is how many runs may look for what is a matter of chance, with all of the defences off.
+// seeds is how many runs may look for a random event, with all of the defences off.
 const seeds = 4
 
-// With all that keeps a promise switched off, the harness finds it broken; with one of the two it does not.
+// With all defences of a promise switched off, the harness finds it broken; with one of the two it does not.
 var holes = map[string]hole{
-	// Places for more runs than there are: whoever gives one back looks at what waited for it.
+	// There are more slots for runs than runs: giving one back wakes whatever waited for it.
 	"lost wake-up": {[]string{"lookagain", "sweep"},
 		torture.Options{Scenario: "clicks", For: 20 * time.Second, Users: 150, Think: 300 * time.Millisecond, Settle: 10 * time.Second,
 			Flags: []string{"--max-runs", "20"}},
 		[]checker.Rule{checker.EndsOnce}, nil, 0},
-	// The indexes know what is held, not what is put off, and how much one may hold. That is the lock's alone. And who waits for an
-	// index has stamped his time before.
+	// The indexes know what is held, not what is put off, and not how much a user may hold: only the lock does. A
+	// writer that waits for an index has stamped its time before.
 	"held by two": {[]string{"unique", "assignlock"},
 		torture.Options{Scenario: "owners", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
 		[]checker.Rule{checker.HeldOnce}, map[string][]checker.Rule{"assignlock": {checker.HeldInTurn, checker.NotBefore, checker.Limits}}, 0},
-	// The second defence is one only where the lock is free, and runs have none: so few claim, and nobody clicks.
+	// The second defence holds only if the lock is free, and runs have no such defence: so few people claim, and nobody
+	// clicks.
 	"an old snapshot": {[]string{"lockfirst", "isolation"},
 		torture.Options{Scenario: "claims", For: 20 * time.Second, Users: 20, Isolation: "repeatable read"},
 		[]checker.Rule{checker.NotBefore}, nil, 6},
@@ -56,7 +57,7 @@ var holes = map[string]hole{
 		[]checker.Rule{checker.ToldTheSame, checker.ToldStill}, nil, 0},
 }
 
-// TestHoles proves the harness and its checker: they can say no.
+// TestHoles proves the harness and its checker: they can find violations.
 func TestHoles(t *testing.T) {
 	if os.Getenv("GETWORK_TEST_HOLES") == "" {
 		t.Skip("takes some minutes, and all of the machine: set GETWORK_TEST_HOLES=1")
@@ -86,7 +87,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// uncovered are the promises that were broken with just one defence off, though the other covers them.
+// uncovered returns the promises that were broken with only one defence off, although the other covers them.
 func (h hole) uncovered(found map[string]int, off string) (broken []string) {
 	for rule := range found {
 		if r := checker.Rule(rule); slices.Contains(checker.Rules, r) && !slices.Contains(h.alone[off], r) {
@@ -96,8 +97,8 @@ func (h hole) uncovered(found map[string]int, off string) (broken []string) {
 	return broken
 }
 
-// torture runs a build without the defences, and counts what was found. Of what is no promise there may be some: calls that
-// fail, or requests that only the sweep has found, tell of the hole, and nothing is lost by it.
+// torture runs a build without the defences, and counts the findings. Some that break no promise are expected: failed
+// calls, or requests that only the sweep has found, show the hole, but lose nothing.
 func (h hole) torture(t *testing.T, dir string, off ...string) map[string]int {
 	t.Helper()
 	o := h.options
@@ -140,11 +141,11 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// inStep are tests that hold two sessions in step, with what becomes of them without some of the defences.
+// inStep are tests that hold two sessions in step, with their outcome without some of the defences.
 var inStep = []struct {
 	test, tree string
 	off        []string
-	broken     string // what the test says then; "": it passes
+	broken     string // the test's message then; "": it passes
 }{
 	{"TestLastClickIsServed", "assign/engine", []string{"lookagain"}, ""},
 	{"TestLastClickIsServed", "assign/engine", []string{"sweep"}, ""},
@@ -156,7 +157,7 @@ var inStep = []struct {
 	{"TestCancelIsKept", "assign/engine", []string{"forupdate"}, ""},
 	{"TestCancelIsKept", "assign/engine", []string{"pendingcheck", "forupdate"}, "what was cancelled stays so"},
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"lockfirst"}, ""},
-	// A lock that has to wait is given to a transaction that saw what was true when it began to wait: the level carries it.
+	// The level carries it: a transaction that waits for its lock reads what was true when it began to wait.
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"isolation"}, "never again, with a lock that is taken"},
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"assignlock"}, "never again, with a lock that is taken"},
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"lockfirst", "isolation"}, "never again, with a free lock"},
@@ -164,7 +165,7 @@ var inStep = []struct {
 	{"TestFrozenConnectionIsNoticedAndReplaced", "notify", []string{"watchdog"}, "for down"},
 }
 
-// TestHolesInStep tells which defence covers which, without chance.
+// TestHolesInStep proves which defence covers which, without randomness.
 func TestHolesInStep(t *testing.T) {
 	if os.Getenv("GETWORK_TEST_HOLES") == "" {
 		t.Skip("takes some minutes, and all of the machine: set GETWORK_TEST_HOLES=1")
@@ -183,14 +184,14 @@ func TestHolesInStep(t *testing.T) {
 	}
 }
 
-// The tests that TestHolesInStep runs are there.
+// The tests that TestHolesInStep runs exist.
 func TestInStepTestsExist(t *testing.T) {
 	for _, c := range inStep {
 		folderOf(t, c.tree, c.test)
 	}
 }
 
-// folderOf is where a test stands, below a folder of the module.
+// folderOf returns the folder of a test, below a folder of the module.
 func folderOf(t *testing.T, tree, test string) (folder string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {

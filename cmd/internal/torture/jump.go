@@ -7,11 +7,11 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// jumps is the kind of fault that is the setting of the database's clock. The checker knows it by this name. What the nodes'
-// clocks show does not matter: getwork goes by the database's alone, and Go's timers by one that nobody sets.
+// jumps is the kind of fault that sets the database's clock. The checker knows it by this name. The nodes' clocks do
+// not matter: getwork uses only the database's, and Go's timers use one that nobody sets.
 const jumps = "clock"
 
-// jump has the database's clock be up to two hours ahead or behind, and in three cases of four sets it right later.
+// jump sets the database's clock forward or back by up to two hours and, in three cases of four, sets it right later.
 func (s *storm) jump(f planned) {
 	if !s.setting.TryLock() {
 		s.skip()
@@ -23,7 +23,7 @@ func (s *storm) jump(f planned) {
 		by = -by
 	}
 	if !s.setClock(s.ctx, by) {
-		s.skip() // the database is away
+		s.skip() // the database can't be reached
 		return
 	}
 	s.count(f.kind.Name)
@@ -36,8 +36,8 @@ func (s *storm) jump(f planned) {
 	s.setClock(ctx, 0)
 }
 
-// setClock sets the clock, once it has been read since it was set last: or nobody could tell later what it showed meanwhile.
-// false: it could not be read.
+// setClock sets the clock, after it has been read since the last setting: otherwise the checker could not know what it
+// showed in between. It returns false if the clock could not be read.
 func (s *storm) setClock(ctx context.Context, ahead time.Duration) bool {
 	if !s.seen.awaitTick(ctx, s.set) {
 		return false
@@ -49,11 +49,11 @@ func (s *storm) setClock(ctx context.Context, ahead time.Duration) bool {
 		note = ahead.Round(time.Millisecond).String()
 	}
 	s.record(jumps, -1, began, note)
-	s.set = s.rec.Now() // a tick before the record's end may show either time
+	s.set = s.rec.Now() // a tick that is recorded before this may show either time
 	return true
 }
 
-// awaitTick waits until the clock has been read since then; false: ctx ended before.
+// awaitTick waits until the clock has been read since the last setting. It returns false if ctx ends first.
 func (s *sampler) awaitTick(ctx context.Context, since history.Clock) bool {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()

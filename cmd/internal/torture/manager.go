@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// manager pushes items, or interferes with everybody's work.
+// manager pushes items, or interferes with other people's work.
 type manager struct {
 	caller
 	crowd *crowd
@@ -42,7 +42,7 @@ func (m *manager) each(ctx context.Context, over <-chan struct{}, mean time.Dura
 	}
 }
 
-// feed pushes items into the inbox: new ones, and such as are there already.
+// feed pushes items into the inbox: new ones, and some that exist already.
 func (m *manager) feed(ctx context.Context, over <-chan struct{}) {
 	for _, j := range m.crowd.jobs {
 		if j.inbox() {
@@ -77,7 +77,7 @@ func (m *manager) push(ctx context.Context, j job) {
 		case 4:
 			p.Slots = 2
 		case 5:
-			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // one that is there already, or done
+			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // an item that exists already, or is done
 		}
 		all, keys = append(all, p), append(keys, p.Item)
 	}
@@ -90,7 +90,7 @@ func (m *manager) push(ctx context.Context, j job) {
 	m.crowd.notePushed(keys)
 }
 
-// manage interferes: it reassigns, releases, redrives, pauses.
+// manage interferes: it reassigns, releases, redrives and pauses.
 func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 	if m.crowd.scenario.habits.calm {
 		return
@@ -114,7 +114,7 @@ func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 	})
 }
 
-// pauseAndResume has a task stand still for a while. It does not end before the task goes on.
+// pauseAndResume pauses a task for a while. It returns only after the task is resumed.
 func (m *manager) pauseAndResume(ctx context.Context) {
 	job := m.crowd.job(m.rng)
 	m.setPaused(ctx, job, true)
@@ -146,8 +146,8 @@ func (m *manager) close(ctx context.Context) {
 	}
 }
 
-// release takes all from somebody: first it asks how much that is, and then it takes exactly that, or finds that it has
-// changed.
+// release takes back all work of a user: it first asks how much that is, and then takes exactly that, or is told that
+// it has changed.
 func (m *manager) release(ctx context.Context) {
 	w, ok := m.crowd.someWork(m.rng)
 	if !ok {
@@ -165,7 +165,7 @@ func (m *manager) release(ctx context.Context) {
 	m.do(ctx, history.Call{Kind: history.Release, To: w.user}, r)
 }
 
-// redrive puts back what is never: all that failed too often, or some by name.
+// redrive puts back items that are never to return: all whose attempts were used up, or some by name.
 func (m *manager) redrive(ctx context.Context) {
 	job := m.crowd.job(m.rng)
 	body := map[string]any{}

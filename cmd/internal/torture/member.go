@@ -16,24 +16,24 @@ import (
 	"getwork/cmd/internal/proxy"
 )
 
-// member is a node with its two ways to the database.
+// member is a node with its two paths to the database.
 type member struct {
 	stage  *stage
 	number int
 	node   *node.Node
-	main   *proxy.Proxy // for all but the listener
+	main   *proxy.Proxy // for everything except the listener
 	listen *proxy.Proxy // for the listener
 
-	process sync.Mutex // held by a fault of the process: killed, frozen, started again
+	process sync.Mutex // held by a fault of the process: kill, freeze, start
 	path    sync.Mutex // held by a fault of the main proxy
-	ear     sync.Mutex // held by a fault of the listener's
+	ear     sync.Mutex // held by a fault of the listener's proxy
 
-	away    atomic.Int32 // how many faults keep it from serving
-	touched atomic.Int64 // counts what may make its start fail
+	away    atomic.Int32 // how many faults keep the node from serving
+	touched atomic.Int64 // counts events that may make a start fail
 
-	// The present process; changed by who holds process.
+	// The current process; changed only while process is held.
 	running bool
-	meant   *atomic.Bool // that it ends
+	meant   *atomic.Bool // its end is intended
 }
 
 // drainWithin is how long a node may take to end after SIGTERM: its --drain-timeout, and some time for a busy machine.
@@ -42,7 +42,7 @@ const (
 	drainWithin  = drainTimeout + 10*time.Second
 )
 
-// name is what a node's connections are called in the server.
+// name returns the application_name of a node's connections.
 func (m *member) name() string { return fmt.Sprintf("torture-%d", m.number) }
 
 func newMember(s *stage, number int) (m *member, err error) {
@@ -70,7 +70,8 @@ func newMember(s *stage, number int) (m *member, err error) {
 	return m, nil
 }
 
-// start starts the process until it serves. A start that a fault may have spoilt is made again; one that fails without is
+// start starts the process and waits until it serves. A start that a fault may have spoilt is repeated; one that fails
+// otherwise is an error.
 // an error.
 func (m *member) start(ctx context.Context) error {
 	for {
@@ -99,7 +100,7 @@ func (m *member) start(ctx context.Context) error {
 	}
 }
 
-// calm tells whether nothing is wrong with the database, and with the ways to it.
+// calm reports whether nothing is wrong with the database and the paths to it.
 func (m *member) calm() bool {
 	for _, broken := range []*sync.Mutex{&m.stage.database, &m.path, &m.ear} {
 		if !broken.TryLock() {
@@ -118,7 +119,7 @@ func (m *member) watch(done <-chan struct{}, meant *atomic.Bool) {
 	}
 	m.process.Lock()
 	defer m.process.Unlock()
-	if m.meant == meant { // nobody has started it again
+	if m.meant == meant { // nobody has started the node again
 		m.stage.findings.add("process", "node %d ended by itself: %v\n%s", m.number, m.node.Err(), tail(m.node.Output(), 40))
 		m.kill()
 		if err := m.start(m.stage.ctx); err != nil && m.stage.ctx.Err() == nil {
@@ -148,7 +149,7 @@ func (m *member) drain() {
 	m.meant.Store(true)
 	late := time.AfterFunc(drainWithin, func() {
 		m.stage.findings.add("drain", "node %d did not end within %v after SIGTERM\n%s", m.number, drainWithin, tail(m.node.Output(), 40))
-		_ = m.node.Signal(syscall.SIGABRT) // its goroutines' stacks go into its log
+		_ = m.node.Signal(syscall.SIGABRT) // writes its goroutines' stacks to its log
 		time.AfterFunc(2*time.Second, func() { _ = m.node.Signal(syscall.SIGKILL) })
 	})
 	err := m.node.Terminate()
@@ -159,7 +160,7 @@ func (m *member) drain() {
 	m.running = false
 }
 
-// keepOutput appends what a process printed to its node's log, and looks for what no node may print.
+// keepOutput appends a process's output to its node's log, and looks for lines that no node may print.
 func (m *member) keepOutput() {
 	text := m.node.Output()
 	if complaint := node.Complaint(text); complaint != "" {
@@ -183,13 +184,13 @@ func (m *member) end() {
 	m.listen.Close()
 }
 
-// head is the first lines of a text.
+// head returns the first lines of a text.
 func head(text string, lines int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[:min(len(all), lines)], "\n")
 }
 
-// tail is the last lines of a text.
+// tail returns the last lines of a text.
 func tail(text string, lines int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")

@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// nap is how long a query takes, between least and most seconds. What it waits is not computed: the machine is needed for the
-// rest.
+// nap is how long a query takes, between least and most seconds. The time is slept, not computed, because the rest
+// needs the machine.
 type nap struct {
 	least, most float64
-	locked      bool // it does not go by the database's clock
+	locked      bool // it does not depend on the database's clock
 }
 
-// sql is an expression that takes so long. Where the clock is set pg_sleep would not do: set back by an hour, it sleeps for an
-// hour more, and no time-out of PostgreSQL's ends it before. There a query waits for a lock, which somebody lets go of now and
-// then, and so up to that long.
+// sql returns an expression that takes that long. If the clock is set, pg_sleep would not do: set back by an hour, it
+// sleeps an hour longer, and no time-out of PostgreSQL ends it earlier. Then the query waits for a lock that is
+// released now and then, and so for up to that long.
 func (n nap) sql() string {
 	if n.locked {
 		return fmt.Sprintf("pg_advisory_xact_lock_shared(%d)", n.lock())
@@ -27,10 +27,10 @@ func (n nap) sql() string {
 	return fmt.Sprintf("pg_sleep(%g + %g * random())", n.least, n.most-n.least)
 }
 
-// lock is a number that only naps as long as this have.
+// lock returns a lock id that only naps of the same length share.
 func (n nap) lock() int64 { return 1<<40 | int64(n.least*1000)<<20 | int64(n.most*1000) }
 
-// wake lets go of the locks that queries of these jobs wait for, again and again until ctx ends.
+// wake releases the locks that queries of these jobs wait for, again and again until ctx ends.
 func (s *stage) wake(ctx context.Context, jobs []job) {
 	var all sync.WaitGroup
 	known := map[nap]bool{}
@@ -39,7 +39,7 @@ func (s *stage) wake(ctx context.Context, jobs []job) {
 			known[n] = true
 			all.Go(func() {
 				for ctx.Err() == nil {
-					_ = s.wakeFrom(ctx, n) // the database is away
+					_ = s.wakeFrom(ctx, n) // the database can't be reached
 					doze(ctx, rand.New(rand.NewPCG(s.o.Seed, drawsNap)), 100*time.Millisecond)
 				}
 			})
@@ -48,8 +48,8 @@ func (s *stage) wake(ctx context.Context, jobs []job) {
 	all.Wait()
 }
 
-// wakeFrom does so until its connection breaks. It never waits for the lock: whoever holds it for long, as a transaction does whose
-// node is frozen, would have all who come later sleep behind it. Meanwhile nobody sleeps.
+// wakeFrom does so until its connection breaks. It never waits for the lock: behind a transaction that holds the lock
+// for long, because its node is frozen, all later queries would sleep. While it can't get the lock, no query sleeps.
 func (s *stage) wakeFrom(ctx context.Context, n nap) error {
 	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// A node that stands still in the midst of a transaction whose query has napped keeps nobody else's from waking up.
+// A node that freezes inside a transaction whose query has napped does not keep other queries asleep.
 func TestNapBesideAFrozenNode(t *testing.T) {
 	s := &stage{url: schematest.Server(t).URL("postgres")}
 	n := nap{0.005, 0.03, true}
@@ -42,7 +42,8 @@ func TestNapBesideAFrozenNode(t *testing.T) {
 	}
 }
 
-// A tick that the checker leaves out, since it may show either time, does not count as one between two settings of the clock.
+// A tick that the checker ignores, since it may show either time, does not count as the one between two settings of the
+// clock.
 func TestTicksBetweenSettings(t *testing.T) {
 	c, err := clock.New(t.Context())
 	if err != nil {
@@ -57,7 +58,7 @@ func TestTicksBetweenSettings(t *testing.T) {
 	}
 	for _, e := range rec.History(history.Tables{}).Entries {
 		if e.Fault != nil && s.set < e.Fault.Ended {
-			t.Errorf("a tick from %v on would do for the next, and the checker takes none before %v", s.set, e.Fault.Ended)
+			t.Errorf("a tick from %v on would satisfy the next setting, but the checker uses none before %v", s.set, e.Fault.Ended)
 		}
 	}
 }

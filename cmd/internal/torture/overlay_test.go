@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// edit changes one text of the source. A build has it by an overlay; the source stays as it is.
+// edit changes one text of the source. A build gets it by an overlay; the source itself stays as it is.
 type edit struct {
-	tree     string // folder of the module: one file below it has the text, once, wherever that file moves
+	tree     string // folder of the module: exactly one file below it has the text, wherever that file moves
 	old, new string
 }
 
-// overlay writes the files that the edits change beside an overlay that names them, for -overlay of the go command.
+// overlay writes the changed files, and the file for the go command's -overlay that lists them.
 func overlay(t *testing.T, edits ...edit) string {
 	t.Helper()
 	original, err := source()
@@ -66,12 +66,12 @@ func (e edit) find(t *testing.T, original, changed map[string]string) (file, tex
 		}
 	}
 	if n != 1 {
-		t.Fatalf("below %s this text stands %d times, want once; change the table if the code has changed:\n%s", e.tree, n, e.old)
+		t.Fatalf("below %s this text occurs %d times, want once; change the table if the code has changed:\n%s", e.tree, n, e.old)
 	}
 	return file, text
 }
 
-// root is the folder of go.mod.
+// root returns the folder of go.mod.
 var root = func() string {
 	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
@@ -80,7 +80,7 @@ var root = func() string {
 	return dir
 }()
 
-// source returns what a build of a node is made from, by path: Go files without tests, and migrations.
+// source returns the sources of a node's build by path: Go files without tests, and migrations.
 var source = sync.OnceValues(func() (map[string]string, error) {
 	files := map[string]string{}
 	for _, tree := range []string{"assign", "notify", "schema", "web", "ws"} {

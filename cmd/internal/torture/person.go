@@ -11,8 +11,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// person is a user, or a program's instance: one goroutine that does one thing after the other, as its agenda says, and
-// hears what its socket brings.
+// person is a user, or an instance of a program. It is one goroutine that does one thing after the other, as its agenda
+// says, and handles the messages of its socket.
 type person struct {
 	caller
 	crowd   *crowd
@@ -20,13 +20,13 @@ type person struct {
 	socket  bool // it has a live channel
 	told    chan message
 	agenda  agenda
-	known   map[int64]bool   // work of which it is decided what becomes of it
+	known   map[int64]bool   // work whose end is planned
 	waiting map[int64]bool   // requests that it follows
-	tags    map[int64]string // the ETags of requests, as it has them
+	tags    map[int64]string // the ETags of requests, as it last got them
 	keys    int
 }
 
-// run lives until the context ends. When over is closed it only follows what it waits for.
+// run lives until the context ends. After over is closed it only follows what it waits for.
 func (p *person) run(ctx context.Context, over <-chan struct{}) {
 	p.agenda.in(p.pause(p.crowd.think), func() { p.act(ctx) })
 	for {
@@ -47,20 +47,20 @@ func (p *person) run(ctx context.Context, over <-chan struct{}) {
 		}
 		timer.Stop()
 		if over == nil {
-			p.agenda.onlyPolls() // what the last act planned
+			p.agenda.onlyPolls() // drops what the last act has planned
 		}
 	}
 }
 
-// pause is a random time with that mean.
+// pause returns a random time with that mean.
 func (p *person) pause(mean time.Duration) time.Duration {
 	return time.Duration(p.rng.ExpFloat64() * float64(mean))
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true in percent of a hundred cases.
 func (p *person) chance(percent int) bool { return p.rng.IntN(100) < percent }
 
-// act does the next thing of its own accord.
+// act does the next thing on its own initiative.
 func (p *person) act(ctx context.Context) {
 	h := p.crowd.scenario.habits
 	switch x := p.rng.IntN(100); {
@@ -76,20 +76,20 @@ func (p *person) act(ctx context.Context) {
 	p.agenda.in(p.pause(p.crowd.think), func() { p.act(ctx) })
 }
 
-// retries is how often somebody repeats a call that was not answered, or answered that it be made later.
+// retries is how often a person repeats a call that got no answer, or was to be made later.
 const retries = 6
 
-// settled tells whether an answer is the last word.
+// settled reports whether an answer is final.
 func (p *person) settled(call history.Call) bool {
 	return call.Status != 0 && call.Status != http.StatusTooManyRequests && call.Status < 500
 }
 
-// later is when to make a call again. Retry-After is heeded, but for long ones: this run is short.
+// later returns when to repeat a call. It heeds Retry-After unless that is too long for this short run.
 func (p *person) later(call history.Call) time.Duration {
 	return min(seconds(call.Retry, 100*time.Millisecond), 2*time.Second) + p.pause(200*time.Millisecond)
 }
 
-// follow waits for a request: by asking again, by its socket, or not at all; or it cancels.
+// follow waits for a request by polling, by its socket, or not at all; or it cancels the request.
 func (p *person) follow(ctx context.Context, id int64, retry time.Duration) {
 	if p.waiting[id] {
 		return
@@ -102,17 +102,17 @@ func (p *person) follow(ctx context.Context, id int64, retry time.Duration) {
 	p.agenda.ask(retry, func() { p.poll(ctx, id) })
 }
 
-// poll asks how a request stands, or, in half of all cases, whether it has changed.
+// poll reads a request. In half of all cases it asks only for a change.
 func (p *person) poll(ctx context.Context, id int64) {
 	if !p.waiting[id] {
-		return // the socket told it meanwhile
+		return // the socket reported the end meanwhile
 	}
 	call := p.ask(ctx, id)
 	var status answered
 	switch {
 	case !p.settled(call):
 		p.agenda.ask(p.later(call), func() { p.poll(ctx, id) })
-	case call.Status == http.StatusNotModified && call.Retry != "": // it is pending still
+	case call.Status == http.StatusNotModified && call.Retry != "": // it is still pending
 		p.agenda.ask(seconds(call.Retry, 5*time.Second), func() { p.poll(ctx, id) })
 	case call.Status != http.StatusOK || json.Unmarshal(call.Body, &status) != nil:
 		delete(p.waiting, id)
@@ -122,7 +122,7 @@ func (p *person) poll(ctx context.Context, id int64) {
 		delete(p.waiting, id)
 		p.take(ctx, status.Work)
 		if p.chance(10) {
-			p.agenda.ask(p.pause(time.Second), func() { p.ask(ctx, id) }) // does it stay so?
+			p.agenda.ask(p.pause(time.Second), func() { p.ask(ctx, id) }) // checks that it stays so
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (p *person) ask(ctx context.Context, id int64) history.Call {
 	return call
 }
 
-// cancel ends a request that waits; one that is over already has brought work, perhaps.
+// cancel cancels a waiting request. If the request has ended already it may have brought work.
 func (p *person) cancel(ctx context.Context, id int64) {
 	call := p.do(ctx, history.Call{Kind: history.Cancel, Request: id}, request{method: http.MethodDelete, path: "/api/v1/requests/" + strconv.FormatInt(id, 10)})
 	switch {
@@ -172,7 +172,7 @@ func (p *person) claim(ctx context.Context) {
 	}
 }
 
-// read looks at its pipeline, and takes up what it did not know of.
+// read reads the pipeline, and takes up work that the person did not know of.
 func (p *person) read(ctx context.Context) {
 	call := p.do(ctx, history.Call{Kind: history.Pipeline}, request{method: http.MethodGet, path: "/api/v1/pipeline"})
 	var all pipeline

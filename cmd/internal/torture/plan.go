@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind is a way to break something.
+// Kind is a kind of fault.
 type Kind struct {
 	Name        string
 	Help        string
@@ -15,13 +15,13 @@ type Kind struct {
 	strike      func(*storm, planned)
 }
 
-// planned is one fault to come. Everything about it is drawn from the seed, whatever the run does meanwhile.
+// planned is one fault to come. Everything about it is drawn from the seed, independently of the run.
 type planned struct {
-	after  time.Duration // the one before
+	after  time.Duration // since the one before
 	kind   Kind
-	node   int           // on this node, or the next one that can be spared
-	lasts  time.Duration // of what takes time
-	chance uint64        // decides the rest
+	node   int           // the node to break; if it can't be spared, the next one that can
+	lasts  time.Duration // if the fault lasts
+	chance uint64        // decides everything else
 }
 
 // plan draws the sequence of faults.
@@ -46,8 +46,8 @@ func newPlan(o Options) *plan {
 	return p
 }
 
-// next draws the next fault. It takes the same number of draws for each, so that the sequence depends on the seed, the
-// kinds and the number of nodes alone.
+// next draws the next fault. It draws the same number of random values for each, so that the sequence depends only on
+// the seed, the kinds and the number of nodes.
 func (p *plan) next() planned {
 	f := planned{after: time.Duration(p.rng.ExpFloat64() * float64(p.every))}
 	f.kind = p.kinds[p.rng.IntN(len(p.kinds))]
@@ -57,8 +57,8 @@ func (p *plan) next() planned {
 	return f
 }
 
-// between makes short times as likely as long ones: a tenth of a second is another case than one second, and that one
-// than ten.
+// between makes short times as likely as long ones: a tenth of a second is a different case from a second, and a second
+// from ten.
 func between(x float64, least, most time.Duration) time.Duration {
 	if least <= 0 || most <= least {
 		return least

@@ -27,7 +27,7 @@ func same(a, b planned) bool {
 	return a.after == b.after && a.kind.Name == b.kind.Name && a.node == b.node && a.lasts == b.lasts && a.chance == b.chance
 }
 
-// The same seed gives the same faults; another gives others; all kinds come, within their bounds.
+// The same seed gives the same faults, and another seed others; all kinds come, within their bounds.
 func TestPlan(t *testing.T) {
 	one, again, other := sequence(t, Options{Seed: 7}, 2000), sequence(t, Options{Seed: 7, Users: 3}, 2000), sequence(t, Options{Seed: 8}, 2000)
 	kinds, differ := map[string]int{}, 0
@@ -57,7 +57,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Where the clock can't be set its faults are left out, and that is said; who asks for them is told why there are none.
+// If the clock can't be set, its faults are left out with a message; a user who asks for them gets an error that says
+// why.
 func TestNoClock(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	said := ""
@@ -70,7 +71,7 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
-// What is printed to repeat a run says all that its faults depend on.
+// The printed command that repeats a run has everything that its faults depend on.
 func TestCommand(t *testing.T) {
 	o := Options{Seed: 7, Nodes: 5, Every: 300 * time.Millisecond, Without: []string{jumps, "kill"}, Isolation: "serializable", Flags: []string{"--no-listen"}}
 	o, err := o.Complete()
@@ -102,7 +103,7 @@ func TestOptions(t *testing.T) {
 		"isolation": {Isolation: "snapshot"},
 	} {
 		if _, err := o.Complete(); err == nil {
-			t.Errorf("%s: %+v is taken", name, o)
+			t.Errorf("%s: %+v is accepted", name, o)
 		}
 	}
 	for _, s := range Scenarios {

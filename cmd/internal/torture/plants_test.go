@@ -15,12 +15,12 @@ import (
 // plant is a mistake that somebody could make.
 type plant struct {
 	name    string
-	rule    checker.Rule // that it breaks
+	rule    checker.Rule // the rule that it breaks
 	edit    edit
 	options torture.Options
 }
 
-// plants has one mistake for each rule, at least: a rule that finds none says nothing.
+// plants has at least one mistake for each rule: a rule that finds none proves nothing.
 var plants = []plant{
 	{"an item has a place more than it has", checker.HeldOnce,
 		edit{"assign/plan", "left: it.Slots - len(it.Taken)", "left: it.Slots + 1 - len(it.Taken)"},
@@ -83,7 +83,7 @@ var plants = []plant{
 		torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
 }
 
-// Each rule has a plant that it catches: that it does is TestPlants.
+// Each rule has a plant; TestPlants proves that the rule catches it.
 func TestEveryRuleHasAPlant(t *testing.T) {
 	for _, rule := range checker.Rules {
 		if !slices.ContainsFunc(plants, func(p plant) bool { return p.rule == rule }) {
@@ -119,7 +119,7 @@ func TestPlants(t *testing.T) {
 	}
 }
 
-// complete are the options of a short run, where the plant does not say otherwise.
+// complete returns the options of a short run, except those that the plant sets.
 func (p plant) complete() torture.Options {
 	o := p.options
 	if o.For == 0 {
@@ -135,7 +135,7 @@ func (p plant) complete() torture.Options {
 	return o
 }
 
-// caught runs the build, and reports whether the rule was found to be broken.
+// caught runs the build, and reports whether the rule was found broken.
 func (p plant) caught(t *testing.T, o torture.Options) bool {
 	o.Out, o.Log = t.TempDir(), t.Logf
 	report, err := torture.Run(t.Context(), o)

@@ -16,7 +16,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// Report is what a run was like, and what was found.
+// Report has the figures of a run and the violations that were found.
 type Report struct {
 	Options Options
 	Began   time.Time
@@ -33,15 +33,15 @@ type Report struct {
 	Runs         map[string]int               // their states
 	Rounds       int
 	Rescued      int  // requests that only the sweep found
-	RescuedKnown bool // the nodes tell
+	RescuedKnown bool // the nodes report Rescued
 	Judged       map[string]int
 	Undecided    int
-	Violations   []Violation    // of each kind some
-	Kinds        map[string]int // how many there were of each
-	Out          string         // where history and logs are; empty: nowhere
+	Violations   []Violation    // some of each kind
+	Kinds        map[string]int // the number of violations of each kind
+	Out          string         // the folder with history and logs; empty: none
 }
 
-// judge fills in what the history and the checker say.
+// judge fills in the figures of the history and the checker's verdict.
 func (r *Report) judge(h history.History, verdict checker.Report, own *findings) {
 	r.Calls, r.Sockets, r.Messages = map[history.Kind]map[int]int{}, map[int]int{}, map[string]int{}
 	for _, e := range h.Entries {
@@ -85,12 +85,12 @@ func (r *Report) judge(h history.History, verdict checker.Report, own *findings)
 	}
 }
 
-// Found is how many violations there were, of all kinds.
+// Found returns the number of violations of all kinds.
 func (r Report) Found() int { return total(r.Kinds) }
 
 const shownEntries, shownBytes = 6, 700
 
-// shown are the entries that show a violation, a line for each.
+// shown returns the entries that show a violation, a line for each.
 func shown(h history.History, entries []int) string {
 	var b strings.Builder
 	for _, i := range entries[:min(len(entries), shownEntries)] {
@@ -144,7 +144,7 @@ func (r Report) Text(w io.Writer) error {
 	return err
 }
 
-// circumstances are what a history does not say.
+// circumstances writes what a history does not contain.
 func (r Report) circumstances(line func(name, format string, args ...any)) {
 	line("seed", "%d, scenario %s, %d nodes, %d users, %d programs, %v, in all %v", r.Options.Seed, r.Options.Scenario, r.Options.Nodes,
 		r.Options.Users, r.Options.Agents, r.Options.For, r.Took.Round(time.Second))
@@ -155,7 +155,7 @@ func (r Report) circumstances(line func(name, format string, args ...any)) {
 	}
 }
 
-// write writes it to a file.
+// write writes the report to a file.
 func (r Report) write(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -171,7 +171,7 @@ func total[K comparable](counts map[K]int) (n int) {
 	return n
 }
 
-// counts are numbers of things, by name.
+// counts lists numbers of things by name.
 func counts[K cmp.Ordered](of map[K]int) string {
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(of)) {

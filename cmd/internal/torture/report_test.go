@@ -8,7 +8,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// A flood of one kind hides no other: of each some are told, and all are counted.
+// A flood of one kind hides no other: some of each kind are reported, and all are counted.
 func TestAFloodHidesNothing(t *testing.T) {
 	var own findings
 	for n := range 500 {

@@ -16,7 +16,7 @@ import (
 	"getwork/schema/postgres"
 )
 
-// shelved are tasks whose shelves are fresh still when they come back from a dump.
+// shelved are tasks whose shelves are still fresh when they come back from a dump.
 func shelved(o Options) []job {
 	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
 	books := fromBooks(n(0.3, 0.6))
@@ -29,7 +29,7 @@ func shelved(o Options) []job {
 	}
 }
 
-// restore moves everything into another cluster, at the same address. The nodes run on.
+// restore moves everything into another cluster at the same address, while the nodes run on.
 func (s *storm) restore(ctx context.Context, _ *rand.Rand) {
 	s.database.Lock()
 	defer s.database.Unlock()
@@ -37,13 +37,13 @@ func (s *storm) restore(ctx context.Context, _ *rand.Rand) {
 	defer s.epoch.Add(1)
 	began := s.rec.Now()
 	if err := s.move(ctx); err != nil && ctx.Err() == nil {
-		s.findings.add("database", "it is not restored: %v", err)
+		s.findings.add("database", "it can't be restored: %v", err)
 	}
 	s.count("restore")
 	s.record("restore", -1, began, "")
 }
 
-// move has the server replaced by one that is made of its dump.
+// move replaces the server by one that is restored from its dump.
 func (s *stage) move(ctx context.Context) error {
 	found, err := postgres.Find()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *stage) move(ctx context.Context) error {
 	if next.Dir, err = s.sameAddress(); err != nil {
 		return err
 	}
-	hidden := next // nobody connects before everything is there
+	hidden := next // nobody can connect before everything is restored
 	hidden.TCP, hidden.Remove = false, false
 	server, err := postgres.Start(ctx, hidden)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *stage) move(ctx context.Context) error {
 	return errors.Join(err, former.Stop(ctx))
 }
 
-// sameAddress makes a folder for a server that is to have the present one's port and password.
+// sameAddress makes a folder for a server that gets the current one's port and password.
 func (s *stage) sameAddress() (dir string, err error) {
 	const file = "postgres.json"
 	text, err := os.ReadFile(filepath.Join(s.config.Dir, file))
@@ -103,8 +103,8 @@ func (s *stage) sameAddress() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, file), text, 0o600)
 }
 
-// dump writes everything into a file, and ends the server: nothing that was answered is missing, since nobody can connect any more
-// but by the server's socket.
+// dump writes everything into a file, and ends the server. No answered write is missing, since by then only the dump
+// can connect, through the server's socket.
 func (s *stage) dump(ctx context.Context, tools, file string) error {
 	if err := os.WriteFile(s.admission(), []byte("local all all trust\n"), 0o600); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *stage) dump(ctx context.Context, tools, file string) error {
 	for others := 1; others > 0; {
 		if late, err := pgx.Connect(ctx, s.url); err == nil {
 			_ = late.Close(ctx)
-			continue // it is not reloaded yet
+			continue // not reloaded yet
 		}
 		if err := conn.QueryRow(ctx, endOthers).Scan(&others); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (s *stage) dump(ctx context.Context, tools, file string) error {
 
 const endOthers = `select count(pg_terminate_backend(pid)) from pg_stat_activity where client_addr is not null`
 
-// admission is the server's list of who may connect.
+// admission returns the path of pg_hba.conf.
 func (s *stage) admission() string { return filepath.Join(s.config.Dir, "data", "pg_hba.conf") }
 
 // tool runs one of PostgreSQL's programs.

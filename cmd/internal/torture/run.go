@@ -20,8 +20,8 @@ import (
 
 var errInterrupted = errors.New("interrupted: nothing was judged")
 
-// Run tortures a cluster of its own for a while, and judges what happened. A violation is no error: the report tells it.
-// An error means that nothing could be judged; ctx's end is one. Nothing is left running.
+// Run tortures a cluster of its own for a while, and judges what happened. Violations are in the report, and are no
+// error. An error, such as the end of ctx, means that nothing could be judged. Run leaves no process running.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	if o, err = o.Complete(); err != nil {
 		return r, err
@@ -73,7 +73,7 @@ func Judge(h history.History) Report {
 	return r
 }
 
-// logDir is the folder for history and logs.
+// logDir returns the folder for history and logs.
 func logDir(o Options) (string, error) {
 	if o.Out == "" {
 		return os.MkdirTemp("", "getwork-torture-")
@@ -84,7 +84,7 @@ func logDir(o Options) (string, error) {
 	return filepath.Abs(o.Out)
 }
 
-// play lets everybody work and everything break, heals, waits, and reads what is left.
+// play lets everybody work and everything break, heals, waits, and reads the final tables.
 func (s *stage) play(ctx context.Context, r *Report) (h history.History, err error) {
 	s.rec = history.NewRecorder()
 	calm, healed := context.WithCancel(context.Background())
@@ -117,14 +117,14 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	r.Faults, r.Skipped = storm.struck, storm.skipped
 	if s.o.disturbed() {
 		quiet := cmp.Or(s.o.Recovery, checker.Recovery) + quietFor
-		s.o.Log("%d faults; all is healed, and everybody works on for %v", total(r.Faults), quiet)
+		s.o.Log("%d faults; everything is healed, and everybody works on for %v", total(r.Faults), quiet)
 		wait(ctx, quiet)
 	}
 	close(over)
 	if ctx.Err() != nil {
 		return h, errInterrupted
 	}
-	s.o.Log("waiting for those who wait")
+	s.o.Log("waiting for pending requests")
 	if err := s.settle(ctx); err != nil {
 		return h, err
 	}
@@ -142,10 +142,11 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	return s.read(s.ctx)
 }
 
-// quietFor is how long everybody works on when faults are no excuse any more: of all that happens then everybody has to be told.
+// quietFor is how long everybody works on when faults are no excuse any more: everything that happens then must be
+// pushed.
 const quietFor = 10 * time.Second
 
-// wait lets some time pass, or less if ctx ends.
+// wait sleeps for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -153,7 +154,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rage breaks things for as long as users are to work, or lets them alone.
+// rage breaks things for as long as users are to work. Without faults it only waits.
 func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *storm {
 	ctx, cancel := context.WithTimeout(ctx, s.o.For)
 	defer cancel()
@@ -162,7 +163,7 @@ func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *sto
 	return storm
 }
 
-// createTasks makes the tasks, before anything breaks.
+// createTasks creates the tasks, before anything breaks.
 func (c *crowd) createTasks(ctx context.Context) error {
 	if err := c.books.open(ctx, c.url); err != nil {
 		return err

@@ -12,20 +12,21 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// sampler looks, by a connection of its own past all proxies, at what the server executes, and at its clock.
+// sampler reads, over a connection of its own past all proxies, which queries the server executes, and the server's
+// clock.
 type sampler struct {
 	url string
 	rec *history.Recorder
 
 	mu      sync.Mutex
 	running int           // the node whose query was seen last; -1: none runs
-	seen    chan struct{} // closed when one is seen, and then another
+	seen    chan struct{} // closed, and replaced, when a query is seen
 	before  map[execution]string
-	last    map[string]int // executions of each task, as they were recorded last
-	ticked  history.Clock  // when the last tick that was recorded began
+	last    map[string]int // each task's executions as last recorded
+	ticked  history.Clock  // when the last recorded tick began
 }
 
-// execution is one of a statement.
+// execution is one execution of a statement.
 type execution struct {
 	pid   int
 	began time.Time
@@ -37,7 +38,7 @@ func newSampler(url string, rec *history.Recorder) *sampler {
 	return &sampler{url: url, rec: rec, running: -1, seen: make(chan struct{}), last: map[string]int{}}
 }
 
-// run looks until the context ends. While the database is away it tries again.
+// run samples until the context ends. While the database is away it tries again.
 func (s *sampler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.follow(ctx)
@@ -49,13 +50,13 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// Runs alone are looked for: a claim, a recheck or an explanation has no row_number before the query.
+// Only runs match: claims, rechecks and explanations have no row_number before the query.
 const selectExecutions = `
 select pid, query_start, application_name, substring(query from '-- torture: (\S+)'), clock_timestamp()
 from (select) one
 left join pg_stat_activity on state = 'active' and query like '%row_number() over () as rank%-- torture: %' and pid <> pg_backend_pid()`
 
-// follow looks until the connection breaks.
+// follow samples until the connection breaks.
 func (s *sampler) follow(ctx context.Context) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -104,7 +105,7 @@ func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
 		return err
 	}
 	t.Ended = s.rec.Now()
-	const ticks = 8 // five in a second
+	const ticks = 8 // of every eight samples one reads the clock, so five ticks a second
 	if n%ticks == 0 {
 		s.rec.Add(history.Entry{Tick: &t})
 		s.mu.Lock()
@@ -115,7 +116,7 @@ func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
 	return nil
 }
 
-// look records how many executions of each task's query there were in the readings before and now, if that has changed.
+// look records how many executions of each task's query both the last reading and this one show, if that has changed.
 func (s *sampler) look(found map[execution]string, node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *sampler) look(found map[execution]string, node int) {
 	}
 }
 
-// awaitRun waits until a node's query runs; false: none did before the context ended.
+// awaitRun waits until a node's query runs. It returns false if none does before the context ends.
 func (s *sampler) awaitRun(ctx context.Context) (node int, ok bool) {
 	for {
 		s.mu.Lock()

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Scenario is what users do how often.
+// Scenario is what users do, and how often.
 type Scenario struct {
 	Name string
 	Help string
 
-	tasks    []string      // which tasks are worked on, each as often as it is named
-	turn     time.Duration // if not 0: instead, a task of its own for each turn, which is then left alone
+	tasks    []string      // the tasks that are worked on, each as often as it is named
+	turn     time.Duration // if not 0: instead, each turn has a task of its own, which is then left alone
 	deaf     time.Duration // if not 0: how long a listener is frozen
 	jobs     func(Options) []job
-	flags    []string // of getwork serve
-	encoding string   // of the database; empty: UTF-8
+	flags    []string // further flags of getwork serve
+	encoding string   // the database's; empty: UTF-8
 	habits   habits
 
-	prompt  time.Duration                             // if not 0: within that a click is answered, where nothing is broken
-	prepare func(*stage, context.Context) error       // before the nodes start
-	open    func(*stage, context.Context) error       // when the tasks are there, and nobody works yet
-	close   func(*stage, context.Context) error       // before the tables are read
-	beside  func(*storm, context.Context, *rand.Rand) // happens again and again, whatever else is broken
-	rest    time.Duration                             // before each time
+	prompt  time.Duration                             // if not 0: how long a click may take if nothing is broken
+	prepare func(*stage, context.Context) error       // called before the nodes start
+	open    func(*stage, context.Context) error       // called when the tasks exist and nobody works yet
+	close   func(*stage, context.Context) error       // called before the tables are read
+	beside  func(*storm, context.Context, *rand.Rand) // called again and again, beside the faults
+	rest    time.Duration                             // the pause before each call of beside
 }
 
-// habits are parts of a hundred, unless it is said otherwise.
+// habits are percentages, unless the field says otherwise.
 type habits struct {
-	claim   int     // of what a user does: claim an item
+	claim   int     // of a user's acts: claim an item
 	read    int     // read the pipeline
 	double  int     // of clicks: from two tabs at once
 	linger  int     // of clicks: linger
@@ -39,17 +39,17 @@ type habits struct {
 	lease   int     // of programs' clicks: with a lease
 	hold    int     // of clicks: have the answer held
 	key     int     // of clicks: with an Idempotency-Key
-	again   int     // of those: repeated after their answer, at another node
-	cancel  int     // of those who wait: cancel
-	late    int     // of work with a lease: let go of just after it ran out
+	again   int     // of those clicks: repeated after their answer, at another node
+	cancel  int     // of waiting requests: cancel
+	late    int     // of work with a lease: let go of just after its end
 	forget  int     // of work: never let go of
 	extend  int     // of work with a lease: extend it first
 	never   int     // of dispositions
 	fail    int     // of dispositions
 	back    int     // of dispositions: return
 	holdFor float64 // mean seconds for which work is held
-	narrow  int     // claims go to so many items; 0: all
-	calm    bool    // no manager does anything
+	narrow  int     // how many items are claimed; 0: all
+	calm    bool    // managers do nothing
 }
 
 var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, again: 40, cancel: 12, late: 15, forget: 2, extend: 25,
@@ -60,42 +60,42 @@ func (h habits) with(change func(*habits)) habits {
 	return h
 }
 
-// Scenarios are the workloads to choose from. All but the first lean on one defence each.
+// Scenarios are the workloads to choose from. All except the first rely on one defence each.
 var Scenarios = []Scenario{
 	{Name: "mixed", Help: "everything, all tasks",
 		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "places", "leased", "watched", "nothing", "books", "inbox", "inbox"},
 		habits: mixed},
-	{Name: "clicks", Help: "many click at once on a short query, and then nobody: who clicked last",
+	{Name: "clicks", Help: "many users click at once on a short query, and then nobody: the last click",
 		turn: 100 * time.Millisecond,
-		// Whatever frees something or comes back to it later would have somebody look again.
+		// Anything that later frees an item or comes back would wake the task again.
 		habits: habits{key: 30, hold: 10, forget: 100, calm: true}},
-	{Name: "owners", Help: "rounds and claims on few items: two for one item",
+	{Name: "owners", Help: "rounds and claims on few items: two users for one item",
 		tasks: []string{"inbox", "inbox", "quick", "shelf"},
 		habits: mixed.with(func(h *habits) {
 			h.claim, h.narrow, h.double, h.holdFor, h.back, h.never = 40, 8, 30, 0.3, 60, 0
 		})},
-	{Name: "cancels", Help: "who waits cancels while the round serves him",
+	{Name: "cancels", Help: "users cancel while the round serves them",
 		tasks:  []string{"quick", "leased", "plain", "inbox"},
 		habits: mixed.with(func(h *habits) { h.cancel, h.linger, h.hold, h.claim, h.holdFor = 80, 50, 0, 0, 0.2 })},
-	{Name: "leases", Help: "work is let go of just when its lease runs out",
+	{Name: "leases", Help: "work is let go of just as its lease runs out",
 		tasks:  []string{"leased", "leased", "inbox", "watched"},
 		habits: mixed.with(func(h *habits) { h.late, h.extend, h.claim = 90, 40, 0 })},
-	{Name: "places", Help: "items with several places, and a limit for each user: counting beside others",
+	{Name: "places", Help: "items with several places, and a limit for each user: concurrent counting",
 		tasks:  []string{"places"},
 		habits: mixed.with(func(h *habits) { h.claim, h.narrow, h.double, h.holdFor, h.back = 50, 6, 40, 0.4, 60 })},
-	{Name: "claims", Help: "nothing but claims, of items that are put off again soon: who sees that",
+	{Name: "claims", Help: "only claims, of items that are soon put off again: stale snapshots",
 		turn:   600 * time.Millisecond,
 		habits: habits{claim: 100, narrow: 3, back: 100, holdFor: 0.4, calm: true}},
-	{Name: "books", Help: "who finishes something changes what the query returns, while it runs",
+	{Name: "books", Help: "finishing an item changes the query's result while it runs",
 		tasks:  []string{"books"},
 		habits: mixed.with(func(h *habits) { h.claim, h.holdFor, h.back, h.fail, h.never, h.forget = 25, 0.3, 5, 0, 0, 0 })},
 	{Name: "keys", Help: "clicks are repeated with their keys, after their answer, at other nodes",
 		tasks:  []string{"quick", "inbox", "shelf"},
 		habits: mixed.with(func(h *habits) { h.key, h.again, h.holdFor = 100, 80, 0.4 })},
-	{Name: "few", Help: "rounds for one who waits alone: what is the best that he can be given",
+	{Name: "few", Help: "rounds for a single waiting request: it must get the best item",
 		tasks:  []string{"quick", "leased", "cut", "inbox", "nothing"},
 		habits: mixed.with(func(h *habits) { h.claim, h.double, h.linger, h.holdFor = 0, 0, 0, 0.5 })},
-	{Name: "unequal", Help: "five busy tasks and one that few click on, with a place for one run on each node",
+	{Name: "unequal", Help: "five busy tasks and one with few clicks, with one run slot on each node",
 		tasks:  slices.Concat(slices.Repeat(busy, 5), []string{"rare"}),
 		jobs:   unequal,
 		flags:  []string{"--max-runs", "1"},
@@ -105,35 +105,35 @@ var Scenarios = []Scenario{
 		jobs:     umlauts,
 		encoding: "LATIN1",
 		habits:   mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor = 20, 40, 0.5 })},
-	{Name: "restore", Help: "the database is dumped, and restored into another cluster, whose transaction ids are lower",
+	{Name: "restore", Help: "the database is dumped and restored into another cluster, whose transaction ids are lower",
 		tasks:  []string{"books", "shelf", "quick", "inbox"},
 		jobs:   shelved,
 		habits: mixed.with(func(h *habits) { h.holdFor, h.back = 0.6, 40 }),
 		beside: (*storm).restore, rest: 8 * time.Second},
-	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, and a migration is run beside a query of 20 seconds",
+	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, and a migration runs beside a query of 20 seconds",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
 		jobs:    oneLong,
 		habits:  mixed.with(func(h *habits) { h.cancel = 4 }),
 		prompt:  time.Second,
 		prepare: (*stage).buildNewer,
 		beside:  (*storm).upgrade, rest: 5 * time.Second},
-	{Name: "history", Help: "items that were handed out and let go of 100,000 times before anybody comes",
+	{Name: "history", Help: "items that were handed out and let go of 100,000 times before the run",
 		tasks:  []string{"quick", "shelf", "leased", "inbox"},
 		habits: mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor, h.back = 20, 3, 0.4, 50 }),
 		prompt: time.Second,
 		open:   (*stage).insertPast, close: (*stage).deletePast},
-	{Name: "grants", Help: "a right is taken from the nodes' login for some seconds, again and again",
+	{Name: "grants", Help: "a right is revoked from the nodes' login for some seconds, again and again",
 		tasks:   []string{"quick", "plain", "shelf", "leased", "inbox", "inbox"},
 		habits:  mixed,
 		prepare: (*stage).logInAsWorker,
 		beside:  (*storm).revoke, rest: 3 * time.Second},
-	{Name: "live", Help: "what is pushed, and when; a listener that freezes stays so to the end, for two minutes at most",
+	{Name: "live", Help: "what is pushed, and when; a frozen listener stays frozen to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
 		habits: mixed.with(func(h *habits) { h.linger, h.cancel, h.claim, h.hold = 40, 5, 4, 0 })},
 }
 
-// busy are the tasks of unequal that many click on.
+// busy are the tasks of unequal that get many clicks.
 var busy = []string{"busy-1", "busy-2", "busy-3", "busy-4", "busy-5"}
 
 func unequal(o Options) (all []job) {
@@ -153,7 +153,7 @@ func umlauts(o Options) []job {
 	}
 }
 
-// worked are the tasks that a scenario works on.
+// worked returns the tasks that a scenario works on.
 func (s Scenario) worked(o Options) (all []job) {
 	switch {
 	case s.jobs != nil:

@@ -16,8 +16,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// settle waits until nobody waits any more, but not forever: whoever still waits then is found in the tables. A little
-// longer still, so that everybody is told.
+// settle waits until no request waits any more, but not forever: requests that still wait then are found in the tables.
+// It then waits a little longer, so that everybody is told.
 func (s *stage) settle(ctx context.Context) error {
 	bound := time.NewTimer(s.o.Settle)
 	defer bound.Stop()
@@ -43,7 +43,7 @@ func (s *stage) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// toldWithin is how long sockets are listened to after the last request's end: longer than they may take to tell.
+// toldWithin is how long sockets are read after the last request's end. It is longer than they may take to report it.
 const toldWithin = checker.PushWithin + 2*time.Second
 
 func (s *stage) pending(ctx context.Context) (n int, err error) {
@@ -56,14 +56,15 @@ func (s *stage) pending(ctx context.Context) (n int, err error) {
 	defer conn.Close(ctx)
 	const waiting = `
 select count(*) from getwork.work_requested
-where state = 'pending' and (linger_until is null or linger_until < clock_timestamp() + interval '1 minute')` // else the clock was set back
+where state = 'pending' and (linger_until is null or linger_until < clock_timestamp() + interval '1 minute')` // a later end means that the clock was set back
 	err = conn.QueryRow(ctx, waiting).Scan(&n)
 	return n, err
 }
 
 var rescuedLine = regexp.MustCompile(`(?m)^getwork_requests_rescued_total(?:\{[^}]*\})? (\S+)$`)
 
-// rescued is how many requests were found by the sweep alone, as the nodes that run now count; false: they don't say.
+// rescued returns how many requests only the sweep has found, as the running nodes count. It returns false if they
+// don't answer.
 func (s *stage) rescued(ctx context.Context) (n int, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -89,7 +90,7 @@ func (s *stage) rescued(ctx context.Context) (n int, known bool) {
 		n += int(x)
 	}
 	if n > 0 && !s.o.disturbed() {
-		s.findings.add("rescued", "%d requests were found by the sweep alone, although nothing was broken", n)
+		s.findings.add("rescued", "only the sweep found %d requests, although nothing was broken", n)
 	}
 	return n, true
 }
@@ -107,7 +108,7 @@ func (s *stage) drainAll() {
 	all.Wait()
 }
 
-// read reads the tables, when nobody writes any more.
+// read reads the tables when nobody writes any more.
 func (s *stage) read(ctx context.Context) (h history.History, err error) {
 	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// A node that does not answer does not keep the run from its end.
+// A node that does not answer does not keep the run from ending.
 func TestRescuedOfWhoIsSilent(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"getwork/ws"
 )
 
-// message is one of a live channel.
+// message is one message of a live channel.
 type message struct {
 	kind string
 	body json.RawMessage
 }
 
-// hear goes on from what its socket says. late: nobody lets go of anything any more.
+// hear handles a message of the person's socket. After late nobody lets go of anything any more.
 func (p *person) hear(ctx context.Context, m message, late bool) {
 	switch m.kind {
 	case "snapshot":
@@ -36,7 +36,7 @@ func (p *person) hear(ctx context.Context, m message, late bool) {
 			return
 		}
 		if p.waiting[r.ID] && p.chance(30) {
-			p.agenda.ask(0, func() { p.poll(ctx, r.ID) }) // does it say the same?
+			p.agenda.ask(0, func() { p.poll(ctx, r.ID) }) // checks that a poll says the same
 			return
 		}
 		delete(p.waiting, r.ID)
@@ -46,13 +46,14 @@ func (p *person) hear(ctx context.Context, m message, late bool) {
 	}
 }
 
-// manner is how a client treats its live channels, until nothing is broken any more.
+// manner is how a client treats its live channels while things are broken.
 type manner struct {
 	slow   time.Duration // mean time between two messages that it reads; 0: it reads at once
-	vanish time.Duration // mean time after which it closes without a word; 0: never
+	vanish time.Duration // mean time after which it closes without a close message; 0: never
 }
 
-// listener is the goroutine that keeps a live channel open for a person, from node to node: a socket, or an event stream.
+// listener is the goroutine that keeps a live channel open for a person, from node to node: a socket, or an event
+// stream.
 type listener struct {
 	caller
 	manner manner
@@ -60,13 +61,13 @@ type listener struct {
 	told   chan<- message
 }
 
-// channel is what both are.
+// channel is a socket or an event stream.
 type channel interface {
 	Read(ctx context.Context) ([]byte, error)
 	Close()
 }
 
-// streams is how many of a hundred channels are event streams.
+// streams is the percentage of channels that are event streams.
 const streams = 40
 
 func (l *listener) dial(ctx context.Context, m *member, stream bool) (channel, error) {
@@ -88,7 +89,7 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// connect lives through one channel, and records it if it went live.
+// connect opens one channel and reads it to its end. It records the channel if it went live.
 func (l *listener) connect(ctx context.Context) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
@@ -134,7 +135,7 @@ func (l *listener) read(ctx context.Context, c channel, s *history.Socket) error
 			err = json.Unmarshal(fields["type"], &kind)
 		}
 		if err != nil || fields[kind] == nil {
-			l.stage.findings.add("socket", "a message that is none: %s", b)
+			l.stage.findings.add("socket", "an invalid message: %s", b)
 			continue
 		}
 		if kind == "snapshot" && s.Live < 0 {
@@ -143,7 +144,7 @@ func (l *listener) read(ctx context.Context, c channel, s *history.Socket) error
 		l.stage.rec.Add(history.Entry{Told: &history.Told{Socket: s.ID, At: at, Type: kind, Body: fields[kind]}})
 		select {
 		case l.told <- message{kind, fields[kind]}:
-		default: // the person is busy, and reads his pipeline at some time
+		default: // the person is busy, and will read their pipeline later
 		}
 		if s.Slow && !doze(ctx, l.rng, l.manner.slow) {
 			return ctx.Err()
@@ -151,7 +152,7 @@ func (l *listener) read(ctx context.Context, c channel, s *history.Socket) error
 	}
 }
 
-// doze waits for a random time; false: the context ended.
+// doze waits for a random time. It returns false if the context ends first.
 func doze(ctx context.Context, rng *rand.Rand, mean time.Duration) bool {
 	timer := time.NewTimer(time.Duration(rng.ExpFloat64() * float64(mean)))
 	defer timer.Stop()

@@ -2,5 +2,5 @@
 
 package torture
 
-// available is 0: the folder that is kept in memory is Linux's.
+// available returns 0: the folder that is kept in memory exists only on Linux.
 func available(string) uint64 { return 0 }

@@ -20,38 +20,38 @@ import (
 	"getwork/schema/schematest/clock"
 )
 
-// stage is what a run takes place on: the server, and the nodes before it.
+// stage has the parts of a run's cluster: the server, and the nodes in front of it.
 type stage struct {
 	ctx      context.Context // ends with the run
 	o        Options
 	rec      *history.Recorder
-	dir      string // logs, and the binary if it was built here
+	dir      string // folder for logs, and for the binary if it was built here
 	server   *postgres.Server
 	config   postgres.Config // of the server
-	clock    *clock.Clock    // of the server; nil: it is this machine's
-	url      string          // of the database, past all proxies
-	login    string          // the same, as the nodes log in
+	clock    *clock.Clock    // the server's clock; nil: it uses this machine's
+	url      string          // of the database, bypassing all proxies
+	login    string          // the same with the nodes' login
 	binary   string          // of the nodes
-	newer    string          // of those that replace them; empty: none do
+	newer    string          // the binary of the nodes that replace them; empty: none do
 	members  []*member
-	sockets  atomic.Int64 // how many there were
+	sockets  atomic.Int64 // how many were opened
 	findings *findings
 	books    books
-	answered chan int // nodes that have answered a change, for a fault that waits for one
+	answered chan int // nodes that have answered a change, for faults that wait for one
 
-	upgraded atomic.Bool  // what starts from now on is the newer one
-	revoked  atomic.Int64 // how often rights were taken from the nodes' login, and given back
+	upgraded atomic.Bool  // nodes that start from now on are the newer ones
+	revoked  atomic.Int64 // how often rights were revoked from the nodes' login and granted again
 	database sync.Mutex   // held by a fault of the database
-	epoch    atomic.Int64 // counts what may make a node's start fail: it is another after each fault of the database
-	sparing  sync.Mutex   // held while it is decided whether a node can be spared
+	epoch    atomic.Int64 // counts events that may make a node's start fail, such as faults of the database
+	sparing  sync.Mutex   // held while deciding whether a node can be spared
 }
 
 const (
 	memory = "/dev/shm"
-	enough = 2 << 30 // bytes that must be free there
+	enough = 2 << 30 // bytes that must be free in memory
 )
 
-// setUp starts everything. If it fails, tearDown still has to be called.
+// setUp starts everything. If it fails, tearDown must still be called.
 func (s *stage) setUp(ctx context.Context) error {
 	s.binary = s.o.Binary
 	if s.binary == "" {
@@ -82,7 +82,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Build compiles the getwork that options ask for; flags are more of those of `go build`.
+// Build compiles the getwork that the options ask for; flags are further flags of `go build`.
 func Build(ctx context.Context, path string, o Options, flags ...string) error {
 	if o.Race {
 		flags = append(flags, "-race")
@@ -141,10 +141,10 @@ func (s *stage) startServer(ctx context.Context) error {
 	return nil
 }
 
-// speaking has the harness's own connections speak UTF-8; the nodes have to see to that themselves.
+// speaking makes the harness's own connections use UTF-8; the nodes must do that themselves.
 const speaking = "&client_encoding=UTF8"
 
-// makeDatabase is the address of the database that the scenario wants.
+// makeDatabase creates the database that the scenario needs, and returns its URL.
 func (s *stage) makeDatabase(ctx context.Context) (url string, err error) {
 	url = s.server.URL("postgres")
 	scenario, _ := scenarioOf(s.o.Scenario)
@@ -160,7 +160,7 @@ func (s *stage) makeDatabase(ctx context.Context) (url string, err error) {
 	return s.server.URL("bank") + speaking, err
 }
 
-// now is what the database's clock shows.
+// now returns the time of the database's clock.
 func (s *stage) now() time.Time {
 	if s.clock == nil {
 		return time.Now()
@@ -168,7 +168,7 @@ func (s *stage) now() time.Time {
 	return time.Now().Add(s.clock.Ahead())
 }
 
-// tearDown ends all processes. It may be called at any state of setUp.
+// tearDown ends all processes. It may be called after any failure of setUp.
 func (s *stage) tearDown() error {
 	for _, m := range s.members {
 		m.end()
@@ -186,8 +186,8 @@ func (s *stage) tearDown() error {
 	return err
 }
 
-// spare takes a node out of service if another is left to serve, the given one or else the next; nil: none can be spared.
-// take must not wait. The node is back in service when back is called.
+// spare takes a node out of service if another is left to serve: the given one or else the next. It returns nil if none
+// can be spared. take must not wait. The node is back in service when back is called.
 func (s *stage) spare(node int, take func(*member) bool) (m *member, back func()) {
 	s.sparing.Lock()
 	defer s.sparing.Unlock()

@@ -20,14 +20,14 @@ type storm struct {
 	work     sync.WaitGroup
 
 	setting sync.Mutex    // held by a fault of the clock
-	set     history.Clock // when it was set last
+	set     history.Clock // when the clock was set last
 
 	mu      sync.Mutex
 	struck  map[string]int
-	skipped int // no node could be spared, or the same thing was broken already
+	skipped int // faults for which no node could be spared, or the target was broken already
 }
 
-// run breaks things until the context ends, and returns when all is healed again.
+// run breaks things until the context ends, and returns when everything is healed again.
 func (s *storm) run() {
 	if s.scenario.beside != nil {
 		s.work.Go(s.besides)
@@ -49,7 +49,8 @@ func (s *storm) rage() {
 	}
 }
 
-// besides has what the scenario has beside the faults happen, again and again. What is under way is ended when all is to be healed.
+// besides runs the scenario's own events beside the faults, again and again. It ends the current one when everything is
+// to be healed.
 func (s *storm) besides() {
 	rng := rand.New(rand.NewPCG(s.o.Seed, drawsBeside))
 	for s.pause(s.scenario.rest) {
@@ -57,7 +58,7 @@ func (s *storm) besides() {
 	}
 }
 
-// pause waits; false: the storm is over.
+// pause waits. It returns false if the storm is over.
 func (s *storm) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -69,7 +70,7 @@ func (s *storm) pause(d time.Duration) bool {
 	}
 }
 
-// strike does something to be undone after some time, and records it.
+// strike breaks something, undoes it after some time, and records it.
 func (s *storm) strike(f planned, node int, note string, do, undo func()) {
 	began := s.rec.Now()
 	do()
@@ -95,14 +96,14 @@ func (s *storm) skip() {
 	s.skipped++
 }
 
-// terminate ends some of getwork's backends, as an administrator does: which ones, chance decides.
+// terminate terminates some of getwork's backends, chosen at random, as an administrator does.
 func (s *storm) terminate(f planned) {
 	began := s.rec.Now()
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {
-		s.skip() // the database is away
+		s.skip() // the database can't be reached
 		return
 	}
 	defer conn.Close(ctx)

@@ -17,10 +17,10 @@ type stream struct {
 	lines *bufio.Reader
 }
 
-// errNoStream is for an answer of 200 that is no event stream, or an event whose name is not its type.
-var errNoStream = errors.New("an event stream that is none")
+// errNoStream is the error of a 200 answer that is no event stream, or of an event whose name is not its type.
+var errNoStream = errors.New("not a valid event stream")
 
-// openStream opens one that lasts until ctx ends; dial bounds the time until it is answered.
+// openStream opens a stream that lasts until ctx ends; dial bounds the time until it is answered.
 func openStream(ctx, dial context.Context, url string, header http.Header) (*stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := context.AfterFunc(dial, cancel)
@@ -52,7 +52,7 @@ func openStream(ctx, dial context.Context, url string, header http.Header) (*str
 	return s, nil
 }
 
-// closing is a body whose request ends with it.
+// closing is a body whose close also ends its request.
 type closing struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -63,7 +63,7 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// Read waits for the next event's data. What ends the stream is the context that it was opened with.
+// Read waits for the next event's data. Only the context that the stream was opened with ends it.
 func (s *stream) Read(context.Context) ([]byte, error) {
 	name, data := "", ""
 	for {

@@ -11,24 +11,24 @@ import (
 // job is a task that the run works on.
 type job struct {
 	name     string
-	settings map[string]any // of POST /tasks
-	keys     string         // its items' names begin with it
-	items    int            // how many its query returns, numbered from 1; an inbox: 0
-	nap      nap            // of its query
+	settings map[string]any // the body of POST /tasks
+	keys     string         // the prefix of its items' names
+	items    int            // how many items its query returns, numbered from 1; an inbox: 0
+	nap      nap            // how long its query takes
 	lease    time.Duration  // 0: none
-	whole    bool           // its query returns all of its items, always, each with one place, and all may be handed out
-	books    bool           // an item that is finished in the books is not returned any more; see books.go
+	whole    bool           // its query always returns all of its items, each with one place, and all may be handed out
+	books    bool           // its query no longer returns an item that is finished in the books; see books.go
 }
 
 func (j job) inbox() bool { return j.settings["query"] == nil }
 
-// item is the key of the n-th item of a query task.
+// item returns the key of the n-th item of a query task.
 func (j job) item(n int) string { return fmt.Sprintf("%s-%03d", j.keys, n) }
 
-// mark stands in each ranking query, so that its executions are found among the server's activities.
+// mark is part of each ranking query, so that its executions are found in pg_stat_activity.
 const mark = "torture: "
 
-// ranking is what is known of the order in which a query returns its items; nil: it is not always the same.
+// ranking returns the order in which a query returns its items, or nil if the order varies.
 func (j job) ranking() *history.Ranking {
 	if !j.whole {
 		return nil
@@ -41,13 +41,13 @@ func (j job) ranking() *history.Ranking {
 	return r
 }
 
-// recheck is what a shelf asks before it hands out: at any time a tenth of the items does not match.
+// recheck is the shelf's recheck: at any time a tenth of the items does not match.
 const recheck = `select item from unnest($1::text[]) item where abs(hashtext(item) + extract(epoch from clock_timestamp())::bigint / 10) % 10 > 0`
 
 // leaseOfInbox is how long items of an inbox may be held.
 const leaseOfInbox = 4 * time.Second
 
-// jobs are the tasks. Each stands for one way through the rounds. The tasks that others refer to come first.
+// jobs returns the tasks. Each stands for one path through the rounds. Tasks that others refer to come first.
 func jobs(o Options) []job {
 	naps := func(least, most float64) nap { return nap{least, most, o.jumps()} }
 	return []job{
@@ -57,7 +57,7 @@ func jobs(o Options) []job {
 		all(ranked("cut", "cut", 200, naps(0.1, 0.4), map[string]any{"fresh_for": "1s", "max_candidates": 12})),
 		ranked("places", "place", 40, naps(0.05, 0.3), map[string]any{"slots": 3, "max_open": 6}),
 		leased(all(ranked("leased", "lease", 200, naps(0.05, 0.4), map[string]any{"max_attempts": 6, "backoff": "1s"})), "1s", time.Second),
-		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s"})), "8s", 8*time.Second), // there is time to warn
+		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s"})), "8s", 8*time.Second), // long enough to warn
 		all(job{name: "nothing", keys: "nothing", nap: naps(0.02, 0.1)}.asked("select null as item where false")),
 		fromBooks(naps(0.4, 0.9)),
 		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "4s", leaseOfInbox),
@@ -71,14 +71,14 @@ func ranked(name, keys string, items int, n nap, settings map[string]any) job {
 	return j
 }
 
-// asked is the job with a ranking query that naps first.
+// asked returns the job with a ranking query that naps first.
 func (j job) asked(query string) job {
 	j.settings = map[string]any{"name": j.name, "query": fmt.Sprintf("-- %s%s\nwith nap as materialized (select %s)\n%s", mark, j.name, j.nap.sql(), query),
 		"query_timeout": "20s", "rerun_after": "1s"}
 	return j
 }
 
-// all is the job, whose query returns all of its items, always.
+// all returns the job, marked as one whose query always returns all of its items.
 func all(j job) job {
 	j.whole = true
 	return j

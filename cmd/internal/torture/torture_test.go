@@ -34,14 +34,14 @@ func run(t *testing.T, o torture.Options) torture.Report {
 	}
 	t.Log("\n" + text.String())
 	if n := report.Found(); n > 0 {
-		t.Errorf("%d violations; this finds them again, perhaps: %s", n, report.Options.Command())
+		t.Errorf("%d violations; this command may find them again: %s", n, report.Options.Command())
 	}
 	return report
 }
 
 // Everything breaks, and nothing is lost.
 func TestNothingIsLost(t *testing.T) {
-	for name, without := range map[string][]string{"a clock that is set": nil, "a clock that is right": {"clock"}} { // of that the tables tell more
+	for name, without := range map[string][]string{"a clock that is set": nil, "a clock that is right": {"clock"}} { // the tables say more if the clock is right
 		t.Run(name, func(t *testing.T) { nothingIsLost(t, without) })
 	}
 }
@@ -65,7 +65,7 @@ func nothingIsLost(t *testing.T, without []string) {
 	}
 }
 
-// Where nothing breaks nobody is found by the sweep alone.
+// If nothing breaks, the sweep alone finds nobody.
 func TestNothingBreaks(t *testing.T) {
 	report := run(t, torture.Options{For: 8 * time.Second, Users: 40, Agents: 8, Faults: []string{torture.None}})
 	if !report.RescuedKnown || report.Rescued > 0 {

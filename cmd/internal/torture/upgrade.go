@@ -14,7 +14,7 @@ import (
 	"getwork/cmd/internal/node"
 )
 
-// oneLong are tasks one of which has a long query.
+// oneLong returns tasks, one of which has a long query.
 func oneLong(o Options) []job {
 	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
 	long := all(ranked("long", "long", 200, n(18, 22), nil))
@@ -27,7 +27,7 @@ func oneLong(o Options) []job {
 	}
 }
 
-// newerMigration locks a table that each click writes as much as a migration can.
+// newerMigration locks a table that each click writes, as much as a migration can.
 const newerMigration = `alter table getwork.work_requested add column upgraded integer;
 
 ---- create above / drop below ----
@@ -35,7 +35,7 @@ const newerMigration = `alter table getwork.work_requested add column upgraded i
 alter table getwork.work_requested drop column upgraded;
 `
 
-// buildNewer builds a getwork with one migration more than there are.
+// buildNewer builds a getwork with one more migration.
 func (s *stage) buildNewer(ctx context.Context) error {
 	source, err := node.Source()
 	if err != nil {
@@ -60,10 +60,10 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	return Build(ctx, s.newer, s.o, "-overlay", file)
 }
 
-// upgrade migrates, and replaces the nodes one after the other. What was upgraded already is restarted so.
+// upgrade migrates, and replaces the nodes one after the other. A later call restarts nodes that were upgraded already.
 func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
 	if !s.upgraded.Swap(true) {
-		s.epoch.Add(1) // a node of the old version that starts now may be refused
+		s.epoch.Add(1) // from now on a node of the old version may be refused when it starts
 		defer s.epoch.Add(1)
 		s.migrate(ctx)
 	}
@@ -79,7 +79,8 @@ func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
 	}
 }
 
-// migrate runs the newer version's migrations, while nodes of the old one serve. That breaks nothing, so it is no fault.
+// migrate runs the newer version's migrations, while nodes of the old version serve. That breaks nothing, so it is no
+// fault.
 func (s *storm) migrate(ctx context.Context) {
 	s.count("migrate")
 	for {
@@ -90,7 +91,7 @@ func (s *storm) migrate(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if s.epoch.Load() == before && s.database.TryLock() { // else PostgreSQL is, or was, away
+		if s.epoch.Load() == before && s.database.TryLock() { // otherwise PostgreSQL is, or was, away
 			s.database.Unlock()
 			s.findings.add("process", "the migration fails: %v\n%s", err, out)
 			return
