@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that is text in JSON, written in the largest exact unit: "90s", "2m", "24h".
+// Duration is a [time.Duration] whose JSON is text in the largest exact unit: "90s", "2m", "24h".
 type Duration time.Duration
 
 func (d Duration) String() string {
@@ -27,7 +27,7 @@ func (d Duration) String() string {
 // MarshalJSON writes the duration as text.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads what time.ParseDuration reads.
+// UnmarshalJSON reads text that [time.ParseDuration] accepts.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -36,7 +36,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return d.UnmarshalText([]byte(s))
 }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText reads text that [time.ParseDuration] accepts.
 func (d *Duration) UnmarshalText(b []byte) error {
 	t, err := time.ParseDuration(string(b))
 	if err != nil {
@@ -46,12 +46,12 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Value implements [driver.Valuer]: whole microseconds, which reach the database alike in every protocol mode. SQL makes an
-// interval of them: $1::bigint * interval '1 microsecond'.
+// Value implements [driver.Valuer]. It returns whole microseconds, which every protocol mode sends alike. SQL turns them
+// into an interval: $1::bigint * interval '1 microsecond'.
 func (d Duration) Value() (driver.Value, error) { return d.Microseconds(), nil }
 
-// Scan implements [database/sql.Scanner]: it reads whole microseconds, (extract(epoch from …) * 1000000)::bigint. An interval
-// as text would depend on the server's IntervalStyle.
+// Scan implements [database/sql.Scanner]. It reads whole microseconds, (extract(epoch from …) * 1000000)::bigint. An
+// interval as text would depend on the server's IntervalStyle.
 func (d *Duration) Scan(src any) error {
 	n, ok := src.(int64)
 	if !ok {
@@ -61,8 +61,8 @@ func (d *Duration) Scan(src any) error {
 	return nil
 }
 
-// Microseconds is the duration of so many.
+// Microseconds returns the duration of n microseconds.
 func Microseconds(n int64) Duration { return Duration(time.Duration(n) * time.Microsecond) }
 
-// Microseconds is the duration in whole microseconds.
+// Microseconds returns the duration in whole microseconds.
 func (d Duration) Microseconds() int64 { return time.Duration(d).Microseconds() }

@@ -38,7 +38,7 @@ var (
 	})
 )
 
-// What is encoded by hand is what encoding/json makes of it.
+// The encoding by hand equals that of encoding/json.
 func TestEncodedByHand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +57,7 @@ func TestEncodedByHand(t *testing.T) {
 	})
 }
 
-// A field that is added is not forgotten there.
+// The encoding by hand has every field, also a new one.
 func TestEveryFieldIsEncodedByHand(t *testing.T) {
 	t.Parallel()
 	for what, v := range map[string]struct {
@@ -78,7 +78,7 @@ func TestEveryFieldIsEncodedByHand(t *testing.T) {
 	}
 }
 
-// Line breaks in what somebody pushed would end a line of an event stream.
+// Line breaks in details would end a line of an event stream.
 func TestDetailsWithLineBreaks(t *testing.T) {
 	t.Parallel()
 	w := Work{Details: json.RawMessage("{\n  \"a\": [1,\r\n 2]\n}")}

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Event is one server message of the live channel, as the contract's section 5 has it: {"type":T, T:{…}}.
+// Event is one server message of the live channel: {"type":T, T:{…}}.
 type Event struct {
 	Type string // hello, snapshot, request, work, run, task, tasks, node or error
 	Body any
 
-	Request *Request // of a request event, for those who wait for it in this process
+	Request *Request // the request of a request event, for callers in this process that wait for it
 
-	once *encoded // of one that several get; nil: it is encoded where it is written
+	once *encoded // encoding shared by several receivers; nil if each encodes the event itself
 }
 
-// encoded is an event's message.
+// encoded is the message of a shared event.
 type encoded struct {
 	sync.Once
 	message []byte
 	err     error
 }
 
-// Shared is the event for several receivers: the first to write it encodes it for all.
+// Shared returns the event for several receivers: the first one to write it encodes it for all.
 func (e Event) Shared() Event {
 	if e.once == nil {
 		e.once = &encoded{}
@@ -33,7 +33,7 @@ func (e Event) Shared() Event {
 	return e
 }
 
-// AppendMessage appends the event as it goes over the wire.
+// AppendMessage appends the event's message as it goes over the wire.
 func (e Event) AppendMessage(b []byte) ([]byte, error) {
 	if e.once == nil {
 		return e.encode(b)
@@ -42,7 +42,7 @@ func (e Event) AppendMessage(b []byte) ([]byte, error) {
 	return append(b, message...), err
 }
 
-// message is that of a shared event.
+// message returns a shared event's message.
 func (e Event) message() ([]byte, error) {
 	e.once.Do(func() { e.once.message, e.once.err = e.encode(nil) })
 	return e.once.message, e.once.err
@@ -74,7 +74,7 @@ func (e Event) encode(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Hello is the first message.
+// Hello is the first message of a live channel.
 type Hello struct {
 	Node       string    `json:"node"`
 	User       string    `json:"user"`
@@ -82,29 +82,29 @@ type Hello struct {
 	ServerTime time.Time `json:"server_time"` // by the database's clock, like all times
 }
 
-// RunEvent tells who waits, and who follows the task, about a run.
+// RunEvent reports a run to the users who wait for it or follow its task.
 type RunEvent struct {
 	ID         int64    `json:"id,string"`
 	Task       string   `json:"task"`
 	Phase      string   `json:"phase"`       // started, finished, failed or cancelled
-	EtaSeconds *float64 `json:"eta_seconds"` // of one that started: about how long it will still take, by the last runs; nil: not known
+	EtaSeconds *float64 `json:"eta_seconds"` // when it starts: about how long it will take, by the last runs; nil if not known
 	Candidates *int     `json:"candidates"`
 	DurationMS *float64 `json:"duration_ms"`
 }
 
-// NodeEvent tells everybody on a node how it is.
+// NodeEvent reports a node's state to everybody connected to it.
 type NodeEvent struct {
 	State NodeState `json:"state"`
 }
 
-// NodeState is how a node is.
+// NodeState is the state of a node, as its clients see it.
 type NodeState string
 
 // The states of a node.
 const (
 	Lagging  NodeState = "lagging"  // it lost its LISTEN connection: results come late
-	Live     NodeState = "live"     // it has it back and has caught up
-	Draining NodeState = "draining" // it is about to end
+	Live     NodeState = "live"     // its LISTEN connection is back, and it has caught up
+	Draining NodeState = "draining" // it is shutting down
 )
 
 // Same reports whether two shared events have the same message.

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// NewItem is something pushed to an inbox.
+// NewItem is an item pushed to an inbox.
 type NewItem struct {
 	Item      string          `json:"item"`       // its key: 1-200 bytes UTF-8 without NUL
 	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
-	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil: at once
-	Slots     *int            `json:"slots"`      // how many holders at a time; nil: as many as the task says
-	Exclusive *string         `json:"exclusive"`  // of a group only one member is held at a time; it has one place; nil or empty: none
+	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil for at once
+	Slots     *int            `json:"slots"`      // how many holders at a time; nil for the task's number
+	Exclusive *string         `json:"exclusive"`  // its group, of which one member is held at a time, with one place; nil or empty for none
 	Details   json.RawMessage `json:"details"`    // an object, shown with the work
 }
 
@@ -25,10 +25,10 @@ type Pushed struct {
 	Duplicates int `json:"duplicates"` // their key is open, held, put off or never, or was in the batch before
 }
 
-// MaxPush is the most that one batch may have.
+// MaxPush is the most items in one batch.
 const MaxPush = 10_000
 
-// CheckItem says what is wrong with an item's key, or nothing.
+// CheckItem says what is wrong with an item's key; it returns "" for a good one.
 func CheckItem(key string) string {
 	switch {
 	case len(key) < 1 || len(key) > 200:
@@ -39,7 +39,7 @@ func CheckItem(key string) string {
 	return ""
 }
 
-// Check names every field that is wrong.
+// Check returns every field that is wrong.
 func (n *NewItem) Check() (wrong []Field) {
 	bad := func(is bool, field, detail string) {
 		if is {

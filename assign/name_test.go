@@ -2,7 +2,7 @@ package assign
 
 import "testing"
 
-// Two names that look the same are not two people.
+// Two names that look the same can't be two users.
 func TestNamesThatLookTheSame(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"oliver\u200b", "oli\u00adver", "\u202eoliver", "oliver\u2800", "oliver ", " oliver", "oli\u00a0ver", "oli\u2028ver", "oliver\ufe0f", "\u3164"} {

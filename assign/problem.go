@@ -1,6 +1,6 @@
 package assign
 
-// Problem is a refusal as programs read it (RFC 9457): over REST, and in an error event of the live channel.
+// Problem is a refusal as clients receive it, in the form of RFC 9457: over REST, and in an error event of the live channel.
 type Problem struct {
 	Type   string  `json:"type"`
 	Title  string  `json:"title"`
@@ -9,7 +9,7 @@ type Problem struct {
 	Errors []Field `json:"errors,omitempty"`
 }
 
-// problems is the one table of what each kind looks like outside.
+// problems has the type, title and status of each kind of refusal.
 var problems = map[Kind]Problem{
 	Invalid:          {"/problems/invalid", "The request is not valid", 400, "", nil},
 	Unauthenticated:  {"/problems/unauthenticated", "Say who you are", 401, "", nil},
@@ -37,10 +37,10 @@ var problems = map[Kind]Problem{
 	Unavailable:      {"/problems/unavailable", "Not available now", 503, "", nil},
 }
 
-// TitleOf is what problems of a kind are called.
+// TitleOf returns the title of a kind's problems.
 func TitleOf(k Kind) string { return problems[k].Title }
 
-// Problem is what the outside is shown of the refusal.
+// Problem returns the refusal as clients see it.
 func (r *Refusal) Problem() Problem {
 	p := problems[r.Kind]
 	p.Detail, p.Errors = r.Detail, r.Fields

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Kind says what is wrong with a call; it is the last part of a problem's type in the contract.
+// Kind says what is wrong with a call. Unless noted below, it is the last part of the problem's type.
 type Kind string
 
 // The kinds of refusal.
@@ -37,14 +37,13 @@ const (
 	TooSlow          Kind = "too-slow"    // shown as invalid, with status 408
 )
 
-// Field is one thing that is wrong with what was sent.
+// Field is one field of a call that is wrong, and why.
 type Field struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`
 }
 
-// Refusal is an error that the caller can do something about; Detail says what. Every other error is the
-// system's own.
+// Refusal is an error that the caller can correct; Detail says how. Every other error is the system's own.
 type Refusal struct {
 	Kind   Kind
 	Detail string
@@ -53,12 +52,12 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return string(r.Kind) + ": " + r.Detail }
 
-// Refuse makes a refusal.
+// Refuse returns a refusal.
 func Refuse(kind Kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-// RefuseField makes a refusal, [Invalid], of one field.
+// RefuseField returns a refusal of one field, of kind [Invalid].
 func RefuseField(field, format string, args ...any) *Refusal {
 	r := Refuse(Invalid, format, args...)
 	r.Fields = []Field{{Field: field, Detail: r.Detail}}

@@ -2,38 +2,38 @@ package assign
 
 import "time"
 
-// History is what happened to tasks, counted in stretches of time.
+// History counts what happened to tasks, in steps of time.
 type History struct {
 	From  time.Time     `json:"from"`
-	To    time.Time     `json:"to"` // when it was counted, by the database's clock, as all times are
+	To    time.Time     `json:"to"` // when it was counted; like all times, by the database's clock
 	Step  Duration      `json:"step"`
 	Tasks []TaskHistory `json:"tasks"` // by name
 }
 
-// TaskHistory has a bucket for each step from the beginning to now, also where nothing happened.
+// TaskHistory has a bucket for each step from the beginning to now, also for steps in which nothing happened.
 type TaskHistory struct {
 	Task    string   `json:"task"`
 	Buckets []Bucket `json:"buckets"`
 }
 
-// Bucket is what happened in one step: from At until the next one's. The last goes on.
+// Bucket counts one step: from its At until the next bucket's. The last one has not ended.
 type Bucket struct {
 	At time.Time `json:"at"`
 
-	// The requests made in it, and what has become of them since; what is left of them waits.
+	// The requests made in it, and their outcomes until now. The rest of them still wait.
 	Requests  int64  `json:"requests"`
-	Given     int64  `json:"given"` // got all that they wanted, or less
+	Given     int64  `json:"given"` // got some or all of what they wanted
 	Empty     int64  `json:"empty"` // got nothing
 	Failed    int64  `json:"failed"`
 	Cancelled int64  `json:"cancelled"`
-	WaitMS    *Waits `json:"wait_ms"` // of those that have ended and were not to linger; nil: there are none
+	WaitMS    *Waits `json:"wait_ms"` // of those that have ended and did not linger; nil if there are none
 
 	// The runs that began in it.
 	Runs       int64     `json:"runs"`
 	RunsFailed int64     `json:"runs_failed"` // or lost with their node
-	RunMS      *RunTimes `json:"run_ms"`      // of those that finished; nil: there are none
+	RunMS      *RunTimes `json:"run_ms"`      // of those that finished; nil if there are none
 
-	// The work handed out in it, what was let go of in it, and how it was; and what was held at its end.
+	// The work handed out in it, the work closed in it by outcome, and the work held at its end.
 	Assigned   int64 `json:"assigned"`
 	Completed  int64 `json:"completed"`
 	Returned   int64 `json:"returned"`
@@ -44,49 +44,49 @@ type Bucket struct {
 	Held       int64 `json:"held"`
 }
 
-// Waits tell how long requests waited, in milliseconds. Each is a wait that there was.
+// Waits are percentiles of the time that requests waited, in milliseconds. Each is an observed wait.
 type Waits struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
 	Max float64 `json:"max"`
 }
 
-// RunTimes tell how long runs took, in milliseconds.
+// RunTimes are percentiles of the duration of runs, in milliseconds.
 type RunTimes struct {
 	P50 float64 `json:"p50"`
 	Max float64 `json:"max"`
 }
 
-// Returns tell who gives back much, and which items many give back. What a manager took away is not counted: it says
-// nothing about who held it.
+// Returns lists the users who return much, and the items that many return. Work that a manager took away is not counted,
+// because it says nothing about its holder.
 type Returns struct {
 	From   time.Time       `json:"from"`
 	Team   TeamReturns     `json:"team"`
-	People []PersonReturns `json:"people"` // who returned most first, at most 50
-	Items  []ItemReturns   `json:"items"`  // those returned twice or more; what most people returned first, at most 50
+	People []PersonReturns `json:"people"` // most returns first, at most 50
+	Items  []ItemReturns   `json:"items"`  // items returned twice or more; most people first, at most 50
 }
 
-// TeamReturns are those of all people together.
+// TeamReturns counts all users together.
 type TeamReturns struct {
 	Closed   int64    `json:"closed"`
 	Returned int64    `json:"returned"`
-	Share    *float64 `json:"share"` // of what was closed; nil: nothing was
+	Share    *float64 `json:"share"` // returned of closed, from 0 to 1; nil if nothing was closed
 }
 
-// PersonReturns are one user's, his instances' included.
+// PersonReturns counts one user, including the user's instances.
 type PersonReturns struct {
 	User      string   `json:"user"`
-	Assigned  int64    `json:"assigned"` // handed out to him
-	Closed    int64    `json:"closed"`   // let go of by him, or its lease ran out: the sum of the next five
+	Assigned  int64    `json:"assigned"` // handed out to the user
+	Closed    int64    `json:"closed"`   // closed by the user, or by the end of its lease: the sum of the next five
 	Completed int64    `json:"completed"`
 	Returned  int64    `json:"returned"`
 	Never     int64    `json:"never"`
 	Failed    int64    `json:"failed"`
 	Expired   int64    `json:"expired"`
-	Share     *float64 `json:"share"` // of what was closed that was returned; nil: nothing was closed
+	Share     *float64 `json:"share"` // returned of closed, from 0 to 1; nil if nothing was closed
 }
 
-// ItemReturns are one item's.
+// ItemReturns counts one item.
 type ItemReturns struct {
 	Task    string    `json:"task"`
 	Item    string    `json:"item"`
@@ -96,38 +96,38 @@ type ItemReturns struct {
 	State   WorkState `json:"state"`   // of its newest work
 }
 
-// Held is what one user holds of one task, all of his instances together.
+// Held is what one user holds of one task, all of the user's instances together.
 type Held struct {
 	User           string     `json:"user"`
 	Task           string     `json:"task"`
 	Held           int64      `json:"held"`
-	Instances      int64      `json:"instances,omitempty"` // how many of his hold some of it, he himself being one; 0: only he himself
-	OldestAt       time.Time  `json:"oldest_at"`           // when he got what he has held longest
-	LeaseExpiresAt *time.Time `json:"lease_expires_at"`    // the first lease to run out; nil: there is none
+	Instances      int64      `json:"instances,omitempty"` // how many instances hold some of it, the user without one included; 0 if no program does
+	OldestAt       time.Time  `json:"oldest_at"`           // when the work that is held longest was handed out
+	LeaseExpiresAt *time.Time `json:"lease_expires_at"`    // the first lease to run out; nil if there is none
 
 	First int64 `json:"-"` // the lowest id of it
 }
 
-// HeldTotal is what all holders hold together.
+// HeldTotal sums up all holders.
 type HeldTotal struct {
-	Users int64 `json:"users"` // different ones: who holds work of two tasks is one
+	Users int64 `json:"users"` // distinct users: a holder of two tasks counts once
 	Held  int64 `json:"held"`
 }
 
-// HolderFilter says whose work is asked for. Empty fields do not filter.
+// HolderFilter selects holders. Empty fields do not filter.
 type HolderFilter struct {
-	Tasks []string // the names that they have now
+	Tasks []string // their present names
 	User  string
 	Limit int
 
-	// Only what comes behind a row with these: the last one of the page before.
+	// Only rows behind a row with these values: the last row of the previous page.
 	After time.Time
 	First int64
 }
 
-// Span says which past is asked for.
+// Span selects a part of the past.
 type Span struct {
-	Tasks []string      // their names; none: all that there are
-	Since *time.Time    // nil: as long as is usual
-	Step  time.Duration // of a history
+	Tasks []string      // their names; empty for all tasks
+	Since *time.Time    // nil for the default
+	Step  time.Duration // of a history; 0 for the default
 }

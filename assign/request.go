@@ -2,7 +2,7 @@ package assign
 
 import "time"
 
-// State is where a request stands. ARCHITECTURE.md has the page of states and transitions.
+// State is the state of a request. ARCHITECTURE.md lists all states and transitions.
 type State string
 
 // The states of a request: pending, and five ways to have ended.
@@ -15,19 +15,19 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Reason says why nothing, or less, was handed out.
+// Reason says why a request got nothing, or less than it wanted.
 type Reason string
 
-// The reasons of a request that ended with nothing; one that ended with less has none, or Rules or AtLimit.
+// The reasons of a request that ended with nothing. A partial request has Rules, AtLimit or no reason.
 const (
-	NoMatch Reason = "no_match" // the query gave nothing, the inbox is empty
-	AllHeld Reason = "all_held" // all that there is is held or put off
-	Rules   Reason = "rules"    // some of it can be handed out, but none, or no more, of it to this user
-	AtLimit Reason = "at_limit" // the user holds as much of the task as he may
+	NoMatch Reason = "no_match" // the query returned nothing, or the inbox is empty
+	AllHeld Reason = "all_held" // every item is held or put off
+	Rules   Reason = "rules"    // some items can be handed out, but none, or no more, to this user
+	AtLimit Reason = "at_limit" // the user holds as much of the task as the limit allows
 	Paused  Reason = "paused"   // a manager paused the task
 )
 
-// Request is one holder's "get work" on one task, as the contract shows it.
+// Request is one holder's "get work" on one task, as the API shows it.
 type Request struct {
 	ID          int64      `json:"id,string"`
 	Task        string     `json:"task"`
@@ -43,33 +43,33 @@ type Request struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	LingerUntil *time.Time `json:"linger_until"`
 	CompletedAt *time.Time `json:"completed_at"`
-	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil: not known, or it has ended
-	Position    *int64     `json:"position"`    // its place among those who wait on the task, from 1; nil: it has ended, or a thousand are before it
+	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil if not known, or if it has ended
+	Position    *int64     `json:"position"`    // among the task's waiting requests, from 1; nil if it has ended, or if a thousand are before it
 	Work        []Work     `json:"work"`
 
-	Age    time.Duration `json:"-"` // by the database's clock, when it was read
+	Age    time.Duration `json:"-"` // at the time of reading, by the database's clock
 	Left   bool          `json:"-"` // a round has read it, and left it lingering
 	TaskID int64         `json:"-"`
 }
 
-// Holder is who asked.
+// Holder returns the holder who asked.
 func (r *Request) Holder() Holder { return Holder{r.User, r.Instance} }
 
-// Click is one holder's wish for work.
+// Click is one holder's call for work.
 type Click struct {
 	Holder   Holder
-	Groups   []string  // that the user is in
-	Anything bool      // he needs no group: a manager
-	Count    int       // 1 … the task's max_request
-	Linger   Duration  // while there is nothing, wait so long for something; at most 24 h
-	Lease    *Duration // how long to hold the work, where the task does not say; 1 s to 24 h; nil: until it is let go of
-	Key      string    // the Idempotency-Key; empty: none
+	Groups   []string  // the user's groups
+	Anything bool      // needs no group: the user is a manager
+	Count    int       // from 1 to the task's max_request
+	Linger   Duration  // how long to wait if there is nothing; at most 24 h
+	Lease    *Duration // how long to hold the work if the task has no lease; 1 s to 24 h; nil for no lease
+	Key      string    // the Idempotency-Key; empty for none
 }
 
 // MaxLinger is the longest that a request may linger.
 const MaxLinger = Duration(24 * time.Hour)
 
-// Check says what is wrong with the click on a task that hands out so many at a time: a [Refusal] that is [Invalid].
+// Check returns a [Refusal] that is [Invalid] if the click is wrong for a task that hands out at most maxRequest at a time.
 func (c Click) Check(maxRequest int) error {
 	if err := CheckUser(c.Holder.User); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Query is a task's ranking query, or its recheck; empty, and null in JSON: it has none.
+// Query is the SQL of a ranking query or a recheck. It is empty, and null in JSON, if the task has none.
 type Query string
 
 // MarshalJSON writes null for none.
@@ -20,7 +20,7 @@ func (q Query) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(q))
 }
 
-// UnmarshalJSON reads text or null. Empty text is kept apart from null: it is no query, and is refused.
+// UnmarshalJSON reads text or null. Empty text becomes a blank, so that Check refuses it; only null means no query.
 func (q *Query) UnmarshalJSON(b []byte) error {
 	var text *string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -44,38 +44,39 @@ func (q Query) MarshalYAML() (any, error) {
 	return string(q), nil
 }
 
-// Trimmed is the query without the white space around it and without one semicolon at its end, so that it can stand in brackets.
+// Trimmed returns the query without white space around it and without one semicolon at its end, so that it can stand in
+// brackets.
 func (q Query) Trimmed() string {
 	trimmed := strings.TrimSpace(string(q))
 	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
 }
 
-// Settings are what a manager decides about a task.
+// Settings are a task's settings, which managers change.
 type Settings struct {
 	Name          string    `json:"name" yaml:"name"`
 	Title         string    `json:"title" yaml:"title"`
 	Description   string    `json:"description" yaml:"description"`
-	Query         Query     `json:"query" yaml:"query"` // one SELECT that returns a column item, best first; null: an inbox
+	Query         Query     `json:"query" yaml:"query"` // one SELECT that returns a column item, best first; null for an inbox
 	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
-	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"` // how long leftovers of a run may be handed out
-	Recheck       Query     `json:"recheck" yaml:"recheck"`     // one SELECT on $1 text[], item keys, that returns those that still match; null: none
+	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"` // how long a run's leftovers may be handed out
+	Recheck       Query     `json:"recheck" yaml:"recheck"`     // one SELECT on $1 text[], item keys, that returns those that still match; null for none
 	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
 	MaxRequest    int       `json:"max_request" yaml:"max_request"`
-	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil: no limit
-	Lease         *Duration `json:"lease" yaml:"lease"`       // how long work is held before it goes back; nil: until it is let go of
-	Slots         int       `json:"slots" yaml:"slots"`       // holders of an item at a time, where the item does not say
+	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil for no limit
+	Lease         *Duration `json:"lease" yaml:"lease"`       // how long work is held before it goes back; nil for no limit
+	Slots         int       `json:"slots" yaml:"slots"`       // holders of an item at a time, unless the item says another number
 	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`
-	Backoff       Duration  `json:"backoff" yaml:"backoff"`         // after the first failed attempt; twice as long after each further one
+	Backoff       Duration  `json:"backoff" yaml:"backoff"`         // after the first failed attempt; doubled after each further one
 	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
 	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"`
-	Groups        []string  `json:"groups" yaml:"groups"` // who may see and take it; none: everybody
+	Groups        []string  `json:"groups" yaml:"groups"` // whose members may see and take it; empty for everybody
 	Paused        bool      `json:"paused" yaml:"paused"`
 }
 
-// Inbox reports whether the task has no query, but items that are pushed to it.
+// Inbox reports whether the task has no query, and its items are pushed.
 func (s *Settings) Inbox() bool { return s.Query == "" }
 
-// DefaultSettings are those of a task that says nothing.
+// DefaultSettings returns the values of settings that a new task does not name.
 func DefaultSettings() Settings {
 	return Settings{
 		QueryTimeout:  Duration(2 * time.Minute),
@@ -91,10 +92,11 @@ func DefaultSettings() Settings {
 
 var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// IsTaskName reports whether a task can have that name: a slug. Text that no task can have is not to reach the database.
+// IsTaskName reports whether a task can have that name: a slug. Other text must not reach the database, which may be unable
+// to store it.
 func IsTaskName(name string) bool { return slug.MatchString(name) }
 
-// Check names every field that is wrong, and puts the groups in order.
+// Check returns a [Refusal] that names every wrong field, and sorts the groups.
 func (s *Settings) Check() error {
 	if s.Groups == nil {
 		s.Groups = []string{}

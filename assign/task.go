@@ -2,24 +2,24 @@ package assign
 
 import "time"
 
-// Task is a kind of work, as the contract shows it.
+// Task is a kind of work, as the API shows it.
 type Task struct {
 	Settings
 	Version int   `json:"version"`
 	Waiting int64 `json:"waiting"` // pending requests
 	Held    int64 `json:"held"`
-	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 when it is not fresh; of an inbox, items that are ready, counted up to 100000
+	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 if the shelf is not fresh; of an inbox, ready items, counted up to 100000
 
-	RunningSince *time.Time `json:"running_since"` // when the run under way began; nil: none is
-	UsualSeconds *float64   `json:"usual_seconds"` // how long a run of the query in force takes, the median of the last; nil: none has finished
+	RunningSince *time.Time `json:"running_since"` // when the current run began; nil if there is none
+	UsualSeconds *float64   `json:"usual_seconds"` // the median duration of the last runs of the query in force; nil if none has finished
 
 	ID     int64    `json:"-"`
-	Newest [2]int64 `json:"-"` // the request that began to wait last of those that do, and the work handed out last: others may be as many
+	Newest [2]int64 `json:"-"` // ids of the newest waiting request and of the newest held work: they show a change when the counts are equal
 }
 
-// NoTask is the refusal, [NotFound], of a task that does not exist, and of one that is not open to the caller.
+// NoTask returns the refusal, [NotFound], of a task that does not exist or is not open to the caller.
 func NoTask(name string) error {
-	return Refuse(NotFound, "no task %q; GET /api/v1/tasks lists those that there are", name)
+	return Refuse(NotFound, "no task %q; GET /api/v1/tasks lists all tasks", name)
 }
 
 // Version is a task as it was after one of its changes.
@@ -29,7 +29,7 @@ type Version struct {
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
 
-	Conflicts []string `json:"-" yaml:"-"` // ConflictsWith without tasks that were deleted since
+	Conflicts []string `json:"-" yaml:"-"` // ConflictsWith without tasks that have been deleted since
 }
 
 // Run is one execution of a task's ranking query, as the history shows it.
@@ -41,11 +41,11 @@ type Run struct {
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 	Error      *string    `json:"error"`
-	Given      *int64     `json:"given"`       // rows that the query gave
-	Blocked    *int64     `json:"blocked"`     // of them held, put off or never
-	PassedOver *int64     `json:"passed_over"` // of them without a usable item
-	Candidates *int       `json:"candidates"`  // what remained, at most max_candidates
-	Cut        *bool      `json:"cut"`         // more than that remained
+	Given      *int64     `json:"given"`       // rows that the query returned
+	Blocked    *int64     `json:"blocked"`     // those of them that are held, put off or never
+	PassedOver *int64     `json:"passed_over"` // those of them without a usable item
+	Candidates *int       `json:"candidates"`  // the remaining rows, at most max_candidates
+	Cut        *bool      `json:"cut"`         // whether there were more than max_candidates
 	DurationMS *float64   `json:"duration_ms"`
 
 	TaskID int64 `json:"-"`

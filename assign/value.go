@@ -9,27 +9,27 @@ import (
 	"unicode/utf8"
 )
 
-// Holder is who can hold work: a user; for programs a user and an instance of his.
+// Holder is a user, or a program: an instance of a user.
 type Holder struct {
 	User     string
 	Instance string // empty for people
 }
 
-// Who is somebody who asks: who he is, and what he may take.
+// Who is a caller: the holder, and what the holder may take.
 type Who struct {
 	Holder   Holder
-	Groups   []string // that he is in
-	Anything bool     // he needs no group: a manager
+	Groups   []string // the user's groups
+	Anything bool     // needs no group: the user is a manager
 }
 
-// May reports whether somebody may see and take a task of these groups: it has none, or they are in one of them. Whatever
-// shows or hands out a task asks it; to those who may not, the task is as if it were not there.
+// May reports whether the caller may see and take a task of these groups: it has none, or the caller is in one of them.
+// Everything that shows or hands out a task asks May; for other callers the task does not exist.
 func (w Who) May(groups []string) bool {
 	return w.Anything || len(groups) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(groups, g) })
 }
 
-// CheckUser says what is wrong with a user's name: 1-128 bytes UTF-8 without control characters, and without characters
-// that nobody sees. Two names that look the same would be two people.
+// CheckUser returns a [Refusal] that is [Invalid] if the user's name is not 1-128 bytes of UTF-8 without control characters
+// and invisible characters. With those, two names that look the same would be two users.
 func CheckUser(name string) error {
 	if name == "" || len(name) > 128 || !utf8.ValidString(name) {
 		return RefuseField("user", "a user name has 1 to 128 bytes of UTF-8; this one has %d", len(name))
@@ -48,8 +48,8 @@ func CheckUser(name string) error {
 	return nil
 }
 
-// invisible reports whether a character shows nothing, or a blank that is not the space bar's. U+115F to U+3164 are
-// Hangul fillers, U+2800 is the empty Braille pattern; the rest follows from Unicode's categories.
+// invisible reports whether a character shows nothing, or is a blank other than the space. U+115F, U+1160, U+3164 and U+FFA0
+// are Hangul fillers, U+2800 is the empty Braille pattern; the rest follows from Unicode's categories.
 func invisible(r rune) bool {
 	switch r {
 	case '\u034f', '\u115f', '\u1160', '\u17b4', '\u17b5', '\u2800', '\u3164', '\uffa0':
@@ -58,7 +58,7 @@ func invisible(r rune) bool {
 	return r != ' ' && unicode.In(r, unicode.Cf, unicode.Z, unicode.Co, unicode.Variation_Selector)
 }
 
-// CheckInstance says what is wrong with an instance's name: 1-64 of [A-Za-z0-9._-], or empty for none.
+// CheckInstance returns a [Refusal] that is [Invalid] if an instance's name is not 1-64 of [A-Za-z0-9._-], or empty for none.
 func CheckInstance(name string) error {
 	if len(name) > 64 {
 		return RefuseField("instance", "an instance has at most 64 characters; this one has %d", len(name))
@@ -72,7 +72,8 @@ func CheckInstance(name string) error {
 	return nil
 }
 
-// CheckGroup says what is wrong with a group's name: 1-128 bytes UTF-8 without commas and control characters.
+// CheckGroup returns a [Refusal] that is [Invalid] if a group's name is not 1-128 bytes of UTF-8 without commas and control
+// characters.
 func CheckGroup(name string) error {
 	if err := CheckUser(name); err != nil || strings.Contains(name, ",") || strings.TrimSpace(name) != name {
 		return RefuseField("groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
@@ -80,10 +81,10 @@ func CheckGroup(name string) error {
 	return nil
 }
 
-// TimeText is a time as refusals and explanations tell it.
+// TimeText formats a time for refusals and explanations.
 func TimeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// UTC is a time that may be missing in UTC, as the contract shows times.
+// UTC returns the time in UTC, as the API shows times; nil for nil.
 func UTC(t *time.Time) *time.Time {
 	if t == nil {
 		return nil

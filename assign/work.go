@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// WorkState is where work stands. ARCHITECTURE.md has the page of states and transitions.
+// WorkState is the state of work. ARCHITECTURE.md lists all states and transitions.
 type WorkState string
 
-// The states of work: held, and six ways to have been closed.
+// The states of work: held, and six ways to be closed.
 const (
 	WorkHeld       WorkState = "held"
 	WorkCompleted  WorkState = "completed"
@@ -24,7 +24,7 @@ const (
 
 var workStates = []WorkState{WorkHeld, WorkCompleted, WorkReturned, WorkNever, WorkFailed, WorkExpired, WorkReassigned}
 
-// Work is one item of one task held by one holder, as the contract shows it.
+// Work is one item of one task held by one holder, as the API shows it.
 type Work struct {
 	ID             int64           `json:"id,string"`
 	Task           string          `json:"task"`
@@ -42,22 +42,22 @@ type Work struct {
 	Note           *string         `json:"note"`
 
 	Lease     *Duration `json:"lease,omitempty"`     // how long an extension lasts
-	ClosedBy  *string   `json:"closed_by,omitempty"` // its holder, or a manager; nobody: its lease ran out
+	ClosedBy  *string   `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
 	Error     *string   `json:"error,omitempty"`     // how the attempt failed
-	ToOthers  bool      `json:"to_others,omitempty"` // returned, but not to be offered to the same user again
+	ToOthers  bool      `json:"to_others,omitempty"` // returned, and not to be offered to the same user again
 	Exhausted bool      `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
-	Expiring  bool      `json:"expiring,omitempty"`  // a fifth of its lease is left, or less
+	Expiring  bool      `json:"expiring,omitempty"`  // at most a fifth of its lease is left
 
 	TaskID int64 `json:"-"`
 }
 
-// RanOut reports whether nobody closed it: its lease did.
+// RanOut reports whether the end of its lease closed the work.
 func (w *Work) RanOut() bool { return w.ClosedAt != nil && w.ClosedBy == nil }
 
-// Holder is who holds it, or held it.
+// Holder returns the holder who has the work, or had it.
 func (w *Work) Holder() Holder { return Holder{w.User, w.Instance} }
 
-// Pipeline is all that a holder holds, and what it waits for.
+// Pipeline is all work that a holder has, and the requests that wait.
 type Pipeline struct {
 	Work     []Work    `json:"work"`
 	Requests []Request `json:"requests"`
@@ -68,13 +68,13 @@ type Pipeline struct {
 // Disposition is how a holder lets go of work.
 type Disposition struct {
 	Outcome string    `json:"outcome"`         // complete, return, never or fail
-	After   *Duration `json:"after,omitempty"` // of a return: 0 to 72 hours until it may be handed out again
-	To      *string   `json:"to,omitempty"`    // of a return: "all", or "others": not to me again
-	Error   *string   `json:"error,omitempty"` // of a failure: what went wrong, at most 4 KiB
+	After   *Duration `json:"after,omitempty"` // with return: 0 to 72 hours until it may be handed out again
+	To      *string   `json:"to,omitempty"`    // with return: "all", or "others", which means not to the same user again
+	Error   *string   `json:"error,omitempty"` // with fail: what went wrong, at most 4 KiB
 	Note    *string   `json:"note,omitempty"`  // at most 4 KiB
 }
 
-// State is what such a disposition leaves work in; empty: there is no such outcome.
+// State returns the state that the disposition leaves work in; "" if its outcome is unknown.
 func (d Disposition) State() WorkState {
 	switch d.Outcome {
 	case "complete":
@@ -94,10 +94,10 @@ const (
 	maxNote  = 4096
 )
 
-// ToOthers reports whether it is not to be offered to the same user again.
+// ToOthers reports whether the item must not be offered to the same user again.
 func (d Disposition) ToOthers() bool { return d.To != nil && *d.To == "others" }
 
-// Check says what is wrong with it: a [Refusal] that is [Invalid].
+// Check returns a [Refusal] that is [Invalid] if the disposition is wrong.
 func (d Disposition) Check() error {
 	if d.State() == "" {
 		return RefuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
@@ -137,17 +137,17 @@ func checkNote(field string, text *string) error {
 	return nil
 }
 
-// WorkFilter says which work is asked for. Empty fields do not filter.
+// WorkFilter selects work. Empty fields do not filter.
 type WorkFilter struct {
-	Task   string // the name that a task has now; work of deleted tasks is found by user or item
+	Task   string // the task's present name; work of deleted tasks is found by user or item
 	User   string
 	Item   string
 	State  WorkState
-	Before int64 // only ids below it; 0: from the newest
+	Before int64 // only ids below it; 0 for the newest
 	Limit  int
 }
 
-// Check says what is wrong with the filter: a [Refusal] that is [Invalid].
+// Check returns a [Refusal] that is [Invalid] if the filter is wrong.
 func (f *WorkFilter) Check() error {
 	if f.User != "" {
 		if err := CheckUser(f.User); err != nil {
@@ -165,8 +165,8 @@ func (f *WorkFilter) Check() error {
 	return nil
 }
 
-// Release lets go of everything that somebody holds, or that is held of a task, or both. First comes a dry run, which
-// counts and gives a token for exactly that set; the real call names the token.
+// Release returns all work that a user holds, or that is held of a task, or that the user holds of the task. A dry run comes
+// first: it counts the work, and gives a token for exactly that set. The real call names the token.
 type Release struct {
 	User   string `json:"user,omitempty"`
 	Task   string `json:"task,omitempty"`
@@ -174,7 +174,7 @@ type Release struct {
 	Token  string `json:"token,omitempty"`
 }
 
-// Released is how much it is, or was.
+// Released is the result of a release: how much work it concerns.
 type Released struct {
 	Count int    `json:"count"`
 	Token string `json:"token,omitempty"` // of a dry run

@@ -65,7 +65,7 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 }
 
 // noTask is what the engine says of a task that there isn't; he who may not see a task is told the same.
-const noTask = "no task %q; GET /api/v1/tasks lists those that there are"
+const noTask = "no task %q; GET /api/v1/tasks lists all tasks"
 
 func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")

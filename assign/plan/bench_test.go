@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Under the assign lock nobody else is served, so a round must cost as much as it hands out: the figure per request
-// stays the same, ten times the requests or not, with rules or without.
+// A round blocks all others of its task, so its cost must grow only with what it hands out: the figure per request stays
+// the same with ten times the requests, with rules or without.
 //
 //	go test -run '^$' -bench . ./assign/plan
 func BenchmarkAssign(b *testing.B) {
@@ -19,7 +19,7 @@ func BenchmarkAssign(b *testing.B) {
 		}
 		benchmark(b, "plain", n, Rules{}, wants(crowd(n, n), 3), plain(3*n))
 		benchmark(b, "rules", n, Rules{MaxOpen: 100, Groups: []string{"desk", "night"}}, wants(crowd(n, n/10), 3), ruled(3*n))
-		// Ten programs under one name, who is kept from the best items: these stay in front of all others.
+		// Ten programs share a name that is barred from the best items: these stay in front of all others.
 		kept := plain(3*n + 100)
 		for i := range 100 {
 			kept[i].Barred = []string{"user 0"}
@@ -42,7 +42,7 @@ func benchmark(b *testing.B, name string, n int, rules Rules, requests []Request
 	})
 }
 
-// crowd is n requests of so many users, each with several programs if there are fewer.
+// crowd returns n requests of so many users; if there are fewer users than requests, each has several programs.
 func crowd(n, users int) []Request {
 	requests := make([]Request, n)
 	for i := range requests {
@@ -60,8 +60,8 @@ func plain(n int) []Item {
 	return items
 }
 
-// ruled items have places, of which some are held, users who may not have them, and groups, some of them busy; with as
-// many places to give as there are items.
+// ruled returns items with places, some of them held, with barred users, and with groups, some of them busy. As many
+// places are free as there are items.
 func ruled(n int) []Item {
 	var items []Item
 	for i := range n {

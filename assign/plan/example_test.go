@@ -6,11 +6,11 @@ import (
 	"getwork/assign/plan"
 )
 
-// Three people wait, and the query found four loans: first come, first served, each with the best that are left.
+// Three people wait, and the query found four loans: first come, first served, each with the best loans left.
 func ExampleAssign() {
 	waiting := []plan.Request{
 		{ID: 101, Holder: plan.Holder{User: "Oliver"}, Wanted: 2}, // clicked first
-		{ID: 102, Holder: plan.Holder{User: "Tracy"}, Wanted: 3},  // while his query ran
+		{ID: 102, Holder: plan.Holder{User: "Tracy"}, Wanted: 3},  // while the query ran
 		{ID: 103, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
 	}
 	loans := []string{"loan 123", "loan 77", "loan 4711", "loan 9"}
@@ -33,7 +33,7 @@ func ExampleAssign() {
 	// Ann:
 }
 
-// A job has three places, of which the second is taken; a volunteer may have one job.
+// A job has three places, and the second is taken; a volunteer may have one job.
 func ExampleAssign_places() {
 	waiting := []plan.Request{
 		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
@@ -49,20 +49,20 @@ func ExampleAssign_places() {
 		case a.Outcome == plan.Assigned:
 			fmt.Println(waiting[i].Holder.User, "has place", a.Grants[0].Slot)
 		case a.Reason == plan.AtLimit:
-			fmt.Println(waiting[i].Holder.User, "has as much as he may")
+			fmt.Println(waiting[i].Holder.User, "has a job already")
 		case a.Reason == plan.AllHeld:
 			fmt.Println(waiting[i].Holder.User, "is too late")
 		}
 	}
 	// Output:
 	// Ann has place 1
-	// Bob has as much as he may
+	// Bob has a job already
 	// Cid has place 3
 	// Dan is too late
 }
 
-// A shelf is what an earlier run left. This one is cut: there may be more, which only another run would find. Who wants
-// more than is left waits for that run, and who came after him does not overtake him.
+// A shelf is the rest of an earlier run. This one is cut: there may be more items, which only another run would find. A
+// request that wants more than is left waits for that run, and later requests do not overtake it.
 func ExampleAssign_shelf() {
 	waiting := []plan.Request{
 		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
@@ -83,7 +83,7 @@ func ExampleAssign_shelf() {
 	// The shelf is spent: true
 }
 
-// Four eyes, and a group of which one member is held at a time: who is kept from the best gets the next.
+// Four eyes, and a group of which one member is held at a time: a user who is barred from the best item gets the next.
 func ExampleAssign_rules() {
 	waiting := []plan.Request{
 		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 3},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// checkInvariants says what holds of every plan, whatever the rules of serving are.
+// checkInvariants checks what is true of every plan, whatever the rules.
 func checkInvariants(t *testing.T, rules Rules, requests []Request, supply Supply, plan Plan) {
 	t.Helper()
 	if plan.Short {
@@ -72,7 +72,7 @@ func checkInvariants(t *testing.T, rules Rules, requests []Request, supply Suppl
 	checkConstraints(t, rules, requests, l)
 }
 
-// checkConstraints holds the rows that the plan would write against what the database insists on.
+// checkConstraints checks the rows that the plan would write against the database's constraints.
 func checkConstraints(t *testing.T, rules Rules, requests []Request, l *ledger) {
 	t.Helper()
 	open, groups := map[string]int{}, map[string]int{}

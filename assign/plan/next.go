@@ -5,38 +5,38 @@ type View struct {
 	Locked  bool // read under the run lock
 	Deleted bool
 	Paused  bool
-	Held    bool // back: a back-off or the delay of a retry runs
+	Held    bool // held back: a back-off or the delay of a retry runs
 	Inbox   bool // the task has no query
-	Recheck bool // what is on the shelf is rechecked before it is handed out
+	Recheck bool // the shelf's candidates are rechecked before they are handed out
 	Fresh   bool // the shelf can be handed out
 
 	Pending bool // requests wait
 	Waits   bool // one of them can be served
-	Due     bool // one of those lingers, and asks for a run whatever the shelf says
-	Over    bool // one has lingered for long enough
+	Due     bool // one of those lingers, and asks for a run whatever the shelf has
+	Over    bool // a request has lingered for long enough
 	FellDue bool // an item of the inbox has fallen due
-	Stirred bool // something can be handed out again: serve also those who linger
-	Refresh bool // the task is used, and its shelf about to end; never while it is paused, deleted or held back
+	Stirred bool // something can be handed out again: serve lingering requests, too
+	Refresh bool // the task is in use, and its shelf about to end; never while it is paused, deleted or held back
 }
 
 // Action is what a node does next for a task.
 type Action int
 
 const (
-	// Nothing is waiting for the next event or timer. Under the run lock: letting go of it, and asking once more.
+	// Nothing waits for the next event or timer. Under the run lock, the node releases it and asks once more.
 	Nothing Action = iota
-	// EndLingering is ending the requests that have lingered for long enough, and asking again without Over.
+	// EndLingering ends the requests that have lingered for long enough. The node then asks again without Over.
 	EndLingering
-	// ServeWithoutRun is a round from the inbox or the shelf.
+	// ServeWithoutRun starts a round from the inbox or the shelf.
 	ServeWithoutRun
-	// Recheck is rechecking the shelf, and then a round. It needs no run lock, so a node that has it lets go of it first.
+	// Recheck rechecks the shelf, and then starts a round. It needs no run lock, so a node that has it releases it first.
 	Recheck
-	// Refresh is a run ahead of need, if another run slot stays free for requests that wait.
+	// Refresh starts a run ahead of need, if another run slot stays free for waiting requests.
 	Refresh
-	// Run is a run for requests that wait. Without the run lock, Run, Refresh and CancelDeleted are taking a run slot and the
-	// lock, and asking again: its last holder may have served everybody a millisecond ago.
+	// Run starts a run for waiting requests. For Run, Refresh and CancelDeleted a node without the run lock takes a run slot
+	// and the lock, and asks again: the lock's last holder may have served everybody a millisecond ago.
 	Run
-	// CancelDeleted is cancelling the requests that were recorded beside the task's deletion.
+	// CancelDeleted cancels requests that were recorded while the task was deleted.
 	CancelDeleted
 )
 
@@ -61,9 +61,10 @@ func Next(v View) Action {
 	return Run
 }
 
-// servesWithoutRun reports whether what is there can go to those who wait. Under the run lock that is a fresh shelf, and Due has
-// a run made even so, unless the task is held back. Without it an inbox is served, a shelf that is rechecked, and all who
-// linger when something can be handed out again; a click on any other shelf takes the run lock first.
+// servesWithoutRun reports whether waiting requests can be served without a run. Under the run lock a fresh shelf serves
+// them; if one is Due, a run is needed even so, unless the task is held back. Without the lock an inbox serves them, and a
+// shelf with a recheck; and lingering requests are served when something can be handed out again. A click on any other
+// shelf takes the run lock first.
 func (v View) servesWithoutRun() bool {
 	if v.Locked {
 		return v.Fresh && v.Waits && (!v.Due || v.Held)

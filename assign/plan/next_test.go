@@ -45,8 +45,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// FuzzNext compares Next with the conditions as they once stood, in four places of the engine: first for every view that
-// there can be, which plain go test does, too.
+// FuzzNext compares Next with the conditions that it replaced in four places of the engine: first for every possible view,
+// which plain go test does, too.
 func FuzzNext(f *testing.F) {
 	for bits := range uint16(1 << 14) {
 		if got, want := nextOf(bits); got != want {
@@ -69,7 +69,7 @@ func nextOf(bits uint16) (got, want plan.Action) {
 	return plan.Next(v), naivelyUnlocked(v)
 }
 
-// viewOf is a view that a node can see: an inbox has no shelf, who asks for a run waits, and so on.
+// viewOf returns a view that a node can see: an inbox has no shelf, a request that asks for a run waits, and so on.
 func viewOf(bits uint16) plan.View {
 	bit := func(n int) bool { return bits>>n&1 == 1 }
 	v := plan.View{

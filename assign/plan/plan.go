@@ -1,31 +1,31 @@
 // Package plan decides who gets what ([Assign]), and what a node does next for a task ([Next]).
 //
-// Both are pure functions of values: no context, clock, log, chance or I/O. What Assign is given was read under
-// the assign lock, and what it answers is written under the same lock; so whatever is wrong with a decision can be
-// seen, and tested, here alone. Every rule of a task is an input of it: how many places an item has, who may not
-// have it, which items exclude each other, how much one may hold, and who may take the task at all.
+// Both are pure functions of values: no context, clock, log, randomness or I/O. Assign's arguments were read under the
+// assign lock, and its result is written under the same lock. So every mistake in a decision can be found, and tested,
+// here alone. Every rule of a task is an input of Assign: how many places an item has, who may not have it, which items
+// exclude each other, how much a user may hold, and who may take the task at all.
 package plan
 
 import "slices"
 
-// Holder is who can hold work: a user, or one of several programs under his name.
+// Holder is a user, or one of several programs under the user's name.
 type Holder struct{ User, Instance string }
 
-// Request is one holder's wish, as it waits.
+// Request is one holder's waiting request.
 type Request struct {
 	ID       int64 // requests are served in the order of their ids
 	Holder   Holder
 	Wanted   int      // at least 1
-	Lingers  bool     // it would rather wait than end with nothing
-	Open     int      // how much of the task the user holds already; the same in all his requests
-	Groups   []string // that the user is in
-	Anything bool     // he needs no group: a manager
+	Lingers  bool     // it waits rather than end with nothing
+	Open     int      // how much of the task the user holds already; the same in all requests of the user
+	Groups   []string // the user's groups
+	Anything bool     // needs no group: the user is a manager
 }
 
-// Rules are what the task says about everybody.
+// Rules are the task's rules for every user.
 type Rules struct {
-	MaxOpen int      // the most that one user may hold; 0: no limit
-	Groups  []string // who may take it: members of any of these; empty: everybody
+	MaxOpen int      // the most that one user may hold; 0 for no limit
+	Groups  []string // members of any of these may take the task; empty for everybody
 }
 
 // allow reports whether the request's user may take the task at all.
@@ -33,13 +33,13 @@ func (r Rules) allow(q Request) bool {
 	return q.Anything || len(r.Groups) == 0 || slices.ContainsFunc(q.Groups, func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// Item is something that can be handed out, perhaps not to everybody.
+// Item is an item that can be handed out, perhaps not to everybody.
 type Item struct {
 	Slots     int      // how many holders it may have, at least 1
-	Taken     []int    // the numbers of the places that are held; more of them, and higher ones, if Slots was lowered
-	Holders   []Holder // who holds them: nobody holds an item twice
-	Barred    []string // users who may not have it: who has seen it elsewhere (four eyes), or wants it no more
-	Exclusive string   // its group, of which one member is held at a time, by one holder; empty: none
+	Taken     []int    // the numbers of the held places; after Slots was lowered there may be more than Slots, and higher ones
+	Holders   []Holder // the holders of those places; no holder has an item twice
+	Barred    []string // users who may not have it, because they had it elsewhere (four eyes) or returned it to others
+	Exclusive string   // its group, of which one member is held at a time, by one holder; empty for none
 	Busy      bool     // another member of the group is held
 }
 
@@ -47,55 +47,55 @@ type Item struct {
 type Source int
 
 const (
-	// Shelf is what an earlier run left. Nobody may overtake the one who finds too little on it.
+	// Shelf is the rest of an earlier run. No request may overtake one that finds too little on it.
 	Shelf Source = iota
-	// Result is that of a run in its own round: the best that there is, so everybody is answered from it.
+	// Result is a run's result in its own round. Nothing better exists, so everybody is answered from it.
 	Result
-	// Inbox is what was pushed: there is nothing else, and no run to wait for.
+	// Inbox is the pushed items. There are no others, and there is no run to wait for.
 	Inbox
 )
 
-// Supply is what there is to hand out.
+// Supply is what a round can hand out.
 type Supply struct {
 	Source Source
 	Items  []Item // best first
-	Cut    bool   // the run found more than it could keep: having none left says nothing about the query
+	Cut    bool   // the run found more than it could keep: an empty supply says nothing about the query
 	More   bool   // there are further items, which were not read: see Plan.Short
-	Usable bool   // there were items, though perhaps none of them can be handed out now
+	Usable bool   // there were items, though perhaps none that can be handed out now
 }
 
 // Outcome is what becomes of a request.
 type Outcome int
 
 const (
-	// Wait is staying pending, and the next run is for it.
+	// Wait means that the request stays pending, and the next run is for it.
 	Wait Outcome = iota
-	// Linger is staying pending until there is something, or its time is over; there is nothing for it now.
+	// Linger means that there is nothing now, and the request stays pending until there is or its time is over.
 	Linger
-	// Assigned is getting all that it wanted.
+	// Assigned means that the request gets all that it wanted.
 	Assigned
-	// Partial is getting less than it wanted, which is all that there is, or all that it may have.
+	// Partial means that the request gets less than it wanted, because there is no more or it may have no more.
 	Partial
-	// None is ending with nothing.
+	// None means that the request ends with nothing.
 	None
 )
 
-// Reason says why there was nothing, or less.
+// Reason says why a request got nothing, or less than it wanted.
 type Reason int
 
-// The reasons of None and Linger; of Partial, which may also have none, the last two.
+// The reasons of None and Linger. Partial has one of the last two, or NoReason.
 const (
 	NoReason Reason = iota
 	NoMatch         // there are no items
-	AllHeld         // there are, but all are held, put off, or excluded by what is held
-	Barred          // some could be handed out, but none of them to this user, or no more of them
-	AtLimit         // the user holds as much as he may
+	AllHeld         // there are items, but all are held, put off, or excluded by held ones
+	Barred          // some could be handed out, but none, or no more, to this user
+	AtLimit         // the user holds as much as the limit allows
 )
 
 // Grant is one place of one item.
 type Grant struct {
 	Item int // its index in the supply
-	Slot int // the number of the place, from 1; always the lowest that is free
+	Slot int // the number of the place, from 1; always the lowest free one
 }
 
 // Answer is what one request gets.
@@ -109,17 +109,17 @@ type Answer struct {
 // Plan is one answer for each request, in the order of their ids.
 type Plan struct {
 	Answers []Answer
-	Spent   bool // the shelf must not be handed out any more: someone waits for a run, and nobody may overtake him
-	Short   bool // it says nothing: read more items and plan again
+	Spent   bool // the shelf ends: a request waits for a run, and none may overtake it
+	Short   bool // the plan is void: read more items and plan again
 }
 
 // Assign serves the requests in the order given, which must be that of their ids, each with the best items that it
 // may have.
 //
-// A whole supply answers everybody: with what there is, or with nothing, or by lingering. A cut one hides what
-// else the query would have given. On the shelf, the first who wants more than is left therefore waits for a
-// run, and all after him wait too; one who is kept from what is left by a rule only waits alone. In a run's own
-// round a part is a fair answer (nobody can do better), and only who finds it used up waits for the next run.
+// A whole supply answers every request: with items, with nothing, or by lingering. A cut supply hides further items of the
+// query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
+// too. A request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no
+// request can get better items. Only a request that finds the result used up waits for the next run.
 func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
 	open := map[string]int{}
@@ -157,8 +157,8 @@ func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	return plan
 }
 
-// outcome decides what becomes of a request that may have room items, and found so many; if those are too few, left is
-// how many anybody could have.
+// outcome decides what becomes of a request that may have room items and found so many. If those are too few, left is the
+// number of items that a user whom no rule bars could have.
 func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outcome, Reason) {
 	switch {
 	case found == r.Wanted:
@@ -187,11 +187,11 @@ func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outc
 	return None, reason
 }
 
-// stock is the supply while it is handed out. Nothing comes back to it in a round, so what nobody can have any more is
-// unlinked by the first who meets it, and no other request looks at it again.
+// stock is the supply while it is handed out. Nothing comes back to it in a round. So the first request that meets an item
+// which nobody can have any more unlinks it, and later requests skip it.
 type stock struct {
 	items []entry
-	first int              // the best that somebody could have; the others are linked from it
+	first int              // the best item that somebody could have; the others are linked from it
 	busy  map[string]bool  // groups of which a member is held
 	given map[Holder][]int // what each holder got in this round
 }
@@ -199,7 +199,7 @@ type stock struct {
 type entry struct {
 	*Item
 	left int // places
-	slot int // the highest that was given in this round: all below it are held
+	slot int // the highest place given in this round: all below it are held
 	next int // the next best entry that somebody could have
 }
 
@@ -215,15 +215,15 @@ func newStock(items []Item) *stock {
 	return s
 }
 
-// usedUp reports whether what there was went to somebody: in this round, or before it while the query ran, so that
-// there is nothing to see of it. A result of which nothing went, its items full or their groups busy, would be the
-// same again: whoever waited for it would have it run for ever.
+// usedUp reports whether items were handed out: in this round, or while the query ran, in which case none are left. If a
+// result's items are all full or their groups busy and none was handed out, another run would find the same. A request that
+// waited for it would make the query run for ever.
 func (s *stock) usedUp() bool { return len(s.given) > 0 || len(s.items) == 0 }
 
-// pick finds the best items, at most n, that the holder may have, and counts how many there are on the way that anybody
-// could have: fewer than n only if there are no more. Two members of a group are never found together, and count once.
+// pick finds the best items, at most n, that the holder may have. On the way it counts the items that a user whom no rule bars
+// could have; left is less than n only if there are no more. Two members of a group are never found together, and count once.
 func (s *stock) pick(h Holder, n int) (found []int, left int) {
-	counted, chosen := map[string]bool{}, map[string]bool{} // groups; no group is never in them
+	counted, chosen := map[string]bool{}, map[string]bool{} // by group; "" is always false
 	for link := &s.first; *link < len(s.items) && len(found) < n; {
 		i := *link
 		it := &s.items[i]

@@ -42,7 +42,7 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 		if seldom() {
 			it.Slots = 1 + draw(3)
 		}
-		for slot := 1; slot <= 4 && seldom(); slot += 1 + draw(2) { // perhaps lowered since, perhaps with gaps
+		for slot := 1; slot <= 4 && seldom(); slot += 1 + draw(2) { // perhaps more than Slots, perhaps with gaps
 			if h := someone(); !slices.Contains(it.Holders, h) {
 				it.Holders, it.Taken = append(it.Holders, h), append(it.Taken, slot)
 			}
@@ -55,7 +55,7 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 	return rules, requests, supply
 }
 
-// markBusy tells every item that another member of its group is held, here or elsewhere.
+// markBusy marks every item of whose group another member is held, here or elsewhere.
 func markBusy(items []Item, elsewhere map[string]bool) {
 	for i := range items {
 		it := &items[i]

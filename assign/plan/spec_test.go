@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The specification stands in testdata/spec, a situation after the other, each a name, what there is, who asks, and
-// what he is answered:
+// The specification is in testdata/spec. Each situation has a name, a supply, and requests with their answers:
 //
 //	# The lowest free place is given.
 //	task: at most 2 each, for desk
@@ -21,8 +20,8 @@ import (
 //	Eve wants 2, holds 1, lingers, in desk  -> partial a
 //	Max wants 1, manager                    -> assigned job at 2
 //
-// Requests are numbered as they come. The supply is a whole or cut run or shelf, or an inbox, followed by "more to
-// read" or "others held" where it is so. Nothing after the colon and no others: the query matched nothing.
+// Requests are numbered as they come. The supply is a whole or cut run or shelf, or an inbox, followed by "more to read" or
+// "others held" if that applies. With nothing after the colon and no "others held" the query matched nothing.
 func TestSpecification(t *testing.T) {
 	files, err := filepath.Glob("testdata/spec/*.txt")
 	if err != nil || len(files) == 0 {
@@ -54,7 +53,7 @@ type situation struct {
 	supply   Supply
 	names    []string // of the items
 	requests []Request
-	asked    []string // the requests as they are written
+	asked    []string // the requests' lines
 	want     []string
 }
 

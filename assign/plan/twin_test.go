@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ledger is the naive twin's only state: who was given what, one line each. Everything else is counted from it, again
-// and again, as the database counts from rows.
+// ledger is the naive twin's only state: one line for each grant. Everything else is counted from it again and again, as
+// the database counts rows.
 type ledger struct {
 	items []Item
 	lines []line
@@ -21,7 +21,7 @@ type line struct {
 	item, slot int
 }
 
-// numbers are those of the item's places that are held.
+// numbers returns the numbers of the item's held places.
 func (l *ledger) numbers(item int) []int {
 	numbers := slices.Clone(l.items[item].Taken)
 	for _, x := range l.lines {
@@ -32,7 +32,7 @@ func (l *ledger) numbers(item int) []int {
 	return numbers
 }
 
-// available reports whether a stranger, whom no rule keeps from anything, could have a place of the item.
+// available reports whether a user whom no rule bars could have a place of the item.
 func (l *ledger) available(item int) bool {
 	if len(l.numbers(item)) >= l.items[item].Slots {
 		return false
@@ -65,7 +65,7 @@ func (l *ledger) allowed(h Holder, item int) bool {
 	return true
 }
 
-// give hands out one place after the other, up to n, each time looking from the best item on.
+// give hands out one place after the other, up to n, each time searching from the best item.
 func (l *ledger) give(h Holder, n int) (grants []Grant) {
 	for len(grants) < n {
 		best := -1
@@ -87,13 +87,13 @@ func (l *ledger) give(h Holder, n int) (grants []Grant) {
 	return grants
 }
 
-// would is what give would do.
+// would returns what give would hand out.
 func (l *ledger) would(h Holder, n int) int {
 	copied := ledger{l.items, slices.Clone(l.lines)}
 	return len(copied.give(h, n))
 }
 
-// room is how much the request may have: -1 if it may have nothing because its user is in no group of the task's.
+// room returns how much the request may have: -1 if its user is in none of the task's groups.
 func room(rules Rules, r Request, l *ledger) int {
 	member := r.Anything || len(rules.Groups) == 0
 	for _, g := range r.Groups {
@@ -118,7 +118,7 @@ func room(rules Rules, r Request, l *ledger) int {
 
 var stranger = Holder{User: "a stranger", Instance: "\x00"}
 
-// twin is Assign, obviously right and slow, and written without a look at it.
+// twin is a slow, obviously correct Assign, written independently.
 func twin(rules Rules, requests []Request, supply Supply) Plan {
 	l := &ledger{items: supply.Items}
 	plan := Plan{Answers: []Answer{}}
@@ -167,7 +167,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 	return plan
 }
 
-// check compares the plan with the twin's, and looks at what must hold of both.
+// check compares the plan with the twin's, and checks the invariants of both.
 func check(t *testing.T, rules Rules, requests []Request, supply Supply) Plan {
 	t.Helper()
 	plan := Assign(rules, requests, supply)
@@ -178,7 +178,7 @@ func check(t *testing.T, rules Rules, requests []Request, supply Supply) Plan {
 	return plan
 }
 
-// checkReading reads only the first n items. If that is enough, the plan must be the one that all of them give.
+// checkReading reads only the first n items. If they are enough, the plan must be the same as for all items.
 func checkReading(t *testing.T, rules Rules, requests []Request, supply Supply, n int) {
 	t.Helper()
 	whole := Assign(rules, requests, supply)
@@ -218,8 +218,8 @@ func TestAssignAgainstANaiveTwin(t *testing.T) {
 	}
 }
 
-// FuzzAssign takes its choices from bytes; when they are used up, the first of everything. Its seeds are in
-// testdata/fuzz/FuzzAssign, named after what they once found.
+// FuzzAssign takes its choices from bytes; when they are used up, it takes the first of everything. Its seeds are in
+// testdata/fuzz/FuzzAssign, named after what they found.
 func FuzzAssign(f *testing.F) {
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		next := 0

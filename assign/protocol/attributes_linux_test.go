@@ -2,5 +2,5 @@ package protocol
 
 import "syscall"
 
-// attributes have the kernel kill a search when the test dies, however that happens.
+// attributes make the kernel kill a search when the test dies, even by SIGKILL.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

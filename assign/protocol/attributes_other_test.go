@@ -4,5 +4,5 @@ package protocol
 
 import "syscall"
 
-// attributes are none: a search ends by its own time limit.
+// attributes are nil here: after the test's death a search ends by its own time limit.
 func attributes() *syscall.SysProcAttr { return nil }

@@ -1,11 +1,11 @@
-// Package protocol holds no code but a model: the steps by which package assign/engine hands out work, in Promela, and a test in
-// which Spin tries every order in which they can interleave, with nodes that die and connections that are cut between any
-// two of them.
+// Package protocol holds no code but a model: the steps by which package assign/engine hands out work, in Promela. In its
+// test Spin tries every order in which the steps can interleave, with nodes that die and connections that are cut between
+// any two of them.
 //
-//   - getwork.pml is the protocol. Each line of defence can be taken away, and the test sees what becomes of it.
-//   - story.pml is the protocol as the story has it, without the look again. Spin finds who is never served.
-//   - story.trail.txt is how.
+//   - getwork.pml is the protocol. The test takes away each line of defence, and checks the consequence.
+//   - story.pml is the protocol as it was told first, without the look again. Spin finds a request that is never served.
+//   - story.trail.txt is how that happens.
 //
-// docs/protocol.md tells what was checked and found, and which step is which function. Who changes record.go, look.go,
-// run.go, round.go or orphan.go of package assign/engine asks whether the model still says the same.
+// docs/protocol.md lists what was checked and found, and which step is which function. If you change record.go, look.go,
+// run.go, round.go or orphan.go of package assign/engine, check that the model still does the same.
 package protocol

@@ -1,6 +1,6 @@
-/* The protocol by which getwork hands out work, as a model that Spin checks: docs/protocol.md tells what and how.
+/* The protocol by which getwork hands out work, as a model that Spin checks: docs/protocol.md describes what and how.
  *
- * Promela in ten lines, for who has never seen it:
+ * Promela in ten lines, for readers who have never seen it:
  *
  *   proctype         a process. They run side by side; Spin tries every order in which their steps can interleave.
  *   a; b   a -> b    first a, then b: two steps, and anything may happen between them.
@@ -9,13 +9,13 @@
  *   do :: … od       the same again and again, until break or goto.
  *   d_step { … }     one step that nothing divides: what one SQL statement does, or a node under its mutex. If it begins
  *                    with a condition it waits for that.
- *   {…} unless {…}   does the first until the second can begin, and from then on that: how a node is killed.
+ *   {…} unless {…}   executes the first until the second can begin, then the second: how a node is killed.
  *   assert(…)        must be true whenever it is reached. Spin looks for an execution in which it is not.
  *   end…:            a label where a process may rest for ever. To be stuck anywhere else is an error.
  *   inline           a macro. _pid is the number of the process that takes the step.
  *
- * What stands in brackets, as in [recordBatch], are functions and statements of package assign, whose steps these are. A
- * switch WITHOUT_… takes one line of defence away: by these the test proves that the model can fail.
+ * Brackets, as in [recordBatch], name the functions and statements of package assign whose steps these are. A
+ * switch WITHOUT_… takes one line of defence away: with these the test proves that the model can fail.
  *
  * There is one task, CLICKERS people who each click once for one item, NODES nodes, and ITEMS items; the lowest is the best.
  */
@@ -35,22 +35,22 @@
 #ifndef CUTS              /* how many transactions the database may end: connections cut, nodes frozen for too long */
 #define CUTS 0
 #endif
-#ifndef CLOSINGS          /* how many items may be completed by who holds them */
+#ifndef CLOSINGS          /* how many items their holders may complete */
 #define CLOSINGS 0
 #endif
 #ifndef REFRESHES         /* how many runs may be started ahead of need, beside a fresh shelf */
 #define REFRESHES 0
 #endif
-/* CANCELS: people may cancel.  SHELF: what a run leaves is handed out without a run for a while (fresh_for is above 0). */
+/* CANCELS: people may cancel.  SHELF: a run's leftovers are handed out without a run for a while (fresh_for is above 0). */
 
 #define PROCESSES (NODES + CLICKERS)   /* each has at most one transaction open, which is called by its _pid */
 #define CLICKER   (_pid - NODES)       /* which person a process is */
 #define BIT(i)    (1 << (i))           /* sets of items, requests or nodes are bits of a byte */
-#define NOBODY    0                    /* has the lock; otherwise it is his _pid + 1 */
+#define NOBODY    0                    /* has the lock; otherwise it is the holder's _pid + 1 */
 
 /* ---------------------------------------------------------------------------------------------------- the database
- * What stands here is committed, and everybody sees it. A transaction keeps what it writes to itself until its commit,
- * which is one step; if it is rolled back, or its node dies, there is nothing to undo but its locks. */
+ * All of this is committed, and every process sees it. A transaction's writes are invisible until its commit, which
+ * is one step. If it is rolled back, or its node dies, only its locks must be undone. */
 
 mtype = { unrecorded, pending, assigned, none, cancelled }
 mtype state[CLICKERS] = unrecorded;    /* table work_requested: each person's one request */
@@ -58,27 +58,27 @@ byte drawn;                            /* the sequence of its ids: how many were
                                           they draw theirs, so person 0 has the first */
 byte waiting;                          /* those whose state is pending, as a set */
 byte held;                             /* table work: items that somebody holds */
-byte done;                             /* and those that were completed: the query finds them no more */
+byte done;                             /* and those that were completed: the query no longer finds them */
 
 byte run_lock = NOBODY;                /* the row of table task is locked */
 byte assign_lock = NOBODY;             /* the row of table task_state is locked */
 byte locked;                           /* rows of work_requested that are locked, */
 byte row_locks[PROCESSES];             /* and by which transaction */
-byte inserting;                        /* items of which a row of work is written and not committed: the unique index has */
-byte inserted[PROCESSES];              /* others wait who write the same; and by which transaction */
-bool open[PROCESSES];                  /* the transaction is open. Who had it ended for him finds out by his next statement */
+byte inserting;                        /* items with an uncommitted row of work: the unique index makes others that write */
+byte inserted[PROCESSES];              /* the same item wait; and by which transaction */
+bool open[PROCESSES];                  /* the transaction is open. If it was ended from outside, its node learns that from its next statement */
 
 byte run_row = NOBODY;                 /* table run: whose run is called running */
-bool delay;                            /* task_state.retry_at is to come: a run failed by the world's fault */
+bool delay;                            /* task_state.retry_at is to come: a run failed, through no fault of the query */
 
-#ifdef SHELF                           /* some run before has filled it */
+#ifdef SHELF                           /* an earlier run has filled it */
 bool fresh = true;                     /* task_state.fresh_until is to come */
 byte shelf = BIT(ITEMS) - 1;           /* table candidate: what the last run found */
 #else
 bool fresh;
 byte shelf;
 #endif
-byte closed_shelf;                     /* items closed since that run's snapshot: pg_visible_in_snapshot tells */
+byte closed_shelf;                     /* items closed since that run's snapshot, by pg_visible_in_snapshot */
 byte closed[PROCESSES];                /* the same for a run that is under way */
 bool refresh_due;                      /* the task is in use, and its shelf about to end */
 
@@ -87,14 +87,14 @@ bool refresh_due;                      /* the task is in use, and its shelf abou
 bool asked[NODES];                     /* Look was called: begin one, or look once more if one is under way [lookAt] */
 bool timer[NODES];                     /* look when the retry delay is over [wakeIn] */
 bool killed[NODES];                    /* kill -9 */
-bool dead[NODES];                      /* and not started again; which the last node always is */
+bool dead[NODES];                      /* and not started again; the last node always is */
 byte node_of[CLICKERS];                /* where the person's HTTP request went */
-bool connected[CLICKERS];              /* and it is still there */
+bool connected[CLICKERS];              /* and the request is still open */
 
-/* -------------------------------------------------------------------------- for the properties: no step goes by these */
+/* -------------------------------------------------------------------------- for the properties: no step depends on these */
 
-byte answered;                         /* people who wait, and were told that their request is recorded */
-byte before[CLICKERS];                 /* those who were told so before this one was recorded */
+byte answered;                         /* people who wait, and know that their request is recorded */
+byte before[CLICKERS];                 /* those who knew so before this one was recorded */
 byte querying;                         /* nodes whose query executes */
 
 hidden byte i, k, n;                   /* counters inside of a step; nothing is kept in them. (A step can't end with a loop.) */
@@ -156,37 +156,37 @@ inline let_go(tx) {
   if :: assign_lock == tx + 1 -> assign_lock = NOBODY :: else fi
 }
 
-/* end_request: a request ends once. So a cancel that was answered stays one, too. */
+/* end_request: a request ends once. So a confirmed cancel stays one, too. */
 inline end_request(r, how) {
   assert(state[r] == pending);
   state[r] = how;
   waiting = waiting & ~BIT(r)
 }
 
-/* forget what nobody goes by any more, so that states which differ in nothing else are one. */
+/* reset what no step depends on any more, so that states which differ in nothing else are one. */
 inline forget(r) {
   before[r] = 0;
   answered = answered & ~BIT(r)
 }
 
 /* ------------------------------------------------------------------------------------------------------------- a round
- * Its statements, in a transaction that has the assign lock. Who waits and what there is are sets; the plan follows from
- * them, and is what [plan.Assign] makes: the lowest id gets the best item, and so on; who comes too late gets none. */
+ * Its statements, in a transaction that has the assign lock. Waiting people and items are sets. The plan follows from
+ * them, and is what [plan.Assign] makes: the lowest id gets the best item, and so on, until none is left. */
 
-/* CAN_WRITE: nobody else has locked those rows, or written such items, and not ended yet. */
+/* CAN_WRITE: no other open transaction has locked those rows, or written such items. */
 #ifdef WITHOUT_UNIQUE_INDEX
 #define CAN_WRITE(recorded)  ((locked & ~row_locks[_pid] & who & ~(recorded)) == 0)
 #else
 #define CAN_WRITE(recorded)  ((locked & ~row_locks[_pid] & who & ~(recorded)) == 0 && (inserting & given) == 0)
 #endif
 
-/* plan_and_write [serve] ends with the plan written, or with the transaction lost. recorded: the request that this very
+/* plan_and_write [serve] ends with the plan written, or with the transaction lost. recorded: the request that this
  * transaction records; 0 if none. */
 inline plan_and_write(recorded, found, since) {
   again = true;
   do
   :: again ->
-       if                              /* who waits? Wait for locked rows, and lock them [readWaiting, selectWaiting] */
+       if                              /* read who waits: wait for locked rows, and lock them [readWaiting, selectWaiting] */
        :: d_step {
 #ifdef WITHOUT_ROW_LOCKS
             open[_pid] ->
@@ -200,16 +200,16 @@ inline plan_and_write(recorded, found, since) {
           }
        :: !open[_pid] -> break
        fi;
-       if                              /* what is there? [take, standing] */
+       if                              /* read the items [take, standing] */
        :: d_step { open[_pid] -> choose(found, since) }
        :: !open[_pid] -> break
        fi;
-       if                              /* [write]. The index and the rows have a second writer wait for the first */
+       if                              /* [write]. The index and the row locks make a second writer wait for the first */
        :: d_step {
             open[_pid] && CAN_WRITE(recorded) ->
             check(recorded);
             if
-            :: again ->               /* rollback to savepoint, and again. (The rows that it read stay locked; here not) */
+            :: again ->               /* rollback to savepoint, and again. (In PostgreSQL the rows that it read stay locked; here they don't) */
                  locked = locked & ~row_locks[_pid]; row_locks[_pid] = 0; who = 0
             :: else ->
                  inserted[_pid] = given; inserting = inserting | given;
@@ -224,7 +224,7 @@ inline plan_and_write(recorded, found, since) {
   again = false
 }
 
-/* choose: of what was found, what is free now and was not closed since; as many as there are people. */
+/* choose: of the items found, those that are free now and were not closed since; as many as there are people. */
 inline choose(found, since) {
   given = 0;
   n = 0;
@@ -240,7 +240,7 @@ inline choose(found, since) {
   n = 0
 }
 
-/* check is what the writes repeat of what was read; "again" if it is so no more [errMoved, again]. */
+/* check repeats the writes' conditions on what was read; "again" if they are no longer true [errMoved, again]. */
 inline check(recorded) {
   again = false;
 #ifndef WITHOUT_UNIQUE_INDEX
@@ -251,7 +251,7 @@ inline check(recorded) {
 #endif
 }
 
-/* publish is what the commit makes true. The assertions in it are promises. */
+/* publish does what the commit makes visible. Its assertions are promises. */
 inline publish() {
   for (i : 0 .. CLICKERS - 1) {
     if
@@ -263,8 +263,8 @@ inline publish() {
          od;
          if
          :: n < ITEMS ->
-              assert(!(held & BIT(n)));               /* nobody gets what somebody has, */
-              assert(!(done & BIT(n)));               /* nor what was completed: no result is used beyond its time */
+              assert(!(held & BIT(n)));               /* nobody gets an item that somebody holds, */
+              assert(!(done & BIT(n)));               /* nor one that was completed: no outdated result is used */
               held = held | BIT(n);
               inserted[_pid] = inserted[_pid] & ~BIT(n); inserting = inserting & ~BIT(n);
               end_request(NTH(i), assigned)
@@ -273,7 +273,7 @@ inline publish() {
     :: else
     fi
   }
-  for (i : 0 .. CLICKERS - 1) {        /* who was answered before another was recorded is not served after him, nor with less */
+  for (i : 0 .. CLICKERS - 1) {        /* a person who was answered before another was recorded is not served later, nor given less */
     for (k : 0 .. CLICKERS - 1) {
       if
       :: (who & BIT(i)) && (before[i] & BIT(k)) ->
@@ -290,13 +290,13 @@ inline publish() {
 }
 
 /* -------------------------------------------------------------------------------------------------------------- a node
- * Its look at the task [look, attempt]: one at a time. It sleeps until it is asked, or its timer goes off, or its periodic
- * look finds a request that nobody serves [lookForOrphans, rescue]. */
+ * Its look at the task [look, attempt]: one at a time. The node sleeps until it is asked, or its timer goes off, or its
+ * periodic look finds a request that nobody serves [lookForOrphans, rescue]. */
 
 active [NODES] proctype Node() {
   bool moved;                          /* the attempt has moved the task on */
-  bool off_shelf;                      /* the round hands out what is on the shelf, and no result of a run of its own */
-  byte found;                          /* what its query gave */
+  bool off_shelf;                      /* the round hands out the shelf's items, not those of a run of its own */
+  byte found;                          /* what its query returned */
   byte who, given; bool again;
 
 end_asleep:
@@ -322,7 +322,7 @@ look:                                  /* is there anything to do? Without any l
 try:
        if                              /* try the run lock; never wait for it [tryLock, runLock] */
        :: d_step { RUN_LOCK_IS_FREE -> run_lock = _pid + 1; open[_pid] = true }
-       :: !RUN_LOCK_IS_FREE -> goto looked            /* busy: its holder looks again when he has let go of it */
+       :: !RUN_LOCK_IS_FREE -> goto looked            /* busy: its holder looks again after releasing it */
        fi;
 
        if                              /* look before running: its last holder may have served all who wait [underLock] */
@@ -330,7 +330,7 @@ try:
             d_step {
               let_go(_pid);
 #ifndef WITHOUT_LOOK_AFTER_NOTHING
-              asked[_pid] = true       /* who was recorded after we read has found the lock taken */
+              asked[_pid] = true       /* a click recorded after we read has found the lock taken */
 #endif
             };
             goto looked
@@ -341,7 +341,7 @@ try:
        :: !open[_pid] -> goto looked
        fi;
 
-       run_row = _pid + 1;             /* by a transaction of its own. Who is called running must be dead [beginRun] */
+       run_row = _pid + 1;             /* in a transaction of its own. A run that is called running now must be dead [beginRun] */
 
        if                              /* the query sees what is committed when it begins [rank] */
        :: d_step {
@@ -378,7 +378,7 @@ round:
        fi;
 #ifdef SHELF
        if
-       :: off_shelf && !fresh -> d_step { let_go(_pid); moved = true }; goto looked      /* its time ended since we looked */
+       :: off_shelf && !fresh -> d_step { let_go(_pid); moved = true }; goto looked      /* it expired after we looked */
        :: off_shelf && fresh -> plan_and_write(0, shelf, closed_shelf)
        :: !off_shelf -> plan_and_write(0, found, closed[_pid])
        fi;
@@ -398,9 +398,9 @@ round:
             :: else
             fi;
             let_go(_pid);
-            open[_pid] = true          /* it is not, but whether it was committed we do not know yet */
+            open[_pid] = true          /* it is not, but we do not know yet whether it was committed */
           }
-       :: open[_pid] && !off_shelf && run_row != _pid + 1 -> goto give_up      /* our run was taken for dead [finishRun] */
+       :: open[_pid] && !off_shelf && run_row != _pid + 1 -> goto give_up      /* our run was judged dead [finishRun] */
        :: !open[_pid] -> goto give_up
        fi;
        if
@@ -414,7 +414,7 @@ round:
        fi;
        goto looked;
 
-give_up:                               /* something broke. If it was our run, put off the next [giveUp, retry] */
+give_up:                               /* something broke. If it was our run, delay the next [giveUp, retry] */
        atomic { let_go(_pid); who = 0; given = 0 };
        if
        :: off_shelf
@@ -443,7 +443,7 @@ looked:                                /* [look] */
 }
 
 /* ------------------------------------------------------------------------------------------------------------ a person
- * and what his node does for him [GetWork, recordBatch, recordAndServe, Cancel]. */
+ * and the node's work for that person [GetWork, recordBatch, recordAndServe, Cancel]. */
 
 inline draw() {
   drawn++;
@@ -458,7 +458,7 @@ inline hang_up() {
 active [CLICKERS] proctype Clicker() {
   byte who, given; bool again;
 
-  atomic {                             /* the click reaches a node that lives; for the first one is as good as another */
+  atomic {                             /* the click reaches a living node; for the first click all nodes are equal */
     drawn == CLICKER;
     do
     :: !dead[node_of[CLICKER]] -> break
@@ -470,10 +470,10 @@ active [CLICKERS] proctype Clicker() {
 #ifdef SHELF
   if                                   /* fresh? Then record and serve in one transaction [admit, recordAndServe] */
   :: d_step { connected[CLICKER] && fresh && ASSIGN_LOCK_IS_FREE -> assign_lock = _pid + 1; open[_pid] = true }
-  :: goto record                       /* or it was not fresh when we looked: who looks without a lock knows only what was */
+  :: goto record                       /* or it was not fresh when we looked: a look without a lock sees only the past */
   fi;
   if
-  :: d_step { open[_pid] && !fresh -> let_go(_pid) }; goto record      /* its time ended while we waited for the lock */
+  :: d_step { open[_pid] && !fresh -> let_go(_pid) }; goto record      /* it expired while we waited for the lock */
   :: d_step { open[_pid] && fresh -> draw() }
   :: !open[_pid] -> goto refused
   fi;
@@ -502,7 +502,7 @@ record:
   :: d_step { connected[CLICKER] -> state[CLICKER] = pending; waiting = waiting | BIT(CLICKER) }
   :: !connected[CLICKER] -> goto refused
   fi;
-  if                                   /* is the node asked to look, and the person told that he waits [answer] */
+  if                                   /* is the node asked to look, and the person told to wait [answer] */
   :: d_step {
        connected[CLICKER] ->
        answered = answered | (waiting & BIT(CLICKER));
@@ -511,13 +511,13 @@ record:
 #endif
        hang_up()
      }
-  :: d_step { !connected[CLICKER] -> hang_up() }      /* his node died: he is recorded, and nobody knows */
+  :: d_step { !connected[CLICKER] -> hang_up() }      /* the node died: the request is recorded, and nobody knows */
   fi;
 
 #ifdef CANCELS
   if
   :: true
-  :: true ->                           /* he thinks better of it [Cancel] */
+  :: true ->                           /* the person cancels [Cancel] */
        if                              /* a round that has read the row holds it until its commit */
        :: d_step {
             !(locked & BIT(CLICKER)) && state[CLICKER] == pending ->
@@ -528,9 +528,9 @@ record:
   fi;
 #endif
 
-  state[CLICKER] != pending;           /* he asks again, which reads his request and starts nothing */
+  state[CLICKER] != pending;           /* the person asks again, which reads the request and starts nothing */
   goto ended;
-refused:                               /* nothing was recorded, and he was told so, or nothing */
+refused:                               /* nothing was recorded, and the person was told so, or nothing */
   atomic {
     if :: drawn == CLICKER -> drawn++ :: else fi;
     who = 0; given = 0; hang_up()
@@ -541,13 +541,13 @@ ended:
 
 /* ----------------------------------------------------------------------------------------------------------- the world */
 
-/* sever ends a transaction from outside. With the connection go its locks, and the query that runs on it. */
+/* sever ends a transaction from outside. Its locks, and the query on its connection, end with it. */
 inline sever(tx) {
   let_go(tx);
   if :: tx < NODES -> querying = querying & ~BIT(tx) :: else fi
 }
 
-/* kill: a node dies, and with it its connections, the HTTP requests under way there, and what it knew. */
+/* kill: a node dies, with its connections, its open HTTP requests, and its memory. */
 inline kill(node) {
   d_step {
     crashes--;
@@ -568,7 +568,7 @@ end:
   do
   :: delay -> delay = false            /* time passes */
 #ifdef LIVENESS
-  :: waiting != 0 && !delay            /* and goes on when nothing happens */
+  :: waiting != 0 && !delay            /* and passes when nothing happens */
 #endif
 #ifdef SHELF
   :: fresh -> d_step { fresh = false; refresh_due = false }
@@ -577,8 +577,8 @@ end:
   :: refreshes > 0 && fresh && !refresh_due -> d_step { refreshes--; refresh_due = true }
 #endif
 #if CRASHES > 0
-  :: crashes > 0 -> crashes = 0        /* there need not be any */
-  :: atomic {                          /* kill -9, at any moment */
+  :: crashes > 0 -> crashes = 0        /* perhaps no node is killed */
+  :: atomic {                          /* kill -9, at any time */
        crashes > 0 -> select(t : 0 .. NODES - 1);
        if
        :: dead[t]
@@ -599,7 +599,7 @@ end:
      }
 #endif
 #if CLOSINGS > 0
-  :: atomic {                          /* somebody is done with his item [closeWork] */
+  :: atomic {                          /* somebody completes an item [closeWork] */
        closings > 0 -> select(t : 0 .. ITEMS - 1);
        if
        :: held & BIT(t) ->
@@ -617,7 +617,7 @@ end:
 }
 
 #ifdef LIVENESS
-/* Nobody is lost: some day nobody waits, and that stays so. With the assertion that nothing leaves an ended state, and
- * people who click once, this says that every recorded request ends. */
+/* Nobody is lost: some day nobody waits, and that stays so. Nothing leaves an ended state (an assertion), and people click
+ * once, so this means that every recorded request ends. */
 ltl nobody_is_lost { <>[] (waiting == 0) }
 #endif

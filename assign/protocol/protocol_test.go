@@ -12,17 +12,17 @@ import (
 
 var long = flag.Bool("long", false, "check the larger models, too: some minutes more, and 2.1 GB of memory")
 
-// What Spin says when a promise is broken.
+// Spin's messages when a promise is broken.
 const (
 	kept       = ""
-	lost       = "invalid end state"                // nothing goes on any more, and somebody waits
-	neverEnds  = "acceptance cycle"                 // it goes on for ever, and somebody waits
+	lost       = "invalid end state"                // no step is possible, and somebody waits
+	neverEnds  = "acceptance cycle"                 // steps go on for ever, and somebody waits
 	heldTwice  = "(held&(1<<n))"                    // an item is given to a second holder
 	outOfDate  = "(done&(1<<n))"                    // an item is given that was completed after the query had seen it
-	endedTwice = "assertion violated (state[i]==4)" // (pending) a request ends that has ended: a cancel, say
+	endedTwice = "assertion violated (state[i]==4)" // (pending) a request ends twice, for example after a cancel
 	twoRuns    = "assertion violated (querying==0)" // a query begins beside another
-	overtaken  = "assertion violated (state[k]!=4)" // somebody waits on while who came later is served
-	lastFirst  = "(state[i]==3))&&(state[k]==2)"    // who came later gets the item, and who came first in the same round none
+	overtaken  = "assertion violated (state[k]!=4)" // a later request is served while an earlier one waits on
+	lastFirst  = "(state[i]==3))&&(state[k]==2)"    // of two requests in a round, the later gets the item, and the earlier nothing
 )
 
 // check is a model and what is expected of it.
@@ -39,14 +39,14 @@ func (c check) run(t *testing.T, live bool) {
 		if (f.violation == "") != (c.want == kept) || !strings.Contains(f.violation, c.want) {
 			t.Errorf("found %q, want %q", f.violation, c.want)
 		}
-		// Where connections are cut, nothing in the model is there in vain.
+		// With connections cut, every step of the model must be reached.
 		if strings.Contains(c.switches, "CUTS") && len(f.unreached) > 0 {
-			t.Errorf("these steps are never taken, so that nothing is said about them:\n%s", strings.Join(f.unreached, "\n"))
+			t.Errorf("these steps are never taken, so the search proves nothing about them:\n%s", strings.Join(f.unreached, "\n"))
 		}
 	})
 }
 
-// Nothing forbidden happens, in whatever order the steps interleave, and nobody is left where nothing goes on.
+// Nothing forbidden happens, in whatever order the steps interleave, and nobody waits when no step is possible.
 func TestNothingForbidden(t *testing.T) {
 	t.Parallel()
 	checks := []check{
@@ -71,11 +71,11 @@ func TestNothingForbidden(t *testing.T) {
 	}
 }
 
-// allLooks takes away all that has a node look in time. The periodic look is left.
+// allLooks takes away every look but the periodic one.
 const allLooks = "WITHOUT_LOOK_AGAIN WITHOUT_LOOK_ONCE_MORE WITHOUT_LOOK_AFTER_NOTHING WITHOUT_LOOK_AFTER_GIVING_UP WITHOUT_COMMIT_FIRST"
 
-// Every recorded request ends, if every process that can go on does so some day: with the look again or the periodic look
-// alone where nobody dies, with the periodic look where somebody does.
+// Every recorded request ends, if every process that can go on does so some day. Where no node dies, the look again or the
+// periodic look is enough; where one does, the periodic look is needed.
 func TestEverybodyIsServed(t *testing.T) {
 	t.Parallel()
 	checks := []check{
@@ -98,8 +98,8 @@ func TestEverybodyIsServed(t *testing.T) {
 	}
 }
 
-// Each line of defence is taken away, and what stands behind it if anything does. Where nothing is left Spin must find the
-// promise broken: a model that can't fail has proved nothing.
+// Each line of defence is taken away, alone and with the defences behind it. When none is left, Spin must find the promise
+// broken: a model that can't fail proves nothing.
 func TestDefences(t *testing.T) {
 	t.Parallel()
 	for _, c := range []check{
@@ -118,7 +118,7 @@ func TestDefences(t *testing.T) {
 		{"CLICKERS=2 SHELF WITHOUT_ASSIGN_LOCK WITHOUT_UNIQUE_INDEX", heldTwice},
 
 		{"CLICKERS=2 WITHOUT_RUN_LOCK", twoRuns},
-		{"CLICKERS=2 WITHOUT_RUN_LOCK RUNS_MAY_MEET", kept}, // it costs a query, and nobody his item
+		{"CLICKERS=2 WITHOUT_RUN_LOCK RUNS_MAY_MEET", kept}, // it costs a query, but no item goes to two
 		{"CLICKERS=2 WITHOUT_RUN_LOCK RUNS_MAY_MEET WITHOUT_ASSIGN_LOCK WITHOUT_UNIQUE_INDEX", kept},
 
 		{"CLICKERS=2 SHELF CLOSINGS=1 WITHOUT_SNAPSHOT", outOfDate},
@@ -136,8 +136,8 @@ const tableHead = `| | who | what | run lock | Oliver | Tracy |
 | --- | --- | --- | --- | --- | --- |
 `
 
-// The story as it was told first has a hole: Spin finds the shortest way into it, which is told in docs/protocol.md. With
-// the look again it has none.
+// The story as it was told first has a hole. Spin finds the shortest way into it, which docs/protocol.md shows. With the
+// look again it has none.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	f := search{model: "story.pml", shortest: true}.run(t)
@@ -167,7 +167,7 @@ var (
 	quoted = regexp.MustCompile("`([A-Za-z.]+)`")
 )
 
-// The model and its page name functions of assign/engine and assign/plan. They are still called so.
+// The functions of assign/engine and assign/plan that the model and its page name exist under these names.
 func TestNamesAreTheCodes(t *testing.T) {
 	var code strings.Builder
 	for _, pattern := range []string{"../engine/*.go", "../plan/*.go"} {

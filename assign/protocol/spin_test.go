@@ -11,20 +11,20 @@ import (
 	"testing"
 )
 
-// places bounds how many searches there are at a time, and with that their memory.
+// places bounds how many searches run at a time, and so their memory.
 var places = make(chan struct{}, 2)
 
-// search is what Spin is asked: a model, its switches, and what to search it for.
+// search is one search of Spin: a model, its switches, and what to look for.
 type search struct {
 	model    string // a file of this folder
 	switches string // set in the model, without their -D
-	live     bool   // look for somebody who waits for ever; otherwise, for something forbidden
-	shortest bool   // find the shortest way to what is forbidden
+	live     bool   // look for a request that waits for ever; otherwise, for a violated assertion
+	shortest bool   // find the shortest way to the violation
 }
 
-// finding is what a search has led to.
+// finding is the result of a search.
 type finding struct {
-	violation string // what was found; empty: nothing, and everything was searched
+	violation string // what was found; empty if everything was searched and nothing was found
 	states    int
 	unreached []string // the steps of the model that no execution takes
 	folder    string   // where Spin finds the way to the violation
@@ -78,7 +78,7 @@ func (s search) run(t *testing.T) (f finding) {
 	return f
 }
 
-// read understands what a search has printed.
+// read parses a search's output.
 func (f *finding) read(t *testing.T, out string) {
 	t.Helper()
 	count := stored.FindStringSubmatch(out)
@@ -94,7 +94,7 @@ func (f *finding) read(t *testing.T, out string) {
 		t.Fatalf("not everything was searched:\n%s", out)
 	}
 	for _, u := range unreached.FindAllStringSubmatch(out, -1) {
-		if u[2] != "-end-" { // who never ends
+		if u[2] != "-end-" { // the end of a process that never ends
 			f.unreached = append(f.unreached, u[1]+" "+u[2])
 		}
 	}
@@ -107,7 +107,7 @@ func command(t *testing.T, folder, name string, arguments ...string) string {
 	c.SysProcAttr = attributes()
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError
-	if err != nil && (name != "./pan" || !errors.As(err, &failed)) { // a search that finds something may say so by its status
+	if err != nil && (name != "./pan" || !errors.As(err, &failed)) { // a search that finds a violation may exit with a status
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
 	}
 	return string(out)

@@ -1,13 +1,13 @@
 /* The story as it was told first, before getwork added to it: steps 1 to 7, without the look again and without the periodic
- * look. Spin finds a request in it that nobody ever serves. getwork.pml begins by saying how to read Promela.
+ * look. Spin finds a request in it that nobody ever serves. getwork.pml begins with an introduction to Promela.
  *
- * Two people click once each, on nodes that know nothing of each other. Each is a process: the person, and his node at
- * work for him. There is enough for both.
+ * Two people click once each, on nodes that know nothing of each other. Each process is a person and that person's node.
+ * There are enough items for both.
  *
- * -D LOOK_AGAIN adds the step that is missing: after his commit the one who had the lock looks whether somebody waits.
+ * -D LOOK_AGAIN adds the missing step: after its commit the holder of the lock looks whether somebody waits.
  *
- * What the processes print is the table in story.trail.txt when Spin replays what it found: who, what, and what the
- * database has then. In a verification they print nothing.
+ * When Spin replays its finding, the processes print the table in story.trail.txt: who, what, and the database's state
+ * then. In a verification they print nothing.
  */
 
 mtype = { Oliver, Tracy, nobody }
@@ -40,7 +40,7 @@ attempt:
     oliver = waits[Oliver]; tracy = waits[Tracy];
     ROW("reads who waits (5)")
   };
-  d_step {                             /* one step: a commit makes all of it true at once, and lets go of the lock */
+  d_step {                             /* one step: a commit makes all of it true at once, and releases the lock */
     if :: oliver -> waits[Oliver] = false; assigned[Oliver] = true :: else fi;
     if :: tracy -> waits[Tracy] = false; assigned[Tracy] = true :: else fi;
     oliver = false; tracy = false;

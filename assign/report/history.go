@@ -10,9 +10,9 @@ import (
 	"getwork/assign"
 )
 
-// History counts what happened, for each task in steps of the same length. A name that no task has is refused with
-// [assign.NotFound], a span that is too long, or in too many steps, with [assign.Invalid]; [assign.Busy] says that others
-// count, and [assign.Unavailable] that counting took too long. Deleted tasks are left out.
+// History counts what happened to each task, in steps of the same length. It refuses a name that no task has with
+// [assign.NotFound], and a span that is too long or has too many steps with [assign.Invalid]. [assign.Busy] means that other
+// callers count, and [assign.Unavailable] that counting took too long. Deleted tasks are left out.
 func (r *Report) History(ctx context.Context, s assign.Span) (assign.History, error) {
 	if s.Step == 0 {
 		s.Step = historyStep
@@ -50,10 +50,10 @@ func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, 
 	return h, err
 }
 
-// buckets are those of some tasks while they are being filled.
+// buckets are the buckets of some tasks while they are filled.
 type buckets struct {
 	from time.Time
-	last time.Time // within the last bucket, and what seems to come later, since the clock was set back, counts as of then
+	last time.Time // within the last bucket; events that seem to be later, after the clock was set back, count as of then
 	step time.Duration
 	ids  []int64
 	of   map[int64][]assign.Bucket
@@ -65,7 +65,7 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 		return nil, err
 	}
 	if k.usual {
-		from = from.Truncate(k.step) // so that what is asked for again and again has the same buckets
+		from = from.Truncate(k.step) // so that repeated questions have the same buckets
 	}
 	n := max(1, int((now.Sub(from)+k.step-1)/k.step))
 	if n > maxSteps {
@@ -87,14 +87,14 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 	return b, nil
 }
 
-// at is a task's bucket that begins then.
+// at returns a task's bucket that begins at that time.
 func (b *buckets) at(task int64, begins time.Time) *assign.Bucket {
 	all := b.of[task]
 	return &all[min(int(begins.Sub(b.from)/b.step), len(all)-1)]
 }
 
-// "is true" keeps the planner from the indexes that begin with the task, or are of some states, and have all of the past;
-// the one by time is meant.
+// "is true" keeps the planner from indexes that begin with the task or are limited to some states: they contain the whole
+// past. It must use the index by time.
 const (
 	onlyTasks = `(task_id = any($3::bigint[])) is true`
 	bucketOf  = `date_bin($2::bigint * interval '1 microsecond', least($4::timestamptz, `
@@ -117,8 +117,8 @@ from getwork.run
 where started_at >= $1::timestamptz and ` + onlyTasks + `
 group by 1, 2`
 
-	// What was handed out since then is either held, or was closed since then. What happened before, and what is held, has
-	// no bucket: null.
+	// Work that was handed out since then is either held, or was closed since then. Earlier events, and held work, have no
+	// bucket: null.
 	countWork = `
 select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, count(*)
 from (
@@ -130,7 +130,7 @@ cross join lateral (values ('assigned', w.assigned_at), (w.state, w.closed_at)) 
 group by 1, 2, 3`
 )
 
-// count fills them.
+// count fills the buckets.
 func (b *buckets) count(ctx context.Context, sql func(string) string, tx pgx.Tx) error {
 	held := map[int64]int64{} // now
 	var batch pgx.Batch
@@ -145,7 +145,7 @@ func (b *buckets) count(ctx context.Context, sql func(string) string, tx pgx.Tx)
 		now := held[id]
 		for i := range slices.Backward(all) {
 			c := &all[i]
-			c.Held = max(now, 0) // what was let go of before it was handed out, by a clock that was set back, would be less
+			c.Held = max(now, 0) // after the clock was set back, work may seem to be closed before it was handed out
 			now += c.Completed + c.Returned + c.Never + c.FailedWork + c.Expired + c.Reassigned - c.Assigned
 		}
 	}
@@ -202,7 +202,7 @@ func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
 	return err
 }
 
-// counter is what a bucket counts work in that was handed out, or let go of in that way.
+// counter returns the bucket's counter of work that was handed out or closed in that way.
 func counter(c *assign.Bucket, what string) *int64 {
 	return map[string]*int64{"assigned": &c.Assigned, "completed": &c.Completed, "returned": &c.Returned, "never": &c.Never,
 		"failed": &c.FailedWork, "expired": &c.Expired, "reassigned": &c.Reassigned}[what]

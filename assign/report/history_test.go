@@ -23,12 +23,12 @@ type chronicle struct {
 	items int
 }
 
-// chronicleOf is of a node's database; it begins an hour ago, at a full minute.
+// chronicleOf returns a chronicle for a rig's database; it begins an hour ago, at a full minute.
 func chronicleOf(t *testing.T, address string) *chronicle {
 	return &chronicle{t: t, db: pool(t, address), from: time.Now().UTC().Add(-time.Hour).Truncate(time.Minute)}
 }
 
-// at is so long after the beginning; nothing: the beginning.
+// at returns the time so long after the beginning; "" is the beginning.
 func (c *chronicle) at(after string) time.Time {
 	c.t.Helper()
 	if after == "" {
@@ -41,7 +41,7 @@ func (c *chronicle) at(after string) time.Time {
 	return c.from.Add(d)
 }
 
-// request is one that was made then, and has ended so, so much later.
+// request adds a request that was made then, and ended in that state so much later.
 func (c *chronicle) request(task assign.Task, made, waited string, state assign.State, lingers bool) {
 	c.t.Helper()
 	asked, got := 0, 0
@@ -109,7 +109,7 @@ func (c *chronicle) history(n *rig, step time.Duration, tasks ...string) assign.
 	return h
 }
 
-// A past whose every number is known, minute by minute.
+// Every number of this past is known, minute by minute.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -197,7 +197,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// The last bucket goes until now, and a past that is told without a beginning begins at a full step.
+// The last bucket ends now, and a history without a given beginning begins at a full step.
 func TestHistoryBegins(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -221,7 +221,7 @@ func TestHistoryBegins(t *testing.T) {
 	}
 }
 
-// What happens while the history is counted is in all of it or in none.
+// An event while the history is counted is in all of it or in none.
 func TestHistoryIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -276,7 +276,7 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// However long the past is, what is counted is found by time: whether or not the tables' statistics were ever taken.
+// However long the past is, the counted rows are found by time, whether or not the tables were ever analyzed.
 func TestHistoryIsFoundByTime(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -363,7 +363,7 @@ insert into getwork.task_state (task_id, name, version) select id, 'task-' || id
 	wantKind(t, err, assign.NotFound)
 }
 
-// What can't be counted within its time is given up, and said to be too much; the next who asks is not kept by it.
+// A count that takes too long is given up and refused; the next caller need not wait for it.
 func TestHistoryTakesTooLong(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -396,7 +396,7 @@ create view getwork.run as select u.* from getwork.run_itself u, pg_sleep(60)`)
 	c.history(n, time.Minute)
 }
 
-// Times of a clock that was set back are counted: what took less than no time as nothing, what comes later than now as of now.
+// Times of a clock that was set back are counted: a negative duration as 0, a time in the future as now.
 func TestHistoryOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)

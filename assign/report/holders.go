@@ -10,16 +10,16 @@ import (
 	"getwork/assign"
 )
 
-// byEntry begins a transaction that reads what is held by an index of just that, one entry after the other: such a scan marks
-// the entries of what is over, so that nobody looks at them again. A bitmap doesn't, and between two vacuums of a long history
-// there may be a million of them.
+// byEntry begins a transaction that reads held work by a plain scan of an index of held work. Such a scan marks the entries of
+// closed work as dead, so that later scans skip them. A bitmap scan doesn't, and between two vacuums of a long history there
+// may be a million such entries.
 var byEntry = pgx.TxOptions{
 	BeginQuery: `begin isolation level repeatable read read only; set local enable_seqscan = off; set local enable_bitmapscan = off;
 set local jit = off; set local max_parallel_workers_per_gather = 0; set local plan_cache_mode = force_custom_plan`,
 }
 
-// What is held is little beside the history: all of it is grouped for each page. As long as somebody holds work of a task both
-// parts of the key only grow, so that who pages on misses nobody who was there before. "is true" as in [onlyTasks].
+// There is little held work beside the history, so all of it is grouped for each page. While a user holds work of a task, both
+// parts of the key only grow, so a caller who reads page by page misses no holder. "is true" is there as in [onlyTasks].
 const selectHolders = `
 with held as materialized (
   select w.task_id, w.user_name, count(*) as held,
@@ -36,8 +36,8 @@ where (h.oldest_at, h.first) > ($3::timestamptz, $4::bigint)
 order by h.oldest_at, h.first
 limit $5`
 
-// Holders reads who holds how much of which task, who has held something longest first, and what all of them hold together,
-// whatever the page. A name that no task has is refused with [assign.NotFound].
+// Holders returns who holds how much of which task, longest held first, and the total of all pages. It refuses a name that no
+// task has with [assign.NotFound].
 func (r *Report) Holders(ctx context.Context, f assign.HolderFilter) (holders []assign.Held, total assign.HeldTotal, err error) {
 	for _, name := range f.Tasks {
 		if !assign.IsTaskName(name) {

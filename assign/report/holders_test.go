@@ -14,7 +14,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Who holds what is read by an index of what is held, whatever the statistics say, and touches nothing of the history.
+// Holders are read by an index of held work, whatever the statistics say, without reading the history.
 func TestHoldersByIndex(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -53,10 +53,10 @@ func TestHoldersByIndex(t *testing.T) {
 	t.Log("read in", time.Since(began))
 }
 
-// ofHeld are the scans of work in a plan, by which index, and how many rows they read.
+// ofHeld matches a plan's scans of held work: the index, and the number of rows.
 var ofHeld = regexp.MustCompile(`(?m)Index Scan using (work_held_slot|work_held_holder|work_pipeline) on work w .*actual rows=(\d+)(?:\.\d+)? loops=1\)`)
 
-// holdersPlan is how the holders are read: how many scans of indexes of what is held, and how many rows those give.
+// holdersPlan returns the plan of reading holders: how many scans of held-work indexes it has, and how many rows those read.
 func holdersPlan(t *testing.T, db *pgxpool.Pool, tasks []int64, user string) (plan string, scans, rows int) {
 	t.Helper()
 	err := pgx.BeginTxFunc(t.Context(), db, byEntry, func(tx pgx.Tx) error {

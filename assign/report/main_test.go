@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// rig is a report, and an engine without a listener that makes what is to be reported.
+// rig is a report, and an engine without a listener that produces what is reported.
 type rig struct {
 	*Report
 	engine *engine.Engine
@@ -81,7 +81,7 @@ func execute(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// now is the time by the database's clock.
+// now returns the time by the database's clock.
 func now(t testing.TB, p *pgxpool.Pool) (at time.Time) {
 	t.Helper()
 	if err := p.QueryRow(t.Context(), `select clock_timestamp()`).Scan(&at); err != nil {

@@ -1,8 +1,8 @@
 // Package report counts the past for screens that show it: what happened to tasks in the last hours ([Report.History]), who
-// gives back much ([Report.Returns]), and who holds how much now ([Report.Holders]).
+// returns much ([Report.Returns]), and who holds how much now ([Report.Holders]).
 //
-// Everything is counted from the tables when somebody asks. A node counts one history and one list of returns at a time, for
-// ten seconds at most, so that a screen on the wall can't take the connections of those who click.
+// Everything is counted from the tables on request. A node counts one history and one list of returns at a time, for ten
+// seconds at most, so that a screen on the wall can't take the connections that clicks need.
 package report
 
 import (
@@ -13,7 +13,7 @@ import (
 	"getwork/assign"
 )
 
-// Report reads from one database.
+// Report counts the past of one database.
 type Report struct {
 	db  Pool
 	sql func(string) string
@@ -27,7 +27,7 @@ type Pool interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// New makes a report of the database that db leads to. sql puts the schema's name into a statement; nil: it is getwork.
+// New returns a report of db's database. sql puts the schema's name into a statement; nil means the schema getwork.
 func New(db Pool, sql func(string) string) *Report {
 	if sql == nil {
 		sql = func(statement string) string { return statement }

@@ -9,8 +9,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// However long the history is, an hour of it costs the same: the figures with ten thousand and with a million rows should be
-// alike.
+// However long the history is, counting an hour of it costs the same: the figures with ten thousand and with a million rows
+// should be alike.
 //
 //	go test -run '^$' -bench Hour -benchtime 200x ./assign/report
 func BenchmarkHour(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkHour(b *testing.B) {
 	}
 }
 
-// What was asked for and finished, as it is left behind when somebody worked through so many.
+// The closed requests and work of a user who worked through so many items.
 const (
 	endedRequests = `
 insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, created_at, completed_at)
@@ -31,11 +31,11 @@ insert into getwork.work (task_id, item, user_name, lease, lease_expires_at, ass
 select $1, 'done ' || i, 'ann', '1 minute', clock_timestamp() - i * interval '1 second', clock_timestamp() - i * interval '1 second',
   'completed', clock_timestamp() - i * interval '1 second', 'ann', pg_current_xact_id()
 from generate_series(1, $2::integer) i`
-	// What anybody would run after so much was loaded, or autovacuum does by itself.
+	// Anybody would run this after loading so many rows, and autovacuum does it by itself.
 	analyze = `vacuum analyze getwork.work, getwork.work_requested`
 )
 
-// anHour has a past with something in each of its seconds.
+// anHour makes a past with an event in each second.
 func anHour(b *testing.B, rows int) (*rig, assign.Span) {
 	b.Helper()
 	url := schematest.URL(b)

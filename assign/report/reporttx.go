@@ -14,7 +14,7 @@ import (
 	"getwork/assign"
 )
 
-// The limits: as much as the database counts in a few seconds and a program takes in at once.
+// The limits keep a count within a few seconds, and its answer within what a program can show.
 const (
 	maxPast    = 7 * 24 * time.Hour
 	minStep    = 10 * time.Second
@@ -31,12 +31,12 @@ const (
 // spanKey is an [assign.Span] that can be compared.
 type spanKey struct {
 	tasks string
-	usual bool  // since when is not said
-	since int64 // in microseconds, as the database has times
+	usual bool  // no beginning is given
+	since int64 // in microseconds, the database's precision
 	step  time.Duration
 }
 
-// keyOf is what makes two spans the same.
+// keyOf returns a key that is equal for equal spans.
 func keyOf(s assign.Span) (k spanKey, err error) {
 	for _, name := range s.Tasks {
 		if !assign.IsTaskName(name) {
@@ -52,7 +52,7 @@ func keyOf(s assign.Span) (k spanKey, err error) {
 	return k, nil
 }
 
-// names are those of the tasks; nil: all.
+// names returns the tasks' names; nil for all tasks.
 func (k spanKey) names() []string {
 	if k.tasks == "" {
 		return nil
@@ -60,8 +60,8 @@ func (k spanKey) names() []string {
 	return strings.Split(k.tasks, ",")
 }
 
-// begin is when the span begins, seen from now; usually that long ago. What it refuses, it refuses of "from", which is
-// what callers know it as.
+// begin returns the span's beginning: as long before now as usually says, if none is given. Its refusals name the field
+// "from", as callers know it.
 func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) {
 	if k.usual {
 		return now.Add(-usually), nil
@@ -70,14 +70,14 @@ func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) 
 	switch {
 	case since.After(now):
 		return since, assign.RefuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", assign.TimeText(since), assign.TimeText(now))
-	case now.Sub(since) > maxPast+max(k.step, time.Minute): // more for those who ask for full steps, and for what a call takes
+	case now.Sub(since) > maxPast+max(k.step, time.Minute): // a little more, for full steps and for the duration of the call
 		return since, assign.RefuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", assign.TimeText(since))
 	}
 	return since, nil
 }
 
-// reportTx begins a transaction that counts over the past. All its statements see the same moment. They are planned for
-// the values at hand; by index, of which BRIN can only be read by a bitmap scan; and for one core, beside those who click.
+// reportTx begins a transaction that counts over the past. All its statements have one snapshot. They are planned for the
+// present values; by index, and BRIN allows only bitmap scans; and for one core, because clicks need the others.
 var reportTx = pgx.TxOptions{
 	BeginQuery: `begin isolation level repeatable read read only; set local statement_timeout = '10s';
 set local enable_seqscan = off; set local enable_bitmapscan = on; set local jit = off; set local max_parallel_workers_per_gather = 0;
@@ -96,7 +96,7 @@ func (r *Report) begin(ctx context.Context, f func(pgx.Tx) error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &pg) && pg.Code == "57014", begun && ctx.Err() != nil:
-		return assign.Refuse(assign.Unavailable, "to count so much takes longer than 10 seconds; ask for a shorter span")
+		return assign.Refuse(assign.Unavailable, "counting this takes longer than 10 seconds; ask for a shorter span")
 	}
 	return fmt.Errorf("count what happened: %w", err)
 }
@@ -107,7 +107,7 @@ from getwork.task_state s
 where s.deleted_at is null and ($1::text[] is null or s.name = any($1))
 order by s.name`
 
-// tasks are the tasks of those names, by name, and the database's clock.
+// tasks returns the ids and names of the tasks of those names, in the order of names, and the time by the database's clock.
 func (r *Report) tasks(ctx context.Context, tx pgx.Tx, names []string) (ids []int64, found []string, now time.Time, err error) {
 	var batch pgx.Batch
 	batch.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })

@@ -8,7 +8,7 @@ import (
 	"getwork/assign"
 )
 
-// Returns counts what was returned since then, by people and by items. It is refused as [Report.History] is.
+// Returns counts returned work since the span's beginning, by users and by items. It refuses as [Report.History] does.
 func (r *Report) Returns(ctx context.Context, s assign.Span) (assign.Returns, error) {
 	s.Step = 0
 	k, err := keyOf(s)
@@ -19,10 +19,10 @@ func (r *Report) Returns(ctx context.Context, s assign.Span) (assign.Returns, er
 }
 
 const (
-	// Work that its holder let go of, or whose lease ran out. closed_by tells a manager from the holder.
+	// Work that its holder closed, or whose lease ran out. closed_by tells a manager from the holder.
 	byHolder = `state not in ('held', 'reassigned') and coalesce(closed_by, user_name) = user_name`
 
-	// The first row is of all people.
+	// The first row counts all users.
 	selectPeople = `
 select user_name, count(*) filter (where assigned_at >= $1), count(*) filter (where closed),
   count(*) filter (where closed and state = 'completed'), count(*) filter (where closed and state = 'returned'),

@@ -10,7 +10,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Who returns how much, and what is returned by how many: what a manager took away is nobody's return.
+// Returns are counted by users and by items; work that a manager took away is nobody's return.
 func TestReturns(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)

@@ -9,14 +9,14 @@ import (
 )
 
 // singleFlight reads one thing at a time, however many callers ask: counting over the past keeps the database busy, and must
-// not take the connections that clicks need. Callers who ask the same before it is read share one answer. A read that has begun
-// is not shared: it may have missed what a later caller has just heard of.
+// not take the connections that clicks need. Callers who ask the same before the read begins share its answer. A read that
+// has begun is not shared: it may have missed a change that a later caller has just heard of.
 type singleFlight[Q comparable, A any] struct {
 	read func(context.Context, Q) (A, error)
 	busy chan struct{} // holds a value while something is read
 
 	mu   sync.Mutex
-	next map[Q]*flight[A] // not begun
+	next map[Q]*flight[A] // reads that have not begun
 }
 
 // flight is one read, and all callers who share it.
@@ -33,8 +33,8 @@ func newSingleFlight[Q comparable, A any](read func(context.Context, Q) (A, erro
 	return &singleFlight[Q, A]{read: read, busy: make(chan struct{}, 1), next: map[Q]*flight[A]{}}
 }
 
-// ask answers, or fails when ctx ends. The first caller reads for all who share the answer, even if its own context ends
-// meanwhile.
+// ask returns the answer, or fails when ctx ends. The first caller reads for all callers who share the answer, even if its
+// own context ends meanwhile.
 func (t *singleFlight[Q, A]) ask(ctx context.Context, q Q) (answer A, err error) {
 	t.mu.Lock()
 	mine, shared := t.next[q]
@@ -59,7 +59,7 @@ func (t *singleFlight[Q, A]) take(ctx context.Context, q Q, mine *flight[A]) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	defer close(mine.done)
-	err := error(assign.Refuse(assign.Busy, "others have this node count over the past, too; try again in a moment, or ask for a shorter span"))
+	err := error(assign.Refuse(assign.Busy, "this node is counting the past for other callers; try again in a moment, or ask for a shorter span"))
 	select {
 	case t.busy <- struct{}{}:
 		defer func() { <-t.busy }()

@@ -11,7 +11,7 @@ import (
 	"getwork/assign"
 )
 
-// slowReader answers when it is told to, and notes what it was asked.
+// slowReader answers when the test tells it to, and records the questions.
 type slowReader struct {
 	mu    sync.Mutex
 	asked []string
@@ -34,8 +34,8 @@ func (r *slowReader) read(_ context.Context, q string) (string, error) {
 	return fmt.Sprint(q, " ", n), nil
 }
 
-// One is read at a time. Who asks what is being read waits for the next reading, which all share who ask the same until it
-// begins.
+// One read runs at a time. A caller who asks the same question during it waits for the next read, and shares it with all who
+// ask the same before it begins.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTurns(t *testing.T) {
 		}
 		ask(t.Context(), "a")
 		gone, leave := context.WithCancel(t.Context())
-		ask(gone, "a") // who goes reads for those who share it all the same
+		ask(gone, "a") // a caller that goes away still reads for those who share the answer
 		for range 20 {
 			ask(t.Context(), "a")
 		}
@@ -79,7 +79,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Who waits too long for his turn is told that there is much to do; who goes waits for nobody.
+// A caller that waits too long for its turn is refused as busy; a caller that goes away returns at once.
 func TestTurnsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTurnsEnd(t *testing.T) {
 		var others sync.WaitGroup
 		others.Go(func() {
 			if _, err := turns.ask(t.Context(), "b"); !assign.IsRefusal(err, assign.Busy) {
-				t.Errorf("who waited in vain is told %v", err)
+				t.Errorf("waited too long: %v", err)
 			}
 		})
 		synctest.Wait()
@@ -99,7 +99,7 @@ func TestTurnsEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), readWithin/2)
 			defer cancel()
 			if _, err := turns.ask(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("who went is told %v", err)
+				t.Errorf("went away: %v", err)
 			}
 		})
 		others.Wait()

@@ -72,7 +72,7 @@ func ExampleProblem() {
 	}
 	// Output:
 	// 404 /problems/not-found
-	// no task "no-such-task"; GET /api/v1/tasks lists those that there are
+	// no task "no-such-task"; GET /api/v1/tasks lists all tasks
 	// that is what a caller can branch on
 }
 

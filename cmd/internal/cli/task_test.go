@@ -37,7 +37,7 @@ func TestTaskCommands(t *testing.T) {
 		t.Errorf("version %d, %s", task.Version, diff)
 	}
 	c.Run(1, e2e.Text("your role is worker", "such as --role manager"), "task", "update", "verify", "--title", "X", "--role", "worker")
-	c.Run(1, e2e.Text("no task \"nope\"; `getwork task list` lists those that there are"), "task", "show", "nope")
+	c.Run(1, e2e.Text("no task \"nope\"; `getwork task list` lists all tasks"), "task", "show", "nope")
 	c.Run(1, e2e.Text("no task \"nope\""), "task", "pause", "nope")
 
 	c.Run(0, e2e.Text("task verify is paused now"), "task", "pause", "verify")
