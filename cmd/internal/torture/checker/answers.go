@@ -13,8 +13,8 @@ const (
 	notPending    = "/problems/not-pending"
 )
 
-// judgeAnswers holds each answer against the tables: what was answered with a 2xx is in them, and what was refused as over
-// did not happen after that.
+// judgeAnswers checks each answer against the tables. They must have whatever was answered with a 2xx; and whatever was
+// refused because it was over must not happen afterwards.
 func (t *trial) judgeAnswers() {
 	for _, i := range t.calls {
 		c := t.entries[i].Call
@@ -43,7 +43,8 @@ func (t *trial) judgeAnswers() {
 	}
 }
 
-// rowOf is the row of the work that a call names; nil: there is none, which is a violation if it was answered with a 2xx.
+// rowOf returns the row of the work that a call names. If there is none it returns nil, and a 2xx answer is then a
+// violation.
 func (t *trial) rowOf(i int, c *history.Call) *history.WorkRow {
 	w := t.works[c.Work]
 	if w == nil || w.row == nil {
@@ -78,9 +79,9 @@ func (t *trial) judgeDisposed(i int, c *history.Call) {
 	}
 }
 
-// closing is the disposition that may first have let go of the work as its row says, by him whom the row names; nil: there is
-// none, or a release of the same manager may have. The same disposition by others, who came later, is answered with a 2xx,
-// too.
+// closing returns the first disposition that may have closed the work as its row says, by the user whom the row names.
+// It returns nil if there is none, or if a release by the same manager may have closed it. The same disposition by
+// others, who came later, is also answered with a 2xx.
 func (t *trial) closing(w *work) (*history.Call, int) {
 	by := func(c *history.Call) bool { return w.row.ClosedBy != nil && *w.row.ClosedBy == c.Who.User }
 	released := w.row.State == "returned" && *w.row.After == 0 && !w.row.ToOthers
@@ -95,7 +96,7 @@ func (t *trial) closing(w *work) (*history.Call, int) {
 	return nil, -1
 }
 
-// judgeLost: to whom it was said that work is over, it is; nobody can let go of it later, or reassign or extend it.
+// judgeLost: work that was refused as over stays over; nobody can let go of it, reassign it or extend it later.
 func (t *trial) judgeLost(i int, c *history.Call) {
 	w := t.works[c.Work]
 	if t.rowOf(i, c) == nil || c.Type == leaseLost && t.revives(w, c) {
@@ -129,8 +130,8 @@ func (t *trial) judgeLost(i int, c *history.Call) {
 	}
 }
 
-// revives reports whether a lease that was over may have been running again after a call: the clock was set back, before anybody
-// had closed the work.
+// revives reports whether an expired lease may have been running again after a call, because the clock was set back
+// before anybody had closed the work.
 func (t *trial) revives(w *work, c *history.Call) bool {
 	if !t.clock.jumped() || w.row.LeaseExpiresAt == nil {
 		return false
@@ -162,11 +163,11 @@ func (t *trial) judgeReassigned(i int, c *history.Call) {
 	}
 }
 
-// judgeClaimed: what was claimed is the claimer's; it may be over by the time of the answer.
+// judgeClaimed: a claimed item belongs to the claimer; it may be over by the time of the answer.
 func (t *trial) judgeClaimed(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*workBody)
 	if body == nil || body.Item != c.Item || body.User != c.Who.User || body.Instance != c.Who.Instance || !body.held() && body.ClosedAt == nil {
-		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item, his",
+		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item as the claimer's",
 			c.Item, c.Who.User, instance(c.Who.Instance), c.Status)
 	}
 }
@@ -184,7 +185,7 @@ func (t *trial) judgeCancelled(i int, c *history.Call, done bool) {
 	}
 }
 
-// judgeUpdated: the version that was answered is there, paused or not as was asked.
+// judgeUpdated: the answered version exists, and is paused or not as the call said.
 func (t *trial) judgeUpdated(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*countBody)
 	if body == nil || len(t.named[c.Task]) == 0 {

@@ -8,14 +8,14 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// gap is a time in which an item of one place could be handed out.
+// gap is a time in which an item with one place could be handed out.
 type gap struct {
-	put   time.Time     // not before that, by the database's clock
-	sure  history.Clock // what had the item before was surely over by then
-	until *work         // who got it then; nil: nobody any more
+	put   time.Time     // not free before that, by the database's clock
+	sure  history.Clock // the former holding was certainly over by then
+	until *work         // the holding that ended it; nil: none did
 }
 
-// gaps are those of an item, in their order.
+// gaps returns the gaps of an item, in order.
 func (t *trial) gaps(it *item) (all []gap) {
 	g := gap{sure: -forever}
 	for _, w := range it.works {
@@ -43,17 +43,17 @@ func (t *trial) gaps(it *item) (all []gap) {
 	return append(all, g)
 }
 
-// moving is the fault of a database that goes on in another cluster. Until that one's transaction ids have passed those of the one
-// before, what was closed there may be kept back.
+// moving is the fault of a database that goes on in another cluster. Until the new cluster's transaction ids have
+// passed those of the old one, items that were closed in the old one may be held back.
 const moving = "restore"
 
-// movedSince reports whether the database went on in another cluster after a moment, or may have.
+// movedSince reports whether the database certainly or possibly moved to another cluster after a moment.
 func (t *trial) movedSince(at history.Clock) bool {
 	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool { return f.Kind == moving && f.Ended >= at })
 }
 
-// wasFree reports whether an item was certainly free all the while from since, which was no earlier than began, to until, and who
-// got it after that got it by another round.
+// wasFree reports whether an item was certainly free for the whole time from since, which was no earlier than began, to
+// until, and its next holder got it from another round.
 func (t *trial) wasFree(gaps []gap, began history.Clock, since, until time.Time, round int64) bool {
 	n, _ := slices.BinarySearchFunc(gaps, until, func(g gap, at time.Time) int {
 		if g.until == nil || g.until.row.AssignedAt.After(at) {
@@ -76,16 +76,16 @@ func (t *trial) wasFree(gaps []gap, began history.Clock, since, until time.Time,
 // supply is what a task could hand out, best first.
 type supply struct {
 	task  *task
-	items []*item // of which nobody had any: without works
+	items []*item // items that nobody ever had, without works
 	gaps  [][]gap
 	place map[string]int
 	cut   bool
-	whole bool            // it is what the query returns; else an inbox
-	since []history.Clock // when each of them surely was there
-	given []*work         // all that the task gave, in the order of the times
+	whole bool            // the query's whole result; otherwise an inbox
+	since []history.Clock // for each item, when it certainly existed
+	given []*work         // all work that the task handed out, in order of time
 }
 
-// add adds what comes next.
+// add adds the next item.
 func (t *trial) add(s *supply, key string, since history.Clock) {
 	it := t.items[itemKey{s.task.ID, key}]
 	if it == nil {
@@ -96,7 +96,8 @@ func (t *trial) add(s *supply, key string, since history.Clock) {
 	s.gaps = append(s.gaps, t.gaps(it))
 }
 
-// supplies are those of all tasks whose order is known: what their query returns does not change, or they are an inbox.
+// supplies returns the supplies of all tasks whose order is known: inboxes, and tasks whose query's result does not
+// change.
 func (t *trial) supplies() (all []*supply) {
 	for i := range t.entries {
 		r := t.entries[i].Ranking
@@ -139,8 +140,8 @@ func (t *trial) supplies() (all []*supply) {
 	return all
 }
 
-// better is an item that was certainly free all the while, and that a rule did not keep from the user, among those before so many;
-// nil: there is none.
+// better returns an item among the first so many that was certainly free for the whole time, and that no rule kept from
+// the user. It returns nil if there is none.
 func (t *trial) better(s *supply, before int, user string, since, until time.Time, round int64) *item {
 	began, known := t.clock.after(since)
 	for i := 0; known && i < before; i++ {
@@ -151,8 +152,8 @@ func (t *trial) better(s *supply, before int, user string, since, until time.Tim
 	return nil
 }
 
-// looked is a time after which a round that wrote at that time has read what was free: its run's start, or the last time that
-// somebody was given something of the task by another round, since all of them come one after the other.
+// looked returns a moment after which a round that wrote at a given time read what was free: its run's start, or the
+// last time that another round handed out work of the task. Rounds of a task come one after the other.
 func (t *trial) looked(s *supply, r *request, at time.Time) (since time.Time, known bool) {
 	if s.whole {
 		if r.row.Run == nil {
@@ -174,14 +175,14 @@ func (t *trial) looked(s *supply, r *request, at time.Time) (since time.Time, kn
 	return since, false
 }
 
-// together reports whether two requests were answered by one round.
+// together reports whether one round answered both requests.
 func (t *trial) together(id int64, r *request) bool {
 	other := t.requests[id]
 	return other != nil && other.row != nil && sameRound(other.row, r.row)
 }
 
-// judgeBest: people got the best of what was certainly free, and those who got less than they wanted were not kept from any. The
-// tables' times tell what was free, so nothing is judged where the clock was set.
+// judgeBest: users got the best items that were certainly free, and no free item was withheld from users who got less
+// than they wanted. The tables' times tell what was free, so nothing is judged if the clock was set.
 func (t *trial) judgeBest() {
 	if t.clock.jumped() {
 		return

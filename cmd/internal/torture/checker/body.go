@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the contract says of a request, of work, and of the other answers, as far as it is judged.
+// The judged parts of requests, work and other answers, as the contract defines them.
 
 type requestBody struct {
 	ID          int64      `json:"id,string"`
@@ -48,7 +48,7 @@ type pipelineBody struct {
 	Requests []requestBody `json:"requests"`
 }
 
-// countBody is what a release, a redrive, a push or an update is answered with.
+// countBody is the answer to a release, a redrive, a push or an update.
 type countBody struct {
 	Count    int    `json:"count"`
 	Token    string `json:"token"` // of a dry run
@@ -56,7 +56,7 @@ type countBody struct {
 	Version  int    `json:"version"`
 }
 
-// decode reads a body; false: it is none of that kind.
+// decode reads a body. It returns false if the body is not of that kind.
 func decode(body json.RawMessage, into any) bool {
 	return len(body) > 0 && json.Unmarshal(body, into) == nil
 }

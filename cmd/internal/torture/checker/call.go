@@ -17,11 +17,11 @@ func refused(c *history.Call) bool {
 // unknown reports whether a call may or may not have had its effect.
 func unknown(c *history.Call) bool { return !refused(c) && c.Status/100 != 2 }
 
-// lingers is how long a call whose answer nobody read may still be at work, once nothing keeps its node from working.
+// lingers is how long a call whose answer was lost may still be at work once its node can work again.
 const lingers = 30 * time.Second
 
-// alive is a moment at which an unknown call is over: after that it changes nothing any more. Its node, or the database,
-// may have been frozen with it.
+// alive returns a moment after which an unknown call changes nothing any more. Its node, or the database, may have been
+// frozen with it.
 func (t *trial) alive(i int) history.Clock {
 	at, known := t.over[i]
 	if !known {
@@ -35,18 +35,18 @@ func (t *trial) alive(i int) history.Clock {
 // anyNode stands for all nodes.
 const anyNode = -2
 
-// A frozen path of the listener alone is no excuse for longer than a node may take to notice it: then it reads everything
-// again, every few seconds.
+// A frozen path of only the listener is no excuse for longer than a node may take to notice it. After that the node
+// reads everything again, every few seconds.
 const (
 	deafening = "proxy-freeze-listener"
 	noticed   = 30 * time.Second
 )
 
-// still is how long nobody reads the clock, past all nodes and proxies, only if the machine stands still, or the database. It is
-// read several times in a second.
+// still is the longest time without a tick that does not mean that the machine or the database stood still. The clock
+// is read several times a second, past all nodes and proxies.
 const still = 3 * time.Second
 
-// stillness are the times in which nobody read the clock, as faults of the database: nodes stood still, too.
+// stillness returns the times without a tick, as faults of the database: nodes stood still, too.
 func stillness(ticks []*history.Tick) (faults []*history.Fault) {
 	ticks = slices.SortedStableFunc(slices.Values(ticks), func(a, b *history.Tick) int { return cmp.Compare(a.Began, b.Began) })
 	for i := 1; i < len(ticks); i++ {
@@ -57,13 +57,14 @@ func stillness(ticks []*history.Tick) (faults []*history.Fault) {
 	return faults
 }
 
-// undisturbed puts off a moment until what disturbed the node, or the database, since from has been over for so long.
+// undisturbed postpones a moment until the disturbances of the node or the database since from have been over for long
+// enough.
 func (t *trial) undisturbed(until, over time.Duration, from history.Clock, node int) history.Clock {
 	for again := true; again; {
 		again = false
 		for _, f := range t.faults {
 			if f.Kind == jump {
-				continue // nothing that has to do with answers and sockets goes by the database's clock
+				continue // answers and sockets do not depend on the database's clock
 			}
 			ended := f.Ended
 			if f.Kind == deafening {
@@ -77,9 +78,9 @@ func (t *trial) undisturbed(until, over time.Duration, from history.Clock, node 
 	return until
 }
 
-// sent is when the click was sent, at the earliest, that became this request: the first that was answered with it, or one
-// before that whose answer nobody read, and that may have been at work still when the request was recorded. false: nobody is
-// known to have clicked.
+// sent returns the earliest time at which the click that became this request was sent. That is the first click answered
+// with it, or an earlier one whose answer was lost and that may still have been at work when the request was recorded.
+// It returns false if no click is known.
 func (t *trial) sent(id int64) (began history.Clock, known bool) {
 	r := t.requests[id]
 	if r == nil || r.row == nil || t.tasks[r.row.Task] == nil {

@@ -7,17 +7,17 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// What a client was told, and when, says from when to when somebody certainly held something, without any word of the
-// tables: an answer that says "held" was true at some moment of its call, and work that was let go of is never held again.
-// So it was held from the end of the first such call; until something began that may have ended it: a call to let go of
-// it, to reassign or to release it, or the end of its lease. Or until the last such call began: then it was held still.
+// The answers that clients got, and when, tell when a user certainly held something, whatever the tables say. An answer
+// that says "held" was true at some moment of its call, and work that was let go of is never held again. So the work
+// was held from the end of the first such call until something began that may have ended it: a call that lets go of it,
+// reassigns or releases it, or the end of its lease. It was also held until the last such call began.
 
 // lets reports whether a call may let go of the work that it names.
 func lets(c *history.Call) bool {
 	return !refused(c) && (c.Kind == history.Dispose || c.Kind == history.Reassign)
 }
 
-// certainly is when the work was certainly held; from >= until: it never was.
+// certainly returns when the work was certainly held; from >= until means never.
 func (t *trial) certainly(w *work) (s span[*work], entries []int) {
 	if w.sure == nil {
 		s, entries = t.findSure(w)
@@ -53,8 +53,9 @@ func (t *trial) findSure(w *work) (s span[*work], entries []int) {
 	return s, []int{first, last}
 }
 
-// leaseOver is a moment before which the lease of held work was not over, as far as anybody was told of it. It ends later each
-// time that it is extended, unless the clock was set back before that: then none of those that it had may be the last.
+// leaseOver returns a moment before which the lease of held work was not over, as far as anybody was told. Each
+// extension makes the lease end later, unless the clock was set back before it: then any of the lease's ends may be the
+// last.
 func (t *trial) leaseOver(w *work) history.Clock {
 	last, first, told := history.Clock(0), forever, false
 	for _, seen := range w.seen {
@@ -72,7 +73,7 @@ func (t *trial) leaseOver(w *work) history.Clock {
 	if !t.clock.jumped() || !told {
 		return last
 	}
-	for _, i := range w.let { // who is told that it is lost may have extended it before it was
+	for _, i := range w.let { // a user who is told that it is lost may have extended it before
 		if c := t.entries[i].Call; c.Kind == history.Extend && c.Status/100 != 2 {
 			first = min(first, c.Began)
 		}
@@ -80,7 +81,7 @@ func (t *trial) leaseOver(w *work) history.Clock {
 	return first
 }
 
-// letGo is when something first began that may have ended a holding, but for its lease.
+// letGo returns when something first began that may have ended a holding, apart from its lease.
 func (t *trial) letGo(w *work) history.Clock {
 	end := forever
 	for _, i := range w.let {
@@ -111,7 +112,7 @@ func (t *trial) mayRelease(c *history.Call, w *work) bool {
 	return (c.To == "" || c.To == told.User) && (c.Task == "" || c.Task == told.Task)
 }
 
-// judgeCertain finds what two were certain to hold at a time.
+// judgeCertain finds holdings that certainly overlapped and must not.
 func (t *trial) judgeCertain() {
 	type place struct {
 		task, item string
@@ -160,13 +161,13 @@ func (t *trial) judgeTwo(spans []span[*work], what string, args ...any) {
 	})
 }
 
-// told says who was told that he holds it.
+// told names the holders of a holding, as they were told.
 func (w *work) told() string {
 	b := w.seen[0].workBody
 	return b.User + instance(b.Instance) + " (work " + itoa(w.id) + ")"
 }
 
-// seconds writes a time of the run.
+// seconds formats a time of the run.
 func seconds(d time.Duration) string {
 	if d == forever {
 		return "the end"

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The checker may know nothing of the code that it judges.
+// The checker must not depend on the code that it judges.
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -31,14 +31,14 @@ func TestImports(t *testing.T) {
 }
 
 var (
-	cases = flag.Int("torture.cases", 8, "so many histories for each mutation")
-	file  = flag.String("torture.history", "", "judge this file, which a run has left")
+	cases = flag.Int("torture.cases", 8, "the number of histories for each mutation")
+	file  = flag.String("torture.history", "", "judge this file of a run's history")
 )
 
-// patience is a simulation's: in it nothing is broken.
+// patience is the config for simulations, in which nothing is broken.
 var patience = Config{PushWithin: time.Second, Linearize: time.Minute}
 
-// A clean history has no violation, however it went, also where the database's clock was set now and then.
+// A clean history has no violation, whatever happened in it, even if the database's clock was set now and then.
 func TestCleanHistories(t *testing.T) {
 	t.Parallel()
 	for name, jumps := range map[string]bool{"": false, "jumps": true} {
@@ -65,13 +65,13 @@ func TestCleanHistories(t *testing.T) {
 	}
 }
 
-// One thing broken in a clean history is found.
+// A fault in a clean history is found.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	tryAll(t, false, func(name string) float64 { return mutations[name].least })
 }
 
-// Also where the clock was set, unless what was broken is a time of the tables, which then say less.
+// The same holds if the clock was set, except for faults in times of the tables, which then say less.
 func TestMutationsUnderAClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	tryAll(t, true, func(name string) float64 {
@@ -82,7 +82,7 @@ func TestMutationsUnderAClockThatWasSet(t *testing.T) {
 	})
 }
 
-// tryAll tries the mutations beside each other.
+// tryAll tries the mutations in parallel.
 func tryAll(t *testing.T, jumps bool, least func(name string) float64) {
 	var total, all atomic.Int64
 	t.Cleanup(func() { t.Logf("found %d of %d mutations", total.Load(), all.Load()) })
@@ -96,7 +96,7 @@ func tryAll(t *testing.T, jumps bool, least func(name string) float64) {
 	}
 }
 
-// try breaks that one thing in some histories, and wants so large a share of them to be found.
+// try applies one mutation to some histories, and expects a minimum share of them to be found.
 func (m mutated) try(t *testing.T, name string, least float64, jumps bool) (found, n int) {
 	rules := map[Rule]int{}
 	for seed := uint64(1000); n < *cases && seed < 1000+uint64(5**cases); seed++ {
@@ -120,7 +120,7 @@ func (m mutated) try(t *testing.T, name string, least float64, jumps bool) (foun
 	return found, n
 }
 
-// TestHistory judges a file again, such as one that a run in CI has left.
+// TestHistory judges a file, such as one that a run in CI has left.
 func TestHistory(t *testing.T) {
 	if *file == "" {
 		t.Skip("-torture.history names no file")

@@ -9,29 +9,31 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// clock says when, by the harness's clock, the database's showed some time. That may have been set while the run was going on:
-// then the same time may have been shown more than once, or never, and what it says is true whichever it was.
+// clock tells when, by the harness's clock, the database's clock showed some time. The database's clock may have been
+// set during the run, and so may have shown the same time more than once, or never. What clock returns holds for every
+// such moment.
 type clock struct {
-	stretches []stretch // one after the other, between the times at which it was set
-	blind     bool      // it was set more often than can be told: nothing is known
+	stretches []stretch // in order; the clock was set between them
+	blind     bool      // the clock was set more often than can be told: nothing is known
 }
 
 // stretch is a time in which the clock was not set.
 type stretch struct {
 	ticks       []*history.Tick // one or more
-	from, until history.Clock   // it began no earlier than from, and was over by until
+	from, until history.Clock   // it began no earlier than from, and ended by until
 }
 
-// A clock may run a little faster or slower than another, and is set now and then; more than that is a jump.
+// Two clocks may drift a little against each other; a larger difference is a jump.
 const (
 	drift = 0.001
 	slack = 5 * time.Millisecond
 )
 
-// jump is the kind of fault that is a clock's being set, at one moment between its Began and Ended.
+// jump is the kind of the fault that sets the clock, at one moment between Began and Ended.
 const jump = "clock"
 
-// newClock reads the clock off the ticks and its jumps among the faults; end is what it showed when the tables were read.
+// newClock computes the clock from the ticks and from the jumps among the faults; end is the clock's time when the
+// tables were read.
 func newClock(ticks []*history.Tick, faults []*history.Fault, end time.Time) clock {
 	var jumps []*history.Fault
 	for _, f := range faults {
@@ -40,7 +42,7 @@ func newClock(ticks []*history.Tick, faults []*history.Fault, end time.Time) clo
 		}
 	}
 	slices.SortStableFunc(jumps, func(a, b *history.Fault) int { return cmp.Compare(a.Began, b.Began) })
-	ticks = slices.DeleteFunc(slices.Clone(ticks), func(k *history.Tick) bool { // before or after the jump?
+	ticks = slices.DeleteFunc(slices.Clone(ticks), func(k *history.Tick) bool { // they may be from before or after the jump
 		return slices.ContainsFunc(jumps, func(j *history.Fault) bool { return k.Began <= j.Ended && j.Began <= k.Ended })
 	})
 	slices.SortStableFunc(ticks, func(a, b *history.Tick) int { return cmp.Compare(a.Began, b.Began) })
@@ -73,19 +75,20 @@ func newClock(ticks []*history.Tick, faults []*history.Fault, end time.Time) clo
 	return c
 }
 
-// steady reports whether between two ticks as much time passed by one clock as by the other.
+// steady reports whether the same time passed by both clocks between two ticks.
 func steady(a, b *history.Tick) bool {
 	passed, least, most := b.Now.Sub(a.Now), b.Began-a.Ended, b.Ended-a.Began
 	return passed >= scale(least, 1-drift)-slack && passed <= scale(most, 1+drift)+slack
 }
 
-// jumped reports whether the clock was set while the run was going on: times in the tables can't be compared with each other.
+// jumped reports whether the clock was set during the run, so that times in the tables can't be compared with each
+// other.
 func (c clock) jumped() bool { return c.blind || len(c.stretches) > 1 }
 
-// jumps is how often, as far as is known.
+// jumps returns how often the clock was set, as far as is known.
 func (c clock) jumps() int { return max(0, len(c.stretches)-1) }
 
-// after is a moment before which the database's clock did not show that time; false: nothing is known.
+// after returns a moment before which the database's clock did not show that time; false means unknown.
 func (c clock) after(at time.Time) (from history.Clock, known bool) {
 	from = math.MaxInt64
 	for i := range c.stretches {
@@ -97,7 +100,7 @@ func (c clock) after(at time.Time) (from history.Clock, known bool) {
 	return from, known && !c.blind
 }
 
-// by is a moment after which it did not show that time any more; false: nothing is known.
+// by returns a moment after which the clock did not show that time any more; false means unknown.
 func (c clock) by(at time.Time) (to history.Clock, known bool) {
 	to = math.MinInt64
 	for i := range c.stretches {
@@ -109,8 +112,8 @@ func (c clock) by(at time.Time) (to history.Clock, known bool) {
 	return to, known && !c.blind
 }
 
-// reaches is a moment before which, since another, it showed neither that time nor a later one; false: nothing is known. It may
-// have leapt over that time.
+// reaches returns a moment before which, since another, the clock showed neither that time nor a later one; false means
+// unknown. The clock may have jumped over that time.
 func (c clock) reaches(at time.Time, since history.Clock) (history.Clock, bool) {
 	for i := range c.stretches {
 		s := &c.stretches[i]
@@ -119,10 +122,10 @@ func (c clock) reaches(at time.Time, since history.Clock) (history.Clock, bool) 
 			return least, !c.blind
 		}
 	}
-	return forever, !c.blind && len(c.stretches) > 0 // not until the end
+	return forever, !c.blind && len(c.stretches) > 0 // not before the end
 }
 
-// least is a time before all that it showed between two moments; false: nothing is known.
+// least returns a time before all times that the clock showed between two moments; false means unknown.
 func (c clock) least(from, to history.Clock) (at time.Time, known bool) {
 	for i := range c.stretches {
 		if s := &c.stretches[i]; s.from <= to && s.until >= from {
@@ -134,7 +137,7 @@ func (c clock) least(from, to history.Clock) (at time.Time, known bool) {
 	return at, known && !c.blind
 }
 
-// most is a time after all that it showed between two moments; false: nothing is known.
+// most returns a time after all times that the clock showed between two moments; false means unknown.
 func (c clock) most(from, to history.Clock) (at time.Time, known bool) {
 	for i := range c.stretches {
 		if s := &c.stretches[i]; s.from <= to && s.until >= from {
@@ -146,7 +149,7 @@ func (c clock) most(from, to history.Clock) (at time.Time, known bool) {
 	return at, known && !c.blind
 }
 
-// shows is when the clock would show that time if the stretch were long enough.
+// shows returns when the clock would show that time if the stretch were long enough.
 func (s *stretch) shows(at time.Time) (least, most history.Clock) {
 	i, _ := slices.BinarySearchFunc(s.ticks, at, func(k *history.Tick, at time.Time) int {
 		if k.Now.After(at) {
@@ -167,7 +170,7 @@ func (s *stretch) shows(at time.Time) (least, most history.Clock) {
 	return least, most
 }
 
-// shown is what the clock showed at some moment of the stretch.
+// shown returns bounds for the clock's time at some moment of the stretch.
 func (s *stretch) shown(at history.Clock) (least, most time.Time) {
 	i, _ := slices.BinarySearchFunc(s.ticks, at, func(k *history.Tick, at history.Clock) int { return cmp.Compare(k.Began, at) })
 	if i > 0 { // the last tick that began before

@@ -9,13 +9,13 @@ import (
 
 var clockZero = time.Date(2026, 7, 1, 9, 0, 0, 0, time.UTC)
 
-// tickAt says that the database's clock showed so many seconds at so many of the harness's.
+// tickAt returns a tick: the database's clock showed that many seconds when the harness's showed this many.
 func tickAt(at, now float64) *history.Tick {
 	c := time.Duration(at * float64(time.Second))
 	return &history.Tick{Began: c, Ended: c + time.Millisecond, Now: clockZero.Add(time.Duration(now * float64(time.Second)))}
 }
 
-// What the clock says of a time is true, whatever it is, and near enough to be of use.
+// What the clock returns is true for any time, and close enough to be useful.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	c := newClock([]*history.Tick{tickAt(20, 120.002), tickAt(10, 110), tickAt(30, 130)}, nil, second(140))
@@ -32,7 +32,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// second is a time by the database's clock.
+// second returns a time of the database's clock.
 func second(now float64) time.Time { return clockZero.Add(time.Duration(now * float64(time.Second))) }
 
 func jumpAt(at float64) *history.Fault {
@@ -40,7 +40,7 @@ func jumpAt(at float64) *history.Fault {
 	return &history.Fault{Kind: jump, Node: -1, Began: c, Ended: c + time.Millisecond}
 }
 
-// Without ticks nothing is known, nor of a clock that was set twice between two of them, or before the first or after the last.
+// Nothing is known without ticks, or if the clock was set twice between two ticks, before the first, or after the last.
 func TestClockThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	ticks := []*history.Tick{tickAt(10, 110), tickAt(20, 3720)}
@@ -69,7 +69,7 @@ func TestClockThatSaysNothing(t *testing.T) {
 	}
 }
 
-// A clock that was set is known between the times at which it was, whether or not anybody says when.
+// If the clock was set, the times between settings are known, whether or not a fault reports the settings.
 func TestClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	ticks := func() []*history.Tick {
@@ -99,15 +99,15 @@ func TestClockThatWasSet(t *testing.T) {
 			}
 		}
 		if _, known := c.after(second(2000)); known {
-			t.Errorf("%s: a time that was never shown is known", name)
+			t.Errorf("%s: a time that was never shown is reported", name)
 		}
 		for _, r := range []struct{ at, since, least, most float64 }{
 			{105, 0, 4.9, 5},
 			{105, 22, 21.9, 22},
-			{2000, 0, 9.9, 15}, // it leapt over it
+			{2000, 0, 9.9, 15}, // the clock jumped over it
 			{3725, 0, 24.9, 25},
 			{145, 32, 31.9, 32},
-			{145, 36, 36, 45}, // it may still be as late as before, where nobody says when it was set
+			{145, 36, 36, 45}, // it may still be that late if no fault reports the setting
 			{165, 55, 69.9, 70},
 		} {
 			got, known := c.reaches(second(r.at), time.Duration(r.since*1e9))
@@ -133,7 +133,7 @@ func TestClockThatWasSet(t *testing.T) {
 	}
 }
 
-// Reading the clock may take long: nobody knows when in that time it showed what was read.
+// Reading the clock may take long, and the value may be from any moment of that time.
 func TestSlowTick(t *testing.T) {
 	t.Parallel()
 	slow := tickAt(10, 112)

@@ -4,7 +4,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// task is the only one that is or was called so; nil: there is none, or there are several.
+// task returns the only task that has or had this name. It returns nil if there are none or several.
 func (t *trial) task(name string) *task {
 	if len(t.named[name]) != 1 {
 		return nil
@@ -12,7 +12,7 @@ func (t *trial) task(name string) *task {
 	return t.named[name][0]
 }
 
-// judgePushes: each item of a push that was answered 200 is there, and none came of a push twice.
+// judgePushes: each item of a push that was answered 200 exists, and no push created an item twice.
 func (t *trial) judgePushes() {
 	type key struct {
 		itemKey
@@ -69,7 +69,7 @@ func (t *trial) judgePushes() {
 	}
 }
 
-// judgeCounts: there are as many rows as releases and redrives said that they were about.
+// judgeCounts: there are as many rows as the answers to releases and redrives counted.
 func (t *trial) judgeCounts() {
 	type action struct {
 		kind         history.Kind
@@ -112,8 +112,8 @@ func (t *trial) judgeCounts() {
 	}
 }
 
-// judgePipelines: what a holder certainly held, and waited for, all through a call is in its answer; and nothing is that is
-// not his or is over.
+// judgePipelines: an answer has everything that a holder certainly held or waited for during the whole call, and
+// nothing that is over or somebody else's.
 func (t *trial) judgePipelines() {
 	held, waiting := map[history.Who][]span[*work]{}, map[history.Who][]span[*request]{}
 	for _, w := range t.works {
@@ -143,7 +143,7 @@ func (t *trial) judgePipelines() {
 		for _, s := range held[c.Who] {
 			if s.from < c.Began && s.until > c.Ended && !listed[s.of.id] {
 				t.broken(ToldTheSame, []int{i},
-					"%s%s held work %d from %s to %s, as he was told, and his pipeline did not have it",
+					"%s%s held work %d from %s to %s, by the holder's own answers, and the pipeline did not have it",
 					c.Who.User, instance(c.Who.Instance), s.of.id, seconds(s.from), seconds(s.until))
 			}
 		}
@@ -154,7 +154,7 @@ func (t *trial) judgePipelines() {
 		for _, s := range waiting[c.Who] {
 			if s.from < c.Began && s.until > c.Ended && !asked[s.of.id] {
 				t.broken(ToldTheSame, []int{i},
-					"request %d of %s%s waited from %s to %s, as he was told, and his pipeline did not have it",
+					"request %d of %s%s waited from %s to %s, by its owner's own answers, and the pipeline did not have it",
 					s.of.id, c.Who.User, instance(c.Who.Instance), seconds(s.from), seconds(s.until))
 			}
 		}

@@ -2,8 +2,8 @@ package checker
 
 import "getwork/cmd/internal/torture/history"
 
-// judgeDone: an item that was finished in the world that a query looks at, and then completed, is not handed out again. A run that began
-// before still has it; but it was let go of after that run's snapshot.
+// judgeDone: an item that was finished in the world that a query reads, and then completed, is not handed out again. A
+// run that began before still has the item; but the item was let go of after that run's snapshot.
 func (t *trial) judgeDone() {
 	finished := map[itemKey]history.Clock{}
 	for i := range t.entries {
@@ -34,7 +34,7 @@ func (t *trial) judgeDone() {
 	}
 }
 
-// completedAfter reports whether all that may have completed the work began after a moment.
+// completedAfter reports whether every call that may have completed the work began after a moment.
 func (t *trial) completedAfter(w *work, at history.Clock) bool {
 	some := false
 	for _, i := range w.let {

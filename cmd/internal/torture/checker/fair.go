@@ -8,15 +8,15 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// A request whose task waits for a place to run waits for one run of each task in front of it, and no longer. Nodes hear of each
-// other's requests a little later, and each hands over its own places, so some more are no wonder.
+// A request whose task waits for a run slot waits for one run of each task before it, and no longer. Nodes hear of each
+// other's requests a little later, and each hands on its own slots, so a few more are allowed.
 const (
-	heardOf   = time.Second            // by then every node knows who waits
-	longRun   = 200 * time.Millisecond // a shorter one holds nobody up
-	mostTurns = 3                      // of one other task, while a request waits
+	heardOf   = time.Second            // by then every node knows which requests wait
+	longRun   = 200 * time.Millisecond // a shorter run delays nobody
+	mostTurns = 3                      // of any other task, while a request waits
 )
 
-// judgeFairness: while a request waits for its task's run to begin no other task has one turn after the other.
+// judgeFairness: while a request waits for its task's run to begin, no other task takes turn after turn.
 func (t *trial) judgeFairness() {
 	if t.clock.jumped() {
 		return
@@ -42,7 +42,7 @@ func (t *trial) judgeFairness() {
 }
 
 func (t *trial) judgeWait(r *request, run *history.RunRow, runs map[int64][]*history.RunRow) {
-	if slices.ContainsFunc(runs[r.row.Task], func(o *history.RunRow) bool { // it waited for that one
+	if slices.ContainsFunc(runs[r.row.Task], func(o *history.RunRow) bool { // it waited for that run
 		return o.StartedAt.Before(run.StartedAt) && (o.FinishedAt == nil || o.FinishedAt.After(r.row.CreatedAt))
 	}) {
 		return
@@ -75,7 +75,7 @@ func (t *trial) judgeWait(r *request, run *history.RunRow, runs map[int64][]*his
 	}
 }
 
-// pausedTasks are those that anybody may have paused.
+// pausedTasks returns the tasks that anybody may have paused.
 func (t *trial) pausedTasks() map[int64]bool {
 	paused := map[int64]bool{}
 	for _, i := range t.calls {

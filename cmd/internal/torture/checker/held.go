@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// span is how long something was so, from and until by one clock; it is half open.
+// span is a time in which something was true, by one clock; it is half open.
 type span[T any] struct {
 	from, until time.Duration
 	of          T
 }
 
-// overlaps calls found for pairs of spans that overlap: each with the one before it that lasted longest.
+// overlaps calls found for pairs of spans that overlap: each span with the earlier one that lasted longest.
 func overlaps[T any](spans []span[T], found func(a, b span[T])) {
 	slices.SortStableFunc(spans, func(a, b span[T]) int { return cmp.Compare(a.from, b.from) })
 	for i, last := 1, 0; i < len(spans); i++ {
@@ -26,7 +26,7 @@ func overlaps[T any](spans []span[T], found func(a, b span[T])) {
 	}
 }
 
-// most is the greatest number of spans that overlap at one moment, and those that do.
+// most returns the greatest number of spans that overlap at one moment, and those spans.
 func most[T any](spans []span[T]) (at []T) {
 	slices.SortStableFunc(spans, func(a, b span[T]) int { return cmp.Compare(a.from, b.from) })
 	var open []span[T]
@@ -46,10 +46,10 @@ func most[T any](spans []span[T]) (at []T) {
 	return at
 }
 
-// forever is later than all else.
+// forever is later than everything else.
 const forever = time.Duration(1<<63 - 1)
 
-// rows are the holdings of some works as the tables tell them.
+// rows returns the holdings of some works as the tables tell them.
 func (t *trial) rows(works []*work) []span[*work] {
 	spans := make([]span[*work], 0, len(works))
 	for _, w := range works {
@@ -59,8 +59,8 @@ func (t *trial) rows(works []*work) []span[*work] {
 	return spans
 }
 
-// lasted is when something certainly was so that by the tables began and ended then, or goes on: by the database's clock or, if
-// that was set meanwhile, by the harness's. from >= until: it never certainly was.
+// lasted returns when something was certainly true that, by the tables, began and ended at these times or goes on. It
+// uses the database's clock or, if that was set meanwhile, the harness's. from >= until means never.
 func (t *trial) lasted(began time.Time, ended *time.Time) (from, until time.Duration) {
 	_, from = t.stamped(began)
 	until = forever
@@ -70,8 +70,8 @@ func (t *trial) lasted(began time.Time, ended *time.Time) (from, until time.Dura
 	return from, until
 }
 
-// stamped is when a time of the tables was written, no earlier than one and no later than the other, by the same clock as in
-// lasted: what is compared by it is certain.
+// stamped returns bounds for when a time of the tables was written, by the same clock as lasted. Comparisons of the
+// bounds are certain.
 func (t *trial) stamped(at time.Time) (from, to time.Duration) {
 	if !t.clock.jumped() {
 		since := at.Sub(t.tables.Now)
@@ -92,7 +92,7 @@ func (t *trial) before(a, b time.Time) bool {
 	return one < other
 }
 
-// describe says who held what.
+// describe describes a holding.
 func (w *work) describe() string {
 	if w.row == nil {
 		return fmt.Sprintf("work %d, of which there is no row", w.id)
@@ -113,7 +113,7 @@ func instance(name string) string {
 	return "/" + name
 }
 
-// judgeHeldRows finds what the tables say was held twice.
+// judgeHeldRows finds holdings that overlap by the tables and must not.
 func (t *trial) judgeHeldRows() {
 	groups := map[itemKey][]*work{}
 	for _, it := range t.items {
@@ -157,8 +157,8 @@ func (t *trial) judgeOverlaps(works []*work, what string) {
 	})
 }
 
-// judgeSuccession needs no clock: ids are given in the order of the tasks' rounds, so who holds something still was the last to
-// get it.
+// judgeSuccession needs no clock: ids are given in the order of the tasks' rounds, so a holding that goes on must be
+// the item's last.
 func (t *trial) judgeSuccession(works []*work, what string) {
 	if !t.clock.jumped() {
 		return // the times say more

@@ -7,14 +7,15 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// jumps are how the clock is set in the story: two hours ahead while case-a is held, then an hour behind, then right again.
+// jumps are the clock's settings in the story: two hours ahead while case-a is held, then an hour behind, then right
+// again.
 var jumps = []setting{{15 * time.Second, 2 * time.Hour}, {30 * time.Second, -time.Hour}, {65 * time.Second, 0}}
 
-// later puts a time off.
+// later postpones a time.
 func later(at **time.Time, by time.Duration) { *at = pointer((*at).Add(by)) }
 
-// Under a clock that was set the rules are broken in these ways, too: those that need no clock, and those in which what is told
-// is not what it can have shown.
+// The rules are also found broken under a clock that was set: those that need no clock, and those broken by something
+// that the clock can't have shown.
 var brokenUnderJumps = []struct {
 	name   string
 	change func(h *tale)
@@ -78,7 +79,7 @@ var brokenUnderJumps = []struct {
 	}, Limits, "oliver held 2 at a time, of which 1 are allowed"},
 }
 
-// The clock was ahead for a second, and right again before somebody clicked: that is no excuse for what he gets.
+// The clock was ahead for a second, and right again before somebody clicked: that does not excuse what the click got.
 func TestPutOffUnderAJumpThatIsOver(t *testing.T) {
 	t.Parallel()
 	h := tale{toldUnder(setting{4500 * time.Millisecond, 11 * time.Hour}, setting{5500 * time.Millisecond, 0}).end()}
@@ -99,7 +100,7 @@ func TestBrokenUnderJumps(t *testing.T) {
 	}
 }
 
-// What looks wrong, and comes of the clock alone.
+// These histories look wrong only because of the clock.
 var innocentUnderJumps = []struct {
 	name   string
 	jumps  []setting

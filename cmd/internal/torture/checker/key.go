@@ -6,8 +6,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeKeys: a key of a user on a task belongs to one request. That says something where a click is repeated after its request had
-// ended, since a request that waits answers a second click in any case, and at another node. Only those are counted.
+// judgeKeys: a user's key on a task belongs to one request. Only repetitions prove something that come after the
+// request's end and at another node: a request that waits answers a second click in any case. Only those are counted.
 func (t *trial) judgeKeys() {
 	type key struct{ user, task, key string }
 	first := map[key]int{}

@@ -7,8 +7,9 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeReturns: what was put off is not handed out before its time, what was never to return only once it was redriven, and
-// what was returned to others not to who returned it. Of an item with several places that binds its own user alone.
+// judgeReturns: an item that was put off is not handed out before its time; one that was never to return, only after it
+// was redriven; and one that was returned to others, not to its last holder. For an item with several places this holds
+// only for its own holder.
 func (t *trial) judgeReturns() {
 	for _, it := range t.items {
 		for j, b := range it.works {
@@ -29,7 +30,7 @@ func (t *trial) judgeReturn(it *item, a, b *work) {
 	}
 	t.judged("returns of an item")
 	if a.row.ToOthers && own {
-		t.broken(NotBefore, nil, "an item was handed to who had returned it to others: %s, then %s",
+		t.broken(NotBefore, nil, "an item was handed to the user who had returned it to others: %s, then %s",
 			a.describe(), b.describe())
 	}
 	switch a.row.State {
@@ -47,8 +48,8 @@ func (t *trial) judgeReturn(it *item, a, b *work) {
 	}
 }
 
-// follows reports whether one holding of an item was over before the other began. With one place it was, or that is found
-// elsewhere.
+// follows reports whether one holding of an item was over before the other began. With one place it was, or another
+// rule finds that.
 func (t *trial) follows(it *item, a, b *work) bool {
 	if t.clock.jumped() {
 		_, closed := t.stamped(*a.row.ClosedAt)
@@ -70,8 +71,9 @@ func (t *trial) early(a, b *work) bool {
 	return t.tooEarly(b.row.AssignedAt, *a.row.AvailableAt, asked)
 }
 
-// tooEarly reports whether something was written, at the time of its stamp, that had to wait until another. If the clock was set
-// that is certain where it never was so late while the transaction may have been at it, which nobody wanted before since.
+// tooEarly reports whether something was written, at the time of its stamp, that had to wait until another time. If the
+// clock was set, that is certain only if the clock never showed such a time while the transaction may have been at
+// work.
 func (t *trial) tooEarly(stamp, until time.Time, since history.Clock) bool {
 	if !t.clock.jumped() {
 		return stamp.Before(until)
@@ -84,11 +86,13 @@ func (t *trial) tooEarly(stamp, until time.Time, since history.Clock) bool {
 	return known && latest.Before(until)
 }
 
-// unordered is how far apart a closing and a round must be to say which was first, where no lock orders them: of an item with
-// several places. Either may have read and stamped, and then stood still, until the server ended its transaction.
+// unordered is the least distance between a closing and a round that tells which was first if no lock orders them, as
+// for an item with several places. Either may have read and stamped, and then stood still until the server ended its
+// transaction.
 const unordered = 25 * time.Second
 
-// judgeToldEarly is the same by the clients' clock: who puts something off for an hour sees nobody have it within that hour.
+// judgeToldEarly is the same by the clients' clock: if a user puts an item off for an hour, nobody has it within that
+// hour.
 func (t *trial) judgeToldEarly(it *item) {
 	for i, a := range it.works {
 		let, by := t.closing(a)
@@ -109,7 +113,8 @@ func (t *trial) judgeToldEarly(it *item) {
 	}
 }
 
-// dueAfter is a moment before which the database's clock had not gone on by so much since a call had its effect.
+// dueAfter returns a moment before which the database's clock had not advanced by that much since a call had its
+// effect.
 func (t *trial) dueAfter(i int, after time.Duration) history.Clock {
 	c := t.entries[i].Call
 	if !t.clock.jumped() {
@@ -119,7 +124,7 @@ func (t *trial) dueAfter(i int, after time.Duration) history.Clock {
 	if unknown(c) {
 		ended = t.alive(i)
 	}
-	due := -forever // nobody knows
+	due := -forever // unknown
 	if least, known := t.clock.least(c.Began, ended); known {
 		if at, known := t.clock.reaches(least.Add(after), c.Began); known {
 			due = at
@@ -128,7 +133,7 @@ func (t *trial) dueAfter(i int, after time.Duration) history.Clock {
 	return due
 }
 
-// judgeLeases: a lease doesn't end early, and nobody lets go of work, other than by its running out, after its end.
+// judgeLeases: a lease doesn't end early, and after its end nobody lets go of the work; it only expires.
 func (t *trial) judgeLeases() {
 	var stamped []*work // let go of in the very microsecond in which the lease ended
 	for _, w := range t.works {
@@ -144,7 +149,7 @@ func (t *trial) judgeLeases() {
 			}
 			continue
 		}
-		if row.ClosedAt.After(*row.LeaseExpiresAt) && row.State != "returned" { // a manager may release what was not swept yet
+		if row.ClosedAt.After(*row.LeaseExpiresAt) && row.State != "returned" { // a manager may release work that was not swept yet
 			t.broken(NotBefore, nil, "work was let go of after its lease, which ended at %s: %s",
 				row.LeaseExpiresAt.Format(time.StampMicro), w.describe())
 		}
@@ -163,7 +168,7 @@ func (t *trial) judgeLeases() {
 	}
 }
 
-// wasOver reports whether a lease that ended at that time was certainly over all through a call.
+// wasOver reports whether a lease with that end was certainly over during a whole call.
 func (t *trial) wasOver(lease time.Time, c *history.Call) bool {
 	if t.clock.jumped() {
 		least, known := t.clock.least(c.Began, c.Ended)
@@ -173,10 +178,10 @@ func (t *trial) wasOver(lease time.Time, c *history.Call) bool {
 	return known && c.Began > over
 }
 
-// chance is how often what is no more likely than one in thousands may happen in a run.
+// chance is how often an event with a probability of one in thousands may happen in a run.
 const chance = 2
 
-// judgeInbox: what an inbox hands out was pushed, and is not done.
+// judgeInbox: items that an inbox hands out were pushed, and are not done.
 func (t *trial) judgeInbox() {
 	for key, it := range t.items {
 		k := t.tasks[key.task]
@@ -192,8 +197,8 @@ func (t *trial) judgeInbox() {
 	}
 }
 
-// judgeParked: in the end an item of an inbox is out of what can be handed out if, and only if, somebody holds it, or it is
-// never to come back. One that is out without a cause is lost.
+// judgeParked: at the end an item of an inbox is not available if, and only if, somebody holds it, or it is never to
+// come back. An item that is unavailable without such a reason is lost.
 func (t *trial) judgeParked() {
 	for i := range t.tables.Items {
 		row := &t.tables.Items[i]
@@ -214,7 +219,7 @@ func (t *trial) judgeParked() {
 	}
 }
 
-// wasOpen reports whether one of an item's rows may have been there, and not done, at some time.
+// wasOpen reports whether one of an item's rows may have existed, not done, at some time.
 func (t *trial) wasOpen(pushed []*history.ItemRow, at time.Time) bool {
 	return slices.ContainsFunc(pushed, func(row *history.ItemRow) bool {
 		return !t.before(at, row.PushedAt) && (row.DoneAt == nil || !t.before(*row.DoneAt, at))

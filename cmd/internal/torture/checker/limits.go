@@ -7,8 +7,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeAttempts: what failed or ran out counts as an attempt, what was put off or taken away does not, and after anything
-// else it is the first. After the last attempt there is none until a manager redrives the item.
+// judgeAttempts: failures and expiries count as attempts; work that was put off or taken away does not. After anything
+// else the next attempt is the first. After the last attempt there is none until a manager redrives the item.
 func (t *trial) judgeAttempts() {
 	for key, it := range t.items {
 		k := t.tasks[key.task]
@@ -33,7 +33,7 @@ func (t *trial) judgeAttempts() {
 	}
 }
 
-// next is which attempt follows on what became of an item with one place.
+// next returns the number of the attempt that follows a holding of an item with one place.
 func next(before []*work) int {
 	if len(before) == 0 {
 		return 1
@@ -47,7 +47,7 @@ func next(before []*work) int {
 	return 1
 }
 
-// attempts are the fewest and the most that any version of the task allowed.
+// attempts returns the lowest and the highest limit that any version of the task had.
 func (k *task) attempts() (least, most int) {
 	least = math.MaxInt
 	for _, v := range k.versions {
@@ -60,7 +60,7 @@ func (k *task) attempts() (least, most int) {
 	return least, most
 }
 
-// judgeOpen: nobody holds more of a task than he may, by the tables, nor by what he was told.
+// judgeOpen: nobody holds more of a task than allowed, by the tables or by what users were told.
 func (t *trial) judgeOpen() {
 	type user struct {
 		task int64
@@ -89,13 +89,13 @@ func (t *trial) judgeOpen() {
 		}
 		if at := most(told[u]); len(at) > limit {
 			_, entries := t.certainly(at[len(at)-1])
-			t.broken(Limits, entries, "%s held %d at a time, as he was told, of which %d are allowed: %s …",
+			t.broken(Limits, entries, "%s held %d at a time, as they were told, of which %d are allowed: %s …",
 				u.name, len(at), limit, at[len(at)-1].describe())
 		}
 	}
 }
 
-// open is the most that a user may ever have held of a task.
+// open returns the most that a user may ever have held of a task.
 func (t *trial) open(id int64) (limit int, limited bool) {
 	k := t.tasks[id]
 	if k == nil {
@@ -110,7 +110,8 @@ func (t *trial) open(id int64) (limit int, limited bool) {
 	return limit, len(k.versions) > 0
 }
 
-// judgeFourEyes: nobody is given what he holds, or has completed, under a task that the item's task conflicts with.
+// judgeFourEyes: nobody is given an item that they hold, or have completed, under a task that conflicts with the item's
+// task.
 func (t *trial) judgeFourEyes() {
 	for key, it := range t.items {
 		for other := range t.tasks {
@@ -124,7 +125,7 @@ func (t *trial) judgeFourEyes() {
 					held := a.row.ClosedAt == nil || t.before(b.row.AssignedAt, *a.row.ClosedAt)
 					if a.id < b.id && a.row.User == b.row.User && (held || a.row.State == "completed") {
 						t.broken(Limits, nil,
-							"%s was given an item that he held or had completed under another task: %s, then %s",
+							"%s was given an item that they held or had completed under another task: %s, then %s",
 							b.row.User, a.describe(), b.describe())
 					}
 				}

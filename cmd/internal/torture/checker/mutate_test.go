@@ -10,24 +10,25 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// mutation breaks a clean history in one place; false: there was nothing to break.
+// mutation breaks a clean history in one place. It returns false if there was nothing to break.
 type mutation func(r *rand.Rand, h *history.History) bool
 
-// mutated is a mutation with the least share of cases in which it has to be caught.
+// mutated is a mutation with the least share of cases in which it must be caught.
 type mutated struct {
 	least float64
 	mutation
 }
 
-// underJumps are the shares where the clock was set, of those that change a time of the tables by less than can be told then.
+// underJumps are the shares if the clock was set, for mutations that change a time of the tables by less than can be
+// told then.
 var underJumps = map[string]float64{
 	"a lease ends early": 0, "one of a run begins before the other is over": 0, "work put off comes back early": 0,
 	"work is handed out once too often": 0, "work is assigned before the last holder let go": 0.7,
 	"somebody is served a round too early": 0.4, "a pipeline lacks something": 0.4,
 }
 
-// mutations are what a bug of the service could have done, each with the least share of cases in which it has to be caught.
-// No share is 1 where what was broken may be something that nobody saw, or that leaves everything as it may be.
+// mutations are possible effects of bugs in the service, each with the least share of cases in which it must be caught.
+// A share is less than 1 if nobody may have seen the effect, or if the mutated history may still be valid.
 var mutations = map[string]mutated{
 	"a row of work is lost": {0.95, func(r *rand.Rand, h *history.History) bool {
 		return remove(r, &h.Tables.Work, func(*history.WorkRow) bool { return true })
@@ -178,7 +179,7 @@ var mutations = map[string]mutated{
 		})
 	}},
 	"a poll is told that nothing has changed": {0.9, func(r *rand.Rand, h *history.History) bool {
-		first := map[int64]string{} // the tag under which somebody was told that it waits
+		first := map[int64]string{} // the tag of an answer that said that it waits
 		var request requestBody
 		for _, e := range h.Entries {
 			if c := e.Call; c != nil && c.Tag != "" && decode(c.Body, &request) && request.pending() {
@@ -265,7 +266,7 @@ func remove[R any](r *rand.Rand, rows *[]R, fits func(*R) bool) bool {
 	return true
 }
 
-// alter changes one row, a random one of those that it can change.
+// alter changes one random row of those that it can change.
 func alter[R any](r *rand.Rand, rows []R, change func(*R) bool) bool {
 	for range 200 {
 		i := r.IntN(len(rows))
@@ -278,7 +279,7 @@ func alter[R any](r *rand.Rand, rows []R, change func(*R) bool) bool {
 	return false
 }
 
-// entry is the same for entries, from a random one on.
+// entry does the same for entries, from a random one on.
 func entry(r *rand.Rand, h *history.History, change func(*history.Entry) bool) bool {
 	from := r.IntN(len(h.Entries))
 	for i := range h.Entries {
@@ -319,7 +320,8 @@ func seenEndedBefore(h *history.History, c *history.Call) bool {
 	return slices.ContainsFunc(t.requests[c.Request].seen, func(s requestSight) bool { return !s.pending() && s.ended < c.Began })
 }
 
-// tellAnother has another told that he holds what somebody certainly holds, and what his row says as well, by another time.
+// tellAnother tells another user that they hold what somebody certainly holds. It makes that user's row agree, with
+// another time.
 func tellAnother(r *rand.Rand, h *history.History) bool {
 	t := newTrial(*h, Config{})
 	for range 100 {
@@ -330,7 +332,7 @@ func tellAnother(r *rand.Rand, h *history.History) bool {
 		}
 		other := row
 		other.ID, other.User, other.State, other.ClosedAt = 1_000_000, "nobody", "held", nil
-		other.AssignedAt = other.AssignedAt.Add(time.Hour) // the tables see nothing wrong
+		other.AssignedAt = other.AssignedAt.Add(time.Hour) // so that the tables show nothing wrong
 		b, _ := json.Marshal((&simulation{}).workBody(&other))
 		c := history.Call{Kind: history.Claim, Who: history.Who{User: "nobody"}, Task: simNames[row.Task], Item: row.Item, Status: 201, Body: b,
 			Began: s.from + 1, Ended: s.from + 2}
@@ -341,7 +343,7 @@ func tellAnother(r *rand.Rand, h *history.History) bool {
 	return false
 }
 
-// swapInRound gives the first of a round what the last got, and the other way round.
+// swapInRound swaps what the first and the last of a round got.
 func swapInRound(r *rand.Rand, h *history.History) bool {
 	of := map[int64][]*history.WorkRow{}
 	for i := range h.Tables.Work {
@@ -367,7 +369,7 @@ func declined(h *history.History, user string, task int64) bool {
 	return slices.ContainsFunc(h.Tables.Work, func(w history.WorkRow) bool { return w.User == user && w.Task == task && w.ToOthers })
 }
 
-// overtake ends a request later than one that was sent after it.
+// overtake makes a request end later than one that was sent after it.
 func overtake(r *rand.Rand, h *history.History) bool {
 	return alter(r, h.Tables.Requests, func(row *history.RequestRow) bool {
 		if row.Round == nil || row.Wanted > 1 || row.Reason != nil || row.Task != simQuery {
@@ -383,7 +385,7 @@ func overtake(r *rand.Rand, h *history.History) bool {
 	})
 }
 
-// silence drops all that a socket told of a request's end.
+// silence drops everything that a socket told of a request's end.
 func silence(r *rand.Rand, h *history.History) bool {
 	t := newTrial(*h, Config{PushWithin: time.Second})
 	t.judgeTold()
@@ -404,7 +406,7 @@ func silence(r *rand.Rand, h *history.History) bool {
 	return false
 }
 
-// silenceWork drops all that a socket told of a work's end.
+// silenceWork drops everything that a socket told of a work's end.
 func silenceWork(r *rand.Rand, h *history.History) bool {
 	t := newTrial(*h, Config{PushWithin: time.Second})
 	for range 500 {

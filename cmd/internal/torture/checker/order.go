@@ -8,9 +8,9 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// place is where an item stood among those that a round could hand out; the lower the better.
+// place is an item's position among those that a round could hand out; lower is better.
 type place struct {
-	first  int   // of an inbox: the priority, turned round
+	first  int   // the negated priority, for an inbox
 	second int64 // the rank, or the item's age
 }
 
@@ -18,7 +18,7 @@ func (p place) before(o place) bool {
 	return cmp.Or(cmp.Compare(p.first, o.first), cmp.Compare(p.second, o.second)) < 0
 }
 
-// place is where this work's item stood; false: nobody knows.
+// place returns the position of this work's item; false means unknown.
 func (t *trial) place(w *work) (place, bool) {
 	if w.row.Rank != nil {
 		return place{0, *w.row.Rank}, true
@@ -30,8 +30,8 @@ func (t *trial) place(w *work) (place, bool) {
 	return place{-it.pushed[0].Priority, it.pushed[0].ID}, true
 }
 
-// barred reports whether a rule may have kept a user from an item: he returned it to others, he has to do with it and it
-// has several places, or with the same item under another task, where that matters.
+// barred reports whether a rule may have kept a user from an item: the user returned it to others, or has it already
+// and it has several places, or has the same item under a conflicting task.
 func (t *trial) barred(user string, key itemKey) bool {
 	it, k := t.items[key], t.tasks[key.task]
 	if k == nil {
@@ -52,7 +52,7 @@ func (t *trial) barred(user string, key itemKey) bool {
 	return false
 }
 
-// passed reports whether a request ended as it did because of a rule or a limit, or was not to be served any more.
+// passed reports whether a request ended as it did because of a rule or a limit, or could not be served any more.
 func passed(row *history.RequestRow) bool {
 	return row.State == "cancelled" || row.Reason != nil && slices.Contains([]string{"rules", "at_limit", "paused"}, *row.Reason)
 }
@@ -80,8 +80,8 @@ func (t *trial) judgeRound(answered []*request) {
 	type served struct {
 		*request
 		worst place
-		known bool // got something of which the place is known
-		short bool // got less than it wanted, and no limit said so
+		known bool // it got something with a known place
+		short bool // it got less than it wanted, and no limit is the reason
 	}
 	var before []served
 	for _, r := range answered {
@@ -128,11 +128,12 @@ func (t *trial) judgeOvertaking() {
 	}
 }
 
-// waiter is a request on its way: by the harness's clock when it surely was recorded, and when it ended, as stamped has it.
+// waiter is a request, with the time by which it was certainly recorded, on the harness's clock, and bounds for its
+// end, as stamped returns them.
 type waiter struct {
 	*request
 	answered   history.Clock
-	end, endBy time.Duration // no earlier, and no later
+	end, endBy time.Duration // bounds
 	until      time.Duration // the latest end of those that were answered no later
 }
 
@@ -167,8 +168,9 @@ func sameRound(a, b *history.RequestRow) bool {
 	return a.Round != nil && b.Round != nil && *a.Round == *b.Round
 }
 
-// overtaken reports whether no rule can be why b got what a, who waited, did not: a may have had one of b's items at least.
-// Who wanted several and may not have some is left aside: he may wait for others, while who wants less is served.
+// overtaken reports whether no rule can explain that b got an item and a, who waited, did not: a may have had at least
+// one of b's items. Users who wanted several and may not have some are left aside: they may wait for others, while a
+// smaller request is served.
 func (t *trial) overtaken(a, b *request) bool {
 	k := t.tasks[a.row.Task]
 	if a.row.Wanted > 1 && (k.rules || t.declined(a.row.User, k.ID)) {
@@ -184,7 +186,7 @@ func (t *trial) overtaken(a, b *request) bool {
 	return free
 }
 
-// declined reports whether a user has ever returned something of a task to others.
+// declined reports whether a user has ever returned an item of a task to others.
 func (t *trial) declined(user string, task int64) bool {
 	if t.returned == nil {
 		t.returned = map[asker]bool{}

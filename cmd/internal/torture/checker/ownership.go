@@ -12,25 +12,26 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// The holders of an item are a set in a register: to take a place adds one, to let go of it removes him. porcupine looks for
-// an order of all that was done to it in which each step was possible, and that agrees with when each was asked for and
-// answered. What was never answered may have happened at any time after it was asked for, or, being last, never.
+// The holders of an item are a set in a register: taking a place adds a holder, and letting go removes one. porcupine
+// looks for an order of all operations on an item in which each step is possible, and which agrees with when each was
+// requested and answered. A call that was never answered may have happened at any time after it was sent or, as the
+// last operation, never.
 
 // step is one operation on the holders of an item.
 type step struct {
 	take   bool
 	work   int64
 	slot   int
-	places int // of the item; 0: as many as there are numbers
+	places int // the item's; 0: unlimited
 	holder string
 }
 
-// holding is how one holder stands in the state of an item, which is all of them, sorted.
+// holding is one holder's part of the state of an item, which is the sorted list of all holdings.
 func (s step) holding() string { return strconv.Itoa(s.slot) + " " + itoa(s.work) + " " + s.holder }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// ownership is what an item may go through.
+// ownership is the model of an item.
 var ownership = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
@@ -61,7 +62,7 @@ var ownership = porcupine.Model{
 	},
 }
 
-// judgeOwnership looks for an order for each item, those of fewer steps first, until its time is over.
+// judgeOwnership searches for an order for each item, starting with those of fewer steps, until its time is over.
 func (t *trial) judgeOwnership() {
 	steps := map[itemKey][]porcupine.Operation{}
 	for key, it := range t.items {
@@ -99,7 +100,7 @@ func (t *trial) judgeOwnership() {
 	}
 }
 
-// stepsOf are the steps of one holding: it was taken, and perhaps let go of.
+// stepsOf returns the steps of one holding: it was taken, and perhaps let go of.
 func (t *trial) stepsOf(it *item, w *work) []porcupine.Operation {
 	s := step{take: true, work: w.id, slot: w.row.Slot, places: it.places, holder: w.row.User + "/" + w.row.Instance}
 	from, known := t.asked(w)
@@ -120,10 +121,10 @@ func (t *trial) stepsOf(it *item, w *work) []porcupine.Operation {
 	if w.row.LeaseExpiresAt != nil {
 		began = min(began, t.leaseOver(w))
 	}
-	if began == forever || !known && began < from { // nobody knows how; so it may have been at any time
+	if began == forever || !known && began < from { // unknown, so it may have been at any time
 		began = from
 	}
-	// It was held still when the last who saw it so asked.
+	// It was still held when the last client asked that saw it so.
 	for _, seen := range w.seen {
 		if seen.held() && seen.called {
 			began = max(began, seen.began)
@@ -132,7 +133,7 @@ func (t *trial) stepsOf(it *item, w *work) []porcupine.Operation {
 	return []porcupine.Operation{taken, {Input: s, Call: int64(max(began, from)), Return: int64(let)}}
 }
 
-// asked is when somebody first asked for what became this work; false: nobody is known to have.
+// asked returns when somebody first asked for what became this work; false means that nobody is known to have.
 func (t *trial) asked(w *work) (history.Clock, bool) {
 	if w.row.Request == nil {
 		return 0, false

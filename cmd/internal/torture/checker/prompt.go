@@ -6,11 +6,12 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// busier is how many times as long as usual a call may take beyond what was promised: the machine has other things to do, too.
+// busier is how many times longer than usual a call may take beyond its limit, since the machine has other things to
+// do, too.
 const busier = 15
 
-// judgePrompt: a call for which a time was promised is answered by then, unless its node or the database was broken meanwhile,
-// or a moment before. A migration breaks nothing, nor does a node that is replaced break others.
+// judgePrompt: a call with a time limit is answered within it, unless its node or the database was broken during the
+// call or just before. A migration breaks nothing, and a node that is replaced breaks no other.
 func (t *trial) judgePrompt() {
 	var promised []int
 	var took []history.Clock

@@ -7,18 +7,18 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// news is something of which its owner's sockets must tell.
+// news is something that its owner's sockets must tell.
 type news struct {
-	what       string        // of which kind, for the report
+	what       string        // the kind, for the report
 	text       string        // what happened, for a violation
-	before, by history.Clock // it surely had not happened yet, and it surely had
+	before, by history.Clock // a moment when it certainly had not happened yet, and one when it certainly had
 	tells      func(i int) bool
 	entries    []int
 }
 
-// judgeTold: a socket that was there before something happened to its holder, and stayed for long enough after, has told of it.
-// Faults may delay that, of the socket's own node and of the database; they do not excuse it. What becomes of other nodes, such as
-// the one that wrote it, does not even delay it.
+// judgeTold: a socket that was open before something happened to its holder, and stayed open for long enough
+// afterwards, told it. Faults of the socket's own node and of the database may delay that, but do not excuse it. Faults
+// of other nodes, such as the one that wrote it, do not even delay it.
 func (t *trial) judgeTold() {
 	of := map[history.Who][]*socket{}
 	for _, s := range t.sockets {
@@ -54,8 +54,8 @@ func (t *trial) judgeNews(n news, sockets []*socket) {
 	}
 }
 
-// ending is when a request surely waited still, and when it surely had ended: as somebody saw it, or by its time in the tables,
-// since who sees it may be but the socket that tells it too late.
+// ending returns a moment when a request certainly still waited, and one when it certainly had ended: as clients saw
+// it, or by its time in the tables, since the only client that saw it may be the socket that told it too late.
 func (t *trial) ending(r *request) (before, by history.Clock, known bool) {
 	if before, known = t.sent(r.id); !known {
 		return 0, 0, false
@@ -73,7 +73,7 @@ func (t *trial) ending(r *request) (before, by history.Clock, known bool) {
 	return before, by, by < forever
 }
 
-// written is when what has that time in the tables surely was committed; forever: nobody knows.
+// written returns when a time in the tables was certainly committed, or forever if that is unknown.
 func (t *trial) written(stamp time.Time) history.Clock {
 	by, known := t.clock.by(stamp)
 	if !known {
@@ -103,19 +103,19 @@ func (t *trial) judgeSocket(n news, s *socket) {
 		s.ID, s.Who.User, instance(s.Who.Instance), seconds(s.Live), seconds(s.Ended), seconds(late), n.text, seconds(n.by))
 }
 
-// othersBroken reports whether another node than this was broken at some time between two.
+// othersBroken reports whether a node other than this one was broken between two moments.
 func (t *trial) othersBroken(node int, from, to history.Clock) bool {
 	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool {
 		return f.Node >= 0 && f.Node != node && f.Began < to && f.Ended > from
 	})
 }
 
-// ended is that a request has.
+// ended returns the news that a request has ended.
 func (t *trial) ended(r *request) (news, bool) {
 	before, by, known := t.ending(r)
 	return news{
 		what: "ends that a socket was to tell", text: "request " + itoa(r.id) + " had ended", before: before, by: by, entries: r.entriesOf(),
-		tells: func(i int) bool { // itself, or as a new snapshot in which it waits no more
+		tells: func(i int) bool { // by itself, or in a new snapshot without it
 			switch body := t.bodies[i].(type) {
 			case *requestBody:
 				return body.ID == r.id && !body.pending()
@@ -127,7 +127,7 @@ func (t *trial) ended(r *request) (news, bool) {
 	}, known
 }
 
-// given is that somebody has got work without a request: he claimed it, or it was reassigned to him.
+// given returns the news that a user got work without a request, by a claim or a reassignment.
 func (t *trial) given(w *work) (n news, known bool) {
 	n = news{what: "work given that a socket was to tell", text: "work " + itoa(w.id) + " was given", before: forever, by: t.written(w.row.AssignedAt)}
 	for _, s := range w.seen {
@@ -140,7 +140,7 @@ func (t *trial) given(w *work) (n news, known bool) {
 	return n, w.row.Request == nil && n.before < forever && n.by < forever
 }
 
-// taken is that work is over, by whomsoever.
+// taken returns the news that work is over, whoever ended it.
 func (t *trial) taken(w *work) (n news, known bool) {
 	held, entries := t.certainly(w)
 	if w.row.ClosedAt == nil || held.from >= held.until || held.until == forever {
@@ -162,7 +162,7 @@ func (t *trial) taken(w *work) (n news, known bool) {
 	return n, n.by < forever
 }
 
-// mentions is what a message says of work; nil: nothing.
+// mentions returns what a message says of work, or nil.
 func (t *trial) mentions(i int, w *work) *workBody {
 	var all []workBody
 	switch body := t.bodies[i].(type) {

@@ -6,7 +6,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeReasons: people who got nothing, or less than they wanted, are told why.
+// judgeReasons: users who got nothing, or less than they wanted, are told the true reason.
 func (t *trial) judgeReasons() {
 	returns := map[int64]*history.Ranking{}
 	for i := range t.entries {
@@ -65,7 +65,8 @@ func (t *trial) judgeReason(r *request, reason string, returns *history.Ranking,
 	}
 }
 
-// somethingOpen reports whether there certainly was an item in the inbox from before a request was recorded until it had ended.
+// somethingOpen reports whether the inbox certainly had an item from before a request was recorded until after it had
+// ended.
 func (t *trial) somethingOpen(r *request) bool {
 	if t.clock.jumped() || r.row.CompletedAt == nil {
 		return false
@@ -77,14 +78,14 @@ func (t *trial) somethingOpen(r *request) bool {
 	})
 }
 
-// mayHold is the most that a request's user may have held of its task when it ended.
+// mayHold returns the most that a request's user may have held of its task when it ended.
 func (t *trial) mayHold(r *request) (n int) {
 	for _, w := range t.heldBy(r.row.Task, r.row.User) {
 		if w.row.ClosedAt == nil || t.clock.jumped() {
 			n++
 			continue
 		}
-		// The end of a request may be stamped, and closings may be committed, some time after what its round has read.
+		// The end of a request may be stamped, and closings may be committed, some time after its round has read.
 		began, known := t.clock.after(r.row.CreatedAt)
 		if !known || t.written(*w.row.ClosedAt) >= began {
 			n++
@@ -93,7 +94,7 @@ func (t *trial) mayHold(r *request) (n int) {
 	return n
 }
 
-// heldBy is all that a user ever had of a task.
+// heldBy returns everything that a user ever had of a task.
 func (t *trial) heldBy(task int64, user string) []*work {
 	if t.users == nil {
 		t.users = map[holding][]*work{}
@@ -107,7 +108,7 @@ func (t *trial) heldBy(task int64, user string) []*work {
 	return t.users[holding{task, user}]
 }
 
-// holding names what a user had of a task.
+// holding is a user and a task.
 type holding struct {
 	task int64
 	user string

@@ -8,7 +8,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// numbers says what is wrong with a state and its numbers; empty: nothing.
+// numbers returns what is wrong with a state and its numbers, or "".
 func numbers(state string, wanted, requested, assigned int, reason, failure *string) string {
 	right := false
 	switch state {
@@ -31,7 +31,7 @@ func numbers(state string, wanted, requested, assigned int, reason, failure *str
 	return "the numbers of a request don't fit its state"
 }
 
-// judgeRequests looks at the rows: each has ended, with the work that it says.
+// judgeRequests checks the rows: each request has ended, with the work that it claims.
 func (t *trial) judgeRequests() {
 	for i := range t.tables.Requests {
 		row := &t.tables.Requests[i]
@@ -61,13 +61,13 @@ func (t *trial) judgeRequests() {
 	}
 }
 
-// mayWait reports whether a request may wait still at the end of the run: it lingers, or its task is paused.
+// mayWait reports whether a request may still wait at the end of the run: it lingers, or its task is paused.
 func (t *trial) mayWait(row *history.RequestRow) bool {
 	k := t.tasks[row.Task]
 	return row.LingerUntil != nil && row.LingerUntil.After(t.tables.Now) || k != nil && k.Paused && !k.Deleted
 }
 
-// entriesOf are the first and the last entry that tell of the request.
+// entriesOf returns the first and the last entry that tell of the request.
 func (r *request) entriesOf() []int {
 	if len(r.seen) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (t *trial) judgeSightOfRequest(r *request, s requestSight) {
 	}
 }
 
-// sameWork reports whether a body has just the work that the rows say.
+// sameWork reports whether a body has exactly the work that the rows have.
 func sameWork(body *requestBody, r *request) bool {
 	if len(body.Work) != len(r.works) {
 		return false
@@ -151,10 +151,10 @@ func equalTimes(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }
 
-// judgeEnding finds who was told that a request waits after somebody was told that it had ended.
+// judgeEnding finds answers that say that a request waits, after another said that it had ended.
 func (t *trial) judgeEnding(r *request) {
 	ended, by := forever, -1
-	on := map[int64]int{} // sockets that told of its end, and where
+	on := map[int64]int{} // for each socket that told of its end, the entry
 	for _, s := range r.seen {
 		if !s.pending() && s.ended < ended {
 			ended, by = s.ended, s.entry
@@ -184,7 +184,7 @@ func (t *trial) judgeEnding(r *request) {
 	}
 }
 
-// waited is when a request certainly waited: from the first answer that said so until the last was asked for.
+// waited returns when a request certainly waited: from the first answer that said so until the last such call began.
 func (r *request) waited() (s span[*request], entries []int) {
 	s = span[*request]{from: forever, until: -forever, of: r}
 	first, last := -1, -1

@@ -10,13 +10,13 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// tale is the story, to be changed.
+// tale is the story, with methods that change it.
 type tale struct{ history.History }
 
 func (h *tale) work(i int) *history.WorkRow       { return &h.Tables.Work[i] }
 func (h *tale) request(i int) *history.RequestRow { return &h.Tables.Requests[i] }
 
-// call is the n-th of a kind.
+// call returns the n-th call of a kind.
 func (h *tale) call(kind history.Kind, n int) *history.Call {
 	for _, e := range h.Entries {
 		if e.Call != nil && e.Call.Kind == kind {
@@ -29,7 +29,7 @@ func (h *tale) call(kind history.Kind, n int) *history.Call {
 	panic("there is no such call")
 }
 
-// add adds a call that was answered, from then to a little later, with that body.
+// add adds a call that was answered with that body a little later.
 func (h *tale) add(c history.Call, at float64, status int, body any) *history.Call {
 	c.Began, c.Status = time.Duration(at*float64(time.Second)), status
 	c.Ended = c.Began + 10*time.Millisecond
@@ -52,7 +52,7 @@ func (h *tale) tell(at float64, kind string, body any) {
 	h.Entries = append(h.Entries, history.Entry{Told: &history.Told{Socket: id, At: time.Duration(at * float64(time.Second)), Type: kind, Body: b}})
 }
 
-// tellOf has a request's end told at another time, as it stands in the end; negative: never.
+// tellOf changes when a socket tells a request's end; a negative time means never.
 func (h *tale) tellOf(i int, at float64) {
 	h.Entries = slices.DeleteFunc(h.Entries, func(e history.Entry) bool {
 		var body requestBody
@@ -75,7 +75,7 @@ func (h *tale) tellOf(i int, at float64) {
 	}
 }
 
-// drop drops what a socket told of a kind.
+// drop drops all messages of a kind.
 func (h *tale) drop(kind string) {
 	var kept []history.Entry
 	for _, e := range h.Entries {
@@ -86,7 +86,7 @@ func (h *tale) drop(kind string) {
 	h.Entries = kept
 }
 
-// promise promises an answer to each click.
+// promise sets a time limit for each click.
 func (h *tale) promise(within time.Duration) {
 	for _, e := range h.Entries {
 		if e.Call != nil && e.Call.Kind == history.Click {
@@ -95,7 +95,7 @@ func (h *tale) promise(within time.Duration) {
 	}
 }
 
-// untell drops what a socket told of some work alone.
+// untell drops only the messages about one piece of work.
 func (h *tale) untell(i int) {
 	h.Entries = slices.DeleteFunc(h.Entries, func(e history.Entry) bool {
 		var body workBody
@@ -103,7 +103,7 @@ func (h *tale) untell(i int) {
 	})
 }
 
-// requestNow and workNow are as they would be told in the end.
+// requestNow and workNow return the final bodies of a request and of work.
 func (h *tale) requestNow(i int) map[string]any {
 	return (&simulation{tables: h.Tables}).requestBody(h.request(i))
 }
@@ -112,7 +112,7 @@ func (h *tale) workNow(i int) map[string]any {
 	return (&simulation{tables: h.Tables}).workBody(h.work(i))
 }
 
-// heldOnceMore is the work as it was told while it was held.
+// heldOnceMore returns the work's body from when it was held.
 func (h *tale) heldOnceMore(i int) map[string]any {
 	b := h.workNow(i)
 	b["state"], b["closed_at"] = "held", nil
@@ -129,7 +129,7 @@ func (h *tale) fault(kind string, node int, from, to float64) {
 	h.Entries = append(h.Entries, history.Entry{Fault: &history.Fault{Kind: kind, Node: node, Began: time.Duration(from * 1e9), Ended: time.Duration(to * 1e9)}})
 }
 
-// moment is a time by the database's clock.
+// moment returns a time of the database's clock.
 func (h *tale) moment(at float64) time.Time {
 	return h.Tables.Now.Add(time.Duration((at - 200) * float64(time.Second)))
 }
@@ -144,7 +144,7 @@ func change(c *history.Call, from, to string) {
 	c.Body = json.RawMessage(strings.Replace(string(c.Body), from, to, 1))
 }
 
-// Each rule is broken in each way that it can be; the violation says so.
+// Each rule is broken in every way possible; the violation's text names it.
 var broken = []struct {
 	name   string
 	change func(h *tale)
@@ -358,10 +358,10 @@ var broken = []struct {
 		h.fault("proxy-freeze-listener", 0, 1.9, 189)
 		h.tellOf(0, 100)
 	}, ToldTheSame, "and did not tell by"},
-	{"a pipeline lacks work", func(h *tale) { h.call(history.Pipeline, 1).Body = json.RawMessage(`{"work":[],"requests":[]}`) }, ToldTheSame, "his pipeline did not have it"},
+	{"a pipeline lacks work", func(h *tale) { h.call(history.Pipeline, 1).Body = json.RawMessage(`{"work":[],"requests":[]}`) }, ToldTheSame, "the pipeline did not have it"},
 	{"a pipeline lacks a request", func(h *tale) {
 		h.add(history.Call{Kind: history.Pipeline, Who: tracy}, 6.2, 200, map[string]any{"work": []any{}, "requests": []any{}})
-	}, ToldTheSame, "his pipeline did not have it"},
+	}, ToldTheSame, "the pipeline did not have it"},
 	{"a pipeline has another's", func(h *tale) {
 		h.add(history.Call{Kind: history.Pipeline, Who: tracy}, 3.2, 200, map[string]any{"work": []any{h.heldOnceMore(loan1)}})
 	}, ToldTheSame, "the pipeline of tracy has work"},
@@ -383,11 +383,11 @@ var broken = []struct {
 		h.Tables.Versions[0].MaxOpen = pointer(1)
 		h.work(loan3too).AssignedAt = h.moment(3)
 	}, Limits, "oliver held 2 at a time, of which 1 are allowed"},
-	{"more than one may hold, as he was told", func(h *tale) {
+	{"more than one may hold, as they were told", func(h *tale) {
 		h.Tables.Versions[0].MaxOpen = pointer(1)
 		b := h.heldOnceMore(loan3too)
 		h.add(history.Call{Kind: history.Extend, Who: oliver, Work: h.work(loan3too).ID}, 2.2, 200, b)
-	}, Limits, "as he was told, of which 1 are allowed"},
+	}, Limits, "as they were told, of which 1 are allowed"},
 }
 
 func TestBroken(t *testing.T) {
@@ -412,7 +412,7 @@ func (h *tale) wantBroken(t *testing.T, rule Rule, text string) {
 	t.Errorf("want a violation of %q that says %q; found %v", rule, text, found)
 }
 
-// returns has the query of verify return these items, always.
+// returns makes the query of verify always return these items.
 func (h *tale) returns(items ...string) {
 	h.Entries = append(h.Entries, history.Entry{Ranking: &history.Ranking{Task: "verify", Items: items}})
 }
@@ -422,20 +422,20 @@ func (h *tale) endsFor(i int, state, reason string) {
 	h.request(i).State, h.request(i).Reason = state, &reason
 }
 
-// finishes writes into the world that the query looks at that an item is done.
+// finishes marks an item as done in the world that the query reads.
 func (h *tale) finishes(item string, at float64) {
 	began := time.Duration(at * float64(time.Second))
 	h.Entries = append(h.Entries, history.Entry{Done: &history.Done{Task: "verify", Item: item, Began: began - time.Millisecond, Ended: began}})
 }
 
-// again has somebody get an item once more.
+// again has a user get an item once more.
 func (h *tale) again(i int) {
 	w := *h.work(i)
 	w.ID, w.User, w.Request, w.AssignedAt, w.ClosedAt = 999, "nobody", nil, h.moment(100), h.at(101)
 	h.Tables.Work = append(h.Tables.Work, w)
 }
 
-// turns has a request of tracy's wait for 10 s, in which another task runs so often.
+// turns has a request of tracy's wait for 10 s, in which another task has that many runs.
 func (h *tale) turns(n int) {
 	h.request(2).CreatedAt = h.moment(100)
 	h.Tables.Runs[1].StartedAt, h.Tables.Runs[1].FinishedAt = h.moment(110), h.at(111)
@@ -445,7 +445,7 @@ func (h *tale) turns(n int) {
 	}
 }
 
-// runOut has eight leases of oliver's run out beside his socket, which warns of them or does not.
+// runOut has eight leases of oliver's expire while his socket is open, with or without warnings.
 func (h *tale) runOut(warns bool) {
 	for i := range 8 {
 		at := 90 + float64(i)
@@ -460,7 +460,7 @@ func (h *tale) runOut(warns bool) {
 	}
 }
 
-// A rule says nothing where there is nothing to say.
+// A rule finds nothing if there is nothing to judge.
 func TestNotBroken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -497,7 +497,7 @@ func TestNotBroken(t *testing.T) {
 	}
 }
 
-// What looks wrong, and isn't.
+// These histories look wrong, but are not.
 var innocent = []struct {
 	name   string
 	change func(h *tale)

@@ -6,9 +6,9 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeRuns finds runs of one task that were under way at the same time: as they were seen in the server, and as their
-// rows say. A run whose node died is closed as lost by the one that begins the next, before that one's row is written: so
-// no two rows overlap, whatever became of them.
+// judgeRuns finds runs of one task that overlapped, as seen in the server or by their rows. A run whose node died is
+// closed as lost by the one that begins the next, before that one's row is written, so no two rows overlap, whatever
+// their states.
 func (t *trial) judgeRuns() {
 	for i := range t.entries {
 		if s := t.entries[i].Sample; s != nil {

@@ -13,22 +13,22 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// simulation is a service that does what the contract says, in a few lines: everything happens in one order, at one moment each,
-// and what its clients see of that is recorded with the delays of a network between. Its histories are clean.
+// simulation is a service that fulfils the contract in a few lines. Everything happens in one order, each event at one
+// moment, and clients see it with the delays of a network. Its histories are clean.
 type simulation struct {
 	*rand.Rand
 	at      time.Duration // the harness's clock
-	zero    time.Time     // the database's, at 0
-	set     []setting     // since then
-	jumps   bool          // it is set now and then
-	ticked  time.Duration // when it was read last
+	zero    time.Time     // the database's clock, at 0
+	set     []setting     // the settings of the clock so far
+	jumps   bool          // the clock is set now and then
+	ticked  time.Duration // when the clock was read last
 	entries []history.Entry
 	tables  history.Tables
 
 	people  []history.Who
 	sockets map[history.Who]*history.Socket
 	ids     int64
-	due     map[*history.WorkRow]bool // leases that ran out, and were not swept yet
+	due     map[*history.WorkRow]bool // expired leases that were not swept yet
 	lossy   bool                      // some answers are lost
 }
 
@@ -43,7 +43,7 @@ var simNames = map[int64]string{simQuery: "query", simLeased: "leased", simInbox
 
 func pointer[T any](v T) *T { return &v }
 
-// simulate makes a history of so many steps, with a database whose clock may be set now and then.
+// simulate makes a history of that many steps, with a database whose clock may be set now and then.
 func simulate(seed uint64, steps int, jumps bool) history.History {
 	s := &simulation{Rand: rand.New(rand.NewPCG(seed, 1)), jumps: jumps, zero: time.Date(2026, 7, 1, 9, 0, 0, 0, time.UTC), at: time.Second,
 		sockets: map[history.Who]*history.Socket{}, due: map[*history.WorkRow]bool{}, lossy: true}
@@ -72,10 +72,10 @@ func simulate(seed uint64, steps int, jumps bool) history.History {
 	return history.History{Entries: s.entries, Tables: s.tables}
 }
 
-// setting is that the database's clock is set to be so far ahead.
+// setting is a setting of the database's clock, to be ahead by so much.
 type setting struct{ at, ahead time.Duration }
 
-// now is the database's clock.
+// now returns the time of the database's clock.
 func (s *simulation) now() time.Time {
 	now := s.zero.Add(s.at)
 	for _, one := range slices.Backward(s.set) {
@@ -93,7 +93,7 @@ func (s *simulation) tick() {
 	s.entries = append(s.entries, history.Entry{Tick: &history.Tick{Began: s.at - time.Millisecond, Ended: s.at + time.Millisecond, Now: s.now()}})
 }
 
-// jump sets the clock forwards or back, by something between a tenth of a second and two hours.
+// jump sets the clock forward or back, by a tenth of a second to two hours.
 func (s *simulation) jump() {
 	s.tick()
 	s.at += 2 * time.Millisecond
@@ -117,7 +117,7 @@ func (s *simulation) id() int64 {
 	return s.ids
 }
 
-// call records a call that took effect, if it did, just now.
+// call records a call that took effect just now, if it did.
 func (s *simulation) call(c history.Call, status int, body any) {
 	const delay = int64(30 * time.Millisecond)
 	c.Began, c.Ended, c.Status = max(0, s.at-1-time.Duration(s.Int64N(delay))), s.at+1+time.Duration(s.Int64N(delay)), status
@@ -132,10 +132,10 @@ func (s *simulation) call(c history.Call, status int, body any) {
 	s.entries = append(s.entries, history.Entry{Call: &c})
 }
 
-// tagOf stands for a body.
+// tagOf returns the ETag of a body.
 func tagOf(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }
 
-// tell pushes to a holder's socket, if he has one.
+// tell pushes to a holder's socket, if there is one.
 func (s *simulation) tell(who history.Who, kind string, body any) {
 	if socket := s.sockets[who]; socket != nil {
 		b, _ := json.Marshal(body)
@@ -147,7 +147,7 @@ func (s *simulation) who() history.Who { return s.people[s.IntN(len(s.people))] 
 
 func (s *simulation) task() int64 { return 1 + s.Int64N(4) }
 
-// name is what a task is called.
+// name returns a task's name.
 func (s *simulation) name(task int64) string {
 	if task > int64(len(s.tables.Tasks)) {
 		return simNames[task]
@@ -155,7 +155,7 @@ func (s *simulation) name(task int64) string {
 	return s.tables.Tasks[task-1].Name
 }
 
-// requestBody is a request as it is told now.
+// requestBody returns a request as it is told now.
 func (s *simulation) requestBody(r *history.RequestRow) map[string]any {
 	works := []any{}
 	for i := range s.tables.Work {
@@ -193,7 +193,7 @@ func (s *simulation) setClock(to setting) {
 	s.entries = append(s.entries, history.Entry{Fault: &history.Fault{Kind: jump, Node: -1, Began: to.at, Ended: to.at + 1}})
 }
 
-// step does one thing.
+// step makes one random event.
 func (s *simulation) step() {
 	s.pass(40 * time.Millisecond)
 	if s.jumps && s.IntN(40) == 0 {
@@ -256,7 +256,7 @@ func (s *simulation) pending(who history.Who, task int64) *history.RequestRow {
 	return nil
 }
 
-// supply are the items that a round may hand out, best first.
+// supply returns the items that a round may hand out, best first.
 func (s *simulation) supply(task int64) (items []string) {
 	switch task {
 	case simQuery, simLeased:
@@ -279,7 +279,7 @@ func (s *simulation) supply(task int64) (items []string) {
 	return items
 }
 
-// fits reports which place of an item somebody may have; 0: none.
+// fits returns the place of an item that a user may have; 0 means none.
 func (s *simulation) fits(task int64, item string, who history.Who) (slot, attempt int) {
 	places := 1
 	if task == simSeveral {
@@ -333,7 +333,7 @@ func (s *simulation) give(task int64, item string, who history.Who, slot, attemp
 	return &s.tables.Work[len(s.tables.Work)-1]
 }
 
-// round answers everybody who waits on a task; it runs the query first, if there is one.
+// round answers all requests that wait on a task; it first runs the query, if there is one.
 func (s *simulation) round(task int64) {
 	var run *int64
 	if task == simQuery || task == simLeased {
@@ -381,7 +381,7 @@ func (s *simulation) serve(r *history.RequestRow, round int64, run *int64, items
 	}
 }
 
-// held picks something that is held, and whose lease is not over.
+// held picks a random piece of held work whose lease is not over.
 func (s *simulation) held() *history.WorkRow {
 	var held []*history.WorkRow
 	for i := range s.tables.Work {
@@ -451,7 +451,7 @@ func (s *simulation) exhaust(w *history.WorkRow) {
 	}
 }
 
-// sweep ends leases; some of those that are over stay until the next time, and nobody can use them any more.
+// sweep ends leases. Some expired ones stay until the next time, but nobody can use them any more.
 func (s *simulation) sweep() {
 	for i := range s.tables.Work {
 		w := &s.tables.Work[i]
@@ -548,7 +548,7 @@ func (s *simulation) reassign() {
 	}
 	old, id := *w, w.ID
 	to := history.Who{User: s.who().User}
-	w.State = "reassigned" // his place and his group are free
+	w.State = "reassigned" // its place and its group are free
 	slot, _ := s.fits(w.Task, w.Item, to)
 	w.State = "held"
 	if slot == 0 || to.User == w.User || to.User == "bot" {
@@ -598,7 +598,7 @@ func (s *simulation) connect(who history.Who) {
 	s.tell(who, "snapshot", s.pipelineBody(who))
 }
 
-// quiesce ends what waits, and the sockets some time after.
+// quiesce ends waiting requests and, some time later, the sockets.
 func (s *simulation) quiesce() {
 	for task := int64(1); task <= 4; task++ {
 		s.pass(10 * time.Millisecond)
@@ -621,7 +621,7 @@ func (s *simulation) quiesce() {
 	s.tables.Now = s.now()
 }
 
-// park marks the items of the inbox that can't be handed out.
+// park marks the items of the inbox that are not available.
 func (s *simulation) park() {
 	for i := range s.tables.Items {
 		row := &s.tables.Items[i]

@@ -7,19 +7,20 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// The small story that the rules are tried on. Oliver and Tracy are people, bot is a program of two instances, mary manages.
+// The rules are tried on this small story. Oliver and Tracy are people, bot is a program with two instances, mary is a
+// manager.
 var (
 	oliver, tracy, mary, feeder = history.Who{User: "oliver"}, history.Who{User: "tracy"}, history.Who{User: "mary"}, history.Who{User: "feeder"}
 	bot1, bot2                  = history.Who{User: "bot", Instance: "1"}, history.Who{User: "bot", Instance: "2"}
 )
 
-// Its tasks.
+// The story's tasks.
 const (
 	verify = 1 // a query
 	agents = 2 // an inbox with leases of 30 s, and three attempts
 )
 
-// Its work, by its index in the tables.
+// The story's work, by its index in the tables.
 const (
 	loan1     = iota // oliver's, completed
 	loan2            // tracy's, returned for 10 s
@@ -32,10 +33,10 @@ const (
 	worksThen = iota
 )
 
-// last is its last request, by its index: oliver's, cancelled.
+// last is the index of the story's last request: oliver's, cancelled.
 const last = 5
 
-// story tells the story; what happens next can be added before end.
+// story tells the story; a test can add events before end.
 type story struct{ *simulation }
 
 func begin() story {
@@ -61,7 +62,7 @@ func (s story) clicks(at float64, who history.Who, task int64, count int) *histo
 	return r
 }
 
-// runs is a run, and a round that gives each request, by index, one item.
+// runs adds a run, and a round that gives each request, by index, one item.
 func (s story) runs(from, to float64, items ...string) {
 	s.until(from)
 	run, round := s.id(), s.id()
@@ -97,7 +98,7 @@ func (s story) ends(r *history.RequestRow, round int64, run *int64) {
 	s.tell(history.Who{User: r.User, Instance: r.Instance}, "request", s.requestBody(r))
 }
 
-// takes is a click on the inbox that is served at once.
+// takes adds a click on the inbox that is served at once.
 func (s story) takes(at float64, who history.Who, item string, attempt int) {
 	s.until(at)
 	r := history.RequestRow{ID: s.id(), Task: agents, User: who.User, Instance: who.Instance, Wanted: 1, Assigned: 1, CreatedAt: s.now()}
@@ -140,17 +141,17 @@ func (s story) polls(at float64, request int) {
 	s.call(history.Call{Kind: history.Status, Who: history.Who{User: r.User, Instance: r.Instance}, Request: r.ID}, 200, s.requestBody(r))
 }
 
-// refused is a call that is refused, as such a problem.
+// refused adds a call that is refused with that problem.
 func (s story) refused(at float64, c history.Call, problem string) {
 	s.until(at)
 	s.call(c, 409, nil)
 	s.entries[len(s.entries)-1].Call.Type = problem
 }
 
-// told is the story.
+// told returns the story.
 func told() story { return toldUnder() }
 
-// toldUnder is the story under a clock that was set at those times.
+// toldUnder returns the story under a clock with these settings.
 func toldUnder(set ...setting) story {
 	s := begin()
 	for _, one := range set {
@@ -212,7 +213,7 @@ func toldUnder(set ...setting) story {
 	return s
 }
 
-// end closes what is open, and hands over the history.
+// end closes what is open, and returns the history.
 func (s story) end() history.History {
 	s.until(190)
 	for who := range s.sockets {

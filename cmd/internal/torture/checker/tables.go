@@ -7,10 +7,11 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// placesColumn finds a query that may say itself how many places an item has: it names the column, or takes all that there are.
+// placesColumn matches queries that may set the number of an item's places themselves: they name the column, or select
+// all columns.
 var placesColumn = regexp.MustCompile(`(?i)\bslots\b|(?:\bselect|\bdistinct|\ball|,|\.)\s*\*`)
 
-// sortTables puts the rows beside each other that belong together.
+// sortTables groups the rows that belong together.
 func (t *trial) sortTables() {
 	for i := range t.tables.Tasks {
 		row := &t.tables.Tasks[i]
@@ -62,7 +63,7 @@ func (t *trial) sortVersion(v *history.VersionRow) {
 	t.name(v.Name, v.Task)
 }
 
-// name notes that a task is or was called so.
+// name records that a task has or had this name.
 func (t *trial) name(name string, id int64) {
 	if k := t.tasks[id]; k != nil && !slices.Contains(t.named[name], k) {
 		t.named[name] = append(t.named[name], k)
@@ -70,12 +71,12 @@ func (t *trial) name(name string, id int64) {
 	}
 }
 
-// called reports whether a task is or was called so.
+// called reports whether a task has or had this name.
 func (t *trial) called(id int64, name string) bool {
 	return slices.ContainsFunc(t.named[name], func(k *task) bool { return k.ID == id })
 }
 
-// places is how many holders an item may have at a time, at most; 0: nobody knows.
+// places returns the greatest number of holders that an item may have at a time; 0 means unknown.
 func (t *trial) places(it *item) int {
 	k := t.tasks[it.key.task]
 	if k == nil || k.declares {
@@ -93,13 +94,13 @@ func (t *trial) places(it *item) int {
 	return most
 }
 
-// single reports whether an item surely never had but one place.
+// single reports whether an item certainly never had more than one place.
 func (it *item) single() bool { return it.places == 1 }
 
-// holder is whose request it is.
+// holder returns the holder of a request.
 func (r *request) holder() history.Who {
 	return history.Who{User: r.row.User, Instance: r.row.Instance}
 }
 
-// holder is who has it.
+// holder returns the holder of a piece of work.
 func (w *work) holder() history.Who { return history.Who{User: w.row.User, Instance: w.row.Instance} }

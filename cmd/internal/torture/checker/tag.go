@@ -7,8 +7,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeTags: one ETag stands for one answer. Who is told that nothing has changed (304) is told once more what he has: it is
-// judged as if it had been sent.
+// judgeTags: one ETag stands for one answer. An answer that nothing has changed (304) is judged as if the last answer
+// had been sent once more.
 func (t *trial) judgeTags() {
 	first := map[string]int{}
 	for _, i := range t.calls {

@@ -10,12 +10,12 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// trial is a history, sorted by what it is about.
+// trial is a history, sorted by subject.
 type trial struct {
 	Config
 	report  Report
 	entries []history.Entry
-	bodies  []any // of each entry: *requestBody, *workBody, *pipelineBody, *countBody, or nil
+	bodies  []any // for each entry: *requestBody, *workBody, *pipelineBody, *countBody, or nil
 	tables  *history.Tables
 
 	tasks    map[int64]*task
@@ -28,17 +28,17 @@ type trial struct {
 	faults   []*history.Fault
 	clock    clock
 
-	clicked  map[int64]int         // of each request the first click that was answered with it
-	lost     map[asker][]int       // clicks that nobody read an answer of, in the order in which they began
+	clicked  map[int64]int         // for each request the first click that was answered with it
+	lost     map[asker][]int       // clicks whose answer was lost, in the order in which they began
 	over     map[int]history.Clock // when such a call is over; see alive
-	cancels  map[int64][]int       // of each request
-	returned map[asker]bool        // who returned something to others, by the id of its task; nil: not yet known
-	users    map[holding][]*work   // what each user had of each task; nil: not yet known
+	cancels  map[int64][]int       // for each request
+	returned map[asker]bool        // the users who returned an item to others, by the id of its task; nil: not computed yet
+	users    map[holding][]*work   // what each user had of each task; nil: not computed yet
 	holders  map[history.Who][]*work
 	releases []int // calls that may have taken work away without naming it
 }
 
-// asker is a holder on a task.
+// asker is a holder and a task.
 type asker struct {
 	who  history.Who
 	task string
@@ -50,18 +50,18 @@ type itemKey struct {
 	item string
 }
 
-// task is what its row and its versions say.
+// task is a task's row and versions.
 type task struct {
 	history.TaskRow
-	names    []string // all that it ever had
+	names    []string // all names that it ever had
 	versions []*history.VersionRow
-	inbox    bool // in all versions
-	single   bool // an item has one place in all versions, unless it says otherwise itself
-	declares bool // its query may say how many places an item has
-	rules    bool // four eyes: who holds or has completed an item under another task may not have it here
+	inbox    bool // an inbox in all versions
+	single   bool // an item has one place in all versions, unless it sets the number itself
+	declares bool // its query may set the number of an item's places
+	rules    bool // four eyes: a user who holds or has completed an item under another task may not have it here
 }
 
-// request is what is known of one: its row, and all times that somebody was told of it.
+// request is everything known about one request: its row, and all times that a client was told of it.
 type request struct {
 	id    int64
 	row   *history.RequestRow // nil: there is none
@@ -69,33 +69,33 @@ type request struct {
 	seen  []requestSight
 }
 
-// work is the same of one holding of an item.
+// work is the same for one holding of an item.
 type work struct {
 	id   int64
 	row  *history.WorkRow // nil: there is none
 	seen []workSight
-	let  []int // calls that were about this work, in the order in which they began
+	let  []int // calls about this work, in the order in which they began
 
-	sure   *span[*work] // when it was certainly held; nil: not yet known
-	surely []int        // the entries that show it
+	sure   *span[*work] // when it was certainly held; nil: not computed yet
+	surely []int        // the entries that prove it
 }
 
-// item is all that is known of one item of a task.
+// item is everything known about one item of a task.
 type item struct {
 	key    itemKey
-	works  []*work // that have a row, by id
+	works  []*work // those with a row, by id
 	pushed []*history.ItemRow
-	places int // how many holders it may have at a time, at most; 0: not known
+	places int // the greatest number of holders at a time; 0: unknown
 }
 
-// sight is one time that somebody was told something.
+// sight is one time that a client was told something.
 type sight struct {
 	entry  int
-	began  history.Clock // it was read from the database after that, ...
+	began  history.Clock // it was read from the database after that ...
 	ended  history.Clock // ... and before that
-	called bool          // else it was pushed, and began is the socket's
-	socket int64         // of a push
-	first  bool          // of a push: in a snapshot
+	called bool          // by an answer; otherwise it was pushed, and began is the socket's
+	socket int64         // the socket, of a push
+	first  bool          // in a snapshot, of a push
 }
 
 type requestSight struct {
@@ -108,7 +108,7 @@ type workSight struct {
 	*workBody
 }
 
-// socket is one, with the entries of what it told.
+// socket is one live channel, with the entries of its messages.
 type socket struct {
 	*history.Socket // nil: its end was not recorded, and nothing is expected of it
 	entry           int
@@ -135,7 +135,7 @@ func newTrial(h history.History, c Config) *trial {
 	return t
 }
 
-// decodeAll reads all bodies, on all cores: it is most of what judging a long history takes.
+// decodeAll reads all bodies, on all cores, since that is most of the time of judging a long history.
 func (t *trial) decodeAll() {
 	t.bodies = make([]any, len(t.entries))
 	var all sync.WaitGroup
@@ -153,7 +153,7 @@ func (t *trial) decodeAll() {
 	all.Wait()
 }
 
-// bodyOf decodes what an entry tells; nil: nothing that is judged.
+// bodyOf decodes what an entry tells, or returns nil if that is not judged.
 func bodyOf(e *history.Entry) any {
 	var into any
 	switch {
@@ -274,7 +274,7 @@ func (t *trial) sortEntries() {
 		t.report.Judged["jumps of the database's clock"] = n
 	}
 	if t.clock.blind {
-		t.judged("jumps of the database's clock: no times of the tables") // were compared
+		t.judged("jumps of the database's clock: no times of the tables") // they were not compared
 	}
 }
 
@@ -289,7 +289,7 @@ func (t *trial) sortClick(i int, c *history.Call) {
 	}
 }
 
-// sortSights goes through all that anybody was told, and puts it beside what it is about.
+// sortSights goes through all that clients were told, and adds it to its subject.
 func (t *trial) sortSights() {
 	for i := range t.entries {
 		if t.bodies[i] == nil {

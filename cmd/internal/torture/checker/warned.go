@@ -6,19 +6,20 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// A lease's holder is told when a fifth of it is left. That may come late, and then it is over first: so it is judged where a fifth is
-// long, and by how many were told of all who ought to be.
+// A lease's holder is warned when a fifth of the lease is left. The warning may come late, after the lease's end. So
+// only leases are judged whose fifth is long, and only the share of holders who were warned.
 const (
 	longFifth   = 1500 * time.Millisecond
 	leastLeases = 8
 )
 
-// judgeWarnings: most of those who hold work with a lease to its end, and have a live channel that nothing disturbs, are told before.
+// judgeWarnings: most holders whose lease expires while they have a live channel that nothing disturbs are warned
+// before.
 func (t *trial) judgeWarnings() {
 	if t.clock.jumped() {
 		return
 	}
-	warned := map[int64][]int{} // messages that say of work that its lease is about to end
+	warned := map[int64][]int{} // for each work, the messages that its lease is about to end
 	for i := range t.entries {
 		var says struct{ Expiring bool }
 		body, _ := t.bodies[i].(*workBody)
@@ -55,8 +56,8 @@ func (t *trial) judgeWarnings() {
 	}
 }
 
-// warning is when the holder of work was to be warned, at the earliest, that its lease was about to end; false: nobody can tell whether
-// this socket was to say so.
+// warning returns the earliest time at which the holder of work was to be warned of its lease's end; false means that
+// nobody can tell whether this socket had to warn.
 func (t *trial) warning(w *work, s *socket) (due history.Clock, judged bool) {
 	row := w.row
 	if row.Lease == nil || row.LeaseExpiresAt == nil || row.ClosedAt == nil || *row.Lease/5 < longFifth || row.ClosedAt.Before(*row.LeaseExpiresAt) {
@@ -70,7 +71,7 @@ func (t *trial) warning(w *work, s *socket) (due history.Clock, judged bool) {
 	return due, t.undisturbed(end, t.Recovery, due-t.Recovery, anyNode) == end
 }
 
-// hadBy is all that a holder ever had.
+// hadBy returns everything that a holder ever had.
 func (t *trial) hadBy(who history.Who) []*work {
 	if t.holders == nil {
 		t.holders = map[history.Who][]*work{}

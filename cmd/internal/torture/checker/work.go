@@ -35,7 +35,7 @@ func (t *trial) judgeSightOfWork(w *work, s workSight) {
 	}
 	if s.held() {
 		shorter := row.LeaseExpiresAt != nil && s.LeaseExpiresAt != nil && row.LeaseExpiresAt.Before(*s.LeaseExpiresAt)
-		if s.LeaseExpiresAt != nil && row.LeaseExpiresAt == nil || shorter && !t.clock.jumped() { // extended after it was set back
+		if s.LeaseExpiresAt != nil && row.LeaseExpiresAt == nil || shorter && !t.clock.jumped() { // extended after the clock was set back
 			t.broken(Kept, at, "the lease of work %d was told to end at %s; its row says that it ended before",
 				w.id, s.LeaseExpiresAt.Format(time.StampMicro))
 		}
@@ -48,7 +48,7 @@ func (t *trial) judgeSightOfWork(w *work, s workSight) {
 	}
 }
 
-// judgeClosing finds who was told that work is held after somebody was told that it was let go of.
+// judgeClosing finds answers that say that work is held, after another said that it was let go of.
 func (t *trial) judgeClosing(w *work) {
 	closed, by := forever, -1
 	on := map[int64]int{}

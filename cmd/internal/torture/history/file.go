@@ -9,13 +9,13 @@ import (
 	"os"
 )
 
-// line is one line of a file: an entry, or, last, the tables.
+// line is one line of a file: an entry or, as the last line, the tables.
 type line struct {
 	Entry
 	Tables *Tables `json:"tables,omitempty"`
 }
 
-// Write writes a history as JSON, a line for each entry, and the tables last.
+// Write writes a history as JSON: a line for each entry, and then the tables.
 func Write(to io.Writer, h History) error {
 	buffered := bufio.NewWriterSize(to, 1<<16)
 	lines := json.NewEncoder(buffered)
@@ -30,7 +30,8 @@ func Write(to io.Writer, h History) error {
 	return buffered.Flush()
 }
 
-// Parse reads what [Write] wrote. A history whose tables are missing is refused: nothing could be judged by it.
+// Parse reads the output of [Write]. It returns an error if the tables are missing, because without them nothing can be
+// judged.
 func Parse(from io.Reader) (h History, err error) {
 	lines := json.NewDecoder(bufio.NewReaderSize(from, 1<<16))
 	complete := false
@@ -52,7 +53,7 @@ func Parse(from io.Reader) (h History, err error) {
 	}
 }
 
-// WriteFile writes a history to a file.
+// WriteFile writes a history to a file; see [Write].
 func WriteFile(name string, h History) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -61,7 +62,7 @@ func WriteFile(name string, h History) (err error) {
 	return errors.Join(Write(f, h), f.Close())
 }
 
-// ReadFile reads what [WriteFile] wrote.
+// ReadFile reads a file of [WriteFile].
 func ReadFile(name string) (History, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package history holds what happened in a torture run, as its clients saw it: every call with its answer, every message
-// that a socket brought, every fault. It knows nothing of getwork's code, nor does the checker that judges it: both speak
-// the public contract only, REST, WebSocket, and the tables' documented columns.
+// Package history holds a torture run as its clients saw it: every call with its answer, every message of a socket,
+// every fault. Like the checker that judges it, it knows nothing of getwork's code. Both use only the public contract:
+// REST, WebSocket, and the tables' documented columns.
 //
-// Times At, Began and Ended are the harness's own monotonic clock, since the run's start. Times in answers and tables are the
-// database's clock.
+// Times At, Began and Ended are on the harness's own monotonic clock, since the run's start. Times in answers and
+// tables are on the database's clock.
 package history
 
 import (
@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Clock is time since the run's start, on the harness's monotonic clock.
+// Clock is a time since the run's start, on the harness's monotonic clock.
 type Clock = time.Duration
 
-// Who is a holder: a user, or a program's instance of his.
+// Who is a holder: a user, or an instance of a user's program.
 type Who struct {
 	User     string `json:"user"`
 	Instance string `json:"instance,omitempty"`
 }
 
-// Kind is what a call asks for.
+// Kind is the kind of a call.
 type Kind string
 
-// The calls that a run makes. Each names what it is about in the fields of [Call].
+// The calls of a run. Each names its subject in fields of [Call].
 const (
 	Click    Kind = "click"    // POST /tasks/{task}/requests
 	Status   Kind = "status"   // GET /requests/{id}
@@ -42,8 +42,8 @@ const (
 // Call is one call and its answer.
 type Call struct {
 	Kind  Kind   `json:"kind"`
-	Who   Who    `json:"who"`           // who called; a manager's call may be about somebody else's
-	Node  int    `json:"node"`          // which node was asked, by its number
+	Who   Who    `json:"who"`           // the caller; a manager's call may concern somebody else's work
+	Node  int    `json:"node"`          // the number of the node that was asked
 	Began Clock  `json:"began"`         // before the first byte was sent
 	Ended Clock  `json:"ended"`         // after the last byte of the answer was read, or the call was given up
 	Key   string `json:"key,omitempty"` // its Idempotency-Key
@@ -51,36 +51,36 @@ type Call struct {
 	Task    string   `json:"task,omitempty"`
 	Item    string   `json:"item,omitempty"`
 	Items   []string `json:"items,omitempty"` // pushed, redriven
-	Later   []string `json:"later,omitempty"` // of those pushed: not to be handed out before some time
+	Later   []string `json:"later,omitempty"` // the pushed items that must not be handed out before some time
 	Request int64    `json:"request,omitempty"`
 	Work    int64    `json:"work,omitempty"`
-	To      string   `json:"to,omitempty"` // reassign, release, and a manager's pipeline: the user; return: "others"
+	To      string   `json:"to,omitempty"` // reassign, release, and a manager's pipeline: the other user; return: "others"
 	Count   int      `json:"count,omitempty"`
 	Linger  string   `json:"linger,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // dispose: complete, return, never, fail; release: "dry-run" if it only counts
 	After   string   `json:"after,omitempty"`   // return: a duration such as "0s"
 	Paused  *bool    `json:"paused,omitempty"`  // update
-	Within  Clock    `json:"within,omitempty"`  // it is to be answered by then, where nothing is broken; 0: nobody has promised
+	Within  Clock    `json:"within,omitempty"`  // the time within which it must be answered if nothing is broken; 0: no limit
 
-	Status int             `json:"status"`          // of the answer; 0: there was none, so it may or may not have happened
-	Type   string          `json:"type,omitempty"`  // of a problem, such as "/problems/lease-lost"
+	Status int             `json:"status"`          // the answer's; 0: no answer came, so the call may or may not have had its effect
+	Type   string          `json:"type,omitempty"`  // a problem's type, such as "/problems/lease-lost"
 	Retry  string          `json:"retry,omitempty"` // Retry-After
 	Tag    string          `json:"tag,omitempty"`   // ETag
 	Match  string          `json:"match,omitempty"` // If-None-Match, as it was sent
-	Body   json.RawMessage `json:"body,omitempty"`  // of a 2xx
-	Error  string          `json:"error,omitempty"` // why there was no answer
+	Body   json.RawMessage `json:"body,omitempty"`  // the body of a 2xx
+	Error  string          `json:"error,omitempty"` // why no answer came
 }
 
-// Socket is the life of one live channel: a WebSocket, or an event stream. It is recorded when it ends.
+// Socket is one live channel: a WebSocket, or an event stream. It is recorded when it ends.
 type Socket struct {
 	ID     int64 `json:"id"`
 	Who    Who   `json:"who"`
 	Node   int   `json:"node"`
-	Stream bool  `json:"stream,omitempty"` // it is text/event-stream
-	Live   Clock `json:"live"`             // its first snapshot was read
-	Ended  Clock `json:"ended"`            // it was closed, by whomsoever, or the run ended
-	Status int   `json:"status"`           // close code; -1: it broke, or we closed it, or it is a stream
-	Slow   bool  `json:"slow,omitempty"`   // its client reads slowly, or not at all, on purpose
+	Stream bool  `json:"stream,omitempty"` // it is a text/event-stream
+	Live   Clock `json:"live"`             // when its first snapshot was read
+	Ended  Clock `json:"ended"`            // when one side closed it, or the run ended
+	Status int   `json:"status"`           // close code; -1: it broke, or the harness closed it, or it is a stream
+	Slow   bool  `json:"slow,omitempty"`   // its client reads slowly or not at all, on purpose
 }
 
 // Told is one message of a socket.
@@ -88,46 +88,46 @@ type Told struct {
 	Socket int64           `json:"socket"`
 	At     Clock           `json:"at"`
 	Type   string          `json:"type"` // hello, snapshot, request, work, run, task, node, error
-	Body   json.RawMessage `json:"body"` // what stands under the type's name
+	Body   json.RawMessage `json:"body"` // the value under the type's name
 }
 
-// Fault is something that was broken on purpose, from then to then; one that is instantaneous has Ended = Began.
+// Fault is something that was broken on purpose between two times, which are equal if the fault was instantaneous.
 type Fault struct {
-	Kind  string `json:"kind"` // such as kill, freeze, restart, crash, cut, proxy-freeze; clock: the database's was set at that moment
-	Node  int    `json:"node"` // -1: none of the nodes, the database
+	Kind  string `json:"kind"` // such as kill, freeze, restart, crash, cut, proxy-freeze; clock: the database's clock was set at that moment
+	Node  int    `json:"node"` // -1: the database, not a node
 	Began Clock  `json:"began"`
 	Ended Clock  `json:"ended"`
 	Note  string `json:"note,omitempty"`
 }
 
-// Sample is how many executions of a task's ranking query were in the server at one moment. To read pg_stat_activity takes
-// time, in which one may end and the next begin: only those count that two readings, one after the other, both show with
-// the same pid and query_start. Previews, explanations and claims are no executions.
+// Sample is how many executions of a task's ranking query the server ran at one moment. Reading pg_stat_activity takes
+// time, in which one execution may end and the next begin. So only executions count that two readings in a row show
+// with the same pid and query_start. Previews, explanations and claims do not count.
 type Sample struct {
 	At         Clock  `json:"at"`
 	Task       string `json:"task"`
 	Executions int    `json:"executions"`
 }
 
-// Tick is what the database's clock said at some moment between Began and Ended. With one or more in a second the checker
-// can tell when, by the harness's clock, a lease ended; a clock that was set is seen by them, too. Between two times at which it
-// was set on purpose there is one at least.
+// Tick is the time of the database's clock at some moment between Began and Ended. With at least one tick per second
+// the checker can tell when, by the harness's clock, a lease ended, and it notices when the clock was set. At least one
+// tick lies between two settings of the clock.
 type Tick struct {
 	Began Clock     `json:"began"`
 	Ended Clock     `json:"ended"`
 	Now   time.Time `json:"now"`
 }
 
-// Ranking is what a task's query returns at any time: these items, best first, each with one place, and none that a recheck
+// Ranking is what a task's query always returns: these items, best first, each with one place, and none that a recheck
 // would leave out.
 type Ranking struct {
 	Task  string   `json:"task"`
 	Items []string `json:"items"`
-	Cut   bool     `json:"cut,omitempty"` // the task keeps fewer than there may be
+	Cut   bool     `json:"cut,omitempty"` // the task may keep fewer items than the query returns
 }
 
-// Done is that an item was finished in the world that the task's query looks at: from a moment between Began and Ended on it is
-// not returned any more. Whoever does so completes the work after that.
+// Done says that an item was finished in the world that the task's query reads: from some moment between Began and
+// Ended on, the query does not return it any more. The work is completed only after that.
 type Done struct {
 	Task  string `json:"task"`
 	Item  string `json:"item"`
@@ -135,7 +135,7 @@ type Done struct {
 	Ended Clock  `json:"ended"`
 }
 
-// Entry is one line of a recorded history; exactly one field is set.
+// Entry is one line of a history; exactly one field is set.
 type Entry struct {
 	Call   *Call   `json:"call,omitempty"`
 	Socket *Socket `json:"socket,omitempty"`

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// Many record at once; what each says stays in its order.
+// Many goroutines record at once; the entries of each stay in order.
 func TestRecorder(t *testing.T) {
 	r := NewRecorder()
 	var all sync.WaitGroup
@@ -43,7 +43,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// What is written is read again, whatever it is.
+// Whatever is written can be read back.
 func TestFile(t *testing.T) {
 	at := time.Date(2026, 7, 1, 9, 0, 0, 123456000, time.UTC)
 	paused, after := true, 72*time.Hour
@@ -81,7 +81,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Every column that is read is there, and has what was written, in a schema of any name.
+// Every column that Read reads exists and has the value that was written, in a schema of any name.
 func TestRead(t *testing.T) {
 	for _, schema := range []string{"getwork", "Bank 2"} {
 		t.Run(schema, func(t *testing.T) {
@@ -134,7 +134,7 @@ insert into getwork.item (id, task_id, item, priority, slots, pushed_at, pushed_
 values (10, 2, 'k', 3, 2, '2026-07-01 09:00+00', 'bot', 'infinity', null), (11, 2, 'l', 0, null, '2026-07-01 09:00+00', 'bot', '2026-07-01 09:02+00', '2026-07-01 09:01+00');
 `
 
-// filled are the tables that fill leaves.
+// filled returns the tables that fill leaves.
 func filled() Tables {
 	at := func(minute int) *time.Time {
 		return pointer(time.Date(2026, 7, 1, 9, minute, 0, 0, time.UTC))

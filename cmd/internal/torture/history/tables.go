@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Tables are what the database had in the end, of one snapshot. The names are those of the columns, whose comments say
-// what they mean.
+// Tables are the database's final rows, from one snapshot. Fields are named like columns, whose comments in the schema
+// explain them.
 type Tables struct {
-	Now      time.Time // by the database's clock, when they were read
+	Now      time.Time // when they were read, by the database's clock
 	Tasks    []TaskRow
 	Versions []VersionRow
 	Requests []RequestRow
@@ -144,8 +144,7 @@ from getwork.item
 order by id`
 )
 
-// Read reads the tables of a schema, all as they were at one moment. Nothing should be under way any more: what is written
-// later is not in them.
+// Read reads the tables of a schema from one snapshot. Nothing should write any more: later rows are not included.
 func Read(ctx context.Context, conn *pgx.Conn, schema string) (t Tables, err error) {
 	own := pgx.Identifier{schema}.Sanitize() + "."
 	sql := func(statement string) string { return strings.ReplaceAll(statement, "getwork.", own) }
