@@ -21,7 +21,7 @@ type bench struct {
 	log     func(format string, args ...any)
 
 	url        string
-	postmaster int // the server's first process; 0: not known, and its CPU is left out
+	postmaster int // the server's first process; 0: unknown, and its CPU is left out
 	report     *report
 }
 
@@ -67,7 +67,7 @@ func (b *bench) note(text string) {
 	b.report.Notes = append(b.report.Notes, text)
 }
 
-// inspect notes what there is to know of machine and server.
+// inspect records the facts of machine and server.
 func (b *bench) inspect(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, b.url)
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *bench) inspect(ctx context.Context) error {
 	return nil
 }
 
-// measure takes each of a peer's figures once, in a new schema and with a new client process.
+// measure measures each of a peer's figures once, in a new schema and with a new client process.
 func (b *bench) measure(ctx context.Context, p peer) (err error) {
 	schema, drop, err := b.makeSchema(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *bench) measure(ctx context.Context, p peer) (err error) {
 		return err
 	}
 	maps.Copy(b.report.Facts.Versions, opened.Versions)
-	// Nothing is measured with empty tables: plans, caches and compilers are warmed up first.
+	// Warm up plans, caches and compilers first, and don't measure with empty tables.
 	for _, m := range p.measurements {
 		if m.kind == rate {
 			if err := b.take(ctx, c, p, schema, m, min(b.seconds, 0.5), nil); err != nil {
@@ -124,7 +124,7 @@ func (b *bench) measure(ctx context.Context, p peer) (err error) {
 	return nil
 }
 
-// take measures once, checks what was measured, and adds it to the report, if there is one.
+// take measures once, checks the result, and adds it to the report, if there is one.
 func (b *bench) take(ctx context.Context, c *child, p peer, schema string, m measurement, seconds float64, to *report) error {
 	r := m.request
 	r.Seconds = seconds
@@ -144,8 +144,8 @@ func (b *bench) take(ctx context.Context, c *child, p peer, schema string, m mea
 	return nil
 }
 
-// check fails unless every job that was inserted was worked exactly once: as the client counted, and the database.
-// Afterwards the tables are tidied, which autovacuum would do in the middle of what comes next.
+// check fails unless every inserted job was worked exactly once, by the count of the client and of the database. Then
+// it tidies the tables, before autovacuum would in the middle of the next measurement.
 func (b *bench) check(ctx context.Context, p peer, schema string, done answer) error {
 	if done.Once != done.Inserted || done.Twice != 0 {
 		return fmt.Errorf("of %d jobs that were inserted %d were worked once, %d more often", done.Inserted, done.Once, done.Twice)
@@ -188,13 +188,13 @@ func tidy(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return nil
 }
 
-// makeSchema makes a schema of our own, and returns what drops it, also after a Ctrl-C.
+// makeSchema creates a schema of our own, and returns a function that drops it, even after Ctrl-C.
 func (b *bench) makeSchema(ctx context.Context) (name string, drop func(), err error) {
 	var random [4]byte
 	_, _ = rand.Read(random[:])
 	name = "getwork_peers_" + hex.EncodeToString(random[:])
 	if err := b.exec(ctx, "create schema "+name); err != nil {
-		return "", nil, fmt.Errorf("make a schema: %w", err)
+		return "", nil, fmt.Errorf("create a schema: %w", err)
 	}
 	return name, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
@@ -215,17 +215,17 @@ func (b *bench) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// clocks are read around what is measured.
+// clocks are read before and after a measurement.
 type clocks struct {
 	client, database time.Duration
-	known            bool // the client's, and if its postmaster is known the database's
+	known            bool // the client's is known, and with its postmaster the database's
 }
 
-// read starts the clocks, and at the end leaves in them what has passed.
+// read reads the clocks at the start, and at the end leaves in them the time that has passed.
 func (c *clocks) read(client, postmaster int, end bool) error {
 	own, err := cputime.Process(client)
 	if err != nil {
-		return nil // no /proc here
+		return nil // no /proc on this system
 	}
 	var server time.Duration
 	if postmaster != 0 {
@@ -241,7 +241,7 @@ func (c *clocks) read(client, postmaster int, end bool) error {
 	return nil
 }
 
-// percentile is the smallest value that so many percent don't exceed.
+// percentile returns the smallest value that so many percent don't exceed.
 func percentile(values []float64, percent int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	at := (len(sorted)*percent + 99) / 100

@@ -17,7 +17,7 @@ type child struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *json.Decoder
-	errs bytes.Buffer // to be read once it has ended
+	errs bytes.Buffer // read it only after the process has ended
 	end  context.CancelFunc
 }
 
@@ -39,9 +39,9 @@ func launch(ctx context.Context, command []string) (*child, error) {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// ask has something done. Around what is measured, clock is called while the client waits.
+// ask sends a request. It calls clock before and after the measurement, while the client waits.
 func (c *child) ask(ctx context.Context, r request, clock func(end bool) error) (answer, error) {
-	// A client that hangs is killed, which ends what is read from it.
+	// Killing a client that hangs ends the read of its output.
 	stuck := time.AfterFunc(2*patience+time.Duration(r.Seconds*float64(time.Second)), c.end)
 	defer stuck.Stop()
 	say := json.NewEncoder(c.in)
@@ -68,7 +68,7 @@ func (c *child) ask(ctx context.Context, r request, clock func(end bool) error) 
 	}
 }
 
-// died says why there is no answer.
+// died says why no answer came.
 func (c *child) died(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -13,7 +13,7 @@ const logger = new Logger(() => (level, message) => {
 });
 let settings;
 
-/** Runs fn with a pool of so many connections. */
+/** Runs fn with a pool of that many connections. */
 async function withPool(max, fn) {
   const pgPool = new pg.Pool({ connectionString: settings.url, max });
   pgPool.on("error", (error) => console.error(error));
@@ -24,9 +24,9 @@ async function withPool(max, fn) {
   }
 }
 
-const connections = 10; // the default, and what its documentation advises
+const connections = 10; // the default, which its documentation advises
 
-/** Starts a runner: batches of jobs fetched and completed together, or for a single job's sake the defaults. */
+/** Starts a runner that fetches and completes jobs in batches or, for measuring single jobs, with the defaults. */
 const start = (shared, mode) =>
   run({
     ...shared,

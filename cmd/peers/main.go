@@ -1,9 +1,9 @@
-// Peers measures other queues on PostgreSQL, for comparison with what getwork's bench says of getwork: River,
-// Graphile Worker and pg-boss, at the versions that go.mod and package.json name.
+// Peers measures other queues on PostgreSQL, for comparison with getwork's bench: River, Graphile Worker and pg-boss,
+// at the versions in go.mod and package.json.
 //
-// Each peer is driven by a process of its own (river.go, graphile.mjs, pgboss.mjs), so that its CPU can be told from
-// the database's; this one only says what to do, reads clocks, and counts in the end that every job that was inserted
-// was worked exactly once. It is a module of its own, so that no peer is a dependency of getwork.
+// Each peer runs in a process of its own (river.go, graphile.mjs, pgboss.mjs), so that its CPU can be told from the
+// database's. This process only gives commands, reads clocks, and checks at the end that every inserted job was worked
+// exactly once. It is a module of its own, so that getwork depends on no peer.
 package main
 
 import (
@@ -30,8 +30,8 @@ const help = `Measures River, Graphile Worker and pg-boss on one PostgreSQL, one
 
   go -C cmd/peers run . [flags]
 
-Without a URL it starts a private PostgreSQL, which ends with it. On a given one it makes schemas named
-getwork_peers_*, and drops them in the end. Graphile Worker and pg-boss need node and npm, which fetches them into a
+Without a URL it starts a private PostgreSQL, which ends with it. On a given one it creates schemas named
+getwork_peers_*, and drops them at the end. Graphile Worker and pg-boss need node, and npm, which fetches them into a
 temporary folder; without those they are left out.
 
 `
@@ -43,7 +43,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run carries out one command line.
+// run executes one command line and returns its exit status.
 func run(args []string, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(errs)
@@ -51,9 +51,9 @@ func run(args []string, out, errs io.Writer) int {
 		_, _ = fmt.Fprint(flags.Output(), help)
 		flags.PrintDefaults()
 	}
-	url := flags.String("database-url", "", "`URL` of a PostgreSQL database in which schemas may be made; none: a private server")
-	rounds := flags.Int("rounds", 3, "how often each figure is taken; the median counts")
-	seconds := flags.Float64("seconds", 3, "how long each figure is taken in a round")
+	url := flags.String("database-url", "", "`URL` of a PostgreSQL database in which schemas can be created; by default a private server is started")
+	rounds := flags.Int("rounds", 3, "how often each figure is measured; the median is reported")
+	seconds := flags.Float64("seconds", 3, "how long each figure is measured in a round")
 	asJSON := flags.Bool("json", false, "print one JSON document instead of a table")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -61,7 +61,7 @@ func run(args []string, out, errs io.Writer) int {
 	case err != nil:
 		return exitUsage
 	case flags.NArg() > 0:
-		_, _ = fmt.Fprintf(errs, "peers: what is %q? There are only flags: see --help\n", flags.Arg(0))
+		_, _ = fmt.Fprintf(errs, "peers: unknown argument %q; there are only flags: see --help\n", flags.Arg(0))
 		return exitUsage
 	case *rounds < 1 || *seconds < 0.1 || *seconds > 60:
 		_, _ = fmt.Fprintln(errs, "peers: --rounds must be at least 1, --seconds between 0.1 and 60")
@@ -97,5 +97,5 @@ func show(out io.Writer, r *report, asJSON bool) error {
 	return e.Encode(r)
 }
 
-// patience is how long anything but the measuring itself may take: migrations, working off what was inserted, ending.
+// patience is how long everything except the measurements may take: migrations, working off inserted jobs, ending.
 const patience = 2 * time.Minute

@@ -23,7 +23,7 @@ var (
 	errNoNPM   = errors.New("npm is not installed, which fetches them")
 )
 
-// installModules fetches them as package-lock.json has them. None of their install scripts is run.
+// installModules fetches them as package-lock.json says. It runs none of their install scripts.
 func installModules(ctx context.Context) (_ *modules, err error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -78,11 +78,11 @@ func copyScripts(dir string) error {
 
 func (m *modules) remove(log func(string, ...any)) {
 	if err := os.RemoveAll(m.dir); err != nil {
-		log("remove what npm fetched: %v", err)
+		log("remove the modules that npm fetched: %v", err)
 	}
 }
 
-// client is the command of a peer's client process.
+// client returns the command of a peer's client process.
 func (m *modules) client(script string) []string {
 	return []string{m.node, filepath.Join(m.dir, script)}
 }

@@ -8,25 +8,25 @@ type peer struct {
 	command      []string // starts its client process
 	measurements []measurement
 
-	// count tells how many jobs the database has as done, and how many as anything else; %s is the schema.
+	// count is a query for the number of jobs that are done, and of all others; %s is the schema.
 	count   string
-	deletes bool // those that are done
+	deletes bool // it deletes jobs that are done
 }
 
-// measurement is what is asked of a client, and what its answer means.
+// measurement is a request to a client, and the meaning of its answer.
 type measurement struct {
 	key, name     string
 	kind          kind
 	request       request
-	jobsPerSecond int // how many jobs to prepare for each second of measuring, where they are inserted first
+	jobsPerSecond int // how many jobs to insert beforehand for each second of measuring, if any
 }
 
 type kind int
 
 const (
-	rate    kind = iota // jobs a second, and the CPU of each
+	rate    kind = iota // jobs per second, and the CPU of each
 	latency             // milliseconds, one job at a time
-	idle                // CPU a second
+	idle                // CPU per second
 )
 
 const countRiver = `

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// private starts a server for one test, and checks in the end that nothing was left on it.
+// private starts a server for one test, and checks at the end that nothing was left on it.
 func private(t *testing.T) string {
 	t.Helper()
 	url, stop, err := startPrivate(t.Context())
@@ -65,7 +65,7 @@ func schemas(t *testing.T, url string) []string {
 	return names
 }
 
-// folders are those that a run makes for itself and has to remove.
+// folders returns the folders that a run makes for itself and must remove.
 func folders(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(os.TempDir(), "getwork-peers-npm-*"))
@@ -93,7 +93,7 @@ func measured(t *testing.T, url string) report {
 	return r
 }
 
-// complete checks that a peer has all of its figures, each with a value a round.
+// complete checks that a peer has all of its figures, each with one value per round.
 func complete(t *testing.T, r report, p peer) {
 	t.Helper()
 	want := map[kind][]string{
@@ -193,7 +193,7 @@ func TestNothingIsLeftWhenInterrupted(t *testing.T) {
 	}
 }
 
-// What a client says is not enough, nor what the database has.
+// Both the client's count and the database's are checked.
 func TestLostAndRepeatedJobsAreNoticed(t *testing.T) {
 	url := private(t)
 	ctx := t.Context()

@@ -10,7 +10,7 @@ const manifest = new URL("./node_modules/pg-boss/package.json", import.meta.url)
 const tally = new Tally();
 let settings;
 
-/** Runs fn with a pg-boss that has so many connections. */
+/** Runs fn with a pg-boss that has that many connections. */
 async function withBoss(max, fn, more = {}) {
   const boss = new PgBoss({ connectionString: settings.url, schema: settings.schema, max, ...more });
   boss.on("error", (error) => console.error(error));
@@ -76,7 +76,7 @@ const handlers = {
   latency: (request) => (request.mode === "notify" ? notified(request) : polled(request)),
 };
 
-/** Jobs at chance moments, whatever became of those before: waiting for each would take half a second for every one. */
+/** Inserts jobs at random moments, without waiting for earlier ones, which would take half a second each. */
 const polled = ({ seconds }) =>
   withBoss(connections, async (boss) => {
     await boss.work("numbered", { pollingIntervalSeconds: 0.5, batchSize: 100 }, handle);

@@ -14,22 +14,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// report is what the command prints.
+// report is the command's output.
 type report struct {
 	Facts   facts     `json:"facts"`
 	Notes   []string  `json:"notes,omitempty"`
 	Figures []*figure `json:"figures"`
 }
 
-// figure is as in getwork's bench.
+// figure is the same as in getwork's bench.
 type figure struct {
 	Key    string    `json:"key"`
 	Name   string    `json:"name"`
 	Unit   string    `json:"unit"`
-	Values []float64 `json:"values"` // one of each round; the median counts
+	Values []float64 `json:"values"` // one per round; the median counts
 }
 
-// facts are of the machine, the server and the run.
+// facts describe the machine, the server and the run.
 type facts struct {
 	Date       string            `json:"date"`
 	System     string            `json:"system"`
@@ -53,11 +53,11 @@ func (f *facts) fill(ctx context.Context, conn *pgx.Conn) error {
 	f.Settings = map[string]string{}
 	rows, err := conn.Query(ctx, selectSettings)
 	if err != nil {
-		return fmt.Errorf("ask for the server's settings: %w", err)
+		return fmt.Errorf("read the server's settings: %w", err)
 	}
 	var name, value string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { f.Settings[name] = value; return nil }); err != nil {
-		return fmt.Errorf("ask for the server's settings: %w", err)
+		return fmt.Errorf("read the server's settings: %w", err)
 	}
 	f.PostgreSQL = f.Settings["server_version"]
 	delete(f.Settings, "server_version")
@@ -74,7 +74,7 @@ const (
 	databaseCPU = "_database_cpu"
 )
 
-// add notes one round's outcome of a measurement.
+// add adds one round's outcome of a measurement.
 func (r *report) add(p peer, m measurement, done answer, clock clocks, database bool) {
 	key, name := p.key+"_"+m.key, p.name+": "+m.name
 	switch m.kind {
@@ -146,7 +146,7 @@ func list(m map[string]string, between string) string {
 	return strings.Join(entries, ", ")
 }
 
-// cpuOf is the CPU that goes with a rate.
+// cpuOf returns the CPU that belongs to a rate.
 func (r *report) cpuOf(key string) string {
 	var parts []string
 	for _, f := range r.Figures {
@@ -160,12 +160,12 @@ func (r *report) cpuOf(key string) string {
 	return strings.Join(parts, " + ") + " " + microsPer
 }
 
-// span is the range of the values.
+// span returns the range of the values.
 func (f *figure) span() string {
 	return digits(slices.Min(f.Values)) + "-" + digits(slices.Max(f.Values))
 }
 
-// median is the middle one of the values.
+// median returns the median of the values.
 func (f *figure) median() float64 {
 	sorted := slices.Sorted(slices.Values(f.Values))
 	middle := len(sorted) / 2
@@ -175,7 +175,7 @@ func (f *figure) median() float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// digits is a number with as many digits as mean something.
+// digits formats a number with its significant digits.
 func digits(v float64) string {
 	switch {
 	case v >= 100:

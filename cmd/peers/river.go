@@ -18,7 +18,7 @@ import (
 // riverCommand makes this executable River's client process.
 const riverCommand = "river-client"
 
-// riverClient talks to the process that started it until its input ends.
+// riverClient serves the process that started it until its input ends.
 func riverClient() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -54,7 +54,7 @@ func riverClient() int {
 	return exitDone
 }
 
-// riverPeer is what the requests are carried out with.
+// riverPeer carries out the requests.
 type riverPeer struct {
 	asked  <-chan request
 	out    *json.Encoder
@@ -82,7 +82,7 @@ func (c *riverPeer) do(ctx context.Context, r request) (answer, error) {
 	case "idle":
 		measured, err = c.idle(ctx, r)
 	default:
-		err = fmt.Errorf("not something that River can do: %s", r.Do)
+		err = fmt.Errorf("River's client does not know the request %s", r.Do)
 	}
 	if err != nil {
 		return answer{}, err
@@ -92,17 +92,17 @@ func (c *riverPeer) do(ctx context.Context, r request) (answer, error) {
 	return measured, nil
 }
 
-// open makes the tables.
+// open creates the tables.
 func (c *riverPeer) open(ctx context.Context) (answer, error) {
 	if err := c.connect(ctx, 2); err != nil {
 		return answer{}, err
 	}
 	migrator, err := rivermigrate.New(riverpgxv5.New(c.pool), &rivermigrate.Config{Schema: c.schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return answer{}, fmt.Errorf("make River's tables: %w", err)
+		return answer{}, fmt.Errorf("create River's tables: %w", err)
 	}
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-		return answer{}, fmt.Errorf("make River's tables: %w", err)
+		return answer{}, fmt.Errorf("create River's tables: %w", err)
 	}
 	versions := map[string]string{"go": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -118,7 +118,7 @@ func (c *riverPeer) open(ctx context.Context) (answer, error) {
 	return answer{At: atDone, Versions: versions}, nil
 }
 
-// connect makes a pool of so many connections, all of them open.
+// connect makes a pool with that many connections, all of them open.
 func (c *riverPeer) connect(ctx context.Context, connections int) error {
 	if c.pool != nil {
 		c.pool.Close()

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// numbered is the one kind of job; its number tells who counts it.
+// numbered is the only kind of job; its number finds its counter.
 type numbered struct {
 	N int `json:"n"`
 }
 
-// Kind is River's name for it.
+// Kind returns River's name for it.
 func (numbered) Kind() string { return "numbered" }
 
 type worker struct {
@@ -27,7 +27,7 @@ type worker struct {
 	tally *tally
 }
 
-// Work counts the job, and does nothing.
+// Work counts the job, and does nothing else.
 func (w *worker) Work(_ context.Context, job *river.Job[numbered]) error {
 	w.tally.work(job.Args.N)
 	return nil
@@ -35,18 +35,18 @@ func (w *worker) Work(_ context.Context, job *river.Job[numbered]) error {
 
 type client = river.Client[pgx.Tx]
 
-// inserter is a client that works nothing.
+// inserter is a client that works no jobs.
 func (c *riverPeer) inserter() (*client, error) {
 	return river.NewClient(riverpgxv5.New(c.pool), &river.Config{Schema: c.schema, Logger: quietly})
 }
 
 var quietly = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 
-// workConnections is how many a client that works has. On two cores more cost CPU and gain nothing.
+// workConnections is how many connections a working client has. On two cores more use CPU and gain nothing.
 const workConnections = 12
 
-// start starts a client that works, with River's own fetch settings or the fastest that are of use: FetchCooldown at
-// the least that River takes, and a poll soon enough for jobs whose NOTIFY the cooldown swallowed; a shorter one gains
+// start starts a client that works jobs, with River's own fetch settings or with the fastest useful ones: FetchCooldown
+// at River's minimum, and a poll soon enough for jobs whose NOTIFY the cooldown swallowed. A shorter poll gains
 // nothing.
 func (c *riverPeer) start(ctx context.Context, mode string) (*client, error) {
 	workers := river.NewWorkers()
@@ -72,7 +72,7 @@ func (c *riverPeer) start(ctx context.Context, mode string) (*client, error) {
 	return running, nil
 }
 
-// insertFor has so many clients insert one job after another, until the time is over.
+// insertFor lets that many clients insert one job after another, until the time is over.
 func (c *riverPeer) insertFor(ctx context.Context, inserter *client, r request) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	until := time.Now().Add(time.Duration(r.Seconds * float64(time.Second)))
@@ -97,7 +97,7 @@ func (c *riverPeer) insertFor(ctx context.Context, inserter *client, r request) 
 	return sum, err
 }
 
-// insert measures inserting one by one. What was inserted is worked off afterwards.
+// insert measures inserting one by one. The inserted jobs are worked off afterwards.
 func (c *riverPeer) insert(ctx context.Context, r request) (answer, error) {
 	if err := c.connect(ctx, r.Clients); err != nil {
 		return answer{}, err
@@ -121,7 +121,7 @@ func (c *riverPeer) insert(ctx context.Context, r request) (answer, error) {
 	return answer{Jobs: jobs, Seconds: took.Seconds()}, c.workOff(ctx)
 }
 
-// workOff works what is there.
+// workOff works all jobs that exist.
 func (c *riverPeer) workOff(ctx context.Context) error {
 	if err := c.connect(ctx, workConnections); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *riverPeer) workOff(ctx context.Context) error {
 	return running.Stop(ctx)
 }
 
-// insertAndWork measures inserting one by one beside a client, in the same process, that works.
+// insertAndWork measures inserting one by one beside a working client in the same process.
 func (c *riverPeer) insertAndWork(ctx context.Context, r request) (answer, error) {
 	if err := c.connect(ctx, workConnections); err != nil {
 		return answer{}, err
@@ -164,7 +164,7 @@ func (c *riverPeer) insertAndWork(ctx context.Context, r request) (answer, error
 	return answer{Jobs: jobs, Seconds: took.Seconds()}, c.end(ctx)
 }
 
-// bulk is how many jobs are inserted by one statement.
+// bulk is how many jobs one statement inserts.
 const bulk = 5000
 
 // work measures working jobs that were inserted in bulk.
@@ -204,7 +204,7 @@ func (c *riverPeer) work(ctx context.Context, r request) (answer, error) {
 	return answer{Jobs: r.Jobs, Seconds: took.Seconds()}, c.end(ctx)
 }
 
-// latency measures the time from the call that inserts to Work, one job at a time on an otherwise idle system.
+// latency measures the time from the inserting call to Work, one job at a time on an otherwise idle system.
 func (c *riverPeer) latency(ctx context.Context, r request) (answer, error) {
 	if err := c.connect(ctx, workConnections); err != nil {
 		return answer{}, err
@@ -246,7 +246,7 @@ func (c *riverPeer) idle(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	// What it does once, when it starts, isn't idleness.
+	// What a client does once at its start isn't idleness.
 	if err := sleep(ctx, time.Second); err != nil {
 		return answer{}, err
 	}
@@ -264,7 +264,8 @@ func (c *riverPeer) idle(ctx context.Context, r request) (answer, error) {
 	return answer{Seconds: took.Seconds()}, running.Stop(ctx)
 }
 
-// pauseBefore is how long the system is left idle before a job: longer than FetchCooldown, and never in step with polls.
+// pauseBefore is how long the system is left idle before a job: longer than FetchCooldown, and never in step with
+// polls.
 func pauseBefore(mode string) time.Duration {
 	if mode == "tuned" {
 		return 20*time.Millisecond + rand.N(40*time.Millisecond)

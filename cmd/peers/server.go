@@ -10,7 +10,7 @@ import (
 	"getwork/schema/postgres"
 )
 
-// cleanUpWithin bounds what is done in the end, when the caller's context may be over.
+// cleanUpWithin bounds the clean-up at the end, when the caller's context may have ended.
 const cleanUpWithin = 30 * time.Second
 
 // startPrivate starts a PostgreSQL as getwork's bench does: on disk, durable, and with the same settings.

@@ -1,5 +1,5 @@
-// What graphile.mjs and pgboss.mjs share: the talk with the process that started them (see talk.go), and the count of
-// how often each job was worked.
+// Code that graphile.mjs and pgboss.mjs share: requests and answers (see talk.go), and the count of how often each job
+// was worked.
 
 import { createInterface } from "node:readline";
 
@@ -7,7 +7,7 @@ const waiting = [];
 const lines = [];
 createInterface({ input: process.stdin })
   .on("line", (line) => (waiting.length ? waiting.shift()(line) : lines.push(line)))
-  .on("close", () => process.exit(0)); // also in the middle of something: nobody waits for it any more
+  .on("close", () => process.exit(0)); // even during a request: nobody waits for the answer any more
 
 const read = () => (lines.length ? lines.shift() : new Promise((resolve) => waiting.push(resolve)));
 const say = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
@@ -32,8 +32,8 @@ export async function serve(handlers, tally) {
 /** Counts how often each job was worked. */
 export class Tally {
   times = [];
-  at = []; // when it was worked first
-  worked = 0; // jobs, once or more
+  at = []; // when each job was worked first
+  worked = 0; // jobs that were worked at least once
   change = () => {};
 
   insert() {
@@ -47,7 +47,7 @@ export class Tally {
     this.change();
   }
 
-  /** Returns when all that was inserted has been worked. */
+  /** Returns when all inserted jobs have been worked. */
   async all() {
     let stuck;
     const late = new Promise((_, reject) => {
@@ -71,7 +71,7 @@ export class Tally {
   }
 }
 
-/** Has so many clients insert one job after another until the time is over; returns what there is to report. */
+/** Lets that many clients insert one job after another until the time is over; returns the figures. */
 export async function insertFor({ clients, seconds }, tally, insert) {
   const start = performance.now();
   const until = start + seconds * 1000;
@@ -86,7 +86,7 @@ export async function insertFor({ clients, seconds }, tally, insert) {
   return { jobs, seconds: (performance.now() - start) / 1000 };
 }
 
-/** Inserts one job at a time, each after the one before was worked and a pause, and returns the milliseconds to its handler. */
+/** Inserts a job, waits until it was worked, pauses, and repeats that. Returns the milliseconds from each insert to its handler. */
 export async function latencies({ seconds }, tally, insert) {
   const latencies = [];
   const until = performance.now() + seconds * 1000;
@@ -103,7 +103,7 @@ export async function latencies({ seconds }, tally, insert) {
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Calls insert with the numbers of so many new jobs, some thousand at a time. */
+/** Calls insert with the numbers of that many new jobs, some thousand at a time. */
 export async function inBulk(jobs, tally, insert) {
   for (let left = jobs; left > 0; left -= 5000) {
     await insert(Array.from({ length: Math.min(left, 5000) }, () => tally.insert()));

@@ -1,10 +1,10 @@
 package main
 
-// A client process is told what to do by one JSON document on its standard input, and answers on its standard output:
-// first "begin" and "end" around what is measured, each of which waits for a word, so that clocks can be read while it
-// does nothing, and then "done". The end of its input ends it.
+// A client process gets each request as one JSON document on its standard input, and answers on its standard output:
+// "begin" and "end" around the measurement, and then "done". After "begin" and "end" it waits for a word, so that
+// clocks can be read while it is idle. It ends when its input does.
 
-// request is what a client is to do.
+// request is a request to a client.
 type request struct {
 	Do      string  `json:"do"`   // see the measurements
 	Mode    string  `json:"mode"` // the peer's settings: tuned, default, poll, notify
@@ -12,12 +12,12 @@ type request struct {
 	Jobs    int     `json:"jobs,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 
-	// Of "open", which comes first.
+	// Only in "open", which comes first.
 	URL    string `json:"url,omitempty"`
 	Schema string `json:"schema,omitempty"`
 }
 
-// What a client can answer.
+// The possible answers of a client.
 const (
 	atBegin  = "begin"
 	atEnd    = "end"
@@ -29,14 +29,14 @@ type answer struct {
 	At    string `json:"at"`
 	Error string `json:"error,omitempty"`
 
-	Versions map[string]string `json:"versions,omitempty"` // of "open"
+	Versions map[string]string `json:"versions,omitempty"` // in the answer to "open"
 
-	// What was measured: jobs in seconds, or the milliseconds of each.
+	// The measurement: jobs and seconds, or the milliseconds of each job.
 	Jobs      int       `json:"jobs,omitempty"`
 	Seconds   float64   `json:"seconds,omitempty"`
 	Latencies []float64 `json:"latencies,omitempty"`
 
-	// What became of all jobs, also those that were not measured.
+	// The outcome of all jobs, including those that were not measured.
 	Inserted int `json:"inserted,omitempty"`
 	Once     int `json:"once,omitempty"`  // worked exactly once
 	Twice    int `json:"twice,omitempty"` // worked more often

@@ -11,19 +11,19 @@ import (
 type tally struct {
 	mu     sync.Mutex
 	jobs   []tallied
-	worked int // jobs, once or more
+	worked int // jobs that were worked at least once
 	change chan struct{}
 }
 
 type tallied struct {
 	times  int
 	at     time.Time     // when it was worked first
-	worked chan struct{} // closed then
+	worked chan struct{} // closed at that time
 }
 
 func newTally() *tally { return &tally{change: make(chan struct{}, 1)} }
 
-// insert returns the number of a job to insert, and what is closed when it was worked.
+// insert returns the number of a job to insert, and a channel that is closed when it was worked.
 func (t *tally) insert() (int, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *tally) insert() (int, <-chan struct{}) {
 	return len(t.jobs) - 1, worked
 }
 
-// work counts one.
+// work counts a job as worked.
 func (t *tally) work(n int) {
 	now := time.Now()
 	t.mu.Lock()
@@ -59,7 +59,7 @@ func (t *tally) workedAt(n int) time.Time {
 	return t.jobs[n].at
 }
 
-// wait returns when all that was inserted has been worked.
+// wait returns when all inserted jobs have been worked.
 func (t *tally) wait(ctx context.Context) error {
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -20,8 +20,8 @@ func againstFigures(*Env) []*Figure {
 }
 
 // against compares the CPU per click of this program with that of another. Each round takes this one, the other, the
-// other again and this one again, so that a machine that grows slower or faster meanwhile favours neither. How much each
-// differs from itself is what the machine's noise alone makes of the same figure.
+// other again and this one again, so that a machine that gets slower or faster meanwhile favours neither. The
+// difference of each program from itself shows the machine's noise.
 func against(ctx context.Context, r *rounds) error {
 	other := *r.Env
 	other.Binary = r.Against
@@ -43,8 +43,8 @@ func against(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// addABBA adds what one round brought: this program's first value, the other's two and this one's second. A value of 0
-// was not known, as the database's is where the server is on another machine.
+// addABBA adds the values of one round: this program's first, the other's two and this one's second. A value of 0 is
+// unknown, as the database's is if the server is on another machine.
 func (r *rounds) addABBA(key string, a, b, b2, a2 float64) {
 	if min(a, b, b2, a2) == 0 {
 		return

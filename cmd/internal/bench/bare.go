@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bare is the same writes without getwork: a click is a request that is recorded, a place on the shelf, three
-// candidates that are read, three rows of work, and the request's end. Its tables have getwork's columns, and the few
-// indexes that nobody can do without: an item is held once, one request of a user waits, a user finds what they hold.
-// They have no foreign keys; and the shelf is parted beforehand, a lane for each client, so that nobody ever waits for
-// another. So it is faster than anything that has to agree on who gets what.
+// bare makes the same writes without getwork: a click is a recorded request, a position on the shelf, three candidates
+// read, three rows of work, and the request's end. Its tables have getwork's columns, and only the indexes that every
+// design needs: an item is held once, a user has one waiting request, and a user's held items are found. They have no
+// foreign keys, and the shelf is divided beforehand into a lane for each client, so that no client waits for another.
+// So bare is faster than any program that has to agree on who gets what.
 type bare struct {
 	*stage
 	candidates int
@@ -33,10 +33,10 @@ insert into getwork.bare_candidate (run_id, rank, item, details)
 select 1, g, g::text, json_build_object('customer', 'customer ' || g % 5000, 'amount', (g % 100000) / 100.0)
 from generate_series(1, $1::bigint) g`
 
-// onBare has something done on such tables, with a shelf of so many candidates.
+// onBare calls do with such tables and a shelf of that many candidates.
 func (e *Env) onBare(ctx context.Context, candidates int, do func(b *bare) error) error {
 	return e.on(ctx, 0, func(s *stage) error {
-		const what = "make the limits' tables"
+		const what = "create the limits' tables"
 		if err := s.exec(ctx, what, []string{makeBare, fillBare}, candidates); err != nil {
 			return err
 		}
@@ -47,14 +47,14 @@ func (e *Env) onBare(ctx context.Context, candidates int, do func(b *bare) error
 	})
 }
 
-// reset empties the tables, and parts the shelf into lanes.
+// reset empties the tables, and divides the shelf into lanes.
 func (b *bare) reset(ctx context.Context, lanes int) error {
 	return b.exec(ctx, "empty the limits' tables", []string{
 		`truncate getwork.bare_request, getwork.bare_work, getwork.bare_lane`,
 		`insert into getwork.bare_lane select g, g * ($2::bigint / $1) from generate_series(0, $1 - 1) g`}, lanes, b.candidates)
 }
 
-// fiveStatements is a click as any design writes it that commits each by itself.
+// fiveStatements is a click as any design writes it that commits each click by itself.
 const fiveStatements = `
 begin;
 insert into getwork.bare_request (task_id, user_name, wanted, requested) values (1, 'user ' || :client_id, 3, 3) returning id \gset
@@ -66,7 +66,7 @@ update getwork.bare_request set state = 'assigned', assigned = 3, completed_at =
 commit;
 `
 
-// oneStatement is the same as one: as few round trips as there can be.
+// oneStatement is the same in one statement: as few round trips as possible.
 const oneStatement = `
 with place as (
   update getwork.bare_lane set next = next + 3 where lane = :client_id returning next
@@ -80,10 +80,10 @@ from asked, place join getwork.bare_candidate c on c.run_id = 1 and c.rank > pla
 returning item, details;
 `
 
-// clientCounts are those of which the best is taken.
+// clientCounts are the numbers of clients to try; the best rate counts.
 var clientCounts = []int{1, 8, 32}
 
-// perClients is how often a second a script is executed by each number of clients.
+// perClients returns how often per second each number of clients executes a script.
 func (b *bare) perClients(ctx context.Context, script string, lasts time.Duration) (rates []float64, err error) {
 	for _, clients := range clientCounts {
 		if err := b.reset(ctx, clients); err != nil {
@@ -98,7 +98,7 @@ func (b *bare) perClients(ctx context.Context, script string, lasts time.Duratio
 	return rates, nil
 }
 
-// The same by pgx, for any number of clicks. Each statement is one for all of them.
+// The same by pgx, for any number of clicks: each statement serves all of them.
 const (
 	bareRecord = `
 insert into getwork.bare_request (task_id, user_name, wanted, requested)
@@ -123,8 +123,8 @@ from unnest($1::bigint[]) e (id)
 where r.id = e.id and r.state = 'pending'`
 )
 
-// write records clicks and serves them, in one transaction, or apart in two, as a design does that records a click before
-// it serves it.
+// write records clicks and serves them in one transaction or, with apart, in two, as a design does that records a click
+// before serving it.
 func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apart bool) error {
 	var users, items, holders, details []string
 	var ids, requests, ranks []int64
@@ -180,10 +180,10 @@ func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apar
 	})
 }
 
-// setBased is how many clicks a second can be recorded and served by set-based statements.
+// setBased returns how many clicks per second set-based statements can record and serve.
 func (b *bare) setBased(ctx context.Context, lasts time.Duration) (float64, error) {
-	const batch = 100 // clicks a transaction
-	const lanes = 2   // connections: more than there are cores gain nothing
+	const batch = 100 // clicks per transaction
+	const lanes = 2   // connections; more than there are cores gain nothing
 	if err := b.reset(ctx, lanes); err != nil {
 		return 0, err
 	}

@@ -1,9 +1,9 @@
-// Package bench measures getwork, and beside each figure the limit that it is held against, in the same run: machines
-// are shared, and what was measured yesterday says little about today.
+// Package bench measures getwork. It measures each figure's limit in the same run, because machines are shared, and
+// yesterday's figures say little about today.
 //
-// A [Measurement] is described by its figures; each round adds a value to them. Nodes are processes of the same
-// executable, the load comes from this process. Answers are checked, too (no item is handed out twice, everybody is
-// served, in order), and a measurement fails if they are wrong.
+// A [Measurement] is described by its figures, and each round adds a value to them. Nodes are processes of the same
+// executable; this process makes the load. A measurement also checks the answers (no item is handed out twice, and
+// everybody is served, in order), and fails if they are wrong.
 package bench
 
 import (
@@ -17,15 +17,15 @@ type Figure struct {
 	Key    string    `json:"key"`    // such as "clicks_64"; the same in every release
 	Name   string    `json:"name"`   // for people
 	Unit   string    `json:"unit"`   // such as "clicks/s" or "ms"
-	Values []float64 `json:"values"` // one of each round; the median counts
+	Values []float64 `json:"values"` // one per round; the median counts
 	Limit  *Figure   `json:"limit,omitempty"`
 	Goal   *Goal     `json:"goal,omitempty"`
 	Note   string    `json:"note,omitempty"`
 }
 
-// Goal is what a figure is to reach: a ratio to its limit, or a value if it has none.
+// Goal is the goal of a figure: a ratio to its limit, or a value if it has no limit.
 type Goal struct {
-	Absolute bool     `json:"absolute,omitempty"` // a value, though a limit stands beside it
+	Absolute bool     `json:"absolute,omitempty"` // the goal is a value although the figure has a limit
 	AtLeast  *float64 `json:"at_least,omitempty"`
 	AtMost   *float64 `json:"at_most,omitempty"`
 }
@@ -34,10 +34,10 @@ func atLeast(n float64) *Goal { return &Goal{AtLeast: &n} }
 func atMost(n float64) *Goal  { return &Goal{AtMost: &n} }
 func below(n float64) *Goal   { return &Goal{AtMost: &n, Absolute: true} }
 
-// Median is the middle one of the values, 0 if there are none.
+// Median returns the median of the values, or 0 if there are none.
 func (f *Figure) Median() float64 { return quantile(f.Values, 0.5) }
 
-// quantile is the value that a share q of all values do not exceed, interpolated; 0 if there are none.
+// quantile returns the value that a share q of all values does not exceed, interpolated, or 0 if there are none.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -53,11 +53,11 @@ func quantile(values []float64, q float64) float64 {
 
 // Measurement is one part of the command.
 type Measurement struct {
-	Name string // as --only takes it
+	Name string // its name in --only
 	Help string
 
-	ForWrite   bool // made only for a page, or when it is named
-	ForAgainst bool // made only if there is another program to compare with
+	ForWrite   bool // made only for a page, or if it is named
+	ForAgainst bool // made only for a comparison with another program
 
 	figures func(e *Env) []*Figure // in the order of the table
 	take    func(ctx context.Context, r *rounds) error
@@ -65,21 +65,21 @@ type Measurement struct {
 
 // All are the measurements, in the order in which they are made.
 var All = []Measurement{
-	{Name: "clicks", Help: "clicks a second from a fresh shelf, 64 and 256 users, beside pgbench", figures: clicksFigures, take: clicks},
+	{Name: "clicks", Help: "clicks per second from a fresh shelf, 64 and 256 users, beside pgbench", figures: clicksFigures, take: clicks},
 	{Name: "idle-click", Help: "how long one click takes on an idle system", figures: idleClickFigures, take: idleClick},
 	{Name: "push", Help: "how long after a commit another node tells the user", figures: pushFigures, take: push},
 	{Name: "busy", Help: "how long a click takes while a query runs and the shelf is fresh", figures: busyFigures, take: busy},
-	{Name: "history", Help: "what a click costs when millions of rows of work lie behind it; fills some 6 GB of disk, and takes minutes to", figures: historyFigures, take: history},
-	{Name: "waiting", Help: "how long after the query's end the last of thousands of waiting users has their items", figures: waitingFigures, take: waiting},
-	{Name: "memory", Help: "what a waiting user costs a node's memory", figures: memoryFigures, take: memory},
-	{Name: "idle", Help: "what a node and the database do while nobody wants anything", figures: idleFigures, take: idle},
-	{Name: "listeners", Help: "clicks a second while 19 more nodes listen", figures: listenersFigures, take: listeners},
-	{Name: "wrap", Help: "what a query's run takes more than the query alone", figures: wrapFigures, take: wrap},
-	{Name: "growth", Help: "how the figures grow: made only when it is named here, or for --write", figures: growthFigures, take: growth, ForWrite: true},
-	{Name: "against", Help: "CPU per click beside another getwork's, in turn, and how much the same one differs from itself: made only for --against", figures: againstFigures, take: against, ForAgainst: true},
+	{Name: "history", Help: "what a click costs after millions of rows of work; fills some 6 GB of disk, which takes minutes", figures: historyFigures, take: history},
+	{Name: "waiting", Help: "how long after the query's end the last of thousands of waiting users gets their items", figures: waitingFigures, take: waiting},
+	{Name: "memory", Help: "how much memory of a node a waiting user takes", figures: memoryFigures, take: memory},
+	{Name: "idle", Help: "what a node and the database do while nobody asks for work", figures: idleFigures, take: idle},
+	{Name: "listeners", Help: "clicks per second while 19 more nodes listen", figures: listenersFigures, take: listeners},
+	{Name: "wrap", Help: "how much longer a run takes than its query alone", figures: wrapFigures, take: wrap},
+	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, ForWrite: true},
+	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, ForAgainst: true},
 }
 
-// Run makes the measurement. It returns the figures that have a value: some need what not every machine has.
+// Run makes the measurement. It returns the figures that have a value; some can't be measured on every machine.
 func (m Measurement) Run(ctx context.Context, e *Env) ([]*Figure, error) {
 	r := &rounds{Env: e, figures: m.figures(e)}
 	if err := m.take(ctx, r); err != nil {
@@ -96,13 +96,13 @@ func (m Measurement) Run(ctx context.Context, e *Env) ([]*Figure, error) {
 	return slices.DeleteFunc(r.figures, func(f *Figure) bool { return len(f.Values) == 0 }), nil
 }
 
-// rounds is a measurement under way.
+// rounds is a measurement in progress.
 type rounds struct {
 	*Env
 	figures []*Figure
 }
 
-// each counts the rounds, and tells which one begins.
+// each iterates over the rounds, and logs each.
 func (r *rounds) each() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for round := range r.Rounds {
@@ -114,7 +114,7 @@ func (r *rounds) each() iter.Seq[int] {
 	}
 }
 
-// figure finds a figure, or a limit of one, by its key.
+// figure returns the figure or limit with that key.
 func (r *rounds) figure(key string) *Figure {
 	for _, f := range r.figures {
 		for ; f != nil; f = f.Limit {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testEnv is an Env on a database of this test's own, on a server whose processes are known.
+// testEnv returns an Env with a database of this test's own, on a server whose processes are known.
 func testEnv(t *testing.T) *Env {
 	t.Helper()
 	if testing.Short() {
@@ -32,7 +32,7 @@ func testEnv(t *testing.T) *Env {
 	return &Env{Binary: cluster.Binary(t), DatabaseURL: schematest.Empty(t), ServerPID: schematest.Server(t).PID(), Rounds: 1, Quick: true, Log: t.Logf}
 }
 
-// taken are figures that one round of a measurement has given values.
+// taken returns the figures to which one round of a measurement has given values.
 func taken(t *testing.T, figures []*Figure, take func(r *rounds) error) []*Figure {
 	t.Helper()
 	if _, err := cputime.Process(os.Getpid()); errors.Is(err, cputime.ErrUnknown) {
@@ -49,7 +49,7 @@ func taken(t *testing.T, figures []*Figure, take func(r *rounds) error) []*Figur
 	return figures
 }
 
-// The keys are the same in every release; each limit stands behind its figure.
+// The keys are the same in every release; each limit follows its figure.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -94,7 +94,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// A figure without a value is left out, and so is a limit, and the goal that is a ratio to it.
+// A figure without a value is left out, and so is a limit, with the goal that is a ratio to it.
 func TestRunLeavesOut(t *testing.T) {
 	t.Parallel()
 	m := Measurement{
@@ -117,7 +117,7 @@ func TestRunLeavesOut(t *testing.T) {
 	}
 }
 
-// schemasOf are those of a bench that are there.
+// schemasOf returns the schemas of a bench that exist.
 func schemasOf(t *testing.T, e *Env) []string {
 	t.Helper()
 	conn, err := e.connect(t.Context())
@@ -136,7 +136,7 @@ func schemasOf(t *testing.T, e *Env) []string {
 	return names
 }
 
-// A Ctrl-C ends the context that everything was made with; nodes and schema are gone all the same.
+// Ctrl-C ends the context that everything was made with; nodes and schema are removed all the same.
 func TestLeaveAfterCancel(t *testing.T) {
 	t.Parallel()
 	e := testEnv(t)
@@ -168,11 +168,11 @@ func TestNodeThatCanNotStart(t *testing.T) {
 	t.Parallel()
 	err := testEnv(t).on(t.Context(), 0, func(s *stage) error { return s.start(t.Context(), 1, "--auth", "nonsense") })
 	if err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("the error is %v, and does not tell what the node said", err)
+		t.Errorf("the error is %v, without the node's output", err)
 	}
 }
 
-// TestCheckFinds breaks, one after the other, each promise that is checked.
+// TestCheckFinds breaks the checked promises one after the other.
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -229,7 +229,7 @@ func TestTakeItems(t *testing.T) {
 		"an unknown item": strings.Replace(good, `"8"`, `"eight"`, 1),
 	} {
 		if _, err := takeItems(before, []byte(body), 2); err == nil {
-			t.Errorf("%s: it is taken for a good answer", name)
+			t.Errorf("%s: it is accepted as a good answer", name)
 		}
 	}
 	if id, err := idOf([]byte(`{"type":"request","request":` + good + `}`)); id != 5 || err != nil {
@@ -237,7 +237,7 @@ func TestTakeItems(t *testing.T) {
 	}
 }
 
-// Users are spread over the nodes, of which others only listen, and all that they get is checked.
+// Users are spread over the nodes, some of which only listen, and all that they get is checked.
 func TestFreshClicks(t *testing.T) {
 	t.Parallel()
 	l := freshLoad{users: 4, nodes: 2, others: 1, items: 30_000, window: time.Second}
@@ -253,7 +253,7 @@ func TestShelfCost(t *testing.T) {
 	}
 }
 
-// Clicks while a run was under way are told from those while none was, and from those near one.
+// Clicks during a run are told from those while no run was under way, and from those close to one.
 func TestBusyCount(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -274,13 +274,13 @@ func TestBusyCount(t *testing.T) {
 	}
 }
 
-// A program that costs a tenth more is told from noise by the ratio of both pairs.
+// The ratio of both pairs tells a program that costs a tenth more from noise.
 func TestABBA(t *testing.T) {
 	t.Parallel()
 	r := &rounds{Env: &Env{}, figures: againstFigures(nil)}
 	const key = "against_64_cpu_node"
 	r.addABBA(key, 110, 100, 100, 110)
-	r.addABBA(key, 0, 100, 100, 110) // not known
+	r.addABBA(key, 0, 100, 100, 110) // unknown
 	if f := r.figure(key); len(f.Values) != 1 || legible(f.Median()) != "1.10" {
 		t.Errorf("the ratios are %v, want one of 1.10", f.Values)
 	}

@@ -21,8 +21,8 @@ select count(*)
 from getwork.work_requested r join getwork.task_state t on t.task_id = r.task_id
 where t.name = $1 and r.state = 'pending'`
 
-	// Of each run: earlier requests, of an earlier round or with a lower id, have the better items. That is so only where
-	// nothing comes back.
+	// For each run: requests of an earlier round, or with a lower id, have the better items. That holds only if nothing
+	// comes back.
 	countOutOfOrder = `
 select count(*)
 from (
@@ -34,8 +34,9 @@ from (
 where earlier >= rank`
 )
 
-// check fails if what was handed out of a task breaks a promise: no item is given twice, everybody is served, earlier
-// requests have the better items, and the database says the same. Users must have been closed, and nothing let go.
+// check returns an error if the items that were handed out of a task break a promise: no item is given twice, everybody
+// is served, earlier requests have the better items, and the database agrees. Users must be closed before, and must not
+// let go of items.
 func (s *stage) check(ctx context.Context, task string) error {
 	items := s.given[task]
 	slices.Sort(items)

@@ -26,7 +26,7 @@ func clicksFigures(*Env) []*Figure {
 	})
 }
 
-// clicks measures how many clicks a second are answered from a fresh shelf, three items each.
+// clicks measures how many clicks per second are answered from a fresh shelf, with three items each.
 func clicks(ctx context.Context, r *rounds) error {
 	c := clicking{rounds: r, items: sized(r.Env, 1_000_000, 3_000_000), candidates: sized(r.Env, 300_000, 1_000_000)}
 	if err := c.fit(ctx); err != nil {
@@ -58,15 +58,15 @@ func clicks(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// clicking is how clicks are measured on this machine.
+// clicking holds how clicks are measured on this machine.
 type clicking struct {
 	*rounds
 	items, candidates int           // in the table that the query reads; on the shelf
-	window            time.Duration // as long as a shelf is fresh
+	window            time.Duration // as long as the shelf is fresh
 }
 
-// fit makes the window, and the time that a shelf is fresh, long enough for this machine: with a shelf that is stale
-// before the next can be ready, nothing but that would be measured.
+// fit makes the window, and the time that a shelf is fresh, long enough for this machine. If a shelf were stale before
+// the next is ready, the rate would measure only that.
 func (c *clicking) fit(ctx context.Context) error {
 	return c.on(ctx, 1, func(s *stage) error {
 		if err := s.makeItems(ctx, c.candidates); err != nil {
@@ -81,15 +81,15 @@ func (c *clicking) fit(ctx context.Context) error {
 	})
 }
 
-// windows are what the figures' notes tell of the rounds of one number of users.
+// windows holds what the figures' notes say about the rounds with one number of users.
 type windows struct {
 	users                int
 	lasted               []float64 // s
-	longest              float64   // ms, of a click
+	longest              float64   // the longest click, in ms
 	waited, withoutSwaps int
 }
 
-// take is one round, on a fresh getwork.
+// take makes one round on a fresh getwork.
 func (c *clicking) take(ctx context.Context, w *windows) error {
 	return c.on(ctx, 1, func(s *stage) error {
 		const task = "clicks"
@@ -99,8 +99,8 @@ func (c *clicking) take(ctx context.Context, w *windows) error {
 		if err := s.fill(ctx, task, itemsQuery, c.candidates, c.window); err != nil {
 			return err
 		}
-		// A first run under load may take longer than getwork expects, which knows the one before it: so the window ends
-		// when the new shelf has come.
+		// A first run under load may take longer than getwork expects, which knows only the run before. So the window
+		// ends when the new shelf is there.
 		began := time.Now()
 		out, err := s.measure(ctx, load{task: task, users: w.users, most: c.items/wantedEach - w.users}, c.window, func() (bool, error) {
 			runs, err := s.runs(ctx, task)
@@ -147,7 +147,7 @@ func (c *clicking) count(w *windows, out *outcome, runs []run) {
 	}
 }
 
-// steadyRate is the clicks a second of those seconds in which no run was under way, 0 if there is none.
+// steadyRate returns the clicks per second in the seconds in which no run was under way, or 0 if there are none.
 func (o *outcome) steadyRate(runs []run) float64 {
 	var clicks, seconds float64
 	for i := 1; i < len(o.used); i++ {
@@ -174,10 +174,10 @@ func (w *windows) note() string {
 	return note
 }
 
-// limits are the same writes without getwork. It returns what each number of pgbench's clients came to; nil: there is no
-// pgbench.
+// limits measures the same writes without getwork. It returns the rate for each number of pgbench's clients, or nil if
+// there is no pgbench.
 func (c *clicking) limits(ctx context.Context) (rates []float64, err error) {
-	const enough = 1_500_000 // candidates, which nobody uses up in some seconds
+	const enough = 1_500_000 // more candidates than are used up in some seconds
 	lasts := sized(c.Env, 1*time.Second, 3*time.Second)
 	err = c.onBare(ctx, enough, func(b *bare) error {
 		rates, err = b.perClients(ctx, fiveStatements, lasts)
@@ -203,7 +203,7 @@ func (c *clicking) limits(ctx context.Context) (rates []float64, err error) {
 	return rates, err
 }
 
-// bestOf says of what the limit is the best, given the rates of each round.
+// bestOf names the rates, given per round, of which the limit is the best.
 func bestOf(each [][]float64) string {
 	var parts []string
 	for i, clients := range clientCounts {

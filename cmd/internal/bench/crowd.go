@@ -16,13 +16,13 @@ import (
 	"getwork/ws"
 )
 
-// The times within which things must happen, or something is wrong: far more than they take.
+// The time-outs: far longer than these steps take.
 const (
 	openWithin   = 2 * time.Minute
 	servedWithin = 2 * time.Minute
 )
 
-// crowdTask is what everybody waits on.
+// crowdTask is the task that everybody waits on.
 const crowdTask = "crowd"
 
 // crowd is many users, each with a socket of their own, who wait for the end of one query.
@@ -30,25 +30,25 @@ type crowd struct {
 	*stage
 	members []member
 	gate    int64   // the query's last row waits for this advisory lock, which conn holds
-	idle    float64 // the first node's memory before, in KiB
+	idle    float64 // the first node's memory before the crowd, in KiB
 
 	reading sync.WaitGroup
-	left    atomic.Int64 // to be told of their request's end
+	left    atomic.Int64 // users still to be told of their request's end
 	served  chan struct{}
 	broken  chan error
 }
 
-// member is one of them.
+// member is a user of a crowd.
 type member struct {
 	name string
 	node int
 
-	// Of the first event of the request's end, as it came: while others are waited for, nothing is decoded.
+	// The first event of the request's end, undecoded: decoding would delay the others.
 	told []byte
 	at   time.Time
 }
 
-// socket opens a user's socket, and returns when its snapshot has come: from then on it is told everything.
+// socket opens a user's socket, and returns after its snapshot: from then on the user is told everything.
 func (s *stage) socket(ctx context.Context, node int, user string) (*ws.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
@@ -62,12 +62,12 @@ func (s *stage) socket(ctx context.Context, node int, user string) (*ws.Client, 
 	return c, err
 }
 
-// endsRequest reports whether a message is of a request that is not pending any more.
+// endsRequest reports whether a message is about a request that is not pending any more.
 func endsRequest(message []byte) bool {
 	return bytes.Contains(message, []byte(`"type":"request"`)) && !bytes.Contains(message, []byte(`"state":"pending"`))
 }
 
-// many does something for each of some, so many at a time, until it fails.
+// many calls do for each element of all, at most atOnce at the same time, until one fails.
 func many[T any](ctx context.Context, all []T, atOnce int, do func(ctx context.Context, one *T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -82,14 +82,14 @@ func many[T any](ctx context.Context, all []T, atOnce int, do func(ctx context.C
 	return g.Wait()
 }
 
-// How many sockets are opened, and clicks made, at the same time: more than a node takes at once gain nothing.
+// How many sockets are opened, and clicks made, at the same time: more than a node accepts at once gain nothing.
 const (
 	dialers  = 64
 	clickers = 32
 )
 
-// onCrowd has something done on a fresh getwork where each of so many users, in turn on each of the nodes, has a socket and
-// waits for the query.
+// onCrowd calls do on a fresh getwork, where that many users, spread over the nodes, have a socket and wait for the
+// query.
 func (e *Env) onCrowd(ctx context.Context, users, nodes int, do func(c *crowd) error) error {
 	return e.on(ctx, nodes, func(s *stage) (err error) {
 		c := &crowd{stage: s, members: make([]member, users), gate: rand.Int64N(1 << 31), served: make(chan struct{}), broken: make(chan error, users)}
@@ -136,7 +136,7 @@ func (c *crowd) read(ctx context.Context, m *member, socket *ws.Client) {
 	}
 }
 
-// readEnded reads a socket until it tells of a request that is not pending any more.
+// readEnded reads a socket until it reports a request that is not pending any more.
 func readEnded(ctx context.Context, socket *ws.Client) ([]byte, error) {
 	for {
 		message, err := socket.Read(ctx)
@@ -147,7 +147,7 @@ func readEnded(ctx context.Context, socket *ws.Client) ([]byte, error) {
 }
 
 const (
-	// The query ends when somebody lets its last row pass.
+	// The query ends when its last row is let through.
 	gatedQuery = `
 select item, customer, amount
 from getwork.bench_item
@@ -164,10 +164,10 @@ select exists (
     and database = (select oid from pg_database where datname = current_database()))`
 )
 
-// wait has everybody click, and returns when the query waits for its last row, and everybody for the query.
+// wait lets everybody click, and returns when the query waits for its last row, and everybody for the query.
 func (c *crowd) wait(ctx context.Context) error {
 	users := len(c.members)
-	items := users*wantedEach + users/10 + 1 // a few more than are needed
+	items := users*wantedEach + users/10 + 1 // a few more than needed
 	if err := c.makeItems(ctx, items); err != nil {
 		return err
 	}
@@ -198,11 +198,11 @@ func (c *crowd) wait(ctx context.Context) error {
 	return err
 }
 
-// pushed is how long it took after the query's last row, in ms.
+// pushed holds the times since the query's last row, in ms.
 type pushed struct {
 	first, half, last  float64 // until that many users had their items
-	written, committed float64 // until the round began to write, and was committed; 0: not known
-	size               int     // of a message, on average
+	written, committed float64 // until the round began to write, and was committed; 0: unknown
+	size               int     // the average size of a message
 }
 
 const selectRound = `
@@ -211,7 +211,7 @@ from getwork.run
 order by id desc
 limit 1`
 
-// push lets the query end, waits until everybody was told, and checks what they were told.
+// push lets the query end, waits until everybody is told, and checks what they were told.
 func (c *crowd) push(ctx context.Context) (p pushed, err error) {
 	began := time.Now()
 	if err := c.exec(ctx, "let the query end", []string{openGate}, c.gate); err != nil {
@@ -241,7 +241,7 @@ func (c *crowd) push(ctx context.Context) (p pushed, err error) {
 	}
 	p.size /= len(times)
 	p.first, p.half, p.last = slices.Min(times), quantile(times, 0.5), slices.Max(times)
-	if c.ServerPID != 0 { // else its clock is another
+	if c.ServerPID != 0 { // otherwise its clock may differ
 		var finished time.Time
 		var committed *time.Time
 		if err := c.conn.QueryRow(ctx, c.sql(selectRound)).Scan(&finished, &committed); err != nil {

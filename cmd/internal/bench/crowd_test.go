@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-func TestIdle(t *testing.T) { // not beside others, which use the same server
-	figures := taken(t, idleFigures(nil), func(r *rounds) error { return idleFor(t.Context(), r, 4*time.Second) }) // a node looks around once in three, at least
-	// A node that looks around every two seconds uses something, and not all of a processor.
+func TestIdle(t *testing.T) { // not in parallel with others, which use the same server
+	figures := taken(t, idleFigures(nil), func(r *rounds) error { return idleFor(t.Context(), r, 4*time.Second) }) // at least one sweep of the node falls into it
+	// A node that sweeps every two seconds uses some CPU, but far less than a processor.
 	if node := figures[0].Median(); node <= 0 || node > 500 {
 		t.Errorf("a node uses %v ms/s", node)
 	}
@@ -27,8 +27,8 @@ func TestWaiting(t *testing.T) {
 	taken(t, waitingFigures(&Env{Quick: true}), func(r *rounds) error { return waitingOf(t.Context(), r, 20) })
 }
 
-// Nobody is told anything while the query lacks its last row, and what was told is checked: it fails when the database
-// says something else.
+// Nobody is told anything while the query lacks its last row. What users are told is checked: the check fails if the
+// database says something else.
 func TestCrowdChecks(t *testing.T) {
 	t.Parallel()
 	err := testEnv(t).onCrowd(t.Context(), 5, 1, func(c *crowd) error {
@@ -46,7 +46,7 @@ func TestCrowdChecks(t *testing.T) {
 			return err
 		}
 		if err := c.check(t.Context(), crowdTask); err == nil {
-			t.Error("an item that nobody holds was told of, and not missed")
+			t.Error("an item that nobody holds was pushed, and the check did not notice")
 		}
 		return nil
 	})
@@ -55,7 +55,7 @@ func TestCrowdChecks(t *testing.T) {
 	}
 }
 
-// A node that ends is noticed by all who wait on it.
+// If a node ends, all who wait on it notice.
 func TestCrowdOfDeadNode(t *testing.T) {
 	t.Parallel()
 	err := testEnv(t).onCrowd(t.Context(), 3, 1, func(c *crowd) error {

@@ -14,14 +14,14 @@ import (
 	"getwork/schema/postgres"
 )
 
-// Env is where measurements are made.
+// Env is the machine and the server on which measurements are made.
 type Env struct {
 	Binary      string // getwork's executable
-	Against     string // another one to compare it with; empty: no comparison is made
-	DatabaseURL string // a server's, with a database in which schemas may be made
-	ServerPID   int    // PostgreSQL's first process, if it is on this machine; 0: its CPU is not known
-	Rounds      int    // how often each figure is taken
-	Quick       bool   // smaller numbers of users and rows: a first answer, not to be quoted
+	Against     string // another executable to compare with; empty: no comparison
+	DatabaseURL string // of a database in which schemas can be created
+	ServerPID   int    // PostgreSQL's first process, if it is on this machine; 0: its CPU is unknown
+	Rounds      int    // how often each figure is measured
+	Quick       bool   // fewer users and rows: a first answer, not fit to be quoted
 	Log         func(format string, args ...any)
 }
 
@@ -31,7 +31,7 @@ func (e *Env) log(format string, args ...any) {
 	}
 }
 
-// sized is one of two numbers: with --quick the first.
+// sized returns the first of two numbers with --quick, and otherwise the second.
 func sized[T any](e *Env, quick, full T) T {
 	if e.Quick {
 		return quick
@@ -39,17 +39,17 @@ func sized[T any](e *Env, quick, full T) T {
 	return full
 }
 
-// cleanUpWithin bounds what is done after the measurements, when the caller's context may be over.
+// cleanUpWithin bounds the clean-up after the measurements, when the caller's context may have ended.
 const cleanUpWithin = 30 * time.Second
 
-// Private starts a PostgreSQL for the bench alone, and sets what the Env needs to know of it. Its data is on disk and
-// durable: if a commit didn't wait for the disk it would cost nothing, and batching commits would gain nothing.
+// Private starts a PostgreSQL for the bench alone, and sets the Env's fields about it. Its data is durable and on disk:
+// commits that don't wait for the disk would cost nothing, and batching them would gain nothing.
 func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 	parent, err := os.MkdirTemp("", "getwork-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the database: %w", err)
 	}
-	// PostgreSQL may run as another user, who has to pass through.
+	// PostgreSQL may run as another user, who must be able to enter.
 	if err := os.Chmod(parent, 0o711); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(parent))
 	}
@@ -71,7 +71,7 @@ func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// FindServer looks for the server's first process on this machine, so that its CPU time can be read.
+// FindServer finds the server's first process on this machine, so that its CPU time can be read.
 func (e *Env) FindServer(ctx context.Context) error {
 	conn, err := e.connect(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Facts are what figures mean nothing without.
+// Facts are the circumstances without which figures mean nothing.
 type Facts struct {
 	Date        string            `json:"date"`
 	Command     string            `json:"command"`
@@ -24,17 +24,17 @@ type Facts struct {
 	MemoryMB    int               `json:"memory_mb,omitempty"`
 	PostgreSQL  string            `json:"postgresql"`
 	Settings    map[string]string `json:"settings"`
-	Private     bool              `json:"private"`      // the database was started for this
-	SameMachine bool              `json:"same_machine"` // as the nodes and the load
-	FdatasyncMs float64           `json:"fdatasync_ms"` // median, of 8 KiB in the temporary folder
+	Private     bool              `json:"private"`      // the bench started the database
+	SameMachine bool              `json:"same_machine"` // the database is on the machine of the nodes and the load
+	FdatasyncMs float64           `json:"fdatasync_ms"` // median time, for 8 KiB in the temporary folder
 	Rounds      int               `json:"rounds"`
 	Quick       bool              `json:"quick"`
 }
 
-// telling are the server's settings that commits depend on most.
+// telling are the server's settings on which commits depend most.
 var telling = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size", "max_connections", "jit"}
 
-// Facts gathers them. getwork is the program's version, command what was typed.
+// Facts reads the facts. getwork is the program's version, command the command line.
 func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) (Facts, error) {
 	kb, _ := strconv.Atoi(strings.TrimSuffix(fromProc("meminfo", "MemTotal"), " kB"))
 	f := Facts{
@@ -54,7 +54,7 @@ func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) 
 		f.Settings[name] = value
 	}
 	if err != nil {
-		return f, fmt.Errorf("ask for the server's settings: %w", err)
+		return f, fmt.Errorf("read the server's settings: %w", err)
 	}
 	if f.FdatasyncMs, err = fdatasync(os.TempDir()); err != nil {
 		return f, fmt.Errorf("time the disk: %w", err)
@@ -62,8 +62,8 @@ func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) 
 	return f, nil
 }
 
-// fdatasync is how long a folder's disk takes to keep 8 KiB, as PostgreSQL writes its log: into a file that has its size
-// already. In ms.
+// fdatasync returns how long a folder's disk takes to keep 8 KiB, in ms. It overwrites a file of full size, as
+// PostgreSQL writes its log.
 func fdatasync(dir string) (float64, error) {
 	f, err := os.CreateTemp(dir, "getwork-bench-")
 	if err != nil {
@@ -93,7 +93,7 @@ func fdatasync(dir string) (float64, error) {
 	return quantile(times, 0.5), nil
 }
 
-// fromProc is a value of the first line in a file of /proc that begins with its name; empty if there is none.
+// fromProc returns a value from a file of /proc: the rest of the first line that begins with the name, or "".
 func fromProc(file, name string) string {
 	text, err := os.ReadFile(filepath.Join("/proc", file))
 	if err != nil {
@@ -107,7 +107,7 @@ func fromProc(file, name string) string {
 	return ""
 }
 
-// Lines are the facts for people.
+// Lines returns the facts for people.
 func (f Facts) Lines() []string {
 	machine := fmt.Sprintf("%d cores", f.Cores)
 	if f.Processor != "" {
@@ -116,12 +116,12 @@ func (f Facts) Lines() []string {
 	if f.MemoryMB > 0 {
 		machine += fmt.Sprintf(", %d GiB of memory", (f.MemoryMB+512)>>10)
 	}
-	where := "the one given, on another machine or one that is not known to be this"
+	where := "the given one, not known to be on this machine"
 	switch {
 	case f.Private:
 		where = "private, on this machine"
 	case f.SameMachine:
-		where = "the one given, on this machine"
+		where = "the given one, on this machine"
 	}
 	var settings []string
 	for _, name := range telling {
@@ -129,7 +129,7 @@ func (f Facts) Lines() []string {
 	}
 	rounds := fmt.Sprintf("%d rounds", f.Rounds)
 	if f.Quick {
-		rounds += ", with small numbers (--quick): not to be quoted"
+		rounds += ", with small numbers (--quick): not fit to be quoted"
 	}
 	return []string{
 		fmt.Sprintf("%s: %s; %s", f.Date, f.Command, rounds),

@@ -10,11 +10,11 @@ import (
 // point is a figure at one size.
 type point struct {
 	key, name, unit string
-	rounds          int // at most: what is to be seen is the line
+	rounds          int // at most this many, since the shape of the line matters
 	at              func(ctx context.Context, e *Env) (float64, error)
 }
 
-// points are figures that grow: each at several sizes, which end their keys.
+// points returns the figures that grow: each at several sizes, which end their keys.
 func points(e *Env) (all []point) {
 	add := func(key, name, unit string, rounds, size int, at func(ctx context.Context, e *Env) (float64, error)) {
 		all = append(all, point{"growth_" + key + "_" + strconv.Itoa(size), fmt.Sprintf(name, thousands(size)), unit, rounds, at})
@@ -41,7 +41,7 @@ func points(e *Env) (all []point) {
 		}
 	}
 	if e.ServerPID == 0 {
-		return all // the rest is CPU of the database
+		return all // the other points are CPU of the database
 	}
 	for _, part := range []string{"database", "node"} {
 		for _, items := range sized(e, []int{1000, 10_000, 100_000}, []int{1000, 10_000, 100_000, 1_000_000}) {
@@ -55,7 +55,7 @@ func points(e *Env) (all []point) {
 		}
 	}
 	for _, rows := range sized(e, []int{10_000, 100_000}, []int{100_000, 1_000_000, 10_000_000}) {
-		// Once: filling them in takes long.
+		// Only once: filling the rows in takes long.
 		add("history", "CPU of a click with %s rows of work history", "µs", 1, rows, func(ctx context.Context, e *Env) (cpu float64, err error) {
 			if room, err := e.historyRoom(ctx); err != nil || room < rows {
 				return 0, err
@@ -86,7 +86,7 @@ func growth(ctx context.Context, r *rounds) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", p.key, err)
 			}
-			if value > 0 { // else there is no room for it
+			if value > 0 { // otherwise there is no room for it
 				r.add(p.key, value)
 			}
 		}
@@ -94,10 +94,10 @@ func growth(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// costClicks is how many clicks are counted, so that each costs a share of the same.
+// costClicks is how many clicks are counted, so that fixed costs are shared by equally many.
 const costClicks = 3000
 
-// shelfCost is what a click from a fresh shelf of that many items costs. Of small shelves it takes several.
+// shelfCost returns what a click from a fresh shelf of that many items costs. It uses several small shelves.
 func (e *Env) shelfCost(ctx context.Context, items int) (c cost, err error) {
 	err = e.on(ctx, 1, func(s *stage) error {
 		if err := s.makeItems(ctx, items); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The history of a task that has been in use for two months: requests that were answered, and work that was completed,
-// of the same items that are on the shelf now. Three items a request, as everywhere here.
+// The history of a task that has been in use for two months: answered requests and completed work, of the items that
+// are on the shelf now. As everywhere here, a request has three items.
 const fillHistory = `
 with asked as (
   insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, created_at, completed_at)
@@ -27,8 +27,8 @@ from numbered a cross join generate_series(0, 2) s`
 
 const (
 	historyTask = "past"
-	chunk       = 50_000 // how many requests one statement of the filling writes
-	rowBytes    = 900    // what a row of work takes on the disk, with its indexes, its part of a request, and some of the log
+	chunk       = 50_000 // how many requests one statement fills in
+	rowBytes    = 900    // the disk space of a row of work, with its indexes, its part of a request, and some of the log
 )
 
 func historySizes(e *Env) (few, many int) {
@@ -52,7 +52,7 @@ func history(ctx context.Context, r *rounds) error {
 		return err
 	}
 	if room < many {
-		r.figure("history_cpu").Note = fmt.Sprintf("only %s rows: there is no room for more, or the server's disk can't be looked at from here", thousands(room))
+		r.figure("history_cpu").Note = fmt.Sprintf("only %s rows: there is no room for more, or the server's disk is not visible from here", thousands(room))
 		many = room
 	}
 	return r.onPast(ctx, few, historyItems(r.Env), func(short *stage) error {
@@ -72,17 +72,17 @@ func history(ctx context.Context, r *rounds) error {
 						r.add(p.prefix+"cpu", cpu)
 					}
 				}
-				slices.Reverse(parts) // what comes later is not always the slower one for it
+				slices.Reverse(parts) // so that being later does not always count against the same one
 			}
 			return nil
 		})
 	})
 }
 
-// historyItems are for all clicks of all rounds.
+// historyItems is how many items all clicks of all rounds need.
 func historyItems(e *Env) int { return sized(e, 400_000, 1_500_000) }
 
-// historyRoom is how many rows there is room for: a million if the disk can't be looked at.
+// historyRoom returns how many rows there is room for, or a million if the disk is not visible.
 func (e *Env) historyRoom(ctx context.Context) (int, error) {
 	const cautious = 1_000_000
 	conn, err := e.connect(ctx)
@@ -92,7 +92,7 @@ func (e *Env) historyRoom(ctx context.Context) (int, error) {
 	defer conn.Close(ctx)
 	var dir *string // null for a login that may not see it
 	if err := conn.QueryRow(ctx, `select (select setting from pg_settings where name = 'data_directory')`).Scan(&dir); err != nil {
-		return 0, fmt.Errorf("ask where the data is: %w", err)
+		return 0, fmt.Errorf("read where the data is: %w", err)
 	}
 	if dir == nil || e.ServerPID == 0 {
 		return cautious, nil
@@ -104,7 +104,7 @@ func (e *Env) historyRoom(ctx context.Context) (int, error) {
 	return int(free / 2 / rowBytes), nil
 }
 
-// onPast has something done on a getwork whose task has a history, and a shelf.
+// onPast calls do on a getwork whose task has a history and a shelf.
 func (e *Env) onPast(ctx context.Context, rows, items int, do func(s *stage) error) error {
 	return e.on(ctx, 1, func(s *stage) error {
 		err := s.makeItems(ctx, items)
@@ -131,7 +131,7 @@ func (e *Env) onPast(ctx context.Context, rows, items int, do func(s *stage) err
 	})
 }
 
-// clickAfter is what clicks cost on a task with a history.
+// clickAfter returns what clicks cost on a task with a history.
 func (s *stage) clickAfter(ctx context.Context, window time.Duration) (cost, error) {
 	out, err := s.measure(ctx, load{task: historyTask, users: 64}, window, nil)
 	if err != nil {

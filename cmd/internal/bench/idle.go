@@ -17,7 +17,7 @@ func idleFigures(*Env) []*Figure {
 	}
 }
 
-// idle measures what a node costs while nobody wants anything.
+// idle measures what a node costs while nobody asks for work.
 func idle(ctx context.Context, r *rounds) error {
 	return idleFor(ctx, r, sized(r.Env, 6*time.Second, 20*time.Second))
 }
@@ -59,9 +59,9 @@ func idleFor(ctx context.Context, r *rounds, lasts time.Duration) error {
 	return nil
 }
 
-// idling is the CPU that is used while nothing is done, in ms for each second.
+// idling returns the CPU that is used while nothing is done, in ms per second.
 func (e *Env) idling(ctx context.Context, s *stage, lasts time.Duration) (c cost, err error) {
-	sleep(ctx, settle(e)) // what was dropped or made before may still be tidied up
+	sleep(ctx, settle(e)) // PostgreSQL may still be tidying up after earlier tables
 	before, err := s.usage()
 	if err != nil {
 		return c, err

@@ -17,10 +17,10 @@ func idleClickFigures(*Env) []*Figure {
 	}
 }
 
-// breath is what passes between two calls on a system that is otherwise idle.
+// breath is the pause between two calls on an otherwise idle system.
 const breath = 5 * time.Millisecond
 
-// idleClick measures single clicks, and beside them what their commits and their HTTP alone cost.
+// idleClick measures single clicks, and next to them the cost of their commits and their HTTP alone.
 func idleClick(ctx context.Context, r *rounds) error {
 	for range r.each() {
 		times, err := r.singleClicks(ctx, sized(r.Env, 200, 500))
@@ -36,8 +36,8 @@ func idleClick(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// singleClicks are the times, in ms, of clicks, of bare commits and of bare calls, one after the other in turn: what
-// disturbs one disturbs the others.
+// singleClicks returns the times, in ms, of clicks, bare commits and bare calls. It takes them in turn, so that a
+// disturbance affects all three.
 func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err error) {
 	const task, items = "idle", 20_000
 	err = e.on(ctx, 1, func(s *stage) error {
@@ -60,7 +60,7 @@ func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err 
 				func() error {
 					status, err := u.do(nothing)
 					if err == nil && status != http.StatusNotFound {
-						err = fmt.Errorf("a call of nothing is answered %d", status)
+						err = fmt.Errorf("the bare call is answered %d", status)
 					}
 					return err
 				},
@@ -71,7 +71,7 @@ func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err 
 					if err := call(); err != nil {
 						return err
 					}
-					if i >= n/10 { // before, plans and connections are made
+					if i >= n/10 { // earlier clicks make plans and connections
 						times[kind] = append(times[kind], millis(time.Since(began)))
 					}
 					sleep(ctx, breath)

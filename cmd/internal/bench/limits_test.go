@@ -28,7 +28,7 @@ func TestWithoutPassword(t *testing.T) {
 	}
 }
 
-// TestBareLimits runs each of the limits for a second, and looks at what they have written.
+// TestBareLimits runs each of the limits for a second, and checks what they wrote.
 func TestBareLimits(t *testing.T) {
 	t.Parallel()
 	err := testEnv(t).onBare(t.Context(), 300_000, func(b *bare) error {
@@ -65,7 +65,7 @@ select (select count(*) from getwork.bare_request where state = 'assigned'), (se
 	}
 }
 
-// Each connection gets a message of the size that was asked for, when a line says so, and nothing behind it.
+// When a line asks for it, each connection gets one message of the requested size and nothing after it.
 func TestRawTCP(t *testing.T) {
 	t.Parallel()
 	commands, in := io.Pipe()
@@ -99,12 +99,12 @@ func TestRawTCP(t *testing.T) {
 	}
 	for _, c := range conns {
 		if rest, _ := io.ReadAll(c); len(rest) > 0 {
-			t.Errorf("%q came behind a message", rest)
+			t.Errorf("%q came after a message", rest)
 		}
 	}
 }
 
-// It ends with its standard input, also while it waits for connections.
+// It ends when its standard input does, even while it waits for connections.
 func TestRawTCPEnds(t *testing.T) {
 	t.Parallel()
 	commands, in := io.Pipe()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// moreListeners are the nodes beside the one that is clicked on. A server must have so many connections for them: each
-// holds a listener's and a few others.
+// moreListeners is the number of nodes besides the one that is clicked on. The server needs enough connections for
+// them: each node has one for its listener and a few others.
 const (
 	moreListeners = 19
 	listenersNeed = 130
@@ -19,7 +19,7 @@ func listenersFigures(*Env) []*Figure {
 	return []*Figure{{Key: "listeners", Name: fmt.Sprintf("Clicks from a fresh shelf, 64 users, while %d more nodes listen", moreListeners), Unit: "clicks/s", Limit: alone, Goal: atLeast(0.8)}}
 }
 
-// listeners measures what it costs that others listen: each round is announced to all nodes.
+// listeners measures the cost of other nodes that listen: each round is announced to all nodes.
 func listeners(ctx context.Context, r *rounds) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func listeners(ctx context.Context, r *rounds) error {
 				return err
 			}
 		}
-		slices.Reverse(takes) // what comes later is not always the slower one for it
+		slices.Reverse(takes) // so that being later does not always count against the same one
 	}
 	return nil
 }
@@ -55,15 +55,15 @@ func (r *rounds) takeAmong(ctx context.Context, key string, others int) error {
 	return err
 }
 
-// freshLoad is a load on a shelf that stays fresh for all of a window, so that no run falls into it.
+// freshLoad is a load on a shelf that stays fresh for a whole window, so that no run falls into it.
 type freshLoad struct {
 	users, nodes int
-	others       int           // more nodes, which nobody clicks on
+	others       int           // nodes on which nobody clicks
 	items        int           // 0: enough for the usual window
 	window       time.Duration // 0: the usual one
 }
 
-// freshClicks is what clicks on a fresh shelf cost, on a getwork of its own.
+// freshClicks returns what clicks on a fresh shelf cost, on a getwork of its own.
 func (e *Env) freshClicks(ctx context.Context, l freshLoad) (c cost, err error) {
 	if l.items == 0 {
 		l.items, l.window = sized(e, 150_000, 600_000), sized(e, 2*time.Second, 5*time.Second)

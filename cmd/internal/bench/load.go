@@ -18,25 +18,26 @@ const wantedEach = 3
 type load struct {
 	task  string
 	users int
-	nodes int           // the first so many serve them, in turn; 0: one
+	nodes int           // how many nodes serve the users, in turn; 0: one
 	pause time.Duration // between an answer and the next click
-	most  int           // clicks altogether, so that there are items for all; 0: any number
+	most  int           // the total number of clicks that there are items for; 0: unlimited
 }
 
-// answered is a click that was answered.
+// answered is an answered click.
 type answered struct {
 	at   time.Time
 	took time.Duration
 }
 
-// outcome is what came of a load.
+// outcome is the result of a load.
 type outcome struct {
-	clicks []answered // by the time of their answers
+	clicks []answered // in the order of their answers
 	waited int        // clicks that were answered "pending" first
 	used   []usage    // once a second of the window
 }
 
-// run has the users click until it is over, or there were enough clicks, and returns when the last click is answered.
+// run lets the users click until the time is over or there were enough clicks, and returns when the last click is
+// answered.
 func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 	out := &outcome{}
 	var total atomic.Int64
@@ -70,11 +71,11 @@ func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 	return out, nil
 }
 
-// warmUp is how long a load is on before anything is measured: plans and connections are made in it.
+// warmUp is how long a load runs before anything is measured, while plans and connections are made.
 const warmUp = time.Second
 
-// measure puts a load on, and reads the usage once a second after it has warmed up: for as long as the window is, and
-// then until enough says so, but no longer than three windows. Without enough the window is enough.
+// measure runs a load. After the warm-up it reads the usage once a second, for the length of the window and then until
+// enough returns true, but for no longer than three windows. If enough is nil the window suffices.
 func (s *stage) measure(ctx context.Context, l load, window time.Duration, enough func() (bool, error)) (out *outcome, err error) {
 	var used []usage
 	g, ctx := errgroup.WithContext(ctx)
@@ -106,7 +107,7 @@ func (s *stage) measure(ctx context.Context, l load, window time.Duration, enoug
 	})
 	err = g.Wait()
 	if err == nil && len(used) < 2 {
-		err = errors.New("the items were used up before anything was measured: this machine is faster than was foreseen")
+		err = errors.New("the items were used up before anything was measured: this machine is faster than expected")
 	}
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (s *stage) measure(ctx context.Context, l load, window time.Duration, enoug
 	return out, nil
 }
 
-// between are the clicks that were answered from one time to the other.
+// between returns the clicks that were answered between two times.
 func (o *outcome) between(from, to time.Time) []answered {
 	search := func(t time.Time) int {
 		i, _ := slices.BinarySearchFunc(o.clicks, t, func(a answered, t time.Time) int { return a.at.Compare(t) })
@@ -124,8 +125,8 @@ func (o *outcome) between(from, to time.Time) []answered {
 	return o.clicks[search(from):search(to)]
 }
 
-// cost is what the clicks of a window came to.
-type cost struct{ rate, database, nodes float64 } // clicks a second; µs of CPU for one
+// cost is the rate of a window's clicks, and the CPU of one.
+type cost struct{ rate, database, nodes float64 } // clicks per second; µs of CPU per click
 
 func (o *outcome) cost() cost {
 	from, to := o.used[0], o.used[len(o.used)-1]
@@ -136,7 +137,7 @@ func (o *outcome) cost() cost {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// sleep waits, or until ctx ends.
+// sleep waits for a time, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

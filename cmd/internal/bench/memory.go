@@ -20,12 +20,12 @@ func memoryFiguresOf(users int) []*Figure {
 	}
 }
 
-// memory measures what a waiting user costs a node's memory.
+// memory measures how much of a node's memory a waiting user takes.
 func memory(ctx context.Context, r *rounds) error { return memoryOf(ctx, r, crowdSize(r.Env)) }
 
 func memoryOf(ctx context.Context, r *rounds, users int) error {
 	if resident(os.Getpid()) == 0 {
-		r.log("left out: this system does not tell the memory of processes in /proc")
+		r.log("left out: this system has no /proc with the memory of processes")
 		return nil
 	}
 	for range r.each() {
@@ -51,10 +51,10 @@ func memoryOf(ctx context.Context, r *rounds, users int) error {
 	return nil
 }
 
-// settle is how long a process is left alone before it is looked at.
+// settle is how long a process is left alone before its memory is read.
 func settle(e *Env) time.Duration { return sized(e, 2*time.Second, 5*time.Second) }
 
-// resident is how much memory of a process is resident, in KiB; 0 if it is not known.
+// resident returns a process's resident memory, in KiB, or 0 if it is unknown.
 func resident(pid int) float64 {
 	kib, _ := strconv.ParseFloat(strings.TrimSuffix(fromProc(strconv.Itoa(pid)+"/status", "VmRSS"), " kB"), 64)
 	return kib

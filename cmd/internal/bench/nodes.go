@@ -13,12 +13,12 @@ import (
 	"getwork/cmd/internal/node"
 )
 
-// start starts n more nodes, and returns when all are ready. flags are more of those of `getwork serve`.
+// start starts n more nodes, and returns when all are ready. flags are further flags of `getwork serve`.
 func (s *stage) start(ctx context.Context, n int, flags ...string) error {
 	o := node.Options{
 		Binary: s.Binary,
 		Args:   append([]string{"--log-level", "warn", "--schema", string(s.name)}, flags...),
-		// Not as flags: everybody on the machine may see those, and there may be a password in the URL.
+		// Settings are not passed as flags: everybody on the machine can see those, and the URL may hold a password.
 		Env: []string{"GETWORK_DATABASE_URL=" + s.DatabaseURL},
 	}
 	var g errgroup.Group
@@ -33,7 +33,7 @@ func (s *stage) start(ctx context.Context, n int, flags ...string) error {
 	return nil
 }
 
-// kill ends the nodes at once, and tells what they complained of.
+// kill ends the nodes at once, and logs their complaints.
 func (s *stage) kill() {
 	for i, n := range s.nodes {
 		if !n.Started() {
@@ -49,7 +49,7 @@ func (s *stage) kill() {
 	s.nodes = nil
 }
 
-// usage is the CPU time that database and nodes have used by some time; 0 where it is not known.
+// usage is the CPU time that the database and the nodes have used by some time; 0 if unknown.
 type usage struct {
 	at              time.Time
 	database, nodes time.Duration

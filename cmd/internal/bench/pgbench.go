@@ -18,12 +18,12 @@ import (
 	"getwork/schema/postgres"
 )
 
-// errNoPgbench leaves out the limits that it would have measured.
-var errNoPgbench = errors.New("there is no pgbench on this machine, which would measure the limit: it comes with PostgreSQL's server or contrib package")
+// errNoPgbench means that limits measured by pgbench are left out.
+var errNoPgbench = errors.New("there is no pgbench on this machine to measure the limit with: it comes with PostgreSQL's server or contrib package")
 
 var tpsPattern = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 
-// pgbench has clients repeat a script for a while, and returns how many transactions a second that were.
+// pgbench lets clients repeat a script for a while, and returns the number of transactions per second.
 func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts time.Duration) (float64, error) {
 	program := "pgbench"
 	if b, err := postgres.Find(); err == nil {
@@ -38,7 +38,7 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 	cmd := exec.CommandContext(ctx, program, "-n", "-M", "prepared", "-f", "-", "-c", strconv.Itoa(clients), "-j", strconv.Itoa(min(clients, 2)),
 		"-T", strconv.Itoa(max(1, int(lasts.Seconds()))), withoutPassword(e.DatabaseURL))
 	cmd.Stdin = strings.NewReader(script)
-	// As getwork's own connections have it: plans are made while the tables are empty.
+	// As in getwork's own connections, because plans are made while the tables are empty.
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c enable_seqscan=off")
 	if config.Password != "" {
 		cmd.Env = append(cmd.Env, "PGPASSWORD="+config.Password)
@@ -58,14 +58,14 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 	return strconv.ParseFloat(string(found[1]), 64)
 }
 
-// A password stands behind the user or among the parameters of a URL, or among names and values.
+// A password follows the user in a URL, or is among a URL's parameters, or among names and values.
 var (
 	passwordOfUser  = regexp.MustCompile(`^(\w+://[^:@/]*):[^@/]*@`)
 	passwordInURL   = regexp.MustCompile(`([?&])password=[^&]*&?`)
 	passwordInWords = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
 )
 
-// withoutPassword takes the password out of a database's URL, since everybody on the machine may see a program's
+// withoutPassword removes the password from a database's URL, since everybody on the machine can see a program's
 // arguments.
 func withoutPassword(database string) string {
 	if !strings.Contains(database, "://") {

@@ -20,9 +20,9 @@ func push(ctx context.Context, r *rounds) error {
 		err := r.on(ctx, 2, func(s *stage) error {
 			var stamped bool
 			if err := s.conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
-				return fmt.Errorf("ask for the server's settings: %w", err)
+				return fmt.Errorf("read the server's settings: %w", err)
 			}
-			if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock shows another time
+			if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock may differ
 				r.figure("push_p50").Note = "counted from the answer on the first node, which comes somewhat later than the commit: track_commit_timestamp is off, or the server is on another machine"
 				r.figure("limit_notify_p50").Note = "counted from the commit's return"
 			}
@@ -42,14 +42,14 @@ func push(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// arrival is when something came of a row that was committed.
+// arrival is when the news of a committed row arrived.
 type arrival struct {
 	id  int64
 	at  time.Time
 	err error
 }
 
-// listen passes on what arrives until something fails. The channel has room for all that will come.
+// listen passes on arrivals until something fails. The channel has room for all of them.
 func listen(most int, next func() (int64, error)) <-chan arrival {
 	arrivals := make(chan arrival, most)
 	go func() {
@@ -64,7 +64,7 @@ func listen(most int, next func() (int64, error)) <-chan arrival {
 	return arrivals
 }
 
-// await waits for a row's arrival. Others are passed over: a socket may be told of a request twice.
+// await waits for a row's arrival. It skips others: a socket may be told of a request twice.
 func await(arrivals <-chan arrival, id int64) (arrival, error) {
 	late := time.After(10 * time.Second)
 	for {
@@ -74,7 +74,7 @@ func await(arrivals <-chan arrival, id int64) (arrival, error) {
 				return a, a.err
 			}
 		case <-late:
-			return arrival{}, fmt.Errorf("nothing came of the row %d within ten seconds", id)
+			return arrival{}, fmt.Errorf("no news of the row %d within ten seconds", id)
 		}
 	}
 }
@@ -87,7 +87,8 @@ const (
 	bellCommitted    = `select pg_xact_commit_timestamp(xmin) from getwork.bench_bell where id = $1`
 )
 
-// pushes are the times, in ms, from a commit to the push, and from a commit to a bare notification, n of each, in turn.
+// pushes returns the times, in ms, from a commit to the push and from a commit to a bare notification, n of each, taken
+// in turn.
 func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notices []float64, err error) {
 	const task, user = "push", "somebody"
 	if err := s.shelf(ctx, task, 20_000); err != nil {
@@ -107,7 +108,7 @@ func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notice
 	if err != nil {
 		return nil, nil, err
 	}
-	channel := s.name + "_bell" // which no node hears
+	channel := s.name + "_bell" // no node hears it
 	if _, err := bell.Exec(ctx, "listen "+channel.Quoted()); err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}

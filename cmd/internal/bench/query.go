@@ -18,8 +18,8 @@ insert into getwork.bench_payment
 select 1 + g % ($1::bigint / 10), 'customer ' || g % 5000, (g % 100000) / 100.0
 from generate_series(1, $1::bigint) g`
 
-	// Scores each loan by its payments. The score means nothing: it is work for the processor. The condition is one on the
-	// score, so that nothing is left out before it was computed.
+	// Scores each loan by its payments. The score has no meaning except work for the processor. The condition uses the
+	// score, so that no loan is left out before its score was computed.
 	rankPayments = `
 select loan as item, max(customer) as customer, sum(amount) as amount, sum(hashtextextended(md5(md5(md5(md5(md5(customer || amount))))), loan)) as score
 from getwork.bench_payment
@@ -28,7 +28,7 @@ having sum(hashtextextended(md5(md5(md5(md5(md5(customer || amount))))), loan)) 
 order by score desc, loan`
 )
 
-// wrapSizes are of which loans one is in the result, by the key of the figure.
+// wrapSizes are, by key of the figure, the number of loans of which one is in the result.
 var wrapSizes = []struct {
 	key   string
 	every int
@@ -46,8 +46,8 @@ func wrapFigures(e *Env) []*Figure {
 	return all
 }
 
-// wrap measures what getwork's wrapping adds to a heavy query: leaving out what is held, ranking, keeping the shelf. Each
-// value is the median of some runs, and of as many bare executions, in turn.
+// wrap measures what getwork adds to a heavy query: leaving out blocked items, ranking, keeping the shelf. Each value
+// is the median of some runs, and of as many bare executions, taken in turn.
 func wrap(ctx context.Context, r *rounds) error {
 	return r.on(ctx, 1, func(s *stage) error {
 		if err := s.exec(ctx, "make payments", []string{makePayments, fillPayments}, payments(r.Env)); err != nil {
@@ -86,7 +86,7 @@ func wrap(ctx context.Context, r *rounds) error {
 	})
 }
 
-// readAll executes a query and reads all of its rows, and returns how long that took, in ms.
+// readAll executes a query and reads all of its rows, and returns the time in ms.
 func (s *stage) readAll(ctx context.Context, query string) (float64, error) {
 	began := time.Now()
 	rows, err := s.conn.Query(ctx, s.sql(query), pgx.QueryExecModeExec)
@@ -102,7 +102,7 @@ func (s *stage) readAll(ctx context.Context, query string) (float64, error) {
 	return millis(time.Since(began)), nil
 }
 
-// The whole of these is computed, or slept through, once, and then the items are listed.
+// These queries compute or sleep once, and then list the items.
 const (
 	sleepingQuery = `
 with s as materialized (select pg_sleep(%g))
@@ -131,7 +131,7 @@ func busy(ctx context.Context, r *rounds) error {
 		{rounds: r, key: "busy_sleep", query: func(context.Context, *stage) (string, error) {
 			return fmt.Sprintf(sleepingQuery, lasts.Seconds()), nil
 		}},
-		{rounds: r, key: "busy_compute", query: func(ctx context.Context, s *stage) (string, error) { // for about as long
+		{rounds: r, key: "busy_compute", query: func(ctx context.Context, s *stage) (string, error) { // for about as long as it sleeps
 			const probe = 300
 			took, err := s.readAll(ctx, fmt.Sprintf(computingQuery, probe))
 			return fmt.Sprintf(computingQuery, max(1, int(math.Round(probe*millis(lasts)/took)))), err
@@ -147,7 +147,7 @@ func busy(ctx context.Context, r *rounds) error {
 	return nil
 }
 
-// busyKind is how clicks fare while one kind of query runs.
+// busyKind holds the clicks while one kind of query runs.
 type busyKind struct {
 	*rounds
 	key          string
@@ -168,7 +168,7 @@ func (k *busyKind) take(ctx context.Context, s *stage, lasts time.Duration) erro
 	if err := s.fill(ctx, task, query, items, fresh); err != nil {
 		return err
 	}
-	// As long as a shelf is fresh and a query runs: one whole run falls into it.
+	// As long as a shelf is fresh and a query runs, so that one whole run falls into it.
 	over, stop := context.WithTimeout(ctx, fresh+lasts)
 	defer stop()
 	out, err := s.run(ctx, over, load{task: task, users: 1, pause: breath})
@@ -183,11 +183,11 @@ func (k *busyKind) take(ctx context.Context, s *stage, lasts time.Duration) erro
 	return s.check(ctx, task)
 }
 
-// count parts the clicks into those while a run was under way, and those while none was, nor soon before or after.
+// count separates the clicks during a run from those while none was under way, nor shortly before or after.
 func (k *busyKind) count(out *outcome, runs []run) {
 	const apart = 500 * time.Millisecond
 	var during, idle []float64
-	for _, c := range out.clicks[min(len(out.clicks), 50):] { // the first have plans to make
+	for _, c := range out.clicks[min(len(out.clicks), 50):] { // the first ones make plans
 		switch began := c.at.Add(-c.took); {
 		case underWay(runs, began, c.at):
 			during = append(during, millis(c.took))

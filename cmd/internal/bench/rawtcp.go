@@ -21,15 +21,15 @@ import (
 // rawWriters is how many goroutines write at the same time.
 const rawWriters = 4
 
-// RawTCP is the other end of the raw TCP limit, in a process of its own as a node is. It prints its address, accepts n
-// connections, each with a goroutine that reads, and prints "ready"; for each line that it reads it writes each connection
-// a message of that size. It ends when in does.
+// RawTCP is the other end of the raw TCP limit, in a process of its own, as a node is. It prints its address, accepts n
+// connections, each with a goroutine that reads, and prints "ready". For each line that it reads it writes a message of
+// that size to each connection. It ends when in does.
 func RawTCP(in io.Reader, out io.Writer, n, size int) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // its memory is compared with what it is now: what the program left behind is not to go later
+	debug.FreeOSMemory() // its memory is compared with the current value, so memory left from the start must not be freed later
 	if _, err := fmt.Fprintln(out, l.Addr()); err != nil {
 		return err
 	}
@@ -73,12 +73,12 @@ func RawTCP(in io.Reader, out io.Writer, n, size int) error {
 // rawPeer is such a process, with connections to it.
 type rawPeer struct {
 	pid    int
-	before float64 // KiB of memory, when there were no connections
+	before float64 // KiB of memory before the first connection
 	conns  []net.Conn
 	in     io.Writer
 }
 
-// onRaw has something done with a process that has n connections, for messages of a size.
+// onRaw calls do with a process that has n connections, for messages of a size.
 func (e *Env) onRaw(ctx context.Context, n, size int, do func(p *rawPeer) error) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, e.Binary, "__raw-tcp", strconv.Itoa(n), strconv.Itoa(size))
@@ -118,8 +118,8 @@ func (e *Env) onRaw(ctx context.Context, n, size int, do func(p *rawPeer) error)
 	return do(p)
 }
 
-// rawPush is the limit of telling n people something: each has a TCP connection, and gets a message of that size which
-// nobody else gets. It returns how long it takes until the last has theirs.
+// rawPush is the limit of telling n people something: each has a TCP connection, and gets a message of that size of
+// their own. It returns how long it takes until the last has theirs.
 func (e *Env) rawPush(ctx context.Context, n, size int) (took time.Duration, err error) {
 	err = e.onRaw(ctx, n, size, func(p *rawPeer) error {
 		times := make([]time.Time, n)
@@ -146,11 +146,11 @@ func (e *Env) rawPush(ctx context.Context, n, size int) (took time.Duration, err
 	return took, err
 }
 
-// fewestRaw is how many raw connections stand out of what a process's memory changes by of itself: 3 MiB of them,
-// where its collector and the system give and take up to 1.
+// fewestRaw is how many raw connections are needed to stand out from a process's own changes of memory: they take 3
+// MiB, while its collector and the system add or free up to 1.
 const fewestRaw = 1_000
 
-// rawMemory is the limit: what a connection costs that nothing is known of, of at least n of them, in KiB.
+// rawMemory is the limit of memory: what a bare connection costs, in KiB, with at least n of them.
 func (e *Env) rawMemory(ctx context.Context, n int) (kib float64, err error) {
 	n = max(n, fewestRaw)
 	err = e.onRaw(ctx, n, 0, func(p *rawPeer) error {

@@ -13,13 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// Report is all that was measured, and on what.
+// Report is all figures, with the facts.
 type Report struct {
 	Facts   Facts
 	Figures []*Figure
 }
 
-// Ratio is the figure to its limit: the median of the rounds' ratios, since what disturbs a round disturbs both.
+// Ratio returns the ratio of the figure to its limit. It is the median of the rounds' ratios, since a disturbance of a
+// round affects both.
 func (f *Figure) Ratio() (ratio float64, known bool) {
 	if f.Limit == nil || len(f.Values) == 0 || f.Limit.Median() == 0 {
 		return 0, false
@@ -34,7 +35,7 @@ func (f *Figure) Ratio() (ratio float64, known bool) {
 	return quantile(ratios, 0.5), true
 }
 
-// Met tells whether the goal was reached; known is false if there is none, or nothing to hold against it.
+// Met reports whether the goal was reached; known is false if there is no goal, or no value to compare with it.
 func (f *Figure) Met() (met, known bool) {
 	if f.Goal == nil || len(f.Values) == 0 {
 		return false, false
@@ -50,7 +51,7 @@ func (f *Figure) Met() (met, known bool) {
 	return (f.Goal.AtLeast == nil || value >= *f.Goal.AtLeast) && (f.Goal.AtMost == nil || value <= *f.Goal.AtMost), true
 }
 
-// goal is what people read of it.
+// goal formats the goal for people.
 func (f *Figure) goal() string {
 	if f.Goal == nil {
 		return ""
@@ -69,7 +70,7 @@ func (f *Figure) goal() string {
 	return strings.Join(parts, ", ")
 }
 
-// thousands writes a number with gaps, as people read it.
+// thousands formats a number with gaps, for people.
 func thousands(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -78,10 +79,10 @@ func thousands(n int) string {
 	return text
 }
 
-// exact is a number as somebody wrote it.
+// exact formats a number with all its digits.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// legible is a measured number: three digits, or all before the point.
+// legible formats a measured number with three digits, or all before the point.
 func legible(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000:
@@ -117,7 +118,7 @@ func (f *Figure) cells() []string {
 	return cells
 }
 
-// note says what its limit is, and what else has to be known.
+// note describes the figure's limit, and whatever else must be known.
 func (f *Figure) note() string {
 	var parts []string
 	if f.Limit != nil {
@@ -136,7 +137,7 @@ func (f *Figure) note() string {
 	return strings.Join(parts, "; ")
 }
 
-// Markdown is the report for people: on a terminal, and as a part of a page.
+// Markdown returns the report for people: on a terminal, and as a part of a page.
 func (r *Report) Markdown() string {
 	rows := [][]string{columns, {"---", "---", "---:", "---:", "---:", "---:", "---", "---"}}
 	var notes strings.Builder
@@ -166,7 +167,7 @@ func (r *Report) Markdown() string {
 	return "- " + strings.Join(r.Facts.Lines(), "\n- ") + "\n\n" + table.String() + "\n" + notes.String()
 }
 
-// JSON prints the report for programs: one document.
+// JSON writes the report for programs, as one document.
 func (r *Report) JSON(w io.Writer) error {
 	type evaluated struct {
 		*Figure
@@ -196,7 +197,8 @@ func (r *Report) JSON(w io.Writer) error {
 // Page is a Markdown file with a report in it.
 type Page struct{ path, before, after string }
 
-// ReadPage reads a folder's benchmarks.md, in which two lines say where the report belongs.
+// ReadPage reads a folder's benchmarks.md. It returns an error unless the file has the two lines between which the
+// report belongs.
 func ReadPage(folder string) (p Page, err error) {
 	const begin, end = "<!-- table -->\n", "<!-- /table -->"
 	p.path = filepath.Join(folder, "benchmarks.md")
@@ -213,7 +215,7 @@ func ReadPage(folder string) (p Page, err error) {
 	return p, nil
 }
 
-// Write puts a report into the page, in place of the last one.
+// Write replaces the report in the page's file.
 func (p Page) Write(r *Report) error {
 	return os.WriteFile(p.path, []byte(p.before+r.Markdown()+p.after), 0o644)
 }

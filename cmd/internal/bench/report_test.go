@@ -107,7 +107,7 @@ func TestJSON(t *testing.T) {
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadPage(dir); err == nil {
-		t.Error("a folder without a page is taken")
+		t.Error("a folder without a page is accepted")
 	}
 	path := filepath.Join(dir, "benchmarks.md")
 	put := func(text string) {
@@ -118,10 +118,10 @@ func TestPage(t *testing.T) {
 	}
 	put("# Page\n<!-- table -->\nnever ends\n")
 	if _, err := ReadPage(dir); err == nil {
-		t.Error("a page without the second line is taken")
+		t.Error("a page without the second line is accepted")
 	}
 	put("# Page\n\n<!-- table -->\nlast year's\n<!-- /table -->\n\nThe rest.\n")
-	for range 2 { // the second time it replaces what the first has written
+	for range 2 { // the second Write replaces the first one's report
 		p, err := ReadPage(dir)
 		if err == nil {
 			err = p.Write(sample())

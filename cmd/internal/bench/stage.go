@@ -18,10 +18,10 @@ import (
 	"getwork/schema"
 )
 
-// schemaPrefix is what all schemas of a bench begin with.
+// schemaPrefix begins the names of all schemas of a bench.
 const schemaPrefix = "getwork_bench_"
 
-// stage is a fresh getwork that something is measured on: a schema of its own, and nodes.
+// stage is a fresh getwork to be measured: a schema of its own, and nodes.
 type stage struct {
 	*Env
 	name  schema.Name
@@ -29,11 +29,11 @@ type stage struct {
 	nodes []*node.Node
 
 	mu    sync.Mutex
-	given map[string][]int64 // items that were handed out, by task
+	given map[string][]int64 // the items that were handed out, by task
 }
 
-// on sets up a stage, has something done on it, and drops all of it, after a Ctrl-C, too. Without nodes the schema is
-// made all the same.
+// on sets up a stage, calls do on it, and drops all of it, even after Ctrl-C. Without nodes it still creates the
+// schema.
 func (e *Env) on(ctx context.Context, nodes int, do func(s *stage) error) (err error) {
 	b := make([]byte, 4)
 	_, _ = rand.Read(b)
@@ -58,7 +58,7 @@ func (s *stage) leave(ctx context.Context) {
 	defer cancel()
 	s.kill()
 	_ = s.conn.Close(ctx)
-	conn, err := s.connect(ctx) // a Ctrl-C may have ended the other
+	conn, err := s.connect(ctx) // Ctrl-C may have ended the other connection
 	if err == nil {
 		_, err = conn.Exec(ctx, "drop schema if exists "+s.name.Quoted()+" cascade")
 		_ = conn.Close(ctx)
@@ -68,10 +68,10 @@ func (s *stage) leave(ctx context.Context) {
 	}
 }
 
-// sql has "getwork." stand for the stage's schema.
+// sql replaces "getwork." by the stage's schema.
 func (s *stage) sql(query string) string { return s.name.SQL(query) }
 
-// exec executes statements one after the other; arguments belong to the last one.
+// exec executes statements one after the other; the arguments belong to the last one.
 func (s *stage) exec(ctx context.Context, what string, statements []string, args ...any) error {
 	for i, statement := range statements {
 		var of []any
@@ -85,7 +85,7 @@ func (s *stage) exec(ctx context.Context, what string, statements []string, args
 	return nil
 }
 
-// call asks a node, for what is not measured. An answer with another status than the wanted one is an error.
+// call makes a call that is not measured. An answer with another status than the wanted one is an error.
 func (s *stage) call(ctx context.Context, i int, user, method, path string, body any, want int) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -119,11 +119,11 @@ insert into getwork.bench_item
 select g, 'customer ' || g % 5000, (g % 100000) / 100.0
 from generate_series(1, $1::bigint) g`
 
-	// A ranking query that is cheap, and returns all items.
+	// A cheap ranking query that returns all items.
 	itemsQuery = `select item, customer, amount from getwork.bench_item order by item`
 )
 
-// makeItems makes the table that ranking queries read.
+// makeItems creates the table that ranking queries read.
 func (s *stage) makeItems(ctx context.Context, n int) error {
 	if err := s.exec(ctx, "make items", []string{makeItems, fillItems}, n); err != nil {
 		return err
@@ -131,14 +131,14 @@ func (s *stage) makeItems(ctx context.Context, n int) error {
 	return s.exec(ctx, "make items", []string{`vacuum analyze getwork.bench_item`})
 }
 
-// task makes a task of at most so many candidates, whose shelf stays fresh for so long.
+// task creates a task with at most that many candidates, whose shelf stays fresh for that long.
 func (s *stage) task(ctx context.Context, name, query string, candidates int, fresh time.Duration) error {
 	settings := map[string]any{"name": name, "query": s.sql(query), "max_candidates": candidates, "fresh_for": fresh.String(),
 		"max_request": 10, "query_timeout": "10m"}
 	return s.call(ctx, 0, "bench", http.MethodPost, "/api/v1/tasks", settings, http.StatusCreated)
 }
 
-// fill makes a task, and has its query run.
+// fill creates a task, and has its query run.
 func (s *stage) fill(ctx context.Context, task, query string, candidates int, fresh time.Duration) error {
 	if err := s.task(ctx, task, query, candidates, fresh); err != nil {
 		return err
@@ -159,10 +159,10 @@ func (s *stage) firstClick(ctx context.Context, task string) error {
 	return nil
 }
 
-// untilEnd keeps a shelf fresh for longer than anything is measured.
+// untilEnd is longer than any measurement, so that a shelf stays fresh.
 const untilEnd = 24 * time.Hour
 
-// shelf makes so many items, and a task with all of them on its shelf.
+// shelf makes that many items, and a task with all of them on its shelf.
 func (s *stage) shelf(ctx context.Context, task string, items int) error {
 	if err := s.makeItems(ctx, items); err != nil {
 		return err
@@ -183,7 +183,7 @@ from getwork.run r join getwork.task_state t using (task_id)
 where t.name = $1
 order by r.id desc`
 
-// runs are the task's, the latest first.
+// runs returns the task's runs, the latest first.
 func (s *stage) runs(ctx context.Context, task string) ([]run, error) {
 	rows, err := s.conn.Query(ctx, s.sql(selectRuns), task)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *stage) runs(ctx context.Context, task string) ([]run, error) {
 	return runs, nil
 }
 
-// underWay reports whether a run was under way at some time between two.
+// underWay reports whether a run was under way at some time between two times.
 func underWay(runs []run, from, to time.Time) bool {
 	for _, r := range runs {
 		if r.Started.Before(to) && (r.Finished == nil || r.Finished.After(from)) {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// freeBytes is how much there is room for in a folder.
+// freeBytes returns the free space of a folder's disk.
 func freeBytes(dir string) (uint64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -14,5 +14,5 @@ func freeBytes(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// syncData has the disk keep a file's data, as PostgreSQL does by default on Linux.
+// syncData makes the disk keep a file's data, as PostgreSQL does by default on Linux.
 func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// user is one who clicks, on a kept connection. It is written to and read without net/http's client, which costs as much
-// CPU for a call as the node does for its part: the load must not be what is measured.
+// user is a user who clicks on a kept connection. It writes and reads without net/http's client, which uses as much CPU
+// for a call as the node: the load must not be what is measured.
 type user struct {
 	stage      *stage
 	task, name string
@@ -38,7 +38,7 @@ func (s *stage) user(ctx context.Context, node int, task, name string, count int
 	return u, nil
 }
 
-// close ends the connection. The stage's check is to know of what was handed out.
+// close ends the connection, and tells the stage's check the items that were handed out.
 func (u *user) close() {
 	u.stop()
 	_ = u.conn.Close()
@@ -47,13 +47,13 @@ func (u *user) close() {
 	u.stage.given[u.task] = append(u.stage.given[u.task], u.items...)
 }
 
-// request is a whole call, to be sent as it is any number of times.
+// request returns a whole call, which can be sent any number of times.
 func (u *user) request(method, path, body string, headers ...string) []byte {
 	headers = append(headers, "Host: localhost", "X-Getwork-User: "+u.name, "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(body)))
 	return []byte(method + " " + path + " HTTP/1.1\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body)
 }
 
-// answerWithin is how long an answer may take; a held one is held for two minutes at most.
+// answerWithin is how long an answer may take; a node holds an answer for two minutes at most.
 const answerWithin = 150 * time.Second
 
 // do sends a request and reads its answer into body.
@@ -78,13 +78,13 @@ func (u *user) do(request []byte) (status int, err error) {
 func (u *user) click() (time.Duration, error) {
 	began := time.Now()
 	status, err := u.do(u.call)
-	for status == http.StatusAccepted && err == nil { // it waits for a run: hold on until that is over
+	for status == http.StatusAccepted && err == nil { // it waits for a run, so wait until that is over
 		u.waited++
 		var id int64
 		if id, err = idOf(u.body.Bytes()); err == nil {
 			_, err = u.do(u.request("GET", fmt.Sprint("/api/v1/requests/", id), "", "Prefer: wait=120"))
 		}
-		status = http.StatusCreated // or the answer is not one
+		status = http.StatusCreated // or the answer is not 200
 	}
 	took := time.Since(began)
 	if err == nil && status != http.StatusCreated {
@@ -99,7 +99,7 @@ func (u *user) click() (time.Duration, error) {
 	return took, nil
 }
 
-// idOf is the id of the request that a text tells of first.
+// idOf returns the id of the first request in a text.
 func idOf(text []byte) (int64, error) {
 	_, rest, _ := bytes.Cut(text, []byte(`{"id":"`))
 	id, _, _ := bytes.Cut(rest, []byte(`"`))
@@ -110,7 +110,7 @@ func idOf(text []byte) (int64, error) {
 	return n, nil
 }
 
-// takeItems adds the items of a request, which are numbers, to those of before.
+// takeItems appends the items of a request, which are numbers, to items.
 func takeItems(items []int64, request []byte, want int) ([]int64, error) {
 	if !bytes.Contains(request, []byte(`"state":"assigned"`)) {
 		return items, fmt.Errorf("there are no items, or not all, in %.400s", request)
@@ -123,7 +123,7 @@ func takeItems(items []int64, request []byte, want int) ([]int64, error) {
 		key, _, _ := bytes.Cut(part, []byte(`"`))
 		n, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {
-			return items, fmt.Errorf("the item %q was never there", key)
+			return items, fmt.Errorf("the item %q does not exist", key)
 		}
 		items = append(items, n)
 	}

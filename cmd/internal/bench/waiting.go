@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// crowdSize is how many users wait.
+// crowdSize returns how many users wait.
 func crowdSize(e *Env) int { return sized(e, 1000, 10_000) }
 
 func waitingFigures(e *Env) []*Figure { return waitingFiguresOf(crowdSize(e)) }
@@ -21,7 +21,7 @@ func waitingFiguresOf(users int) []*Figure {
 	}
 }
 
-// waiting measures how long everybody who waits for a query waits on after its end.
+// waiting measures how long users who wait for a query go on waiting after its end.
 func waiting(ctx context.Context, r *rounds) error { return waitingOf(ctx, r, crowdSize(r.Env)) }
 
 func waitingOf(ctx context.Context, r *rounds, users int) error {
@@ -53,7 +53,7 @@ func waitingOf(ctx context.Context, r *rounds, users int) error {
 	return nil
 }
 
-// waitOnce is one round of what so many users on so many nodes see of a query's end.
+// waitOnce makes one round with that many users on that many nodes who wait for a query's end.
 func (e *Env) waitOnce(ctx context.Context, users, nodes int) (p pushed, err error) {
 	err = e.onCrowd(ctx, users, nodes, func(c *crowd) error {
 		p, err = c.push(ctx)
@@ -65,7 +65,7 @@ func (e *Env) waitOnce(ctx context.Context, users, nodes int) (p pushed, err err
 	return p, err
 }
 
-// phases tell where the time goes.
+// phases tells where the time goes.
 func phases(ps []pushed) string {
 	median := func(of func(pushed) float64) float64 {
 		var values []float64
@@ -84,7 +84,7 @@ func phases(ps []pushed) string {
 }
 
 const (
-	// With the columns, checks and indexes of getwork's own tables, but no foreign keys.
+	// With the columns, checks and indexes of getwork's own tables, but without foreign keys.
 	makeAnswered = `
 create table getwork.bare_request (like getwork.work_requested including all);
 create table getwork.bare_work (like getwork.work including all)`
@@ -106,8 +106,8 @@ select 1, g.item, g.user_name, g.request_id, g.rank, g.details::json
 from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) as g (item, user_name, request_id, rank, details)`
 )
 
-// setWrites is the limit of writing: so many requests that wait are answered, each with its items, in one transaction of
-// set-based SQL. It returns how long that takes.
+// setWrites is the limit of writing: it answers that many waiting requests, each with its items, in one transaction of
+// set-based SQL, and returns how long that takes.
 func (e *Env) setWrites(ctx context.Context, users int) (took time.Duration, err error) {
 	err = e.on(ctx, 0, func(s *stage) error {
 		if err := s.exec(ctx, "make the limit's tables", []string{makeAnswered}); err != nil {
@@ -121,7 +121,7 @@ func (e *Env) setWrites(ctx context.Context, users int) (took time.Duration, err
 		if err != nil {
 			return err
 		}
-		if err := s.exec(ctx, "make requests that wait", []string{`analyze getwork.bare_request`}); err != nil {
+		if err := s.exec(ctx, "insert waiting requests", []string{`analyze getwork.bare_request`}); err != nil {
 			return err
 		}
 		var items, names, details []string

@@ -13,13 +13,13 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// startWithin is generous: a machine that runs many tests at once is slow.
+// startWithin is generous, because a machine that runs many tests at once is slow.
 const startWithin = 2 * time.Minute
 
-// Options say how a cluster replicates.
+// Options set how a cluster replicates.
 type Options struct {
-	// Synchronous has a commit wait until a standby has it; only such a one is ever promoted. Else a commit waits for
-	// nobody, and what a standby had not yet heard of is lost with the primary.
+	// Synchronous makes a commit wait until a standby has it, and only such a standby is ever promoted. Otherwise a
+	// commit does not wait, and writes that no standby has received are lost with the primary.
 	Synchronous bool
 }
 
@@ -34,7 +34,8 @@ type Cluster struct {
 	etcd, proxy int // ports
 }
 
-// Start starts a cluster, and returns when it is whole. It ends with the test. If the test fails, what Patroni said is logged.
+// Start starts a cluster, and returns when all hosts run. It ends with the test. If the test fails, Patroni's output is
+// logged.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if testing.Short() {
@@ -66,7 +67,7 @@ func Start(t testing.TB, options Options) *Cluster {
 	return c
 }
 
-// start starts the first host alone, so that it is the one that makes the database, and then the others.
+// start starts the first host alone, so that this host creates the database, and then the others.
 func (c *Cluster) start() error {
 	ports, err := freePorts(9)
 	if err != nil {
@@ -114,12 +115,12 @@ func (c *Cluster) configure(path, text string) error {
 	return c.programs.give(path)
 }
 
-// ProxyURL is the address of a database on whichever host is the primary, through HAProxy.
+// ProxyURL returns the URL of a database on whichever host is the primary, through HAProxy.
 func (c *Cluster) ProxyURL(database string) string {
 	return "postgres://postgres:" + password + "@" + address(c.proxy) + "/" + database
 }
 
-// HostsURL is an address that names all hosts, of which the client takes the one that can be written to.
+// HostsURL returns a URL with all hosts, of which the client chooses the one that can be written to.
 func (c *Cluster) HostsURL(database string) string {
 	var hosts []string
 	for _, h := range c.Hosts {
@@ -128,8 +129,8 @@ func (c *Cluster) HostsURL(database string) string {
 	return "postgres://postgres:" + password + "@" + strings.Join(hosts, ",") + "/" + database + "?target_session_attrs=read-write&connect_timeout=2"
 }
 
-// Create makes an empty database, and returns when every host has it: a client that asks a standby first, which does not
-// have it yet, gives up there and then.
+// Create creates an empty database, and returns when every host has it: a client that first asks a standby without it
+// gives up at once.
 func (c *Cluster) Create(database string) {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.HostsURL("postgres"))
@@ -153,7 +154,7 @@ func (c *Cluster) Create(database string) {
 	}
 }
 
-// logs shows the end of what each process printed.
+// logs logs the end of each process's output.
 func (c *Cluster) logs() {
 	paths, _ := filepath.Glob(filepath.Join(c.folder.path, "*", "log"))
 	for _, path := range paths {

@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// password is the same everywhere: whoever is on this machine may reach the loopback address.
+// password is used everywhere: every user of this machine can reach the loopback address anyway.
 const password = "getwork"
 
-// The times are as short as a loaded machine allows. A primary that is silent for ttl loses its place: a hard fail-over takes
-// about as long. ttl must be at least loop_wait and twice retry_timeout. From Patroni 3.2.0 on nothing below 20, 1 and 3 is
-// taken, and what is too small is raised.
+// The times are as short as a loaded machine allows. A primary that is silent for ttl loses its role: a hard fail-over
+// takes about as long. ttl must be at least loop_wait and twice retry_timeout. Patroni 3.2.0 and later raise them to at
+// least 20, 1 and 3.
 const (
 	ttl          = 8
 	loopWait     = 1
 	retryTimeout = 3
 )
 
-// patroniConfig is one host's. With strict synchronous mode nothing is committed that is not on two hosts. Not etcd3: there
-// Patroni before 3.0.3 writes the leader's key without asking whose it is, and a primary that stood still for longer than ttl
-// takes its place back from the next one, whose commits are lost (github.com/patroni/patroni/pull/2689).
+// patroniConfig returns a host's configuration. With strict synchronous mode every commit is on two hosts. It does not
+// use etcd3: with etcd3, Patroni before 3.0.3 writes the leader's key without checking who holds it. So a primary that
+// stood still for longer than ttl takes its role back from the next one, whose commits are lost
+// (github.com/patroni/patroni/pull/2689).
 func (c *Cluster) patroniConfig(h *Host) string {
 	return fmt.Sprintf(`
 scope: getwork
@@ -56,8 +57,8 @@ postgresql:
 		address(h.port), h.dir, c.programs.postgres, password)
 }
 
-// proxyConfig sends each connection to the host whose Patroni says that it is the primary, and cuts those to a host that is
-// it no more: a session must not go on talking to what is a standby now, or frozen.
+// proxyConfig sends each connection to the host whose Patroni says that it is the primary. It cuts the connections to a
+// host that no longer is: a session must not go on using a standby, or a frozen host.
 func (c *Cluster) proxyConfig() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// memory is a folder that is kept in memory on Linux.
+// memory is a folder that Linux keeps in memory.
 const memory = "/dev/shm"
 
-// folder is where a cluster's processes work. That is how they are known: Patroni puts its server into a session of its own,
-// and the server its backends, but all of them stay below the folder.
+// folder is the working folder of a cluster's processes, by which they are found: Patroni puts its server into a
+// session of its own, and the server its backends, but all of them stay below the folder.
 type folder struct {
 	path    string
 	account *syscall.Credential
@@ -24,8 +24,8 @@ type folder struct {
 	hold    io.Closer // while it is open, the folder lives
 }
 
-// watched is a shell's script: when standard input ends, it kills whatever works below a folder until nothing does, and
-// deletes the folder. What a process works in is read from /proc; of one that has ended there is nothing to read.
+// watched is a shell script: when its standard input ends, it kills the processes that work below a folder until none
+// is left, and deletes the folder. It reads a process's working folder from /proc; a process that has ended has none.
 const watched = `
 trap '' INT TERM HUP QUIT
 cd /
@@ -43,7 +43,7 @@ done
 rm -rf "$1"
 `
 
-// newFolder makes one, and sets the watch over it.
+// newFolder makes a folder, and starts the script that watches it.
 func newFolder(p programs) (*folder, error) {
 	parent := os.TempDir()
 	if info, err := os.Stat(memory); err == nil && info.IsDir() {
@@ -71,7 +71,7 @@ func (f *folder) remove() error {
 	return f.watch.Wait()
 }
 
-// make makes a folder below it, which belongs to the processes.
+// make makes a folder below it that belongs to the processes' account.
 func (f *folder) make(p programs, name string) (string, error) {
 	dir := filepath.Join(f.path, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -80,7 +80,7 @@ func (f *folder) make(p programs, name string) (string, error) {
 	return dir, p.give(dir)
 }
 
-// start starts a program that works in a folder. What it prints goes to the file log in there.
+// start starts a program in a folder. Its output goes to the file log in there.
 func (f *folder) start(dir, program string, args ...string) error {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -93,11 +93,12 @@ func (f *folder) start(dir, program string, args ...string) error {
 	if err := c.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
-	go func() { _ = c.Wait() }() // ends with the process: its output is a file
+	go func() { _ = c.Wait() }() // ends with the process, whose output is a file
 	return nil
 }
 
-// environment is this process's without what would configure PostgreSQL or Patroni, or change their language.
+// environment returns this process's environment without variables that would configure PostgreSQL or Patroni, or
+// change their language.
 func environment(home string) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -114,7 +115,7 @@ func environment(home string) []string {
 	return append(env, "LC_ALL=C.UTF-8", "HOME="+home)
 }
 
-// processes are the ids of all that works in a folder or below.
+// processes returns the ids of all processes that work in a folder or below.
 func processes(dir string) []int {
 	var ids []int
 	entries, _ := filepath.Glob("/proc/[0-9]*")
@@ -130,8 +131,8 @@ func processes(dir string) []int {
 	return ids
 }
 
-// signal sends a signal to all that works in a folder, over and over until nobody is left whom it has not had: one may
-// start another meanwhile. A kill is over when nobody is left.
+// signal sends a signal to all processes that work in a folder, again and again until each has received it, since a
+// process may start another meanwhile. After a kill it returns when no process is left.
 func signal(dir string, s syscall.Signal) {
 	had := map[int]bool{}
 	for missed := true; missed; {
@@ -143,7 +144,7 @@ func signal(dir string, s syscall.Signal) {
 			}
 		}
 		if missed && s == syscall.SIGKILL {
-			time.Sleep(time.Millisecond) // the kernel takes a moment
+			time.Sleep(time.Millisecond) // the kernel needs a moment
 		}
 	}
 }

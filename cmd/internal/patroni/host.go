@@ -14,22 +14,23 @@ type Host struct {
 
 	cluster   *Cluster
 	dir       string
-	port, api int // PostgreSQL's, and Patroni's
+	port, api int // of PostgreSQL, and of Patroni
 }
 
-// Kill ends the host as a power failure does: everything at once, with no farewell. It returns when nothing is left.
+// Kill ends the host as a power failure does: everything at once, without a farewell. It returns when no process is
+// left.
 func (h *Host) Kill() {
-	h.Freeze() // or one would still hear that another is gone
+	h.Freeze() // otherwise one process would notice that another is gone
 	signal(h.dir, syscall.SIGKILL)
 }
 
-// Freeze stops everything on the host (SIGSTOP): its connections stay open, and nobody answers on them.
+// Freeze stops everything on the host (SIGSTOP): its connections stay open, but nothing answers on them.
 func (h *Host) Freeze() { signal(h.dir, syscall.SIGSTOP) }
 
-// Thaw lets it go on (SIGCONT).
+// Thaw lets the host go on (SIGCONT).
 func (h *Host) Thaw() { signal(h.dir, syscall.SIGCONT) }
 
-// Start starts the host, the first time or again. It returns before the host is any use; see [Cluster.AwaitWhole].
+// Start starts the host, for the first time or again. It returns before the host is ready; see [Cluster.AwaitWhole].
 func (h *Host) Start() {
 	h.cluster.t.Helper()
 	if err := h.start(); err != nil {
@@ -41,13 +42,13 @@ func (h *Host) start() error {
 	return h.cluster.folder.start(h.dir, h.cluster.programs.patroni, filepath.Join(h.dir, "patroni.yml"))
 }
 
-// URL is the address of a database on this host, whatever its part is.
+// URL returns the URL of a database on this host, whatever its role.
 func (h *Host) URL(database string) string {
 	return "postgres://postgres:" + password + "@" + address(h.port) + "/" + database
 }
 
-// Mute has the host send its standbys nothing more, as if the line to them were cut. They connect anew after twenty seconds;
-// Kill it before.
+// Mute stops the host from sending anything to its standbys, as if the line to them were cut. They reconnect after
+// twenty seconds; Kill the host before.
 func (h *Host) Mute(ctx context.Context) {
 	h.cluster.t.Helper()
 	conn, err := pgx.Connect(ctx, h.URL("postgres"))

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// api asks Patroni; a frozen one doesn't answer, and is passed over.
+// api is the client for Patroni's API; a frozen Patroni doesn't answer, and is skipped.
 var api = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // member is a host as Patroni sees it.
@@ -22,7 +22,7 @@ type member struct {
 	State string `json:"state"`
 }
 
-// members asks one host's Patroni about all of them.
+// members asks one host's Patroni about all hosts.
 func (h *Host) members(ctx context.Context) ([]member, error) {
 	var body struct {
 		Members []member `json:"members"`
@@ -34,7 +34,7 @@ func (h *Host) members(ctx context.Context) ([]member, error) {
 	return body.Members, err
 }
 
-// ask makes one call of a Patroni's REST API. An answer other than 200 is an error.
+// ask makes one call of a Patroni's REST API. It returns an error for any answer other than 200.
 func (h *Host) ask(ctx context.Context, within time.Duration, method, path string, body any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -58,7 +58,7 @@ func (h *Host) ask(ctx context.Context, within time.Duration, method, path strin
 	return text, err
 }
 
-// primary is the host that says it is, and can be written to; nil if there is none now.
+// primary returns the host that says that it is the primary and can be written to, or nil if there is none now.
 func (c *Cluster) primary(ctx context.Context) *Host {
 	for _, h := range c.Hosts {
 		if _, err := h.ask(ctx, time.Second, http.MethodGet, "/primary", nil); err == nil && h.writes(ctx) {
@@ -68,7 +68,7 @@ func (c *Cluster) primary(ctx context.Context) *Host {
 	return nil
 }
 
-// writes tells whether a transaction commits on the host: under synchronous replication that needs a standby, too.
+// writes reports whether a transaction commits on the host; under synchronous replication that needs a standby, too.
 func (h *Host) writes(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -90,7 +90,7 @@ func (c *Cluster) Primary(ctx context.Context) *Host {
 	return h
 }
 
-// Standby is the host that a hard fail-over goes to, which under synchronous replication has all that was committed.
+// Standby returns the host that takes over in a hard fail-over. Under synchronous replication it has every commit.
 func (c *Cluster) Standby(ctx context.Context) *Host {
 	c.t.Helper()
 	want := "replica"
@@ -122,8 +122,8 @@ func (c *Cluster) host(name string) *Host {
 	return nil
 }
 
-// AwaitWhole waits until all three hosts run: one primary, and standbys that follow it, one of them synchronously if that is
-// asked for.
+// AwaitWhole waits until all three hosts run: one primary, and standbys that follow it, one of them synchronously if
+// Options ask for that.
 func (c *Cluster) AwaitWhole(ctx context.Context) {
 	c.t.Helper()
 	c.await(ctx, "all hosts run", func() bool {
@@ -145,7 +145,7 @@ func (c *Cluster) AwaitWhole(ctx context.Context) {
 	})
 }
 
-// followed counts the standbys that stream from a host.
+// followed returns how many standbys stream from a host.
 func (h *Host) followed(ctx context.Context) (n int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -158,7 +158,8 @@ func (h *Host) followed(ctx context.Context) (n int) {
 	return n
 }
 
-// Switchover makes a standby the primary as an operator does before maintenance, and returns when Patroni says that it is.
+// Switchover makes a standby the primary, as an operator does before maintenance, and returns when Patroni says that it
+// is.
 func (c *Cluster) Switchover(ctx context.Context) {
 	c.t.Helper()
 	from, to := c.Primary(ctx), c.Standby(ctx)
@@ -168,7 +169,7 @@ func (c *Cluster) Switchover(ctx context.Context) {
 	}
 }
 
-// await waits until something is so, by asking.
+// await polls until a condition holds.
 func (c *Cluster) await(ctx context.Context, what string, so func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -15,10 +15,10 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// child, when set, makes the test binary a parent of one cluster, one of whose hosts is frozen, that waits to be killed.
+// child, if set, makes the test binary the parent of a cluster with a frozen host, and waits to be killed.
 const child = "PATRONI_TEST_CHILD"
 
-// A whole cluster, a frozen host too, ends with the test binary that is killed with -9, and leaves nothing behind.
+// A whole cluster, even with a frozen host, ends with a test binary that is killed with -9, and leaves nothing behind.
 func TestNothingOutlivesItsParent(t *testing.T) {
 	if os.Getenv(child) != "" {
 		c := Start(t, Options{Synchronous: true})
@@ -62,7 +62,7 @@ func TestNothingOutlivesItsParent(t *testing.T) {
 	})
 }
 
-// Both addresses lead to the primary, before and after the host that it was on has died; and that host comes back as a standby.
+// Both URLs lead to the primary, before and after the primary's host has died; and that host comes back as a standby.
 func TestHostDies(t *testing.T) {
 	c := Start(t, Options{Synchronous: true})
 	c.Create("bank")

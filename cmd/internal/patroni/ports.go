@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// freePorts finds n ports of the loopback address that nobody listens on. They lie below those that the kernel gives to
-// outgoing connections: a host that was killed must find its own free when it comes back.
+// freePorts returns n free ports of the loopback address. They are below those that the kernel uses for outgoing
+// connections, so that a killed host finds its own ports free when it comes back.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range 1000 {

@@ -14,20 +14,20 @@ import (
 	"getwork/schema/postgres"
 )
 
-// programs are what a cluster is made of.
+// programs are the paths of a cluster's programs.
 type programs struct {
 	etcd, patroni, haproxy string
 	postgres               string // the folder of its programs
 	account                *syscall.Credential
 }
 
-// find looks for all of them. An error says what to install.
+// find looks for all programs. Its error says what to install.
 func find() (p programs, err error) {
 	if runtime.GOOS != "linux" {
 		return p, errors.New("fail-over is tested on Linux only")
 	}
 	for name, path := range map[string]*string{"etcd": &p.etcd, "patroni": &p.patroni, "haproxy": &p.haproxy} {
-		// Debian keeps HAProxy where only root looks for programs.
+		// Debian installs HAProxy in a folder that is only in root's path.
 		if *path, err = exec.LookPath(name); err != nil {
 			if *path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
 				return p, fmt.Errorf("no %s: apt-get install patroni python3-etcd etcd-server haproxy postgresql", name)
@@ -38,7 +38,7 @@ func find() (p programs, err error) {
 	if err != nil {
 		return p, err
 	}
-	// Of a folder with links to some programs Patroni would miss the others.
+	// Resolve links: in a folder with links to some of the programs Patroni would miss the others.
 	program, err := filepath.EvalSymlinks(filepath.Join(binaries.Dir, "postgres"))
 	if err != nil {
 		return p, err
@@ -48,7 +48,8 @@ func find() (p programs, err error) {
 	return p, err
 }
 
-// account is who runs the processes when the test is root's, which PostgreSQL refuses to be; nil: the same as the test.
+// account returns the user for the processes if the test runs as root, as which PostgreSQL refuses to run. It returns
+// nil for the test's own user.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
