@@ -15,18 +15,18 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// separator divides a file into its way up and its way down, as tern writes it.
+// separator divides a file into its up and down parts, as tern writes it.
 const separator = "---- create above / drop below ----"
 
-// schemaPattern finds the schema where it stands without a dot: in create schema, grant … on schema, comment
-// on schema.
+// schemaPattern finds the schema's name where no dot follows: in create schema, grant … on schema, comment on
+// schema.
 var schemaPattern = regexp.MustCompile(`(?i)(\bschema\s+(?:if\s+(?:not\s+)?exists\s+)?)getwork\b`)
 
 // migration is one numbered file, its SQL written for one schema.
 type migration struct{ name, up, down string }
 
-// load reads the embedded files in their order. It parses them itself, and leaves out tern's templates: what
-// stands in a file is what runs, but for the schema's name.
+// load reads the embedded files in their order. It parses them itself, without tern's templates: a file runs as
+// it is, except for the schema's name.
 func load(n Name) ([]migration, error) {
 	dir, err := fs.Sub(embedded, "migrations")
 	if err != nil {
@@ -48,7 +48,7 @@ func load(n Name) ([]migration, error) {
 	return all, nil
 }
 
-// rewrite is [Name.SQL] for a migration, where the schema also stands alone.
+// rewrite is [Name.SQL] for a migration, in which the schema's name also occurs without a dot.
 func (n Name) rewrite(text string) string {
 	text = strings.TrimSpace(text)
 	if n == Default {

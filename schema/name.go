@@ -9,14 +9,14 @@ import (
 // Default is the schema that all SQL in this module is written for.
 const Default Name = "getwork"
 
-// qualifier is how SQL texts name the schema, always followed by a table, view or function.
+// qualifier is the schema's name in SQL texts, always followed by a table, view or function.
 const qualifier = "getwork."
 
 var namePattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 // Name is the name of the PostgreSQL schema that holds getwork's tables. Several names in one database are
-// several installations that know nothing of each other. Make one with [ParseName]; a conversion from any
-// other string would be written into SQL unchecked.
+// independent installations. Make a Name with [ParseName]; a converted string would be written into SQL
+// unchecked.
 type Name string
 
 // ParseName checks a name that a user gave. It allows no upper case, so that nobody has to quote the name in
@@ -69,8 +69,8 @@ func (n Name) SQL(query string) string {
 	}
 }
 
-// inWord tells whether a byte before the qualifier makes it the end of something else: of a longer name, of a
-// name inside another schema, of a quoted identifier.
+// inWord reports whether the byte before the qualifier makes it the end of something else: a longer name, a name
+// inside another schema, a quoted identifier.
 func inWord(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c >= 0x80:

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A migration locks tables for itself alone. While it waits for such a lock, everybody who comes after waits behind it, for as
-// long as somebody else's transaction lasts: a query that runs for an hour, or a backup. So it waits briefly, gives up all
-// that it has locked, and tries the whole transaction again a little later; in between the others go on.
+// A migration takes exclusive locks on tables. While it waits for one, every later transaction waits behind it, for as long as
+// an earlier one lasts: a query that runs for an hour, or a backup. So it waits briefly, releases its locks, and tries the
+// whole transaction again a little later; the others go on in between.
 const (
 	lockWait  = 300 * time.Millisecond
 	firstRest = 250 * time.Millisecond
@@ -22,15 +22,15 @@ const (
 	tellEvery = 10 * time.Second
 )
 
-// unhurried are the settings of whoever migrates. The time-outs that the database or the login may have are for people's
-// queries: one would end a migration that builds an index, or a node that waits for another to migrate.
+// unhurried are a migration's settings. Time-outs that are set on the database or the login are meant for people's queries.
+// They would end a migration that builds an index, or a node that waits for another to migrate.
 const unhurried = `set lock_timeout = 0; set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set search_path = pg_catalog`
 
-// patience are those of a try.
+// patience are the settings of one try.
 var patience = fmt.Sprintf(unhurried+`; set lock_timeout = %d`, lockWait.Milliseconds())
 
-// patiently calls try until it fails by something else than a lock that somebody has, or ctx ends. What waits, and for whom,
-// is told at first and every ten seconds.
+// patiently calls try until it succeeds, fails for another reason than a lock, or ctx ends. It reports what waits, and for
+// whom, at first and then every ten seconds.
 func patiently(ctx context.Context, conn *pgx.Conn, n Name, what string, tell []func(string), try func() error) error {
 	var told time.Time
 	var by string
@@ -49,19 +49,19 @@ func patiently(ctx context.Context, conn *pgx.Conn, n Name, what string, tell []
 		if time.Since(told) >= tellEvery {
 			told = time.Now()
 			for _, f := range tell {
-				f(fmt.Sprintf("%s waits for a lock, and is tried again; everybody else goes on meanwhile. Tables are in use by: %s", what, by))
+				f(fmt.Sprintf("%s waits for a lock, and is tried again; other sessions go on meanwhile. Tables are in use by: %s", what, by))
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: no lock was to be had, tables were in use by: %s; end those transactions, or try again later: %w", what, by, err)
+			return fmt.Errorf("%s: could not get a lock, tables were in use by: %s; end those transactions, or try again later: %w", what, by, err)
 		case <-time.After(rest + rand.N(rest/4)):
 			rest = min(2*rest, longRest)
 		}
 	}
 }
 
-// waits reports whether somebody else was in the way: the lock took too long, or each had what the other waited for.
+// waits reports whether another session was in the way: the lock took too long, or there was a deadlock.
 func waits(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
@@ -80,7 +80,7 @@ where a.pid <> pg_backend_pid() and a.pid in (
 order by a.xact_start
 limit 3`
 
-// holders names those who have locks on the schema's tables, the oldest transactions first.
+// holders names the sessions that have locks on the schema's tables, the oldest transactions first.
 func holders(ctx context.Context, conn *pgx.Conn, n Name) string {
 	rows, err := conn.Query(ctx, selectHolders, string(n))
 	if err != nil {
@@ -88,7 +88,7 @@ func holders(ctx context.Context, conn *pgx.Conn, n Name) string {
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
-		return "somebody who has ended by now"
+		return "a session that has ended by now"
 	}
 	return strings.Join(names, ", ")
 }

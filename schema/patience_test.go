@@ -11,8 +11,8 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// A migration that needs a table which a long transaction uses waits in short tries: others are let through in between, it
-// says whom it waits for, and it goes on when that has ended.
+// A migration that needs a table which a long transaction uses waits in short tries: others get the table in between, the
+// migration reports whom it waits for, and it goes on when that transaction has ended.
 func TestMigrationWaitsInShortTries(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
@@ -53,7 +53,7 @@ func TestMigrationWaitsInShortTries(t *testing.T) {
 	}
 }
 
-// A migration that never gets its lock says who was in the way, and leaves nothing behind.
+// A migration that never gets its lock names the sessions that were in the way, and leaves nothing behind.
 func TestMigrationGivesUp(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -72,7 +72,7 @@ func TestMigrationGivesUp(t *testing.T) {
 	}
 }
 
-// Time-outs that the login has for people's queries do not end a node's wait for another that migrates.
+// A login's time-outs, meant for people's queries, do not end a node's wait for another that migrates.
 func TestMigrationHasNoTimeOuts(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))

@@ -4,11 +4,11 @@
 // Everything is inside that one schema, the table of versions too, so that getwork can live in a database
 // beside other programs, and [Down] to 0 leaves nothing of it behind.
 //
-// Any number of nodes may call [Up] at once, on an empty database too: an advisory lock puts them in a row,
-// and all but the first find the work done. The lock belongs to the session. So a migration needs a direct
-// connection to PostgreSQL: a transaction pooler would take the lock in one server connection and run the
-// migration in another, and leave the lock behind. [Status], [Check], and [Up] where there is nothing to do,
-// take no lock, and work through a pooler.
+// Any number of nodes may call [Up] at once, on an empty database too: an advisory lock lets one at a time work,
+// and all but the first find nothing to do. The lock belongs to the session, so a migration needs a direct
+// connection to PostgreSQL: a transaction pooler would take the lock in one server connection, run the migration
+// in another, and leave the lock behind. [Status], [Check], and [Up] with nothing to do take no lock, and work
+// through a pooler.
 package schema
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	// ErrNewer means that a newer getwork has migrated the schema. This one doesn't know what the columns
-	// mean by now, and must not write.
+	// ErrNewer means that a newer getwork has migrated the schema. This program doesn't know the new meaning of
+	// the columns, and must not write.
 	ErrNewer = errors.New("schema is newer than this program")
 
 	// ErrOlder means that migrations are missing.
@@ -39,8 +39,8 @@ const lockClass = 0x67776d69
 // unlockTimeout bounds the unlocking after the caller's context is over.
 const unlockTimeout = 5 * time.Second
 
-// Status tells the version that the database has, and the latest that this program knows. Before the first
-// migration current is 0.
+// Status returns the database's version, and the latest that this program knows. Before the first migration
+// current is 0.
 func Status(ctx context.Context, conn *pgx.Conn, n Name) (current, latest int32, err error) {
 	all, err := load(n)
 	if err != nil {
@@ -62,8 +62,8 @@ func Status(ctx context.Context, conn *pgx.Conn, n Name) (current, latest int32,
 	return current, latest, nil
 }
 
-// Check is for a node that may not migrate: nil when the schema is just what this program knows, otherwise an
-// error that is [ErrOlder] or [ErrNewer] and says what to do.
+// Check is for a node that may not migrate. It returns nil if the schema has exactly this program's version,
+// otherwise an error that is [ErrOlder] or [ErrNewer] and says what to do.
 func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
 	current, latest, err := Status(ctx, conn, n)
 	switch {
@@ -77,10 +77,10 @@ func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
 	return nil
 }
 
-// Up migrates to the latest version, making the schema where it is missing. Each migration is a transaction
-// of its own, and waits for locks in short tries until ctx ends; tell is told of that. A schema newer than this program is
-// left alone: [ErrNewer]. The connection must be a direct one, see the package comment; its settings are reset when a
-// migration has run.
+// Up migrates to the latest version, and makes the schema if it is missing. Each migration is a transaction of its
+// own, and waits for locks in short tries until ctx ends, which it reports by tell. Up leaves a schema alone that is
+// newer than this program, and returns [ErrNewer]. The connection must be a direct one, see the package comment; its
+// settings are reset after a migration.
 func Up(ctx context.Context, conn *pgx.Conn, n Name, tell ...func(message string)) error {
 	// A node that restarts finds nothing to do, and then needs neither the lock nor the right to create.
 	current, latest, err := Status(ctx, conn, n)
@@ -100,9 +100,9 @@ func Up(ctx context.Context, conn *pgx.Conn, n Name, tell ...func(message string
 	})
 }
 
-// Down migrates back to version to, which must not be above the current one. It deletes data. Down to 0 drops
-// the schema too; things that others have put into it make it fail then. A schema newer than this program is
-// left alone, since only the newer one knows the way back: [ErrNewer]. It waits for locks as [Up] does.
+// Down migrates back to version to, which must not be above the current one. It deletes data. Down to 0 also drops
+// the schema, and fails if others have put objects into it. Down leaves a schema alone that is newer than this
+// program, because only the newer one knows the way back, and returns [ErrNewer]. It waits for locks as [Up] does.
 func Down(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell ...func(message string)) error {
 	return locked(ctx, conn, n, func() error {
 		current, _, err := Status(ctx, conn, n)
@@ -138,7 +138,7 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell []fun
 	for _, file := range all {
 		m.AppendMigration(file.name, file.up, file.down)
 	}
-	// Looked at again under the lock: a newer node may have migrated while this one waited for it.
+	// The version is read again under the lock: a newer node may have migrated while this one waited.
 	current, err := m.GetCurrentVersion(ctx)
 	if err != nil {
 		return fmt.Errorf("schema version: %w", err)
@@ -146,7 +146,7 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell []fun
 	if latest := int32(len(all)); current > latest {
 		return newer(n, current, latest)
 	}
-	for current != to { // one at a time: what is done is not tried again
+	for current != to { // one at a time, so that a finished one is not tried again
 		next, file := current+1, current
 		if to < current {
 			next, file = current-1, current-1
@@ -160,8 +160,8 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell []fun
 	return nil
 }
 
-// create makes the schema where it is missing. It asks first, because create schema if not exists wants the
-// right to create even when there is nothing to create.
+// create makes the schema if it is missing. It asks first, because create schema if not exists needs the right
+// to create even when there is nothing to create.
 func create(ctx context.Context, conn *pgx.Conn, n Name) error {
 	const exists = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
 	var made bool
@@ -177,7 +177,8 @@ func create(ctx context.Context, conn *pgx.Conn, n Name) error {
 	return nil
 }
 
-// drop removes the emptied schema with its table of versions. Without cascade: what isn't ours isn't deleted.
+// drop removes the emptied schema with its table of versions. It does not cascade, so it deletes no objects of
+// others.
 func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, n.SQL(`drop table if exists getwork.schema_version`)); err != nil {
@@ -192,8 +193,8 @@ func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
 	return nil
 }
 
-// locked runs f under the advisory lock of this schema. Creating a schema isn't safe beside another session
-// that does the same, with if not exists neither: both look, both insert, one fails.
+// locked runs f under the advisory lock of this schema. Two sessions can't safely create a schema at the same time,
+// not even with if not exists: both look, both insert, one fails.
 func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err error) {
 	h := fnv.New32a()
 	h.Write([]byte(n))
@@ -225,7 +226,7 @@ func newer(n Name, current, latest int32) error {
 		ErrNewer, n, current, latest)
 }
 
-// versionTable is where tern keeps the version: inside the schema, so that dropping that leaves nothing. It is
-// quoted, since a reserved word may be a name. Tern then doesn't find it in the catalogue and goes on to create
-// table if not exists, which comes to the same.
+// versionTable is tern's table of versions: inside the schema, so that dropping the schema leaves nothing. It is
+// quoted, because a name may be a reserved word. Tern then doesn't find it in the catalogue and executes create
+// table if not exists, which has the same result.
 func (n Name) versionTable() string { return n.Quoted() + ".schema_version" }

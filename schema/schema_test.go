@@ -30,8 +30,8 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// objects lists what a database holds outside PostgreSQL's own schemas: schemas, relations, constraints,
-// functions and types, each with what it is made of.
+// objects lists everything in a database outside PostgreSQL's own schemas: schemas, relations, constraints,
+// functions and types, each with its definition.
 func objects(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	const query = `
@@ -119,7 +119,7 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
-// Each migration's way down leaves just what was there before it.
+// Each migration's way down restores exactly the state before it.
 func TestDownStepByStep(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -184,7 +184,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// What others have put into the schema is not deleted with it.
+// Objects that others have put into the schema are not deleted with it.
 func TestDownKeepsWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, schematest.URL(t))
@@ -256,7 +256,7 @@ order by 1`)
 	}
 }
 
-// The way down from 002 takes off what 001 does not have of work that was redriven, and keeps the work.
+// The way down from 002 keeps redriven work, without the columns that 001 does not have.
 func TestDownWithRedriven(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -1,7 +1,7 @@
--- The tables of getwork. Read them in this order: task and task_state are the two locks, work_requested is who
--- asked, work is who holds what, run is each execution of a ranking query, candidate is the shelf that it left.
+-- The tables of getwork. Read them in this order: task and task_state are the two locks, work_requested has the
+-- requests, work says who holds what, run has each execution of a ranking query, candidate is the shelf that it left.
 --
--- What must never happen is refused here, by unique indexes and checks; the code above only avoids running into them.
+-- Unique indexes and checks refuse here what must never happen; the code above only avoids running into them.
 
 create schema if not exists getwork;
 comment on schema getwork is 'getwork: work handed out to many people at once. See ARCHITECTURE.md.';

@@ -1,4 +1,4 @@
--- Every way to own work and to let go of it: leases that run out, places for several, an inbox, attempts, rules.
+-- The ways to hold and to close work: leases that run out, places for several holders, inboxes, attempts, rules.
 
 alter table getwork.task_version
   alter column query drop not null,
@@ -154,6 +154,6 @@ alter table getwork.task_version
   drop column max_attempts,
   drop column max_open,
   drop column slots;
--- What an inbox becomes without its table: a task that finds nothing.
+-- Without its table an inbox becomes a task that finds nothing.
 update getwork.task_version set query = 'select null::text as item where false' where query is null;
 alter table getwork.task_version alter column query set not null;

@@ -1,4 +1,4 @@
--- A shelf that is kept fresh while it is used, and that says still what matches; and writing that costs no more than it must.
+-- A shelf that is renewed while its task is in use, and whose items are rechecked; and cheaper writes.
 
 alter table getwork.task_version
   add column recheck text;
@@ -19,8 +19,8 @@ comment on column getwork.task_state.shelf_left is 'How many of those are left, 
 comment on column getwork.task_state.usual is 'How long a run of the query in force takes: the median of the last five. Null: none has finished.';
 comment on column getwork.task_state.longest is 'The longest of those.';
 
--- What is referred to here is never removed (tasks, runs), or takes its references along (requests: see retention.go).
--- Looking that up for each row was half of what writing work cost.
+-- These references can't break: tasks and runs are never removed, and requests are removed with their work (see
+-- retention.go). Looking them up for each row was half of what writing work cost.
 alter table getwork.work
   drop constraint work_task_id_fkey,
   drop constraint work_run_id_fkey,
@@ -28,18 +28,18 @@ alter table getwork.work
 alter table getwork.work_requested drop constraint work_requested_run_id_fkey;
 alter table getwork.candidate drop constraint candidate_run_id_fkey;
 
--- It locked the request after the key; a round on a fresh shelf locks them the other way round.
+-- It locked the request after the key; a round on a fresh shelf locks them in the opposite order, so they could deadlock.
 alter table getwork.idempotency_key drop constraint idempotency_key_request_id_fkey;
 
--- As long as a table has no statistics, every index that begins with the task looks as good as the one that is meant, and
--- a plan once made is kept. So this one, which history is read by, begins with something that nothing else asks for.
+-- While a table has no statistics, every index that begins with the task looks as good to the planner as the right one, and
+-- it keeps a plan once made. So this index, for reading history, begins with an expression that no other query has.
 drop index getwork.work_task;
 create index work_task on getwork.work ((task_id + 0), id);
 
--- Nothing is read by it any more.
+-- No query uses it any more.
 drop index getwork.work_requested_holder;
 
--- Of thousands who wait few linger; when the next of those is to be looked at is asked at every click.
+-- Few of thousands of waiting requests linger, and every click asks when the next lingering one is due.
 create index work_requested_look on getwork.work_requested (task_id, look_after) where state = 'pending' and look_after is not null;
 create index work_requested_linger on getwork.work_requested (task_id, linger_until) where state = 'pending' and linger_until is not null;
 

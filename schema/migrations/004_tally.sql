@@ -1,7 +1,7 @@
--- Counting what happened in the last hours, beside years of it.
+-- Indexes to count the last hours, however many years there are.
 
--- A few pages for each stretch of the table instead of an entry for each row: recording a click hardly feels it. What was
--- closed since then is found by work_closed, and that, together with what is held, is all that was handed out since.
+-- BRIN has an entry for a range of pages, not for each row, so it hardly slows a click. Work that was handed out since a time
+-- is either held, or was closed since then and is found by work_closed.
 create index work_requested_created on getwork.work_requested using brin (created_at) with (pages_per_range = 32, autosummarize = on);
 comment on index getwork.work_requested_created is 'The requests of the last hours are found here. Only for counting: no round and no click reads it.';
 

@@ -1,8 +1,8 @@
--- What an item's history says of it is read from a few rows, however many there are: a lease of 30 s leaves thousands a day.
+-- A few rows of an item's history decide who may have it, however many there are: a lease of 30 s leaves thousands a day.
 
--- First what a query under way has locked: while this waits for it nothing is lost but the try.
+-- The table that a running query has locked comes first: a try that waits for it in vain loses nothing else.
 --
--- The first condition on a time is the index's, see below; the second leaves out what was returned to others, who may have it.
+-- The first condition on a time is the index's, see below; the second leaves out work returned to others, who may have it.
 create or replace view getwork.blocked as
   select task_id, item, state = 'held' as held, exclusive
   from getwork.work
@@ -10,7 +10,7 @@ create or replace view getwork.blocked as
     and coalesce(case when not to_others then available_at end, 'infinity'::timestamptz) > statement_timestamp()
     and (available_at is null or available_at > statement_timestamp());
 
--- It had each return and each failure that there ever was.
+-- It contained every return and every failure ever.
 drop index getwork.work_blocking;
 
 create index work_binding on getwork.work (task_id, item, (coalesce(case when not to_others then available_at end, 'infinity'::timestamptz)))

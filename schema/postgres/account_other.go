@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Elsewhere there is no way yet to be sure that the server ends with us, so none is started.
+// On other systems nothing ensures yet that the server ends with this process, so none is started.
 var errUnsupported = errors.New("a private PostgreSQL needs Linux, macOS or BSD: give the URL of a running one")
 
 type account struct{}

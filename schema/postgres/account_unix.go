@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// account is who runs the server when this process is root, which PostgreSQL refuses to be.
+// account is the user that runs the server when this process is root. PostgreSQL refuses to run as root.
 type account struct {
 	name     string
 	uid, gid uint32
 }
 
-// accountFor returns nil when this process isn't root: the server runs as the same user then. For root it is
-// the owner of the data, so that what a user made before can be used, else the user postgres, else nobody.
+// accountFor returns nil when this process isn't root: the server then runs as the same user. For root it returns
+// the owner of the data, so that existing data can be used, else the user postgres, else nobody.
 func accountFor(data string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -65,7 +65,7 @@ func (a *account) canReach(dir string) error {
 			return err
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && !a.enters(st, info.Mode()) {
-			return fmt.Errorf("PostgreSQL runs as the user %s, who may not enter %s: choose a folder elsewhere, or chmod o+x that one", a.name, up)
+			return fmt.Errorf("PostgreSQL runs as the user %s, which may not enter %s: choose a folder elsewhere, or chmod o+x that one", a.name, up)
 		}
 		if up == filepath.Dir(up) {
 			return nil
@@ -91,8 +91,8 @@ func sysProcAttr(a *account) *syscall.SysProcAttr {
 	return attr
 }
 
-// lockDir keeps other processes from using the folder until the file is closed, which the kernel does for a
-// process that dies.
+// lockDir keeps other processes from using the folder until the file is closed. The kernel closes it if this
+// process dies.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -114,7 +114,7 @@ const (
 	immediateShutdown = syscall.SIGQUIT
 )
 
-// exists tells whether there is a process of that id, of whichever user.
+// exists reports whether a process with that id runs, of whichever user.
 func exists(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)

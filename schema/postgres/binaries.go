@@ -19,8 +19,8 @@ import (
 // with 14.
 const OldestMajor = 14
 
-// ErrNotInstalled means that no usable PostgreSQL was found on this machine. Its text is one line, meant for a
-// user, and says how to install one.
+// ErrNotInstalled means that no usable PostgreSQL was found on this machine. Its text is one line for users, and
+// says how to install one.
 var ErrNotInstalled = errors.New("no PostgreSQL 14 or newer found on this machine: install it " +
 	"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; " +
 	"macOS: brew install postgresql@17), or give the URL of a running one")
@@ -34,7 +34,7 @@ type Binaries struct {
 func (b Binaries) initdb() string   { return filepath.Join(b.Dir, "initdb") }
 func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
 
-// folders are where packages put the programs, which is seldom in PATH: Debian, Red Hat, SUSE, Alpine,
+// folders are where packages put the programs, which are seldom in PATH: Debian, Red Hat, SUSE, Alpine,
 // Homebrew on Apple and Intel processors, Postgres.app.
 var folders = []string{
 	"/usr/lib/postgresql/*/bin",
@@ -49,8 +49,8 @@ var folders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// Find looks for PostgreSQL in PATH, where pg_config says, and in the folders that packages use, and returns
-// the newest major version; of two equal ones that in PATH. None: [ErrNotInstalled].
+// Find looks for PostgreSQL in PATH, where pg_config says, and in the folders that packages use. It returns the
+// newest major version, and the one in PATH if two are equal. It returns [ErrNotInstalled] if there is none.
 func Find() (Binaries, error) {
 	found := inspect(candidates())
 	if len(found) == 0 {
@@ -59,14 +59,14 @@ func Find() (Binaries, error) {
 	return found[0], nil
 }
 
-// findMajor is Find for data that one major version has made, and only that one can read.
+// findMajor is Find for existing data, which only the major version that made it can read.
 func findMajor(major int) (Binaries, error) {
 	for _, b := range inspect(candidates()) {
 		if b.Major == major {
 			return b, nil
 		}
 	}
-	return Binaries{}, fmt.Errorf("PostgreSQL %d made this data and is not installed any more", major)
+	return Binaries{}, fmt.Errorf("PostgreSQL %d made this data and is no longer installed", major)
 }
 
 // candidates are the folders to inspect, the preferred first.
@@ -87,7 +87,7 @@ func candidates() []string {
 	return dirs
 }
 
-// inspect returns what is usable of the folders, the newest first.
+// inspect returns the usable installations in the folders, the newest first.
 func inspect(dirs []string) []Binaries {
 	var found []Binaries
 	seen := make(map[string]bool)
@@ -118,7 +118,7 @@ func inspect(dirs []string) []Binaries {
 
 var versionPattern = regexp.MustCompile(`PostgreSQL\)? (\d+)`)
 
-// parseMajor reads "postgres (PostgreSQL) 15.14 (Debian …)", also 18beta1; 0 when it can't.
+// parseMajor reads "postgres (PostgreSQL) 15.14 (Debian …)", also 18beta1; it returns 0 for anything else.
 func parseMajor(version string) int {
 	m := versionPattern.FindStringSubmatch(version)
 	if m == nil {
@@ -136,7 +136,7 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// output runs a program that answers at once.
+// output runs a program that ends at once, and returns its output.
 func output(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

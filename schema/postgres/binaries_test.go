@@ -42,7 +42,7 @@ func TestNewestFirst(t *testing.T) {
 	}
 }
 
-// Where there is no PostgreSQL, no folder for its data is left behind.
+// Without an installed PostgreSQL, no folder for its data is left behind.
 func TestNoPostgresNoFolder(t *testing.T) {
 	usual := folders
 	folders = nil

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// pollEvery is how often a starting or ending server is looked at.
+	// pollEvery is how often a starting or ending server is checked.
 	pollEvery = 20 * time.Millisecond
 
 	// orphanTimeout is how long a former server on the same data may take to end: as long as the shell that
@@ -29,11 +29,11 @@ const (
 var (
 	errPortTaken = errors.New("the port is taken")
 
-	// errInUse means that processes of a former server, whose postmaster is dead, still end.
+	// errInUse means that processes of a former server, whose postmaster is dead, are still ending.
 	errInUse = errors.New("processes of a former server still run")
 )
 
-// boot starts the process and waits until it takes connections.
+// boot starts the process and waits until it accepts connections.
 func (s *Server) boot(ctx context.Context) error {
 	if s.ownSocketDir() {
 		if err := s.makeSocketDir(); err != nil {
@@ -62,8 +62,8 @@ func (s *Server) boot(ctx context.Context) error {
 	}
 }
 
-// bootOnce launches the postmaster under a name that nobody else has, so that an answer under that name is
-// this server's: neither a file left behind nor another server on the same port is taken for it.
+// bootOnce launches the postmaster under a unique name. An answer with that name is this server's, so neither a
+// file left behind nor another server on the same port is mistaken for it.
 func (s *Server) bootOnce(ctx context.Context) error {
 	name := "getwork-" + rand.Text()[:12]
 	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.cfg.Environment, s.binaries.postgres(), s.arguments(name)...)
@@ -108,7 +108,7 @@ func (s *Server) answers(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// arguments are the settings: ours that may be changed, the caller's, and ours that may not.
+// arguments returns the settings: ours that may be changed, the caller's, and ours that may not.
 func (s *Server) arguments(name string) []string {
 	args := []string{"-D", s.data()}
 	set := func(key, value string) { args = append(args, "-c", key+"="+value) }
@@ -137,7 +137,7 @@ func (s *Server) arguments(name string) []string {
 	return args
 }
 
-// makeSocketDir makes the socket's own folder. One of that name that we don't own is somebody's trap.
+// makeSocketDir makes the socket's own folder. A folder of that name with another owner may be an attack.
 func (s *Server) makeSocketDir() error {
 	if err := os.RemoveAll(s.state.SocketDir); err != nil {
 		return err
@@ -151,9 +151,9 @@ func (s *Server) makeSocketDir() error {
 	return s.account.give(s.state.SocketDir)
 }
 
-// awaitFormer waits for a former server of this folder to end: its owner died a moment ago, or it wouldn't have
-// given us the lock. A lock file whose process is something else by now is made harmless: PostgreSQL would
-// refuse to start for as long as any process of its user has that id.
+// awaitFormer waits for a former server of this folder to end. Its owner has died, or we would not have the lock.
+// It makes a lock file harmless if another process has its id by now: PostgreSQL would refuse to start for as
+// long as any process of its user has that id.
 func (s *Server) awaitFormer(ctx context.Context, patience <-chan time.Time) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -177,7 +177,7 @@ func (s *Server) awaitFormer(ctx context.Context, patience <-chan time.Time) err
 
 func (s *Server) lockFile() string { return filepath.Join(s.data(), "postmaster.pid") }
 
-// lockFilePID is the first line of postmaster.pid, 0 when there is none.
+// lockFilePID returns the id in the first line of postmaster.pid, or 0 if there is none.
 func (s *Server) lockFilePID() (int, error) {
 	text, err := os.ReadFile(s.lockFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,9 +194,9 @@ func (s *Server) lockFilePID() (int, error) {
 	return pid, nil
 }
 
-// disownLockFile puts our id into the lock file. PostgreSQL takes its parent's id there for a stale one, and
-// still checks the rest, above all that no process of the former server is attached to its memory: deleting
-// the file would skip that.
+// disownLockFile puts our id into the lock file. PostgreSQL considers its parent's id there stale, and still checks
+// the rest, above all that no process of the former server is attached to its memory. Deleting the file would
+// skip that check.
 func (s *Server) disownLockFile() error {
 	text, err := os.ReadFile(s.lockFile())
 	if err != nil {
@@ -206,8 +206,8 @@ func (s *Server) disownLockFile() error {
 	return os.WriteFile(s.lockFile(), []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600)
 }
 
-// serves tells whether the process is a postmaster on this data: it has made that its working directory. Where
-// that can't be seen, any process called postgres counts.
+// serves reports whether the process is a postmaster on this data: its working directory is the data directory.
+// Where that is not visible, any process called postgres counts.
 func serves(pid int, data string) bool {
 	if runtime.GOOS != "linux" {
 		out, err := output("ps", "-p", strconv.Itoa(pid), "-o", "comm=")
@@ -222,7 +222,7 @@ func serves(pid int, data string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// startError says why the process ended instead of taking connections.
+// startError says why the process ended instead of accepting connections.
 func (p *process) startError() error {
 	reason := p.tail.reason()
 	switch {
@@ -243,7 +243,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// end signals the process and returns when it is gone; it gets more urgent when the context is over.
+// end signals the process and returns when it is gone. When the context ends it uses stronger signals.
 func (p *process) end(ctx context.Context, signal syscall.Signal) {
 	if p.ended() {
 		return

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ensureData makes the data directory if there is none, and finds the programs that go with the one there is:
-// data of one major version can't be read by another.
+// ensureData makes the data directory if it is missing, and finds the programs for an existing one: no other
+// major version can read its data.
 func (s *Server) ensureData(ctx context.Context) error {
 	text, err := os.ReadFile(filepath.Join(s.data(), "PG_VERSION"))
 	if err == nil {
@@ -36,8 +36,8 @@ func (s *Server) ensureData(ctx context.Context) error {
 	return s.initialise(ctx)
 }
 
-// initialise makes the data directory under another name and renames it when it is complete. What an
-// interrupted attempt left is thrown away.
+// initialise makes the data directory under another name and renames it when it is complete. It deletes the
+// rest of an interrupted attempt.
 func (s *Server) initialise(ctx context.Context) error {
 	passwordFile := filepath.Join(s.cfg.Dir, "password")
 	if err := os.WriteFile(passwordFile, []byte(s.state.Password+"\n"), 0o600); err != nil {

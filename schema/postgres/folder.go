@@ -19,12 +19,12 @@ const (
 	// socketPort is only part of the socket's name when nothing listens on TCP.
 	socketPort = 5432
 
-	// longestSocket is less than the 104 bytes that a socket's path may have on macOS (108 on Linux), with
+	// longestSocket is below the 104 bytes that a socket's path may have on macOS (108 on Linux), with
 	// the lock file's name beside it.
 	longestSocket = 100
 )
 
-// state is what a folder remembers of its server.
+// state is the content of a folder's postgres.json.
 type state struct {
 	Port      int    `json:"port"`
 	SocketDir string `json:"socket_dir"`
@@ -51,7 +51,7 @@ func claimDir(dir string) (*os.File, error) {
 		lock.Close()
 		return nil, err
 	}
-	// PostgreSQL trusts whoever reaches the socket, so nobody else may.
+	// PostgreSQL trusts every user that can reach the socket, so no other user may.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		lock.Close()
 		return nil, err
@@ -62,7 +62,7 @@ func claimDir(dir string) (*os.File, error) {
 // ErrInUse means that another process has a server in the folder.
 var ErrInUse = errors.New("is in use by another process")
 
-// checkOurs keeps us from taking over, or deleting, a folder with other things in it.
+// checkOurs refuses a folder with other things in it, which would be taken over, or deleted.
 func checkOurs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -79,8 +79,8 @@ func checkOurs(dir string) error {
 	return fmt.Errorf("%s has other things in it: choose a new or empty folder", dir)
 }
 
-// loadState reads what the folder remembers, or makes it up and saves it. The port for TCP is checked: if
-// another program has taken it meanwhile, it is a new one.
+// loadState reads the folder's state, or makes a new one and saves it. If another program has taken the TCP port
+// meanwhile, it chooses a new one.
 func loadState(dir string, tcp bool) (state, error) {
 	var s state
 	text, err := os.ReadFile(filepath.Join(dir, stateFile))
@@ -107,9 +107,9 @@ func loadState(dir string, tcp bool) (state, error) {
 	return s, s.save(dir)
 }
 
-// socketDir is where the socket goes: the folder itself, or if its path is too long or has a comma, which separates
-// several hosts, the remembered folder or a new name below the temporary one. A remembered one that still exists is
-// left alone: its server's owner was killed, and the shell that watched over it is about to delete it.
+// socketDir returns the socket's folder: the folder itself, or, if its path is too long or has a comma, which separates
+// several hosts, the remembered folder or a new name below the temporary one. A remembered one that still exists is not
+// used: its server's owner was killed, and the shell that watched it is about to delete it.
 func socketDir(dir, remembered string) (now, former string) {
 	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) < longestSocket && !strings.Contains(dir, ",") {
 		return dir, ""
@@ -143,7 +143,7 @@ func free(port int) bool {
 	return true
 }
 
-// save replaces the file as a whole, so that a reader never finds half of it, after a power failure neither.
+// save replaces the file as a whole, so that a reader never finds half of it, not even after a power failure.
 func (s *state) save(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {

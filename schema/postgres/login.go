@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Login is the role that programs log in as. It is no superuser: whoever can have such a program execute SQL, by a ranking
-// query for one, could else write files and run programs as the account that the server runs as.
+// Login is the role that programs log in as. It is no superuser: a user who can make such a program execute SQL, for example
+// by a ranking query, could otherwise write files and run programs as the server's account.
 const Login = "getwork"
 
-// adopt makes Login the owner of whatever the superuser made in a database: a former version of getwork worked as that.
-// "reassign owned" refuses to, since the superuser owns PostgreSQL's own things, too. Sequences go with their tables.
+// adopt makes Login the owner of everything that the superuser made in a database, because a former version of getwork
+// worked as the superuser. "reassign owned" refuses to, since the superuser also owns PostgreSQL's own objects. Sequences
+// change their owner with their tables.
 const adopt = `
 do $$
 declare todo record;
@@ -43,8 +44,8 @@ begin
   end loop;
 end $$`
 
-// LoginURL is how to reach a database of this server as [Login], which owns it with all that is in it. Both are made where
-// they are missing; what the superuser made there before is handed over.
+// LoginURL returns the URL of a database of this server for [Login], which owns the database and everything in it. It makes
+// both if they are missing, and hands over everything that the superuser made there before.
 func (s *Server) LoginURL(ctx context.Context, database string) (string, error) {
 	if err := s.as(ctx, "postgres", func(conn *pgx.Conn) error { return s.makeLogin(ctx, conn, database) }); err != nil {
 		return "", fmt.Errorf("make the login %s: %w", Login, err)

@@ -10,8 +10,8 @@ import (
 	"getwork/schema/postgres"
 )
 
-// The login that a server hands out is no superuser, and owns its database with all that the superuser made there: getwork's
-// tables, which it can migrate away, and tables with sequences, partitions, functions and types of others.
+// A server's Login is no superuser, and owns its database with everything that the superuser made there: getwork's tables,
+// which it can migrate away, and tables with sequences, partitions, functions and types of others.
 func TestLoginOwnsWhatTheSuperuserMade(t *testing.T) {
 	t.Parallel()
 	s := start(t, postgres.Config{Dir: folder(t), Fast: true, Remove: true, TCP: true})

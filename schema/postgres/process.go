@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// watched runs a program, as itself and our direct child, and beside it a shell that waits for the end of our
-// end of a pipe. However this process ends, kill -9 included, the kernel closes that pipe; the shell then ends
-// the program, and deletes what was only there for it.
+// watched runs a program as our direct child, and beside it a shell that waits until our end of a pipe is closed.
+// The kernel closes the pipe however this process ends, kill -9 included. The shell then ends the program, and
+// deletes the program's own folders.
 //
 // The pipe has to be moved to descriptor 3, because a shell gives its background jobs /dev/null as standard
 // input. $$ is the first shell's id also in the background one, and by exec the program's. A word on the pipe
-// says that the program has ended and was waited for: then its id may belong to somebody else by now, and
-// nothing is killed. A zombie counts as ended, since not every container has an init that collects it.
+// says that the program has ended and was waited for. Its id may then belong to another process, so nothing is
+// killed. A zombie counts as ended, because not every container has an init that collects it.
 const watched = `
 exec 3<&0 </dev/null
 first=$1; second=$2; shift 2
@@ -49,11 +49,11 @@ type process struct {
 	cmd  *exec.Cmd
 	tail *tail
 	done chan struct{} // closed when the program has ended and was collected
-	err  error         // how it ended; to be read after done
+	err  error         // how it ended; read it only after done
 }
 
-// launch starts a program under the given account, with more in its environment. What it prints goes to log and, the end of
-// it, to the process's tail. The folders in remove, at most two, are deleted if this process dies before the program.
+// launch starts a program under the given account, with an extended environment. Its output goes to log, and the end of the
+// output to the process's tail. The folders in remove, at most two, are deleted if this process dies before the program.
 func launch(as *account, dir string, remove []string, log io.Writer, more []string, program string, args ...string) (*process, error) {
 	folders := make([]string, 2)
 	copy(folders, remove)
@@ -73,7 +73,7 @@ func launch(as *account, dir string, remove []string, log io.Writer, more []stri
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Dir = dir
 	p.cmd.Env = append(environment(), more...)
-	// A session of its own: a Ctrl-C in the terminal must not end the server before those who use it.
+	// A session of its own: Ctrl-C in the terminal must not end the server before its clients.
 	p.cmd.SysProcAttr = sysProcAttr(as)
 	// A backend that outlives its postmaster for a moment keeps the output open.
 	p.cmd.WaitDelay = 5 * time.Second
@@ -90,14 +90,14 @@ func launch(as *account, dir string, remove []string, log io.Writer, more []stri
 	return p, nil
 }
 
-// watchPipe returns our end, which nobody else inherits, and the shell's.
+// watchPipe returns our end, which no other process inherits, and the shell's.
 func watchPipe() (hold, pipe *os.File, err error) {
 	pipe, hold, err = os.Pipe()
 	return hold, pipe, err
 }
 
-// environment is ours, without what would make PostgreSQL use another data directory or language: messages are
-// searched, and shown, in English.
+// environment returns ours, without variables that would make PostgreSQL use another data directory or language.
+// Its messages are searched, and shown, in English.
 func environment() []string {
 	env := make([]string, 0, 32)
 	for _, v := range os.Environ() {
@@ -127,7 +127,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reason is the one line that says best why a program ended: the last with an error, else the last.
+// reason returns the line that best says why a program ended: the last one with an error, else the last.
 func (t *tail) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

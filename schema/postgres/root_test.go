@@ -16,7 +16,7 @@ import (
 	"getwork/schema/postgres"
 )
 
-// ownerOfServers is the user under whom root's servers run.
+// ownerOfServers returns the user that root's servers run as.
 func ownerOfServers(t *testing.T) *syscall.Credential {
 	t.Helper()
 	for _, name := range []string{"postgres", "nobody"} {
@@ -32,7 +32,7 @@ func ownerOfServers(t *testing.T) *syscall.Credential {
 	return nil
 }
 
-// give makes a file the server's.
+// give makes the server's user the owner of a file.
 func give(t *testing.T, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -69,7 +69,7 @@ func TestRootDropsItsRights(t *testing.T) {
 	}
 }
 
-// Root's own folders are closed to the server's user: the error names the one that is in the way.
+// Root's own folders are closed to the server's user: the error names the closed one.
 func TestUnreachableFolderIsNamed(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -1,15 +1,15 @@
 // Package postgres starts a private PostgreSQL: for the demo, for a single node that has no other, for tests.
 //
-// A [Server] belongs to the process that started it. It is reachable by that process's user alone, through a
-// Unix socket in a folder that nobody else may enter, unless TCP is asked for; and it ends with its owner,
-// also when that is killed with -9, because a shell beside it waits on a pipe (see process.go). PostgreSQL
-// refuses to run as root: root's server runs as the owner of the data, or the user postgres, or nobody.
+// A [Server] belongs to the process that started it. Unless TCP is asked for, only that process's user can reach
+// it, through a Unix socket in a folder that no other user may enter. It ends with its owner, even after kill -9,
+// because a shell beside it waits on a pipe (see process.go). PostgreSQL refuses to run as root, so root's server
+// runs as the owner of the data, or as the user postgres or nobody.
 //
 // The folder given holds everything:
 //
 //	postgres.json    port, socket and password, so that the next start has the same URL
-//	data/            PostgreSQL's data directory; complete, since it is made beside and renamed
-//	data.init/       one in the making, thrown away by the next start
+//	data/            PostgreSQL's data directory; always complete, because it is made as data.init and renamed
+//	data.init/       an incomplete one, deleted by the next start
 //	.s.PGSQL.5432    the socket, or if the path is too long for one, in a folder below the temporary one
 //
 // A lock on the folder keeps a second process out.
@@ -31,35 +31,35 @@ import (
 	"time"
 )
 
-// Superuser is the login that every private server begins with. It is for tests and for preparing a server; programs are
-// handed [Server.LoginURL].
+// Superuser is the login that every private server begins with. It is for tests and for preparing a server; programs use
+// [Server.LoginURL].
 const Superuser = "postgres"
 
-// Config says what kind of server is wanted. Only Dir is needed.
+// Config describes the server to start. Only Dir is required.
 type Config struct {
-	// Dir is the folder for data and socket. It is made when missing, and belongs to the server alone: a
-	// folder that has other things in it is refused.
+	// Dir is the folder for data and socket. It is made if it is missing, and belongs to the server alone: a folder
+	// with other things in it is refused.
 	Dir string
 
 	// Parameters are settings, by name, as postgresql.conf would have them.
 	Parameters map[string]string
 
-	// Fast gives up durability (fsync and what goes with it): a crash of the machine may cost the data. For
-	// tests. A crash of PostgreSQL alone loses nothing but the last transactions, which synchronous_commit
-	// would have kept; tests that count on those set it in Parameters.
+	// Fast gives up durability (fsync and related settings) for tests: a crash of the machine may destroy the data.
+	// A crash of PostgreSQL alone loses only the last transactions, which synchronous_commit would have kept. Tests
+	// that rely on those set it in Parameters.
 	Fast bool
 
-	// TCP listens on 127.0.0.1 too, on a free port and with a random password. URL gives that address then. A
-	// listen_addresses in Parameters stands instead, and needs 127.0.0.1 in it.
+	// TCP makes the server listen on 127.0.0.1, too, on a free port and with a random password. URL then returns that
+	// address. A listen_addresses in Parameters overrides this, and must include 127.0.0.1.
 	TCP bool
 
-	// Remove makes the folder a throw-away: it is deleted by Stop, and after the death of this process.
+	// Remove makes the folder temporary: it is deleted by Stop, and after the death of this process.
 	Remove bool
 
-	// Environment is added to what the server finds in its environment, such as "LD_PRELOAD=…".
+	// Environment is added to the server's environment, such as "LD_PRELOAD=…".
 	Environment []string
 
-	// Log gets what the server prints; nil drops it. It is written to from one goroutine.
+	// Log receives the server's output, written by one goroutine; nil drops it.
 	Log io.Writer
 }
 
@@ -71,12 +71,12 @@ type Server struct {
 	state    state
 	lock     *os.File
 
-	mu      sync.Mutex // held by who starts or ends the process
+	mu      sync.Mutex // held while the process is started or ended
 	stopped bool       // for good, by Stop
 	current atomic.Pointer[process]
 }
 
-// Start makes the data directory if it is missing, starts the server, and returns when it takes connections.
+// Start makes the data directory if it is missing, starts the server, and returns when it accepts connections.
 // The context bounds the start, not the server's life.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	dir, err := filepath.Abs(cfg.Dir)
@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	cfg.Dir = dir
 	s := &Server{cfg: cfg}
-	// Asked before the folder is made: nothing is left behind where there is no PostgreSQL.
+	// This comes before the folder is made, so that nothing is left behind where there is no PostgreSQL.
 	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
 		if s.binaries, err = Find(); err != nil {
 			return nil, fmt.Errorf("private PostgreSQL: %w", err)
@@ -101,7 +101,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// start does what Start promises once the folder is ours.
+// start completes Start once the folder is ours.
 func (s *Server) start(ctx context.Context) error {
 	var err error
 	if s.account, err = accountFor(s.data()); err != nil {
@@ -123,7 +123,7 @@ func (s *Server) start(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		err := s.boot(ctx)
 		if err == nil && s.state.formerSocketDir != "" {
-			err = os.RemoveAll(s.state.formerSocketDir) // nobody else does where the shell was killed, too
+			err = os.RemoveAll(s.state.formerSocketDir) // the shell normally does; it may have been killed, too
 		}
 		if !errors.Is(err, errPortTaken) || attempt == 5 {
 			return err
@@ -136,9 +136,9 @@ func (s *Server) start(ctx context.Context) error {
 
 func (s *Server) data() string { return filepath.Join(s.cfg.Dir, "data") }
 
-// URL is how to reach a database of this server, as the superuser. It stays the same for as long as the
-// folder lives, unless its port was taken by another program meanwhile, or its socket has a folder of its own and
-// the former owner was killed.
+// URL returns the URL of a database of this server for the superuser. It stays the same for as long as the folder
+// lives, unless another program took its port meanwhile, or its socket has a folder of its own and the former owner
+// was killed.
 func (s *Server) URL(database string) string {
 	if !s.cfg.TCP {
 		return s.socketURL(database)
@@ -155,11 +155,11 @@ func (s *Server) URL(database string) string {
 
 func (s *Server) socketURL(database string) string {
 	query := url.Values{"host": {s.state.SocketDir}, "port": {strconv.Itoa(s.state.Port)}, "sslmode": {"disable"}}
-	// A space as %20: pgx and libpq take a plus sign for itself.
+	// A space is %20: pgx and libpq read a plus sign as itself.
 	return "postgres://" + Superuser + "@/" + url.PathEscape(database) + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 }
 
-// PID is the postmaster's process id, 0 when it doesn't run.
+// PID returns the postmaster's process id, or 0 if it doesn't run.
 func (s *Server) PID() int {
 	p := s.current.Load()
 	if p == nil || p.ended() {
@@ -168,12 +168,12 @@ func (s *Server) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Done is closed when the server that now runs has ended, for whatever reason. A Restart makes a new one.
+// Done returns a channel that is closed when the present server process has ended, for whatever reason. A Restart
+// makes a new one.
 func (s *Server) Done() <-chan struct{} { return s.current.Load().done }
 
-// Stop ends the server for good: a fast shutdown, which breaks off what runs and saves the rest, and when the
-// context is over before that is done an immediate one. It returns when the process is gone. A folder that is
-// a throw-away is deleted.
+// Stop ends the server for good, by a fast shutdown, which aborts transactions and saves the rest, or by an
+// immediate one if the context ends first. It returns when the process is gone. It deletes a temporary folder.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +201,8 @@ func (s *Server) Crash() {
 	s.current.Load().end(ctx, immediateShutdown)
 }
 
-// Restart starts the server again on the same data, port and socket, after a Halt, a Crash or its own end. One
-// that runs is shut down first.
+// Restart starts the server again on the same data, port and socket, after a Halt, a Crash or its own end. It first
+// shuts a running server down.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// discard gives the folder back, after the process's end.
+// discard releases the folder, after the process's end.
 func (s *Server) discard() error {
 	var errs []error
 	if s.ownSocketDir() {
@@ -229,12 +229,12 @@ func (s *Server) discard() error {
 	return errors.Join(errs...)
 }
 
-// ownSocketDir tells whether the socket has a folder of its own.
+// ownSocketDir reports whether the socket has a folder of its own.
 func (s *Server) ownSocketDir() bool {
 	return s.state.SocketDir != "" && s.state.SocketDir != s.cfg.Dir
 }
 
-// throwaways are the folders to delete when this process dies.
+// throwaways returns the folders to delete when this process dies.
 func (s *Server) throwaways() []string {
 	var dirs []string
 	if s.cfg.Remove {

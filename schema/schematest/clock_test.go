@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A clock that is set shows at once in sessions that were open before, in the midst of a transaction, and after a crash.
+// Setting the clock takes effect at once in open sessions, within a transaction, and after a crash.
 func TestClockServer(t *testing.T) {
 	t.Parallel()
 	server, c := ClockServer(t)

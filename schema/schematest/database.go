@@ -18,14 +18,14 @@ import (
 	"getwork/schema"
 )
 
-// URL returns the address of a migrated database for this test alone. It is dropped after the test, with
-// whatever is still connected to it.
+// URL returns the URL of a migrated database for this test alone. The database is dropped after the test, and
+// sessions that are still connected are ended.
 func URL(t testing.TB) string {
 	t.Helper()
 	return clone(t, migrated{})
 }
 
-// Empty returns the address of a database for this test alone that has nothing in it.
+// Empty returns the URL of an empty database for this test alone.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return clone(t, empty{})
@@ -55,8 +55,8 @@ func clone(t testing.TB, m pgtestdb.Migrator) string {
 	return pgtestdb.Custom(t, conf, m).URL()
 }
 
-// configFor takes a URL apart, since pgtestdb puts it together again for each database. A socket's folder
-// can't stand where a host does, and goes to the options.
+// configFor takes a URL apart, because pgtestdb assembles one for each database. A socket's folder can't be a
+// URL's host, and goes into the options.
 func configFor(admin string) (pgtestdb.Config, error) {
 	parsed, err := pgx.ParseConfig(admin)
 	if err != nil {
@@ -90,7 +90,7 @@ func configFor(admin string) (pgtestdb.Config, error) {
 			Password:     "getwork_test",
 			Capabilities: "superuser",
 		},
-		// Killed nodes, and the private server's own wind-down, leave connections for a moment.
+		// Killed nodes, and the private server's shutdown, leave connections for a moment.
 		ForceTerminateConnections: true,
 	}, nil
 }

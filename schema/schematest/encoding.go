@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Encoded returns the address of a migrated database for this test alone that has another encoding than UTF-8, such as
-// LATIN1 or SQL_ASCII. It is dropped after the test.
+// Encoded returns the URL of a migrated database for this test alone with another encoding than UTF-8, such as LATIN1 or
+// SQL_ASCII. The database is dropped after the test.
 func Encoded(t testing.TB, encoding string) string {
 	t.Helper()
 	address, err := url.Parse(URL(t)) // its login may make databases

@@ -2,7 +2,7 @@ package schematest
 
 import "syscall"
 
-// available is how many bytes are free in the file system of a folder, 0 when it isn't there.
+// available returns how many bytes are free in the file system of a folder, or 0 if the folder is missing.
 func available(dir string) uint64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -2,5 +2,5 @@
 
 package schematest
 
-// available is 0: the folder that is kept in memory is Linux's.
+// available returns 0: only Linux has the folder in memory.
 func available(string) uint64 { return 0 }

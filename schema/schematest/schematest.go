@@ -1,9 +1,9 @@
 // Package schematest gives tests databases of their own on a real PostgreSQL.
 //
 // A test binary that asks for one starts one private server, without durability and in memory where there is
-// room, and each test gets a database that is cloned from a migrated template in some 40 ms. A database, and
-// not a schema, because NOTIFY channels belong to databases; and not a transaction that is rolled back,
-// because NOTIFY happens at the commit.
+// room. Each test gets a database that is cloned from a migrated template in some 40 ms. A schema would not do,
+// because NOTIFY channels belong to databases, nor would a transaction that is rolled back, because NOTIFY
+// happens at the commit.
 //
 //	func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 //
@@ -12,9 +12,9 @@
 //		…
 //	}
 //
-// GETWORK_TEST_POSTGRES names a running server to be used instead; the login must be a superuser. Logins in
-// tests are superusers too, so that a test can terminate a backend or make roles. Roles belong to the server:
-// tests that make some give them names of their own.
+// GETWORK_TEST_POSTGRES names a running server to be used instead; the login must be a superuser. Tests log in as
+// superusers, so that they can terminate a backend or make roles. Roles belong to the server, so tests that make
+// some give them unique names.
 package schematest
 
 import (
@@ -31,11 +31,11 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// stopTimeout bounds the server's shutdown after the tests; then it is ended the hard way.
+// stopTimeout bounds the server's fast shutdown after the tests; an immediate one follows.
 const stopTimeout = 10 * time.Second
 
-// Main runs the tests, ends the server, fails when goroutines are left over, and returns the exit status.
-// Without it the server still ends with the test binary, a moment later. leaks are goroutines to be tolerated.
+// Main runs the tests, ends the server, fails if goroutines are left over, and returns the exit status. Without
+// Main the server still ends with the test binary, a moment later. leaks are goroutines to be tolerated.
 func Main(m *testing.M, leaks ...goleak.Option) int {
 	waitTogether()
 	code := m.Run()
@@ -55,8 +55,8 @@ func Main(m *testing.M, leaks ...goleak.Option) int {
 	return 0
 }
 
-// waitTogether has parallel tests run four at a time, unless -parallel says otherwise: they wait for processes and time-outs
-// more than they compute, and two at a time leave two cores idle.
+// waitTogether makes parallel tests run four at a time, unless -parallel says otherwise. They wait for processes and
+// time-outs more than they compute, so two at a time would leave two cores idle.
 func waitTogether() {
 	flag.Parse()
 	said := false

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// Databases are migrated, apart from each other, and quick to make.
+// Databases are migrated, separate, and quick to make.
 func TestDatabasesAreApart(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -59,7 +59,7 @@ func TestSharedServer(t *testing.T) {
 	}
 }
 
-// A server of one's own has the settings asked for, and can be stopped and started.
+// OwnServer's server has the given settings, and can be stopped and started.
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -27,11 +27,11 @@ const (
 	// memory is a folder that is kept in memory on Linux.
 	memory = "/dev/shm"
 
-	// enough is how much must be free there, in bytes. Containers often have but 64 MB.
+	// enough is how many bytes must be free there. Containers often have only 64 MB.
 	enough = 1 << 30
 )
 
-// shared is the one server of a test binary. It can't be handed through: tests have no common caller.
+// shared is the one server of a test binary. It is global because tests have no common caller.
 var shared lazy
 
 type lazy struct {
@@ -59,8 +59,8 @@ func (l *lazy) stop(ctx context.Context) error {
 	return l.server.Stop(ctx)
 }
 
-// launch starts a throw-away server with the given settings over those of tests. Without TCP its passwords are
-// not asked for, which saves some milliseconds for each connection.
+// launch starts a temporary server with the given settings over those of tests. Without TCP it does not ask for
+// passwords, which saves some milliseconds for each connection.
 func launch(cfg postgres.Config) (*postgres.Server, error) {
 	dir, err := os.MkdirTemp(parent(), "getwork-test-")
 	if err != nil {
@@ -85,8 +85,8 @@ func parent() string {
 	return os.TempDir()
 }
 
-// Server is the private server that all tests of this binary share, for its PID and the like: a test that
-// stops one needs [OwnServer]. With GETWORK_TEST_POSTGRES there is none, and the test is skipped.
+// Server returns the private server that all tests of this binary share, for its PID and the like; a test that
+// stops a server needs [OwnServer]. With GETWORK_TEST_POSTGRES there is none, and the test is skipped.
 func Server(t testing.TB) *postgres.Server {
 	t.Helper()
 	if os.Getenv(environment) != "" {
@@ -99,17 +99,18 @@ func Server(t testing.TB) *postgres.Server {
 	return server
 }
 
-// OwnServer starts a server for this test alone, which it may stop, crash and start again, with the given
-// settings, such as default_transaction_isolation. It listens on TCP and has a migrated database getwork:
-// OwnServer(t, nil).URL("getwork"). It ends with the test. Starting one takes a second or two, so with
-// -short the test is skipped.
+// OwnServer starts a server with the given settings, such as default_transaction_isolation, for this test alone,
+// which may stop, crash and restart it. It listens on TCP and has a migrated database getwork:
+// OwnServer(t, nil).URL("getwork"). It ends with the test. Starting it takes a second or two, so the test is
+// skipped with -short.
 func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	t.Helper()
 	notShort(t)
 	return own(t, postgres.Config{Parameters: parameters})
 }
 
-// ClockServer is [OwnServer] with a clock that the test can set. The test is skipped where there is none, and with -short.
+// ClockServer is [OwnServer] with a clock that the test can set. The test is skipped if that is unavailable, and with
+// -short.
 func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
 	t.Helper()
 	notShort(t)

@@ -1,13 +1,13 @@
 // Package clock gives a private PostgreSQL a time of day that can be set while it runs, forwards and back, at once in all of
-// its processes: as NTP sets a server's that was wrong, or a virtual machine's that stood still.
+// its processes: as NTP corrects a wrong clock, or the clock of a virtual machine that was suspended.
 //
 //	c, err := clock.New(ctx)
 //	server, err := postgres.Start(ctx, postgres.Config{…, Environment: c.Environment()})
 //	c.Set(2 * time.Hour)
 //
-// A library of a few lines is compiled and preloaded. libfaketime is none for this: asked for the time it opens a file, and
-// PostgreSQL asks in its signal handlers, in the middle of an allocation if need be; such a server ends with a corrupted heap
-// within seconds. A Go program can't be given a clock in this way: it asks the kernel past all libraries.
+// A library of a few lines is compiled and preloaded. libfaketime is unsuitable: it opens a file when it is asked for the
+// time, and PostgreSQL asks in its signal handlers, even in the middle of an allocation. Such a server's heap is corrupted
+// within seconds. This does not work for Go programs, which ask the kernel without any library.
 package clock
 
 import (
@@ -27,13 +27,13 @@ import (
 //go:embed testdata/ahead.c
 var source []byte
 
-// ErrUnavailable says that there is no such clock here, and what is missing.
+// ErrUnavailable means that the clock can't be set on this machine; the error that wraps it says what is missing.
 var ErrUnavailable = errors.New("PostgreSQL's clock can't be set here")
 
-// compiler is what the library is compiled by.
+// compiler compiles the library.
 const compiler = "gcc"
 
-// Available tells whether [New] can work; the error says what is missing.
+// Available returns nil if [New] can work; otherwise the error says what is missing.
 func Available() error {
 	if !mappable {
 		return fmt.Errorf("%w: that needs Linux", ErrUnavailable)
@@ -44,7 +44,7 @@ func Available() error {
 	return nil
 }
 
-// Clock is how far a server's clock is ahead of this machine's. Its methods may be called by any goroutine.
+// Clock controls how far a server's clock is ahead of this machine's. Its methods may be called by any goroutine.
 type Clock struct {
 	dir string
 
@@ -94,12 +94,12 @@ func (c *Clock) make(ctx context.Context) (err error) {
 
 func (c *Clock) file(name string) string { return filepath.Join(c.dir, name) }
 
-// Environment is what the server must find in its environment.
+// Environment returns the variables that the server's environment must have.
 func (c *Clock) Environment() []string {
 	return []string{"LD_PRELOAD=" + c.file("ahead.so"), "GETWORK_TEST_CLOCK=" + c.file("ahead")}
 }
 
-// Set has the server's clock be so far ahead of this machine's, to the microsecond, from now on; below 0: behind.
+// Set puts the server's clock so far ahead of this machine's, to the microsecond; a negative duration puts it behind.
 func (c *Clock) Set(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,14 +109,15 @@ func (c *Clock) Set(ahead time.Duration) {
 	}
 }
 
-// Ahead is how far it is ahead.
+// Ahead returns how far the clock is ahead.
 func (c *Clock) Ahead() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ahead
 }
 
-// Check sees whether the server of that URL goes by the clock: one that could not read the library runs without.
+// Check returns an error if the server of that URL does not use the clock: a server that can't read the library runs
+// without it.
 func (c *Clock) Check(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -132,7 +133,7 @@ func (c *Clock) Check(ctx context.Context, url string) error {
 		return err
 	}
 	if got := time.Until(now) - before; got < much/2 {
-		return fmt.Errorf("PostgreSQL does not go by the clock that it was given: can it read %s?", c.dir)
+		return fmt.Errorf("PostgreSQL does not use the clock that it was given: can it read %s?", c.dir)
 	}
 	return nil
 }

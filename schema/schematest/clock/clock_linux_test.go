@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Root's server runs as another user, who reads what was made whatever root's umask is.
+// Root's server runs as another user, who can read the library whatever root's umask is.
 func TestOthersCanReadIt(t *testing.T) {
 	if err := Available(); err != nil {
 		t.Skip(err)

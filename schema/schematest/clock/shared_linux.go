@@ -8,7 +8,7 @@ import (
 
 const mappable = true
 
-// share makes the file that has the number, 0, and maps it: what is put there, in one store, others see at once.
+// share makes the file with the number 0, and maps it: every process that maps it sees a store at once.
 func share(name string) ([]byte, error) {
 	if err := os.WriteFile(name, make([]byte, 8), 0o644); err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// account is who runs PgBouncer when this process is root, which it refuses to be; nil: the same user.
+// account returns the user that runs PgBouncer when this process is root, which PgBouncer refuses to run as; nil means
+// the same user.
 type account struct{ uid, gid int }
 
 func accountFor() (*account, error) {
@@ -36,8 +37,8 @@ func (a *account) give(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// attributes have the kernel kill the process when the thread that started it ends, which it does with the test binary,
-// however that dies.
+// attributes make the kernel kill the process when the thread that started it ends. The thread ends with the test binary,
+// even by SIGKILL.
 func (a *account) attributes() *syscall.SysProcAttr {
 	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if a != nil {

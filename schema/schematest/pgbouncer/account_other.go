@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// account is nobody: elsewhere it runs as this process's user, and ends with its test.
+// account returns nil: on other systems PgBouncer runs as this process's user, and ends with its test.
 type account struct{}
 
 func accountFor() (*account, error) {

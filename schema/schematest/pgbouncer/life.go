@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// life is one process.
+// life is one process of PgBouncer.
 type life struct {
 	process *os.Process
 	file    string // its settings; it reads them once, at its start
 	out     *output
 	err     error         // how it ended; set before done is closed
-	done    chan struct{} // closed when the process is gone, and all that it printed was read
+	done    chan struct{} // closed when the process is gone and its output was read
 }
 
 // launch starts the program with the text of pgbouncer.ini.
@@ -69,7 +69,7 @@ func (l *life) end() {
 	<-l.done
 }
 
-// output keeps what the process printed.
+// output keeps the process's output.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

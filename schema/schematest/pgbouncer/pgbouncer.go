@@ -1,11 +1,11 @@
-// Package pgbouncer puts a PgBouncer in transaction mode before a test's PostgreSQL, as many installations have one.
+// Package pgbouncer puts a PgBouncer in transaction mode in front of a test's PostgreSQL, as many installations have it.
 //
 //	url := schematest.URL(t)
 //	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{})
 //	pool, err := pgxpool.New(t.Context(), bouncer.URL)
 //
-// It listens on a free port of the loopback address, can be paused, killed and started again, and ends with its test, or
-// with the test binary when that is killed with -9. It leaves no file behind. Logins are not asked for a password.
+// It listens on a free port of the loopback address, and can be paused, killed and started again. It ends with its test, or
+// with the test binary after kill -9. It leaves no file behind, and does not ask for passwords.
 package pgbouncer
 
 import (
@@ -32,17 +32,17 @@ const (
 	// startWithin is generous: a machine that runs many tests at once is slow.
 	startWithin = 30 * time.Second
 
-	// admin is the login that its console believes.
+	// admin is the login of its console.
 	admin = "admin"
 )
 
-// Options say how one is set up.
+// Options are the settings of a PgBouncer.
 type Options struct {
 	PoolSize int               // connections to the server for each database; 0: 5
 	Settings map[string]string // more of pgbouncer.ini, such as query_wait_timeout
 }
 
-// Bouncer is one PgBouncer.
+// Bouncer is a running PgBouncer.
 type Bouncer struct {
 	URL string // of the database behind it; the same after a Restart
 
@@ -53,19 +53,20 @@ type Bouncer struct {
 	life    *life
 }
 
-// Program is the path of the program, or empty: it is not installed.
+// Program returns the program's path, or "" if it is not installed.
 func Program() string {
 	if found, err := exec.LookPath("pgbouncer"); err == nil {
 		return found
 	}
-	const debian = "/usr/sbin/pgbouncer" // where users' paths don't lead
+	const debian = "/usr/sbin/pgbouncer" // not in users' PATH
 	if _, err := os.Stat(debian); err == nil {
 		return debian
 	}
 	return ""
 }
 
-// Start starts one before the server of that URL, and returns when it answers. Without the program the test is skipped.
+// Start starts a PgBouncer in front of the server of that URL, and returns when it answers. It skips the test if the program
+// is not installed.
 func Start(t testing.TB, direct string, o Options) *Bouncer {
 	t.Helper()
 	program := Program()
@@ -107,7 +108,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// ini is the text of pgbouncer.ini. Every login is taken for the one of the server's URL.
+// ini returns the text of pgbouncer.ini. Every login becomes that of the server's URL.
 func ini(server *pgx.ConnConfig, port int, o Options) string {
 	all := map[string]string{
 		"listen_addr":       "127.0.0.1",
@@ -118,7 +119,7 @@ func ini(server *pgx.ConnConfig, port int, o Options) string {
 		"pool_mode":         "transaction",
 		"default_pool_size": strconv.Itoa(max(o.PoolSize, 0)),
 		"max_client_conn":   "1000",
-		// What a real one needs, too: else it refuses for 15 s what came while the server was away.
+		// A real one needs this, too: otherwise it refuses logins for 15 s after the server was away.
 		"server_login_retry": "1",
 		"server_tls_sslmode": "disable",
 	}
@@ -142,7 +143,7 @@ func ini(server *pgx.ConnConfig, port int, o Options) string {
 	return text.String()
 }
 
-// Tell has its console execute a command, such as "pause", and fails the test if that refuses.
+// Tell executes a command on its console, such as "pause", and fails the test if the console refuses it.
 func (b *Bouncer) Tell(command string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(startWithin))
@@ -167,17 +168,17 @@ func (b *Bouncer) tell(ctx context.Context, command string) error {
 	return err
 }
 
-// Output is what the present process printed so far.
+// Output returns the present process's output so far.
 func (b *Bouncer) Output() string { return b.life.out.String() }
 
-// Kill ends it as kill -9 does. Its clients and servers lose their connections.
+// Kill ends it by SIGKILL. Its clients and servers lose their connections.
 func (b *Bouncer) Kill() {
 	if b.life != nil {
 		b.life.end()
 	}
 }
 
-// cleanUp ends it, and reports what it said if the test failed.
+// cleanUp ends it, and logs its output if the test failed.
 func (b *Bouncer) cleanUp() {
 	if b.life == nil {
 		return

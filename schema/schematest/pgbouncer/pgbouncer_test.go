@@ -18,7 +18,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// child makes the test binary start a bouncer, tell its address, and wait to be killed.
+// child makes the test binary start a bouncer, print its address, and wait to be killed.
 const child = "GETWORK_TEST_BOUNCER_CHILD"
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -40,7 +40,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-// Two clients take turns on one connection to the server: a setting of the one is met by the other.
+// Two clients take turns on one connection to the server: each sees the other's settings.
 func TestTransactionsShareAConnection(t *testing.T) {
 	t.Parallel()
 	b := pgbouncer.Start(t, schematest.URL(t), pgbouncer.Options{PoolSize: 1})
@@ -54,7 +54,7 @@ func TestTransactionsShareAConnection(t *testing.T) {
 	}
 }
 
-// A server with passwords is reached too; it pauses, and after a kill it is back at the same address.
+// A bouncer also works in front of a server with passwords; it pauses, and after a kill it is back at the same address.
 func TestPauseAndRestart(t *testing.T) {
 	t.Parallel()
 	b := pgbouncer.Start(t, schematest.OwnServer(t, nil).URL("getwork"), pgbouncer.Options{})

@@ -1,5 +1,5 @@
-// Package timeout says how long tests wait for what must happen before they give up. A slow or busy machine needs more of it:
-// GETWORK_TEST_SLOW=3 makes every wait three times as long. What getwork promises in seconds does not go through here, and stays.
+// Package timeout says how long tests wait for an event before they fail. A slow or busy machine needs longer:
+// GETWORK_TEST_SLOW=3 makes every wait three times as long. Times that getwork promises do not use this package, and stay.
 package timeout
 
 import (
@@ -33,13 +33,13 @@ func parse(text string) (float64, error) {
 	return f, nil
 }
 
-// Scale returns how long to wait for what takes less than d on a machine that has time, multiplied by GETWORK_TEST_SLOW.
+// Scale returns d multiplied by GETWORK_TEST_SLOW: how long to wait for an event that takes less than d on an idle machine.
 func Scale(d time.Duration) time.Duration { return time.Duration(float64(d) * factor()) }
 
-// usual is more than enough for one event on a machine that others use, too.
+// usual is more than enough for one event on a shared machine.
 const usual = 30 * time.Second
 
-// Await asks every few milliseconds until something is so, and fails the test if it isn't within 30 s, multiplied by
+// Await asks every few milliseconds until the answer is true, and fails the test if it isn't within 30 s, multiplied by
 // GETWORK_TEST_SLOW.
 func Await(t testing.TB, what string, so func() bool) {
 	t.Helper()

@@ -28,7 +28,7 @@ type failing struct {
 func (f *failing) Helper()               {}
 func (f *failing) Fatalf(string, ...any) { f.failed = true; panic(f) }
 
-// What becomes so is waited for, and what doesn't fails the test after as long as is said.
+// Await returns when the answer becomes true, and fails the test after its time if it never does.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

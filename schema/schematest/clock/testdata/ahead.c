@@ -1,6 +1,6 @@
-// Preloaded into PostgreSQL: the time of day is what the system says, and so many microseconds more as the file named by
-// GETWORK_TEST_CLOCK has in its first eight bytes. All processes of the server have that file mapped, so all of them see at
-// once what is written to it. Nothing but the time of day is touched: no monotonic clock, no timer, no sleep.
+// Preloaded into PostgreSQL: the time of day is the system's, plus the number of microseconds in the first eight bytes of the
+// file named by GETWORK_TEST_CLOCK. All processes of the server have that file mapped, so they see a change at once. Only the
+// time of day is changed: no monotonic clock, no timer, no sleep.
 //
 // PostgreSQL reads the time in its signal handlers, too, so nothing here may allocate, lock or open anything.
 
