@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Overslept is for how long this process was not let run, altogether, in ns; see watchClock.
+// Overslept is the total time for which the machine has not let this process run, in ns; see watchClock.
 var Overslept atomic.Int64
 
-// watchClock keeps it, from the begin of all tests: whoever naps and wakes up late was not let run.
+// watchClock updates Overslept from the start of all tests: a nap that ends late means that the process could not run.
 func watchClock() {
 	const nap = 20 * time.Millisecond
 	for began := time.Now(); ; began = time.Now() {
@@ -22,8 +22,8 @@ func watchClock() {
 	}
 }
 
-// Standstill begins to measure for how long the machine lets this process not run, or a node. The returned function tells
-// how long until now: what a node promises to do in time it can't do meanwhile, and what the test sees it sees later.
+// Standstill starts to measure for how long the machine does not let this process, or a node, run. The returned
+// function returns the time so far. In that time a node can't do what it promises, and the test sees things late.
 func (s *Site) Standstill() (sofar func() time.Duration) {
 	before, waited := Overslept.Load(), map[string]time.Duration{}
 	s.queued(func(thread string, since time.Duration) { waited[thread] = since })
@@ -34,13 +34,14 @@ func (s *Site) Standstill() (sofar func() time.Duration) {
 	}
 }
 
-// queued tells for how long each thread of each node could have run and was not let, where the system says so: Linux does.
+// queued returns how long each thread of each node could have run but was not scheduled, on systems that report it,
+// such as Linux.
 func (s *Site) queued(tell func(thread string, since time.Duration)) {
 	for _, node := range s.Nodes {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", node.PID()))
 		for _, thread := range threads {
 			var ran, waited int64
-			text, _ := os.ReadFile(thread) // or it has ended since
+			text, _ := os.ReadFile(thread) // or the thread has ended since
 			if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
 				tell(thread, time.Duration(waited))
 			}

@@ -103,7 +103,7 @@ func (d *StartedDemo) Ready() (urls []string) {
 	return urls
 }
 
-// Page is where the demo's own page is.
+// Page returns the address of the demo's own page.
 func (d *StartedDemo) Page() string {
 	d.T.Helper()
 	m := regexp.MustCompile(`(?m)^Open (http://\S+)$`).FindStringSubmatch(d.Printed())
@@ -120,7 +120,7 @@ func (d *StartedDemo) Status() int {
 	return d.Cmd.ProcessState.ExitCode()
 }
 
-// Family are the processes that the demo started, and those that these started. It knows them on Linux only.
+// Family returns the processes that the demo started, and those that these started. It works on Linux only.
 func (d *StartedDemo) Family() []int {
 	d.T.Helper()
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -141,7 +141,7 @@ func (d *StartedDemo) Family() []int {
 	return family
 }
 
-// Gone waits until none of the processes is left. One that has ended and was not collected doesn't count.
+// Gone waits until none of the processes is left. A process that has ended but was not reaped doesn't count.
 func Gone(t *testing.T, pids []int, within time.Duration) {
 	t.Helper()
 	for _, pid := range pids {
@@ -152,7 +152,7 @@ func Gone(t *testing.T, pids []int, within time.Duration) {
 	}
 }
 
-// DemoDir is a folder that PostgreSQL's own user can reach, which t.TempDir is not.
+// DemoDir returns a folder that PostgreSQL's own user can reach, unlike t.TempDir.
 func DemoDir(t *testing.T) string {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "getwork-demo-test-")
@@ -166,7 +166,7 @@ func DemoDir(t *testing.T) string {
 	return filepath.Join(parent, "demo")
 }
 
-// parentOf reads a process's parent from its /proc/PID/stat, see proc(5). The name in brackets may hold anything.
+// parentOf reads a process's parent from its /proc/PID/stat, see proc(5). The name in brackets may hold any character.
 func parentOf(path string) (pid int, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package e2e has what the tests of whole processes share: sites, which are a database and the nodes that serve from it,
-// terminals, which run the program's commands, and started demos.
+// Package e2e has what tests of whole processes share: sites, which are a database and the nodes that serve from it;
+// terminals, which run the program's commands; and started demos.
 //
-// The tests are in packages below it, which run beside each other: page has the web page in real browsers, story what
-// getwork is made for, and fault what breaks. Their nodes are processes of the program, which the test builds. So that
-// the test cache notices a change of it, a package that has such tests imports what the program is made of.
+// The tests are in packages below it, which run in parallel: page tests the web page in real browsers, story the
+// situations that getwork is made for, and fault the behaviour while something breaks. Their nodes are processes of the
+// program, which the tests build. Each of these packages imports the program's packages, so that the test cache notices
+// their changes.
 package e2e

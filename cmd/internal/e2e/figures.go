@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Figure reads one figure from a node's /metrics; name includes its labels, as they are written there.
+// Figure reads one figure from a node's /metrics; name includes its labels, as /metrics prints them.
 func (s *Site) Figure(node int, name string) float64 {
 	s.T.Helper()
 	a, err := s.As("", node).Do(s.T.Context(), "GET", "/metrics", nil)

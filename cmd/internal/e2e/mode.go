@@ -15,21 +15,22 @@ import (
 // mode is how a site's nodes reach their database.
 type mode string
 
-// The modes that GETWORK_TEST_MODE names.
+// The possible values of GETWORK_TEST_MODE.
 const (
 	direct  mode = ""
 	Polling mode = "polling" // without LISTEN
-	Pooled  mode = "pooled"  // all but LISTEN and migrations goes through PgBouncer, in transaction mode
+	Pooled  mode = "pooled"  // everything except LISTEN and migrations goes through PgBouncer in transaction mode
 )
 
-// ModeNow is GETWORK_TEST_MODE. The protocol has to hold in each mode:
+// ModeNow is the value of GETWORK_TEST_MODE. The protocol must hold in each mode:
 //
 //	GETWORK_TEST_MODE=pooled go test -race ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
 //
-// runs the tests of the protocol in that one.
+// runs the tests of the protocol in that mode.
 var ModeNow = mode(os.Getenv("GETWORK_TEST_MODE"))
 
-// protocol are the tests that a mode runs if no others are named: who is served what, by whom and when, and who dies then.
+// protocol lists the tests that run in a mode if no others are named: they test who is served, by whom and when, and
+// what happens when a process dies.
 var protocol = []string{
 	"TestSixtyUsersOneQuery", "TestPartialAndNone", "TestOnePendingRequest", "TestIdempotencyKey", "TestClickThatWaits", "TestStatusOnEveryNode",
 	"TestHolderKilled", "TestAllKilled", "TestTerminatedInARound", "TestTerminatedIdle", "TestRunnerFrozen", "TestFrozenWithTheAssignLock",
@@ -38,12 +39,12 @@ var protocol = []string{
 	"TestReleaseWhatWasCounted", "TestPauseAndResume", "TestAgentKilled", "TestAgentDrains", "TestAgentAfterARestart",
 }
 
-// senseless are those of them that have no meaning in a mode, and why.
+// senseless lists those of them that have no meaning in a mode, with the reason.
 var senseless = map[mode]map[string]string{
 	Polling: {"TestListenerTerminated": "there is no listener that could be terminated"},
 }
 
-// choose has a mode run the tests of the protocol, unless others are named.
+// choose makes a mode run the tests of the protocol, unless others are named.
 func (m mode) choose() {
 	flag.Parse()
 	if m == direct || flag.Lookup("test.run").Value.String() != "" {
@@ -54,7 +55,7 @@ func (m mode) choose() {
 	}
 }
 
-// options are those of nodes on the database of that URL.
+// options returns the options of nodes on the database with that URL.
 func (m mode) options(t *testing.T, url string, args ...string) cluster.Options {
 	t.Helper()
 	if why := senseless[m][t.Name()]; why != "" {
@@ -77,10 +78,10 @@ func (m mode) options(t *testing.T, url string, args ...string) cluster.Options 
 	return cluster.Options{DatabaseURL: url, Args: args}
 }
 
-// Late is how late a node tells at most what others have done: at once, or when it has read again.
+// Late returns the longest delay until a node tells what others have done: none, or the time until it reads again.
 func (m mode) Late() time.Duration {
 	if m == Polling {
-		return 4 * time.Second // it reads every two
+		return 4 * time.Second // it reads every two seconds
 	}
 	return time.Second
 }

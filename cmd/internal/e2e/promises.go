@@ -12,10 +12,10 @@ import (
 	"getwork/schema/schematest"
 )
 
-// The tests of package story tell the stories that getwork is made for, each on three real nodes, and in the end ask
-// the tables whether what must always hold has held.
+// The tests of package story tell the stories that getwork is made for, each on three real nodes. At the end they check
+// in the tables what must always hold.
 
-// Exec executes a statement beside the nodes, as the application does whose items they hand out.
+// Exec executes a statement past the nodes, as the application does that owns the items.
 func (s *Site) Exec(sql string, args ...any) {
 	s.T.Helper()
 	if _, err := s.DB.Exec(s.T.Context(), sql, args...); err != nil {
@@ -23,7 +23,7 @@ func (s *Site) Exec(sql string, args ...any) {
 	}
 }
 
-// Create makes a task of these settings.
+// Create creates a task with these settings.
 func (s *Site) Create(settings map[string]any) {
 	s.T.Helper()
 	if err := s.As("mary", 0).CreateTask(s.T.Context(), settings); err != nil {
@@ -31,7 +31,7 @@ func (s *Site) Create(settings map[string]any) {
 	}
 }
 
-// Got clicks for somebody, waits for the end of the request, and returns it.
+// Got clicks for a user, waits until the request has ended, and returns it.
 func (s *Site) Got(who cluster.Client, task string, count int) assign.Request {
 	s.T.Helper()
 	r, a, err := who.GetWork(s.T.Context(), task, count, "Prefer", "wait=60")
@@ -41,7 +41,7 @@ func (s *Site) Got(who cluster.Client, task string, count int) assign.Request {
 	return r
 }
 
-// Disposed lets go of work, and expects that to be possible.
+// Disposed lets go of work, and fails the test if that is refused.
 func (s *Site) Disposed(who cluster.Client, w assign.Work, outcome, after string) assign.Work {
 	s.T.Helper()
 	closed, a, err := who.Dispose(s.T.Context(), w.ID, outcome, after)
@@ -51,7 +51,7 @@ func (s *Site) Disposed(who cluster.Client, w assign.Work, outcome, after string
 	return closed
 }
 
-// SendHome has a manager cancel what still waits.
+// SendHome has a manager cancel all waiting requests.
 func (s *Site) SendHome() {
 	s.T.Helper()
 	mary := s.As("mary", 0)
@@ -67,7 +67,7 @@ func (s *Site) SendHome() {
 	})
 }
 
-// Keys are the items of work, in its order.
+// Keys returns the items of work, in order.
 func Keys(work []assign.Work) []string {
 	items := []string{}
 	for _, w := range work {
@@ -76,7 +76,7 @@ func Keys(work []assign.Work) []string {
 	return items
 }
 
-// Why is a request's reason, or empty.
+// Why returns a request's reason, or "".
 func Why(r assign.Request) assign.Reason {
 	if r.Reason == nil {
 		return ""
@@ -84,8 +84,8 @@ func Why(r assign.Request) assign.Reason {
 	return *r.Reason
 }
 
-// DatabaseAt is the address of a database whose sessions begin transactions at that isolation level unless they say
-// otherwise.
+// DatabaseAt returns the URL of a database whose sessions begin transactions at that isolation level unless they set
+// another.
 func DatabaseAt(t *testing.T, level string) string {
 	t.Helper()
 	url := schematest.URL(t)
@@ -104,7 +104,7 @@ func DatabaseAt(t *testing.T, level string) string {
 	return url
 }
 
-// breaches finds what must never be, each as text that says where.
+// breaches returns whatever must never be found in the tables, each as text that names its place.
 var breaches = map[string]string{
 	"a place was held by two at a time": `
 select a.item from getwork.work a join getwork.work b using (task_id, item, slot)
@@ -136,7 +136,7 @@ select i.item from getwork.item i join getwork.work w using (task_id, item)
 where i.done_at is null and i.due_at is null and i.slots is null and w.state = 'held' and w.slot = 1`,
 }
 
-// Promises asks the tables whether what must always hold has held. Everybody must be done.
+// Promises checks in the tables what must always hold. Everybody must be done.
 func (s *Site) Promises() {
 	s.T.Helper()
 	for what, sql := range breaches {
@@ -146,7 +146,7 @@ func (s *Site) Promises() {
 	}
 }
 
-// InOrder asks whether in each round of a task the first come were served first, each with the best.
+// InOrder checks that in each round of a task requests were served in order, each with the best items.
 func (s *Site) InOrder(task string) {
 	s.T.Helper()
 	wrong := Column[string](s, `
@@ -155,11 +155,11 @@ from getwork.work_requested a join getwork.work_requested b using (task_id, roun
 where t.name = $1 and a.id < b.id and a.assigned > 0 and b.assigned > 0
   and (select max(rank) from getwork.work where request_id = a.id) > (select min(rank) from getwork.work where request_id = b.id)`, task)
 	if len(wrong) > 0 {
-		s.T.Errorf("not the best for who came first: %v", wrong)
+		s.T.Errorf("the first requests did not get the best items: %v", wrong)
 	}
 }
 
-// Takes has somebody get work of that many items, and returns it.
+// Takes has a user get work of that many items, and returns it.
 func (s *Site) Takes(user string, count int) []assign.Work {
 	s.T.Helper()
 	r, a, err := s.As(user, 0).GetWork(s.T.Context(), "verify", count, "Prefer", "wait=20")

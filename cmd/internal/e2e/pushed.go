@@ -9,8 +9,8 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// Pushed waits until a live channel tells the end of a request of whoever listens there. A node that does not hear of it
-// sends a snapshot in which the request waits no more; then it is asked for.
+// Pushed waits until a live channel tells the end of a request of its user. A node that does not listen sends a
+// snapshot without the request; then Pushed reads the request.
 func (s *Site) Pushed(socket *cluster.Socket, node int, r assign.Request, within time.Duration) assign.Request {
 	s.T.Helper()
 	deadline := time.Now().Add(within)
@@ -26,13 +26,13 @@ func (s *Site) Pushed(socket *cluster.Socket, node int, r assign.Request, within
 		if err != nil || a.Status != 200 {
 			s.T.Fatalf("request %d of %s: %d %s, %v", r.ID, r.User, a.Status, a.Body, err)
 		}
-		if now.State != assign.Pending { // else the snapshot was older than the request
+		if now.State != assign.Pending { // otherwise the snapshot was older than the request
 			return now
 		}
 	}
 }
 
-// Without is the snapshot in which none of that work is held any more.
+// Without accepts a snapshot in which none of that work is held any more.
 func Without(work []assign.Work) func(cluster.Event) bool {
 	return func(e cluster.Event) bool {
 		return e.Snapshot != nil && !slices.ContainsFunc(e.Snapshot.Work, func(held assign.Work) bool {

@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A statement's query_start is set anew when it is parsed, bound and executed; once it sleeps it stays. The server reads
-// what a session waits for a moment after the rest of its row: who was seen asleep once may have been read in between.
+// A statement's query_start changes when it is parsed, bound and executed, and stays the same while it sleeps. The
+// server reads a session's wait event a moment after the rest of its row, so one sighting asleep may combine two
+// moments.
 const sleepers = Executions + ` and wait_event = 'PgSleep'`
 
-// Sample looks at the server all along for ranking queries. The returned function ends that, and tells how many
-// executions were seen, and how many at most at the same time.
+// Sample watches the server for ranking queries. The returned function ends that, and returns how many executions were
+// seen, and how many at most at the same time.
 func (s *Site) Sample() (stop func() (executions, atOnce int)) {
 	s.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -69,7 +70,7 @@ func (s *Site) Sample() (stop func() (executions, atOnce int)) {
 	}
 }
 
-// Sampled waits until so many executions were seen by who samples: each while the gate keeps it.
+// Sampled waits until Sample has seen that many executions, while the gate holds each.
 func (s *Site) Sampled(executions int64) {
 	s.T.Helper()
 	Await(s.T, "the executions are seen", Soon, func() bool { return s.samples.Load() >= executions })

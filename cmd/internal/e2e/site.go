@@ -27,11 +27,12 @@ type Site struct {
 	DB    *pgxpool.Pool
 	Nodes []*cluster.Node
 
-	samples atomic.Int64 // executions that were seen; see sample
+	samples atomic.Int64 // how many executions were seen; see Sample
 }
 
-// NewSite starts n nodes on the database of that URL; empty: one of the test's own. They serve, and hear of each other: a node
-// is ready before it listens, and until then it tells later what others do.
+// NewSite starts n nodes on the database with that URL, or on one of the test's own if it is empty. It returns when the
+// nodes serve and hear each other: a node is ready before it listens, and until it listens it tells late what others
+// do.
 func NewSite(t *testing.T, n int, url string, args ...string) *Site {
 	t.Helper()
 	if url == "" {
@@ -51,21 +52,21 @@ func NewSite(t *testing.T, n int, url string, args ...string) *Site {
 	return s
 }
 
-// As is somebody at the i-th node.
+// As returns a client for a user at the i-th node.
 func (s *Site) As(user string, i int) cluster.Client { return s.Nodes[i].Client(user) }
 
-// Marker is in every heavy query, near its beginning: of a statement the server shows 1024 bytes.
+// Marker is near the beginning of every heavy query, since the server shows only 1024 bytes of a statement.
 const Marker = "/* heavy */"
 
-// Heavy is a ranking query that sleeps, and then gives the items 1 to n in that order.
+// Heavy returns a ranking query that sleeps, and then returns the items 1 to n in that order.
 func Heavy(seconds float64, n int) string {
 	return fmt.Sprintf(Marker+` with nap as materialized (select pg_sleep(%g))
 select i as item, i %% 7 as weight from nap cross join generate_series(1, %d) i order by i`, seconds, n)
 }
 
-// Gated is a heavy query that does not end before the gate is opened, nor do those that follow it while it is shut: what a
-// test does meanwhile may take as long as it does. The lock is of the database's, and no row's, so that a transaction of
-// any isolation level sees that it is free.
+// Gated returns a heavy query that does not end before the gate is opened; later ones wait, too, while it is shut. So
+// the test may take its time. The gate is an advisory lock, not a row, so that a transaction of any isolation level
+// sees it free.
 func (s *Site) Gated(seconds float64, n int) (query string, open func()) {
 	s.T.Helper()
 	s.Exec(`
@@ -77,7 +78,7 @@ end $$`)
 select i as item, i %% 7 as weight from nap cross join generate_series(1, %d) i order by i`, seconds, n), s.Shut()
 }
 
-// Shut shuts the gate until the returned function opens it.
+// Shut shuts the gate; the returned function opens it.
 func (s *Site) Shut() (open func()) {
 	s.T.Helper()
 	return s.Lock(`select pg_advisory_xact_lock(1717, 1)`)
@@ -91,7 +92,7 @@ func (s *Site) Task(name, query string) {
 	}
 }
 
-// Click asks for work and expects to be told to wait.
+// Click asks for work and expects an answer that says to wait.
 func (s *Site) Click(user string, node, count int) assign.Request {
 	s.T.Helper()
 	r, a, err := s.As(user, node).GetWork(s.T.Context(), "verify", count)
@@ -113,7 +114,7 @@ func (s *Site) Served(user string, node int, id int64, within time.Duration) ass
 	return r
 }
 
-// Dial opens somebody's live channel, and closes it with the test.
+// Dial opens a user's live channel, and closes it with the test.
 func (s *Site) Dial(user string, node int) *cluster.Socket {
 	s.T.Helper()
 	socket, _, err := s.As(user, node).Dial(s.T.Context())
@@ -124,7 +125,7 @@ func (s *Site) Dial(user string, node int) *cluster.Socket {
 	return socket
 }
 
-// Hear reads a live channel until a message is wanted.
+// Hear reads a live channel until wanted accepts a message.
 func (s *Site) Hear(socket *cluster.Socket, what string, within time.Duration, wanted func(cluster.Event) bool) cluster.Event {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(s.T.Context(), within)
@@ -136,7 +137,7 @@ func (s *Site) Hear(socket *cluster.Socket, what string, within time.Duration, w
 	return e
 }
 
-// Ended is the event that tells the end of a request.
+// Ended accepts the event that tells the end of a request.
 func Ended(id int64) func(cluster.Event) bool {
 	return func(e cluster.Event) bool {
 		return e.Request != nil && e.Request.ID == id && e.Request.State != assign.Pending
@@ -157,13 +158,13 @@ func Column[T any](s *Site, sql string, args ...any) []T {
 	return values
 }
 
-// Await waits until a query gives true.
+// Await polls until a query returns true, and fails the test if that takes too long.
 func (s *Site) Await(what string, within time.Duration, sql string, args ...any) {
 	s.T.Helper()
 	Await(s.T, what, within, func() bool { return slices.Contains(Column[bool](s, sql, args...), true) })
 }
 
-// Await waits until something is so, by asking.
+// Await polls until so returns true, and fails the test if that takes too long.
 func Await(t *testing.T, what string, within time.Duration, so func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(timeout.Scale(within))
@@ -179,19 +180,19 @@ func Await(t *testing.T, what string, within time.Duration, so func() bool) {
 	}
 }
 
-// Executions are the heavy queries that the server executes in this database now, each with the time it began.
+// Executions returns when each heavy query began that the server is executing in this database now.
 const Executions = `
 select pid::text || ' ' || query_start::text
 from pg_stat_activity
 where datname = current_database() and state = 'active' and position($1 in query) > 0`
 
-// QueryRuns waits until a heavy query is executed, and sleeps.
+// QueryRuns waits until a heavy query is executing and sleeps.
 func (s *Site) QueryRuns() {
 	s.T.Helper()
 	Await(s.T, "the query runs", 30*time.Second, func() bool { return len(Column[string](s, sleepers, Marker)) > 0 })
 }
 
-// Said is what a node says of being ready, as soon as it says anything.
+// Said returns a node's answer to /readyz, as soon as there is one.
 func (s *Site) Said(node *cluster.Node) (status int) {
 	s.T.Helper()
 	Await(s.T, "the node says whether it is ready", 30*time.Second, func() bool {
@@ -201,8 +202,8 @@ func (s *Site) Said(node *cluster.Node) (status int) {
 	return status
 }
 
-// Ready is the status of a node that has its database. It is asked again when the machine stood still meanwhile: that the
-// database did not answer in time is not the node's fault then.
+// Ready returns the /readyz status of a node that has its database. It asks again if the machine stood still meanwhile,
+// since then it is not the node's fault that the database did not answer in time.
 func (s *Site) Ready(node int) (status int) {
 	s.T.Helper()
 	for {
@@ -221,7 +222,7 @@ func (s *Site) NoDuplicates() {
 	}
 }
 
-// States are the states of all runs, oldest first.
+// States returns the states of all runs, oldest first.
 func (s *Site) States() string {
 	s.T.Helper()
 	return strings.Join(Column[string](s, `select state from getwork.run order by id`), " ")
@@ -230,7 +231,7 @@ func (s *Site) States() string {
 // Soon bounds what should take a moment, on a machine that does many other things.
 const Soon = 20 * time.Second
 
-// Lock locks in a transaction of the test's own, until the returned function is called.
+// Lock takes a lock in a transaction of the test's own, until the returned function is called.
 func (s *Site) Lock(statement string, args ...any) (unlock func()) {
 	s.T.Helper()
 	tx, err := s.DB.Begin(s.T.Context())

@@ -24,14 +24,14 @@ type Terminal struct {
 	Stdin  string
 }
 
-// NewTerminal starts a node and is oliver's terminal beside it.
+// NewTerminal starts a node, and returns a terminal of oliver's for it.
 func NewTerminal(t *testing.T) Terminal {
 	t.Helper()
 	node := cluster.Start(t, 1, cluster.Options{DatabaseURL: schematest.URL(t)})[0]
 	return Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=" + node.URL, "GETWORK_USER=oliver"}}
 }
 
-// Command returns a command of getwork that is not started yet, and where it will print.
+// Command returns a command of getwork that is not started yet, and the buffers of its output.
 func (c Terminal) Command(args ...string) (command *exec.Cmd, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	command = exec.CommandContext(c.T.Context(), c.Binary, args...)
@@ -40,13 +40,13 @@ func (c Terminal) Command(args ...string) (command *exec.Cmd, out, errs *bytes.B
 			command.Env = append(command.Env, e)
 		}
 	}
-	// With the race detector a program otherwise lingers for a second when it ends.
+	// Without this, a program with the race detector lingers for a second at its end.
 	command.Env = append(append(command.Env, "GORACE=atexit_sleep_ms=0"), c.Env...)
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(c.Stdin), out, errs
 	return command, out, errs
 }
 
-// Run expects an exit status, and texts in what is printed. It returns what went to standard output.
+// Run runs a command, and expects an exit status and texts in its output. It returns the standard output.
 func (c Terminal) Run(status int, wanted []string, args ...string) (out string) {
 	c.T.Helper()
 	command, printed, errs := c.Command(args...)
@@ -74,7 +74,7 @@ func (c Terminal) Expect(args []string, status int, wanted []string, err error, 
 	}
 }
 
-// Decode runs a command with --json.
+// Decode runs a command with --json and decodes its output.
 func (c Terminal) Decode(status int, v any, args ...string) {
 	c.T.Helper()
 	out := c.Run(status, nil, append(args, "--json")...)
@@ -83,7 +83,7 @@ func (c Terminal) Decode(status int, v any, args ...string) {
 	}
 }
 
-// Text are what an output must have in it.
+// Text returns the texts that an output must contain.
 func Text(t ...string) []string { return t }
 
 // Write writes a task file into a temporary folder and returns its path.
@@ -96,7 +96,7 @@ func Write(t *testing.T, content string) (path string) {
 	return path
 }
 
-// AwaitGone waits until a process has ended; whether it was collected depends on who adopted it.
+// AwaitGone waits until a process has ended, whether or not it was reaped, which depends on its adoptive parent.
 func AwaitGone(t *testing.T, pid string) {
 	t.Helper()
 	id, err := strconv.Atoi(pid)

@@ -21,7 +21,7 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// caller is somebody on one connection of his own, which he keeps: thousands of them cost the test little.
+// caller is a user with one kept connection: thousands of callers cost the test little.
 type caller struct {
 	user string
 	conn net.Conn
@@ -73,7 +73,7 @@ func (c *caller) receive(within time.Duration) (cluster.Answer, error) {
 	return a, err
 }
 
-// do calls, and waits for the answer.
+// do makes a call, and waits for the answer.
 func (c *caller) do(within time.Duration, method, path, body string, header ...string) (cluster.Answer, error) {
 	began := time.Now()
 	if err := c.send(method, path, body, header...); err != nil {
@@ -128,8 +128,8 @@ const (
 	pongFrame  = 10
 )
 
-// until reads the live channel until a text message has that in it, and answers pings. A close is an error that tells
-// its code.
+// until reads the live channel until a text message contains wanted, and answers pings. If the channel is closed it
+// returns an error with the code.
 func (c *caller) until(part string) error {
 	for {
 		kind, payload, err := c.frame()
@@ -148,12 +148,12 @@ func (c *caller) until(part string) error {
 	}
 }
 
-// closedWith is the code that a live channel was closed with.
+// closedWith returns the code with which a live channel was closed.
 type closedWith int
 
 func (c closedWith) Error() string { return "closed with " + strconv.Itoa(int(c)) }
 
-// refusedFor checks that a refusal is one of overload: it says so, and when to come back.
+// refusedFor checks that a refusal is due to overload: it says so, and when to come back.
 func refusedFor(a cluster.Answer) error {
 	want := map[int]string{429: "/problems/busy", 503: "/problems/unavailable"}[a.Status]
 	after, err := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -168,7 +168,7 @@ func refusedFor(a cluster.Answer) error {
 	return nil
 }
 
-// resident is how much memory of a node is resident, in MiB; 0 where that can't be read.
+// resident returns a node's resident memory, in MiB, or 0 if it can't be read.
 func resident(t *testing.T, node *cluster.Node) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.PID()))
@@ -186,7 +186,7 @@ func resident(t *testing.T, node *cluster.Node) int {
 	return kb >> 10
 }
 
-// openFiles is how many connections the test may have open, and a node as many; want at most.
+// openFiles returns how many connections the test and a node may each have open, at most want.
 func openFiles(t *testing.T, want int) int {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -203,7 +203,7 @@ func openFiles(t *testing.T, want int) int {
 	return want
 }
 
-// shelf makes the task verify with a fresh shelf of so many items, each with that much to carry.
+// shelf creates the task verify with a fresh shelf of that many items, with details of that size.
 func (s *site) shelf(items, carry int) {
 	s.T.Helper()
 	err := s.As("mary", 0).CreateTask(s.T.Context(), map[string]any{"name": "verify", "fresh_for": "1h", "max_candidates": items, "max_request": 100,

@@ -11,14 +11,14 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Ten thousand live channels come back in one moment, as they do when a node has died: all have their snapshots soon,
-// clicks are answered meanwhile, and memory is bounded.
+// Ten thousand live channels reconnect at once, as they do after a node has died: all soon have their snapshots, clicks
+// are answered meanwhile, and memory is bounded.
 func TestEverybodyReconnects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.shelf(1000, 10)
 	n := openFiles(t, 10_000)
-	clicker := s.crowd(1, 0)[0] // connected already: behind ten thousand in the kernel's line a connection is tried again after 1, 3, 7 and 15 s
+	clicker := s.crowd(1, 0)[0] // connected already: behind ten thousand in the kernel's queue a connection is retried after 1, 3, 7 and 15 s
 	before := resident(t, s.Nodes[0])
 	over := make(chan struct{})
 	var clicks errgroup.Group
@@ -73,13 +73,13 @@ func TestEverybodyReconnects(t *testing.T) {
 	if took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
-	if grown > n/5 { // the race detector's share is most of it
+	if grown > n/5 { // most of it is the race detector's
 		t.Errorf("the node takes %d MiB more for %d sockets", grown, n)
 	}
 }
 
-// As many live channels as a node takes, and as a user may have: one more is refused before anything is spent on it, and
-// let in when another has gone.
+// A node accepts a limited number of live channels, and of each user: one more is refused before anything is spent on
+// it, and accepted when another has gone.
 func TestTooManySockets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "", "--max-sockets", "40") // 32 for one user

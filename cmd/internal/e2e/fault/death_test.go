@@ -10,7 +10,7 @@ import (
 	"getwork/ws"
 )
 
-// runner is the node that executes the present run, by its place in s.nodes.
+// runner returns the index in s.nodes of the node that executes the current run.
 func (s *site) runner() int {
 	s.T.Helper()
 	var node string
@@ -36,10 +36,11 @@ func (s *site) runner() int {
 	return 0
 }
 
-// takeOver is the longest from the death of whoever runs a query to the begin of the next run. Tests allow twice as long.
+// takeOver is the longest time from the death of the node that runs a query to the beginning of the next run. Tests
+// allow twice as long.
 const takeOver = 3 * time.Second
 
-// takenOver waits for the begin of the second run, and checks that it came in time after the first one's end.
+// takenOver waits until the second run begins, and checks that it did so in time after the first one's end.
 func (s *site) takenOver(ended time.Time, still func() time.Duration) {
 	s.T.Helper()
 	s.Await("another run begins", 60*time.Second, `select count(*) > 1 from getwork.run`)
@@ -50,7 +51,7 @@ func (s *site) takenOver(ended time.Time, still func() time.Duration) {
 	}
 }
 
-// The node that runs the query for all is killed with -9: another one serves everybody.
+// The node that runs the query for all is killed with -9, and another one serves everybody.
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
@@ -81,7 +82,7 @@ func TestHolderKilled(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// The same where nodes hear nothing of each other, and the one that is left has never seen anybody who waits.
+// The same without LISTEN, and the remaining node has never seen a waiting user.
 func TestHolderKilledUnheard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "", "--no-listen")
@@ -103,7 +104,7 @@ func TestHolderKilledUnheard(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// A node is told to end in the middle of its run: it gives the run up, sends its sockets elsewhere and exits with 0,
+// A node is told to end in the middle of its run. It gives the run up, sends its sockets elsewhere and exits with 0,
 // and another node serves.
 func TestTerminatedInARound(t *testing.T) {
 	t.Parallel()
@@ -154,7 +155,7 @@ func TestTerminatedInARound(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// Every node is killed while people wait: the next that starts serves them.
+// Every node is killed while people wait; the next that starts serves them.
 func TestAllKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "")

@@ -19,7 +19,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// smallDisk is a file system of so many MiB, which ends with the test.
+// smallDisk mounts a file system of that many MiB, and unmounts it with the test.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func smallDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill takes what room is left but for 1 MiB, until the returned function is called.
+// fill uses all free space except 1 MiB, until the returned function is called.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -62,9 +62,9 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// The disk that the requests are on is full: clicks are told so, and the log says what to do; when there is room again
-// all goes on by itself, and nothing is missing that was answered. Whoever waits for a query then goes on waiting: its round, which
-// finds no room for what it gives, is made again.
+// The disk of the database is full. Clicks are answered so, and the log says what to do. When there is room again
+// everything goes on by itself, and nothing that was answered is missing. Users who wait for a query then go on
+// waiting: their round, which finds no room, is repeated.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, 16)
@@ -118,7 +118,7 @@ func TestDiskFull(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// clickUntil has many click until one is answered so, and returns who was served.
+// clickUntil has many users click until one gets that answer, and returns those who were served.
 func (s *site) clickUntil(so func(status int) bool) (served map[string]int64) {
 	s.T.Helper()
 	served = map[string]int64{}
@@ -170,7 +170,7 @@ func giveToServer(t *testing.T, server *postgres.Server, dir string) {
 	}
 }
 
-// dropSpace takes everything off the small disk, so that the server does not miss it when it ends.
+// dropSpace drops everything on the small disk, so that the server does not miss it when it ends.
 func dropSpace(t *testing.T, s *site) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()

@@ -22,11 +22,11 @@ import (
 	"getwork/ws"
 )
 
-// A node that is told to end says so first to what stands before it: until that has heard it twice, new connections are
-// taken and served, and kept ones end with their next answer. A node that nobody watches does not wait.
+// A node that is told to end first turns /readyz to 503. Until the load balancer has heard that twice, the node accepts
+// and serves new connections, and kept ones end with their next answer. A node that nobody watches does not wait.
 func TestDrainIsNoticed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 2, "", "--drain-timeout", "100s") // 20 s of them for being noticed
+	s := newSite(t, 2, "", "--drain-timeout", "100s") // of which 20 s are for load balancers to notice
 	s.shelf(100, 10)
 	node := s.Nodes[0]
 	for range 2 {
@@ -55,9 +55,9 @@ func TestDrainIsNoticed(t *testing.T) {
 		t.Errorf("ready: %d", status)
 	}
 	if _, a, err := s.As("tracy", 0).GetWork(t.Context(), "verify", 1); err != nil || a.Status != 201 {
-		t.Errorf("a new connection, sent by what does not know yet: %d %s, %v", a.Status, a.Body, err)
+		t.Errorf("a new connection from a load balancer that does not know yet: %d %s, %v", a.Status, a.Body, err)
 	}
-	for range 2 { // more than one may want to hear it, each more than once
+	for range 2 { // there may be several load balancers, and each may ask more than once
 		if status := s.Said(node); status != http.StatusServiceUnavailable {
 			t.Errorf("ready: %d", status)
 		}
@@ -70,9 +70,9 @@ func TestDrainIsNoticed(t *testing.T) {
 	}
 }
 
-// Three nodes are restarted one after another under load. Clients that do as the contract says, trying again elsewhere
-// what was refused with 503 or broken off, see no error; nothing is lost, nothing done twice; live channels are sent away
-// spread out in time, and each node ends with 0 in its time.
+// Three nodes are restarted one after another under load. Clients that follow the contract, and try again elsewhere
+// after a 503 or a broken connection, see no error. Nothing is lost or done twice; live channels are sent away spread
+// over time; and each node ends with 0 in time.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	const users, sockets, drain = 30, 60, 30 * time.Second
@@ -145,14 +145,14 @@ func (l *rolling) ended() bool {
 	}
 }
 
-// progress waits for so many more clicks.
+// progress waits for that many more clicks.
 func (l *rolling) progress(n int64) {
 	l.T.Helper()
 	until := l.clicks.Load() + n
 	e2e.Await(l.T, "clicks go on", 2*time.Minute, func() bool { return l.clicks.Load() >= until })
 }
 
-// try calls until it is answered with something else than "elsewhere" or "later", on each node in turn.
+// try makes a call on each node in turn until the answer is not "elsewhere" or "later".
 func (l *rolling) try(user string, node int, call func(cluster.Client) (cluster.Answer, error)) (cluster.Answer, int, error) {
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -171,14 +171,14 @@ func (l *rolling) try(user string, node int, call func(cluster.Client) (cluster.
 	}
 }
 
-// pauseFor is a client's own wait before it tries again.
+// pauseFor is how long a client waits before it tries again.
 func pauseFor(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-ctx.Done()
 }
 
-// work clicks, waits for the result, and completes what it brought, until it is over.
+// work clicks, waits for the result, and completes the work, until over is closed.
 func (l *rolling) work(user string, node int) error {
 	for i := 0; !l.ended(); i++ {
 		node = (node + 1) % len(l.Nodes)
@@ -217,7 +217,7 @@ func (l *rolling) work(user string, node int) error {
 	return nil
 }
 
-// follow keeps a live channel open, on whichever node takes it, until it is over.
+// follow keeps a live channel open, on any node that accepts it, until over is closed.
 func (l *rolling) follow(user string, node int) error {
 	node %= len(l.Nodes)
 	for refused := 0; !l.ended(); {
@@ -242,7 +242,7 @@ func (l *rolling) follow(user string, node int) error {
 	return nil
 }
 
-// listen reads a live channel until it is sent away, or all is over.
+// listen reads a live channel until it is sent away, or over is closed.
 func (l *rolling) listen(socket *cluster.Socket, node int) error {
 	ctx, cancel := context.WithCancel(l.T.Context())
 	defer cancel()
@@ -272,14 +272,14 @@ func (l *rolling) listen(socket *cluster.Socket, node int) error {
 	}
 }
 
-// partings are when live channels were sent away from a node.
+// partings are the times at which live channels were sent away from a node.
 func (l *rolling) partings(node int) []time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(slices.Values(l.parted[node]), time.Time.Compare)
 }
 
-// A database that stands still keeps no node from ending in its time, with 0: it rolls back what is left open.
+// A database that stands still keeps no node from ending in time, with 0; it rolls back open transactions.
 func TestDrainBesideAFrozenDatabase(t *testing.T) {
 	if e2e.ModeNow == e2e.Pooled {
 		t.Skip("the pooler stands between")
@@ -312,7 +312,7 @@ func TestDrainBesideAFrozenDatabase(t *testing.T) {
 	way.Thaw()
 }
 
-// A count of the past outlives whoever asked for it, but not the node.
+// A count of the past outlives its caller, but not the node.
 func TestDrainWhileItCounts(t *testing.T) {
 	t.Parallel()
 	const drain = 4 * time.Second

@@ -9,8 +9,8 @@ import (
 	"getwork/cmd/internal/patroni"
 )
 
-// Without synchronous replication the same costs what was answered and had not got to a standby: this tells how much.
-// GETWORK_TEST_ASYNC=1 runs it.
+// Without synchronous replication a fail-over loses answered writes that had not reached a standby; the test logs how
+// many. GETWORK_TEST_ASYNC=1 runs it.
 func TestAsynchronousReplicationLoses(t *testing.T) {
 	if os.Getenv("GETWORK_TEST_ASYNC") == "" {
 		t.Skip("only a demonstration: GETWORK_TEST_ASYNC=1 runs it")
@@ -21,7 +21,7 @@ func TestAsynchronousReplicationLoses(t *testing.T) {
 	database := patroni.Start(t, patroni.Options{})
 	for _, c := range []struct {
 		name   string
-		behind int // answers while the standbys hear nothing
+		behind int // the number of answers while the standbys receive nothing
 	}{{"standbys at hand", 0}, {"standbys cut off", 500}} {
 		t.Run(c.name, func(t *testing.T) { loseAsynchronously(t, database, c.behind) })
 	}
@@ -49,5 +49,5 @@ func loseAsynchronously(t *testing.T, database *patroni.Cluster, behind int) {
 	s.allReady()
 	l.missing(s)
 	s.SendHome()
-	s.Promises() // what is left is in order
+	s.Promises() // the remaining rows are consistent
 }

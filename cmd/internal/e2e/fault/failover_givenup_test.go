@@ -9,8 +9,9 @@ import (
 	"getwork/cmd/internal/patroni"
 )
 
-// givenUp: the line to the standbys is cut, so a commit waits for them; who sent it goes away. To nobody may it be shown then,
-// for should the primary die now it has never been: PostgreSQL shows it at once when the wait is cancelled.
+// givenUp cuts the line to the standbys, so that a commit waits for them, and then its caller goes away. Nobody may see
+// the write then, because it would never have been if the primary died now; but PostgreSQL shows it as soon as the wait
+// is cancelled.
 func givenUp(t *testing.T, database *patroni.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

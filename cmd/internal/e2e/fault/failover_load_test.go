@@ -15,15 +15,15 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// ledger keeps what nodes have said and what that must mean for ever: each is in the tables, whatever dies afterwards.
+// ledger keeps the nodes' answers, which must be in the tables for ever, whatever dies afterwards.
 type ledger struct {
-	fault func(format string, args ...any) // is told of what must not be
+	fault func(format string, args ...any) // reports what must not happen
 
 	mu       sync.Mutex
-	requests map[int64]assign.Request // as last told
+	requests map[int64]assign.Request // as last answered
 	work     map[int64]assign.Work
 	pushed   map[string]string // items of inboxes, each with its task
-	answers  map[int]int       // how many answers had which status
+	answers  map[int]int       // the number of answers by status
 	wrote    []time.Time       // when a commit was answered
 	longest  time.Duration     // of a call, beyond the time that it asked to be held
 	whose    string
@@ -33,7 +33,8 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{fault: t.Errorf, requests: map[int64]assign.Request{}, work: map[int64]assign.Work{}, pushed: map[string]string{}, answers: map[int]int{}}
 }
 
-// request notes what a node said of a request. Once it has ended nothing else may be said of it, nor of its number.
+// request records a node's answer about a request. After the request has ended, neither its state nor its numbers may
+// change.
 func (l *ledger) request(r assign.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +64,7 @@ func (l *ledger) holds(w assign.Work) {
 	}
 }
 
-// missing is what was told and the tables do not say, by kind, and some of it.
+// missing returns the answers that the tables do not have, by kind, with some examples.
 func (l *ledger) missing(s *site) (lost map[string]int, some []string) {
 	s.T.Helper()
 	l.mu.Lock()
@@ -106,7 +107,7 @@ union all select format('item %s of %s', item, t.name) from getwork.item i join 
 	return lost, some
 }
 
-// outage is the longest time in which nothing was written.
+// outage returns the longest time in which nothing was written.
 func (l *ledger) outage() (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,7 @@ func (l *ledger) outage() (longest time.Duration) {
 	return longest
 }
 
-// statuses are how many answers had which.
+// statuses formats how many answers had which status.
 func (l *ledger) statuses() map[int]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,12 +126,12 @@ func (l *ledger) statuses() map[int]int {
 }
 
 const (
-	hangs        = 25 * time.Second // is longer than a node takes to say that the database is away
-	outageAtMost = 45 * time.Second // is longer than it is
+	hangs        = 25 * time.Second // longer than a node takes to say that the database is away
+	outageAtMost = 45 * time.Second // longer than any outage
 )
 
-// persist makes a call until it is answered with a 2xx, each time at another node, as the contract says that clients do: after
-// a 503 or 429 and its Retry-After. Any other answer, and none, fails the test.
+// persist makes a call until the answer is a 2xx, each time at another node. As the contract says, it repeats a call
+// after a 503 or 429 and its Retry-After. Any other answer, or none, fails the test.
 func (l *ledger) persist(s *site, who cluster.Client, held time.Duration, call func(cluster.Client) (cluster.Answer, error)) bool {
 	first := time.Now()
 	for at := rand.IntN(len(s.Nodes)); ; at++ {
@@ -160,7 +161,7 @@ func (l *ledger) persist(s *site, who cluster.Client, held time.Duration, call f
 			return false
 		}
 		after, _ := strconv.Atoi(a.Header.Get("Retry-After"))
-		again := time.NewTimer(time.Duration(after) * time.Second / 4) // sooner than told: the more is asked meanwhile
+		again := time.NewTimer(time.Duration(after) * time.Second / 4) // sooner than told, to put more load on the nodes
 		select {
 		case <-again.C:
 		case <-s.T.Context().Done():
@@ -180,12 +181,12 @@ func (l *ledger) commit(s *site, who cluster.Client, call func(cluster.Client) (
 	return done
 }
 
-// patient bounds a call that is answered anyhow. Whether a node hangs, persist tells.
+// patient bounds a call that is answered in any case; persist notices if a node hangs.
 func (s *site) patient(held time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.T.Context(), held+2*hangs)
 }
 
-// click asks for work until it has some, and lets go of it: half of it is completed, the rest returned.
+// click asks for work until it gets some, and then completes half of it and returns the rest.
 func (l *ledger) click(s *site, who cluster.Client, task string) {
 	const held = 5 * time.Second
 	var r assign.Request
@@ -255,7 +256,7 @@ func (l *ledger) claim(s *site, who cluster.Client, task, item string) {
 	}
 }
 
-// cancel waits for what never comes, and then no more.
+// cancel waits for something that never comes, and cancels the request.
 func (l *ledger) cancel(s *site, who cluster.Client, task string) {
 	var r assign.Request
 	var id int64
@@ -281,7 +282,7 @@ func (l *ledger) cancel(s *site, who cluster.Client, task string) {
 	}
 }
 
-// load has people work until the returned function is called, which waits until each has done with what he was about.
+// load has people work until the returned function is called, which waits until each has finished.
 func (l *ledger) load(s *site) (finish func()) {
 	over := make(chan struct{})
 	var people sync.WaitGroup
@@ -310,6 +311,6 @@ func (l *ledger) load(s *site) (finish func()) {
 		close(over)
 		people.Wait()
 	})
-	s.T.Cleanup(finish) // also when the test ends before
+	s.T.Cleanup(finish) // even if the test ends before
 	return finish
 }

@@ -11,14 +11,14 @@ import (
 	"getwork/cmd/internal/patroni"
 )
 
-// allFailovers, when GETWORK_TEST_FAILOVER is "all", has every way of losing the primary tried by every kind of address.
+// allFailovers, set by GETWORK_TEST_FAILOVER=all, tries every way of losing the primary with every kind of address.
 var allFailovers = os.Getenv("GETWORK_TEST_FAILOVER") == "all"
 
-// loss is a way in which the primary is lost. It returns when the cluster has another, or may have.
+// loss loses the primary in some way. It returns when the cluster has, or may have, another.
 type loss func(ctx context.Context, database *patroni.Cluster)
 
-// The primary is changed under load, with synchronous replication: nothing that was answered with a 2xx is lost, whoever
-// waited is served, on the socket that he had, and nodes say 503 and Retry-After meanwhile.
+// The primary changes under load, with synchronous replication: nothing that was answered with a 2xx is lost, all
+// waiting users are served on the sockets that they had, and nodes answer 503 and Retry-After meanwhile.
 func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three PostgreSQL servers under Patroni")
@@ -51,10 +51,10 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// planned is what an operator does before maintenance.
+// planned is a switch-over by an operator before maintenance.
 func planned(ctx context.Context, database *patroni.Cluster) { database.Switchover(ctx) }
 
-// dies is a host that loses its power, and has it back when another has taken over.
+// dies is a power failure of the primary's host, whose power returns when another has taken over.
 func dies(ctx context.Context, database *patroni.Cluster) {
 	victim := database.Primary(ctx)
 	victim.Kill()
@@ -62,8 +62,8 @@ func dies(ctx context.Context, database *patroni.Cluster) {
 	victim.Start()
 }
 
-// freezes is a host that stands still, wakes up when another has taken over, and for a moment still takes itself for the
-// primary.
+// freezes stops the primary's host, which wakes up when another has taken over, and for a moment still believes that it
+// is the primary.
 func freezes(ctx context.Context, database *patroni.Cluster) {
 	victim := database.Primary(ctx)
 	victim.Freeze()
@@ -98,7 +98,7 @@ func failOver(t *testing.T, database *patroni.Cluster, url func(string) string, 
 	lose(ctx, database)
 	t.Logf("another primary after %v", time.Since(began))
 	s.DB.Reset()
-	s.lateWork(l, waiting) // nodes have hardly found the new primary
+	s.lateWork(l, waiting) // the nodes have only just found the new primary
 	enough(t, l, 300)
 	finish()
 	t.Logf("nothing was written for %v; answers: %v, the longest call took %v (%s)", l.outage(), l.statuses(), l.longest, l.whose)
@@ -117,7 +117,7 @@ func (s *site) allReady() {
 	}
 }
 
-// enough waits until so much more has been answered with a 2xx.
+// enough waits until that many more calls were answered with a 2xx.
 func enough(t *testing.T, l *ledger, n int) {
 	t.Helper()
 	count := func() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.wrote) }

@@ -9,14 +9,14 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// waiter is somebody who waits from before the loss until after it.
+// waiter is a user who waits from before the loss until after it.
 type waiter struct {
 	request assign.Request
-	socket  *cluster.Socket // nil: he polls
+	socket  *cluster.Socket // nil: the waiter polls
 	answer  chan assign.Request
 }
 
-// waiting has people wait at every node for what will only come later: some are to be told on their sockets, some ask.
+// waiting has people wait at every node for work that comes only later; some listen on sockets, some poll.
 func (s *site) waiting(l *ledger) (all []waiter) {
 	s.T.Helper()
 	for i := range 2 * len(s.Nodes) {
@@ -46,7 +46,7 @@ func (s *site) waiting(l *ledger) (all []waiter) {
 	return all
 }
 
-// lateWork pushes what they wait for, and sees that each is told.
+// lateWork pushes the work that they wait for, and checks that each is told.
 func (s *site) lateWork(l *ledger, all []waiter) {
 	s.T.Helper()
 	for i := range all {
@@ -62,14 +62,14 @@ func (s *site) lateWork(l *ledger, all []waiter) {
 		if w.socket != nil {
 			ctx, cancel := context.WithTimeout(s.T.Context(), time.Minute)
 			e, err := w.socket.Until(ctx, got(w.request))
-			if err == nil && e.Request == nil { // it was over before his node heard again
+			if err == nil && e.Request == nil { // it was over before the node listened again
 				var r assign.Request
 				r, err = s.As(w.request.User, i%len(s.Nodes)).Await(ctx, w.request.ID)
 				e.Request = &r
 			}
 			cancel()
 			if err != nil {
-				s.T.Fatalf("%s hears nothing on the socket that he had: %v; his request is %v", w.request.User, err,
+				s.T.Fatalf("%s hears nothing on the former socket: %v; the request is %v", w.request.User, err,
 					column[string](s, `select r::text from getwork.work_requested r where id = $1`, w.request.ID))
 			}
 			l.request(*e.Request)
@@ -82,5 +82,5 @@ func (s *site) lateWork(l *ledger, all []waiter) {
 			s.T.Fatalf("%s polls in vain", w.request.User)
 		}
 	}
-	s.T.Logf("all who had waited were told %v after there was something", time.Since(pushed))
+	s.T.Logf("all waiters were told %v after the push", time.Since(pushed))
 }

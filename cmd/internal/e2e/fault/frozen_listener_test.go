@@ -12,11 +12,11 @@ import (
 	"getwork/schema/schematest"
 )
 
-// silenceBound is how long it may take until a node knows that it hears nothing any more.
+// silenceBound is how long a node may take to notice that it hears nothing any more.
 const silenceBound = 30 * time.Second
 
-// The way of the notifications freezes: the connections stay open, and nothing arrives. The node notices, says so, and
-// looks for itself, so that what happens is pushed a little later; after the thaw it is pushed at once again.
+// The path of the notifications freezes: the connections stay open, but nothing arrives. The node notices, says so, and
+// reads the tables itself, so that events are pushed a little later; after the thaw they are pushed at once again.
 func TestListenerFrozen(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, nil)
@@ -39,8 +39,8 @@ func TestListenerFrozen(t *testing.T) {
 
 	way.Freeze(proxy.Both)
 	frozen, still := time.Now(), s.Standstill()
-	first := s.Click("oliver", 1, 2) // on the other node: this one can't know
-	lagged, given := false, false    // a node that finds the request itself, since the other is slow, pushes before it knows
+	first := s.Click("oliver", 1, 2) // on the other node, so that this one can't know
+	lagged, given := false, false    // a node that finds the request itself, because the other is slow, pushes before it notices
 	s.Hear(socket, "push on the node that hears nothing", 2*silenceBound, func(e cluster.Event) bool {
 		if nodeIs(assign.Lagging)(e) {
 			lagged = true
@@ -75,7 +75,7 @@ func TestListenerFrozen(t *testing.T) {
 	}
 }
 
-// got is the event that tells of what a request got: its end, or a snapshot that has its work.
+// got accepts the event with a request's result: its end, or a snapshot with its work.
 func got(r assign.Request) func(cluster.Event) bool {
 	return func(e cluster.Event) bool {
 		if e.Snapshot == nil {

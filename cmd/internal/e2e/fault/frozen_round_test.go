@@ -11,10 +11,10 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// assigning tells whether somebody has the assign lock.
+// assigning reports whether a session holds the assign lock.
 const assigning = `with free as (select task_id from getwork.task_state for no key update skip locked) select count(*) = 0 from free`
 
-// A node freezes while it records and serves from a fresh shelf, with the assign lock in hand: the lock is lost after a
+// A node freezes while it records and serves from a fresh shelf, holding the assign lock: it loses the lock after a
 // while, and others go on.
 func TestFrozenWithTheAssignLock(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,8 @@ func TestFrozenWithTheAssignLock(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// stays reports whether something is so for half a second: what a frozen node had sent is carried out by then.
+// stays reports whether something is true for half a second, in which the server carries out whatever a frozen node had
+// sent.
 func (s *site) stays(sql string) bool {
 	s.T.Helper()
 	tick := time.NewTicker(25 * time.Millisecond)
@@ -80,7 +81,7 @@ func (s *site) stays(sql string) bool {
 	return true
 }
 
-// hammer has eight people get work from a node all along, until the returned function is called.
+// hammer has eight people get work from a node continually, until the returned function is called.
 func (s *site) hammer(node int) (end func()) {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	var clicking sync.WaitGroup

@@ -9,14 +9,14 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A node freezes in the middle of its run, past every time-out: its query ends, its lock is lost, another node serves;
-// and when it thaws it hands out nothing of what it found.
+// A node freezes in the middle of its run, past every time-out: its query ends, its lock is lost, and another node
+// serves. After the thaw it hands out nothing of its result.
 func TestRunnerFrozen(t *testing.T) {
 	t.Parallel()
 	frozen(t, "", func(s *site) (string, func()) { return s.Gated(frozenQuery.Seconds(), 100) })
 }
 
-// The same with a result of 20 MB: the server is still sending when nobody reads any more.
+// The same with a result of 20 MB, which the server is still sending when nobody reads any more.
 func TestRunnerFrozenInItsResult(t *testing.T) {
 	t.Parallel()
 	frozen(t, schematest.OwnServer(t, nil).URL("getwork"), func(s *site) (string, func()) {
@@ -46,9 +46,9 @@ func frozen(t *testing.T, url string, gated func(*site) (query string, open func
 	s.Await("the query ends", e2e.Soon, `
 select count(*) > 0 from pg_locks where locktype = 'advisory' and classid = 1717 and mode = 'ShareLock' and granted
   and database = (select oid from pg_database where datname = current_database())`)
-	open = s.Shut() // which is when that transaction has ended
+	open = s.Shut() // that transaction has ended by then
 
-	// The lock goes 20 s after the query's end, another node looks within 3 s, and its query takes its time.
+	// The lock is released 20 s after the query's end, another node sweeps within 3 s, and its query takes its time.
 	within := 2 * (frozenQuery + 20*time.Second + 3*time.Second + frozenQuery)
 	s.Await("another run begins", within-time.Since(began), `select count(*) > 1 from getwork.run`)
 	s.Sampled(2)

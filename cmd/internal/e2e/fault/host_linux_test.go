@@ -20,18 +20,18 @@ import (
 	"getwork/schema/schematest"
 )
 
-// host is a machine of its own, as far as the network can tell: a network namespace with a cable to ours, which can be
-// pulled. It ends with this process, however that dies: a program that reads from us is all that keeps it.
+// host is a machine of its own, as far as the network can tell: a network namespace with a virtual cable to ours, which
+// can be pulled. It ends with this process in any case, because only a program that reads from this process keeps it.
 type host struct {
 	t           *testing.T
-	namespace   string // as nsenter wants it
-	cable       string // its end that is here
+	namespace   string // in the form that nsenter takes
+	cable       string // the cable's end on this side
 	here, there string // the addresses of both ends
 }
 
 var hosts atomic.Int64
 
-// newHost makes one, or skips the test where that is not permitted.
+// newHost creates a host, or skips the test if that is not permitted.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	for _, program := range []string{"ip", "nsenter"} {
@@ -50,12 +50,12 @@ func newHost(t *testing.T) *host {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	n := int(hosts.Add(1)) + 4*os.Getpid() // other tests have others
+	n := int(hosts.Add(1)) + 4*os.Getpid() // other test processes use other numbers
 	cable, net := fmt.Sprintf("getwork%d", n%10_000_000), fmt.Sprintf("198.18.%d.", n>>6&255)
 	h := &host{t: t, namespace: fmt.Sprintf("--net=/proc/%d/ns/net", keeper.Process.Pid), cable: cable,
 		here: net + fmt.Sprint(n&63*4+1), there: net + fmt.Sprint(n&63*4+2)}
 	t.Cleanup(func() {
-		_ = exec.Command("ip", "link", "del", cable).Run() // or it goes with the namespace
+		_ = exec.Command("ip", "link", "del", cable).Run() // otherwise it goes with the namespace
 		_ = in.Close()
 		_ = keeper.Wait()
 	})
@@ -77,19 +77,19 @@ func (h *host) must(program string, args ...string) {
 	}
 }
 
-// pull pulls the cable at the host's end: nobody is told anything.
+// pull pulls the cable at the host's end: nobody is told.
 func (h *host) pull() { h.must("nsenter", h.namespace, "ip", "link", "set", "eth0", "down") }
 
-// plug puts it back.
+// plug plugs it in again.
 func (h *host) plug() { h.must("nsenter", h.namespace, "ip", "link", "set", "eth0", "up") }
 
-// pullHere pulls it at our end, so that to the host it looks as if we had vanished.
+// pullHere pulls the cable at our end, so that we seem to have vanished from the host's sight.
 func (h *host) pullHere() { h.must("ip", "link", "set", h.cable, "down") }
 
-// plugHere puts that back.
+// plugHere plugs that end in again.
 func (h *host) plugHere() { h.must("ip", "link", "set", h.cable, "up") }
 
-// server starts a PostgreSQL that can be reached from the host as well.
+// server starts a PostgreSQL that can also be reached from the host.
 func (h *host) server() *postgres.Server {
 	h.t.Helper()
 	dir, err := os.MkdirTemp("", "getwork-hba-")
@@ -105,14 +105,15 @@ func (h *host) server() *postgres.Server {
 	return schematest.OwnServer(h.t, map[string]string{"listen_addresses": "127.0.0.1," + h.here, "hba_file": file})
 }
 
-// guest is a node on the host. It serves on the host's own loopback address, so it is asked by programs that run there.
+// guest is a node on the host. It serves on the host's own loopback address, so programs on the host must make the
+// calls.
 type guest struct {
 	*process.Node
 	host   *host
 	binary string
 }
 
-// start starts a node there.
+// start starts a node on the host.
 func (h *host) start(server *postgres.Server) *guest {
 	h.t.Helper()
 	g := &guest{host: h, binary: cluster.Binary(h.t)}
@@ -142,7 +143,7 @@ func (h *host) start(server *postgres.Server) *guest {
 	return g
 }
 
-// url is where it serves, once it has said so.
+// url returns the node's address, once the node has printed it.
 func (g *guest) url() string {
 	_, after, _ := strings.Cut(g.Output(), "listening on ")
 	url, _, whole := strings.Cut(after, "\n")
@@ -152,8 +153,8 @@ func (g *guest) url() string {
 	return url
 }
 
-// get asks the node for work, and waits for it for so long; it returns what the program printed, and whether there was
-// an answer in time.
+// get asks the node for work, and waits for it for that long. It returns the program's output, and whether an answer
+// came in time.
 func (g *guest) get(user string, wait time.Duration) (string, bool) {
 	out, err := exec.CommandContext(g.host.t.Context(), "nsenter", g.host.namespace, "--", g.binary,
 		"get", "verify", "--user", user, "--wait", wait.String(), "--url", g.url()).CombinedOutput()

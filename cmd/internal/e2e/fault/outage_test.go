@@ -46,8 +46,8 @@ func TestListenerTerminated(t *testing.T) {
 	}
 }
 
-// PostgreSQL crashes or is stopped while people wait, and comes back: nodes say 503 meanwhile, keep their sockets, and
-// then serve who waited.
+// PostgreSQL crashes or is stopped while people wait, and comes back: nodes answer 503 meanwhile, keep their sockets,
+// and then serve the waiting requests.
 func TestPostgresAway(t *testing.T) {
 	for name, end := range map[string]func(*postgres.Server){
 		"crash": (*postgres.Server).Crash,
@@ -79,7 +79,7 @@ func away(t *testing.T, end func(*postgres.Server)) {
 		t.Fatal(err)
 	}
 	back, still := time.Now(), s.Standstill()
-	s.Pushed(oliver, 0, requests[0], time.Minute) // on the socket of before
+	s.Pushed(oliver, 0, requests[0], time.Minute) // on the same socket
 	s.Pushed(tracy, 1, requests[1], time.Minute)
 	took := time.Since(back) - still()
 	t.Logf("served %v after the database was back, with a query of %v, but for %v of standstill", took, query, still())
@@ -101,7 +101,7 @@ func away(t *testing.T, end func(*postgres.Server)) {
 	s.NoDuplicates()
 }
 
-// unavailable checks what nodes answer while the database is away.
+// unavailable checks the nodes' answers while the database is away.
 func (s *site) unavailable() {
 	s.T.Helper()
 	for i, node := range s.Nodes {
@@ -115,15 +115,15 @@ func (s *site) unavailable() {
 				s.T.Errorf("node %d without a database: %s %s: %d %s, %v", i, method, path, a.Status, a.Body, err)
 			}
 		}
-		s.Figure(i, "getwork_looks_total") // asks the database nothing
+		s.Figure(i, "getwork_looks_total") // does not use the database
 		if status := s.Said(node); status != 503 {
 			s.T.Errorf("node %d without a database is ready: %d", i, status)
 		}
 	}
 }
 
-// A run's connection breaks, and nobody waits any more; a day later one breaks again: that is no day of failures, and
-// the run is repeated.
+// A run's connection breaks, and nobody waits any more; a day later one breaks again: that does not count as a day of
+// failures, and the run is repeated.
 func TestFaultLongAfterAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "")
@@ -144,7 +144,7 @@ create trigger later before update on getwork.task_state for each row when (new.
 	if a, err := s.As("oliver", 0).Do(t.Context(), "DELETE", "/api/v1/requests/"+strconv.FormatInt(first.ID, 10), nil); err != nil || a.Status != 200 {
 		t.Fatalf("%d %s, %v", a.Status, a.Body, err)
 	}
-	s.Exec(`drop trigger later on getwork.task_state`) // so far it has kept the run from being repeated while somebody waited
+	s.Exec(`drop trigger later on getwork.task_state`) // until now it kept the run from being repeated while somebody waited
 	column[bool](s, `update getwork.task_state set retry_since = retry_since - interval '1 day', retry_at = retry_at - interval '1 day' returning true`)
 	r := s.Click("tracy", 0, 2)
 	s.QueryRuns()

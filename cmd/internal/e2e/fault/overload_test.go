@@ -17,7 +17,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// callBound is how long an answer may take whatever happens, and then some: many tests run at once.
+// callBound is how long an answer may take in any case, with a margin because many tests run at once.
 const callBound = 25 * time.Second
 
 // crowd opens a connection for each of n users at a node.
@@ -45,8 +45,8 @@ func (s *site) crowd(n, node int) []*caller {
 	return callers
 }
 
-// More people click at once than a node takes on, while the database stands still: who is too many is refused at once,
-// nobody is left without an answer, and when the database goes on everybody is served.
+// More people click at once than a node accepts, while the database stands still: those beyond the limit are refused at
+// once, everybody gets an answer, and when the database goes on all others are served.
 func TestMoreClicksThanServed(t *testing.T) {
 	t.Parallel()
 	const most, extra = 1024, 500
@@ -102,7 +102,7 @@ func TestMoreClicksThanServed(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// A table is locked for longer than anybody waits: calls are answered 503 in time, what is not in the way is served.
+// A table is locked for longer than a call waits: calls that need it are answered 503 in time, and others are served.
 func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -137,8 +137,8 @@ func TestLockedTable(t *testing.T) {
 	}
 }
 
-// Every connection for calls waits for a lock: a run's round is served and pushed all the same, the listener's echo goes
-// on, and the node is ready. One user's calls take no place from others'.
+// Every connection for calls waits for a lock: a run's round is still served and pushed, the listener's echo goes on,
+// and the node is ready. One user's calls take no connections from others'.
 func TestCallsStarveNothingElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -160,7 +160,7 @@ func TestCallsStarveNothingElse(t *testing.T) {
 	over := make(chan struct{})
 	for _, c := range callers {
 		g.Go(func() error {
-			for { // a call does not wait for a lock for ever, so whoever was told comes again
+			for { // a call does not wait for a lock for ever, so refused users come again
 				_, err := c.do(callBound, "POST", fmt.Sprintf("/api/v1/work/%d/disposition", w.ID), `{"outcome":"complete"}`)
 				select {
 				case <-over:
@@ -196,7 +196,7 @@ func TestCallsStarveNothingElse(t *testing.T) {
 	}
 }
 
-// held gives somebody an item, and returns it.
+// held gives a user an item, and returns the work.
 func (s *site) held(user string, node int) assign.Work {
 	s.T.Helper()
 	r, a, err := s.As(user, node).GetWork(s.T.Context(), "verify", 1, "Prefer", "wait=60")
@@ -206,7 +206,7 @@ func (s *site) held(user string, node int) assign.Work {
 	return r.Work[0]
 }
 
-// One user's calls beyond his share are refused, and others' are served meanwhile.
+// One user's calls beyond their share are refused, and others' are served meanwhile.
 func TestOneUserOfMany(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "", "--max-calls", "80") // 32 for each
@@ -242,8 +242,8 @@ func TestOneUserOfMany(t *testing.T) {
 	}
 }
 
-// The database takes no more connections: calls say so, the log says what to do, and all goes on by itself when there are
-// some again.
+// The database accepts no more connections: calls are answered so, the log says what to do, and everything goes on by
+// itself when connections are free again.
 func TestNoConnectionsLeft(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "25"})
@@ -276,7 +276,7 @@ func TestNoConnectionsLeft(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// connections are all that a server had left.
+// connections are all connections that a server had left.
 type connections struct {
 	t     *testing.T
 	url   string
@@ -293,7 +293,7 @@ func takeConnections(t *testing.T, url string) *connections {
 	return c
 }
 
-// more takes what has become free.
+// more takes connections that have become free.
 func (c *connections) more() {
 	for {
 		conn, err := pgx.Connect(c.t.Context(), c.url)

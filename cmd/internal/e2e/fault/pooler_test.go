@@ -17,14 +17,14 @@ import (
 	"getwork/schema/schematest/pgbouncer"
 )
 
-// takesAll is a PgBouncer that does not refuse the settings of a session, and forgets them.
+// takesAll configures a PgBouncer that accepts the settings of a session, and forgets them.
 var takesAll = map[string]string{"ignore_startup_parameters": "tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,tcp_user_timeout," +
 	"lock_timeout,enable_seqscan,enable_bitmapscan,jit,statement_timeout,idle_session_timeout,default_transaction_read_only"}
 
-// bouncers are PgBouncer as it comes, and one that takes all settings.
+// bouncers are PgBouncer with its defaults, and one that accepts all settings.
 var bouncers = map[string]map[string]string{"refuses settings": nil, "ignores settings": takesAll}
 
-// fails runs the program, which must end with status 1, and returns what it printed.
+// fails runs the program, which must end with status 1, and returns its output.
 func fails(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), cluster.Binary(t), args...).CombinedOutput()
@@ -44,7 +44,7 @@ func ready(t *testing.T, node *cluster.Node) string {
 	return fmt.Sprintf("%d %s", a.Status, a.Body)
 }
 
-// The URL for LISTEN leads through the pooler by mistake: the node says so at its start, and what to do, tells its
+// The URL for LISTEN leads through the pooler by mistake: at its start the node says so, and what to do. It tells its
 // sockets that it lags, and serves by polling.
 func TestListenThroughAPooler(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestListenThroughAPooler(t *testing.T) {
 	}
 }
 
-// The node is not told that its URL leads through a pooler: it does not start, and says what to add.
+// The node is not told that its URL leads through a pooler: it does not start, and says which flag to add.
 func TestPooledIsForgotten(t *testing.T) {
 	t.Parallel()
 	for name, settings := range bouncers {
@@ -92,7 +92,7 @@ func TestPooledIsForgotten(t *testing.T) {
 	}
 }
 
-// Without LISTEN a node needs nothing but the pooler; but it does not migrate through it.
+// Without LISTEN a node needs nothing except the pooler; but it does not migrate through it.
 func TestPollingThroughAPooler(t *testing.T) {
 	t.Parallel()
 	args := []string{"--pooled", "--no-listen"}
@@ -100,7 +100,7 @@ func TestPollingThroughAPooler(t *testing.T) {
 	s := &site{&e2e.Site{T: t, Nodes: cluster.Start(t, 1, cluster.Options{DatabaseURL: bouncer.URL, Args: args})}}
 	s.Task("verify", e2e.Heavy(0.5, 10))
 	s.Served("oliver", 0, s.Click("oliver", 0, 2).ID, 20*time.Second)
-	said := regexp.MustCompile("(?m)^.*the login can do what a ranking query must not.*$").ReplaceAllString(s.Nodes[0].Output(), "") // it is the tests' superuser
+	said := regexp.MustCompile("(?m)^.*the login has a right that a ranking query must not have.*$").ReplaceAllString(s.Nodes[0].Output(), "") // it is the tests' superuser
 	if strings.Contains(said, "level=ERROR") || strings.Contains(said, "level=WARN") {
 		t.Errorf("it complains:\n%s", said)
 	}
@@ -117,7 +117,7 @@ func TestPollingThroughAPooler(t *testing.T) {
 	}
 }
 
-// A pooler in session mode keeps what LISTEN and migrations need.
+// A pooler in session mode preserves what LISTEN and migrations need.
 func TestListenThroughASessionPooler(t *testing.T) {
 	t.Parallel()
 	url := schematest.Empty(t)
@@ -128,7 +128,8 @@ func TestListenThroughASessionPooler(t *testing.T) {
 	e2e.Await(t, "it listens", time.Minute, func() bool { return strings.Contains(ready(t, node), "listener: ok") })
 }
 
-// The pooler is killed while people wait, and starts again: nodes say 503 meanwhile, and then serve who waited.
+// The pooler is killed while people wait, and starts again: nodes answer 503 meanwhile, and then serve the waiting
+// requests.
 func TestPoolerKilled(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -148,8 +149,8 @@ func TestPoolerKilled(t *testing.T) {
 	}
 }
 
-// The pooler is paused, as its operator does to restart PostgreSQL: nobody waits for it longer than for a database that is
-// away, and all goes on when it is resumed. Connections that it ends since they are old disturb nobody.
+// The pooler is paused, as its operator does to restart PostgreSQL: nobody waits for it longer than for a database that
+// is away, and everything goes on when it is resumed. Connections that it ends because of their age disturb nobody.
 func TestPoolerPaused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -168,8 +169,8 @@ func TestPoolerPaused(t *testing.T) {
 	}
 }
 
-// The pooler has fewer connections to the server than there are places for queries, and all are wanted at once: nothing
-// waits for itself, and all are served in turn.
+// The pooler has fewer connections to the server than there are slots for queries, and all slots are needed at once:
+// nothing deadlocks, and all are served in turn.
 func TestPoolerWithFewConnections(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -8,14 +8,14 @@ import (
 	"getwork/schema/postgres"
 )
 
-// silentBound is how long it may take until others serve after a node's host has vanished without a word.
+// silentBound is how long it may take until other nodes serve after a node's host has vanished without a word.
 const silentBound = 30 * time.Second
 
-// tableNap is a query that sleeps for as long as a table says when it begins.
+// tableNap is a query that sleeps for as long as a table says when the query begins.
 const tableNap = e2e.Marker + ` with nap as materialized (select pg_sleep(seconds) from wait)
 select i as item from nap cross join generate_series(1, 100) i order by i`
 
-// vanishing is a site of two nodes here, and one on another host.
+// vanishing is a site of two nodes on this host, and one on another.
 func vanishing(t *testing.T) (*host, *postgres.Server, *site, *guest) {
 	h := newHost(t)
 	server := h.server()
@@ -27,8 +27,8 @@ func vanishing(t *testing.T) (*host, *postgres.Server, *site, *guest) {
 	return h, server, s, h.start(server)
 }
 
-// The host of the node that runs the query vanishes: nobody closes its connections. Keepalives find out, its lock is
-// free, and another node serves.
+// The host of the node that runs the query vanishes, so nobody closes its connections. Keepalives find out, its lock is
+// freed, and another node serves.
 func TestHostVanishesInItsQuery(t *testing.T) {
 	t.Parallel()
 	h, _, s, g := vanishing(t)
@@ -42,7 +42,7 @@ func TestHostVanishesInItsQuery(t *testing.T) {
 	s.vanish(h, tracy.ID)
 }
 
-// The same to a node in the middle of its round, with both locks in hand.
+// The same happens to a node in the middle of its round, while it holds both locks.
 func TestHostVanishesInItsRound(t *testing.T) {
 	t.Parallel()
 	h, _, s, g := vanishing(t)
@@ -53,7 +53,7 @@ func TestHostVanishesInItsRound(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `lock table getwork.work in exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	clicked := make(chan string, 1) // not waited for: the round waits no longer for a lock than 5 s
+	clicked := make(chan string, 1) // not waited for: the round waits for a lock for at most 5 s
 	go func() {
 		out, answered := g.get("oliver", 0)
 		if answered {
@@ -93,8 +93,8 @@ func (s *site) vanish(h *host, request int64) {
 	s.NoDuplicates()
 }
 
-// The database's host vanishes from a node's sight, in the middle of its run, and comes back. The node is alone, and
-// serves again by itself, also who waited.
+// The database's host vanishes from a node's sight in the middle of its run, and comes back. The node is alone, and
+// serves again by itself, including the requests that waited.
 func TestDatabaseVanishesForAWhile(t *testing.T) {
 	t.Parallel()
 	const away = 20 * time.Second
@@ -116,9 +116,9 @@ func TestDatabaseVanishesForAWhile(t *testing.T) {
 	back, still := time.Now(), s.Standstill()
 	s.Await("who waited is served", 2*silentBound, `select count(*) > 0 from getwork.work_requested where user_name = 'oliver' and state = 'assigned'`)
 	took := time.Since(back) - still()
-	t.Logf("who waited was served %v after the database was back", took)
+	t.Logf("the waiting request was served %v after the database was back", took)
 	if took > 10*time.Second {
-		t.Errorf("who waited was served %v after the database was back; want a few seconds", took)
+		t.Errorf("the waiting request was served %v after the database was back; want a few seconds", took)
 	}
 	out, answered := g.get("peter", silentBound)
 	if !answered {

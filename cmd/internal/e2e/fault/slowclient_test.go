@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Clients that stop in the middle of what they send are cut off: of their headers after 10 seconds, of a body after 30.
-// What they cost meanwhile is bounded, and nobody else notices.
+// Clients that stop while sending are cut off: in their headers after 10 seconds, in a body after 30. Meanwhile their
+// cost is bounded, and nobody else notices.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
 	const each = 300
@@ -42,7 +42,7 @@ func TestSlowSenders(t *testing.T) {
 		}
 		g.Go(func() error {
 			_ = c.conn.SetReadDeadline(began.Add(within + time.Minute))
-			_, err := io.Copy(io.Discard, c.in) // an answer, perhaps, and the end
+			_, err := io.Copy(io.Discard, c.in) // perhaps an answer, and then the end
 			var late net.Error
 			if errors.As(err, &late) && late.Timeout() {
 				return fmt.Errorf("connection %d is still open", i)
@@ -67,8 +67,8 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
-// Somebody reads none of 1,000 events, 20 MB of them, on many live channels of both kinds: they are cut off, the node's
-// memory stays as it is, and who reads misses nothing.
+// A user reads none of 1,000 events, 20 MB in all, on many live channels of both kinds: the channels are cut off, the
+// node's memory does not grow, and users who read miss nothing.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const events, count, carry, slow = 1000, 5, 4000, 10
@@ -111,11 +111,11 @@ func TestSlowReaders(t *testing.T) {
 		}
 	}
 	t.Logf("%d MiB before, at most %d", before, most)
-	if before > 0 && most-before > 320 { // kept for everybody who reads nothing, the events would be 400 MB
+	if before > 0 && most-before > 320 { // if the node kept the events for every slow reader they would be 400 MB
 		t.Errorf("the node takes %d MiB more", most-before)
 	}
 	if err := <-told; err != nil {
-		t.Errorf("who reads: %v", err)
+		t.Errorf("a user who reads: %v", err)
 	}
 	for i := range slow {
 		_ = sockets[i].conn.SetReadDeadline(time.Now().Add(callBound))
@@ -139,7 +139,7 @@ func TestSlowReaders(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// narrow is a caller for whom the system takes little in that he does not read.
+// narrow returns a caller for whom the system buffers little of the input that it does not read.
 func (s *site) narrow(user string) *caller {
 	s.T.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {

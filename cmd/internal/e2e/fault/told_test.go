@@ -8,9 +8,10 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// Whoever has a live channel is told of everything of theirs, also when the node that committed it says nothing more: it is
-// killed with its answer on the way, or stands still. With few changes the transaction itself tells; of many the node's
-// announcer does, and the others read everybody again when they hear no more of it.
+// Users with a live channel are told of everything that concerns them, even if the node that committed it announces
+// nothing: it is killed or freezes while its answer is on the way. With few changes the transaction itself sends the
+// NOTIFY; with many the node's announcer does, and other nodes read everybody again when they hear nothing more from
+// it.
 func TestToldThoughTheNodeDies(t *testing.T) {
 	for name, c := range map[string]struct {
 		many bool

@@ -28,7 +28,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// crawl makes an inbox with a lease, and other settings if wanted.
+// crawl creates an inbox with a lease, and further settings if given.
 func (s *site) crawl(lease string, more map[string]any) {
 	s.T.Helper()
 	settings := map[string]any{"name": "crawl", "query": nil, "lease": lease, "backoff": "1s"}
@@ -40,7 +40,7 @@ func (s *site) crawl(lease string, more map[string]any) {
 	}
 }
 
-// push adds items to it.
+// push pushes items to it.
 func (s *site) push(items ...string) {
 	s.T.Helper()
 	body := make([]map[string]string, len(items))
@@ -54,7 +54,7 @@ func (s *site) push(items ...string) {
 	}
 }
 
-// history is what became of each attempt at an item, in order.
+// history returns the outcome of each attempt at an item, in order.
 func (s *site) history(item string) []string {
 	s.T.Helper()
 	return column[string](s, `select state || coalesce(' ' || error, '') from getwork.work where item = $1 order by id`, item)
@@ -74,15 +74,15 @@ func (s *site) awaitHistory(item string, within time.Duration, want ...string) {
 	})
 }
 
-// agentProcess is `getwork agent` as a process.
+// agentProcess is a process of `getwork agent`.
 type agentProcess struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 	out  *printed
 }
 
-// printed is what a process prints; it can be read meanwhile.
+// printed is a process's output, which can be read while the process runs.
 type printed struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -100,7 +100,7 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// startAgent starts one at an address; it is killed after the test.
+// startAgent starts an agent for a node's address, and kills it after the test.
 func startAgent(t *testing.T, address string, args ...string) *agentProcess {
 	t.Helper()
 	a := &agentProcess{t: t, done: make(chan struct{}), out: new(printed)}
@@ -113,11 +113,11 @@ func startAgent(t *testing.T, address string, args ...string) *agentProcess {
 	a.cmd.Env = append(a.cmd.Env, "GORACE=atexit_sleep_ms=0")
 	a.cmd.Stdout, a.cmd.Stderr = a.out, a.out
 	a.cmd.SysProcAttr = node.Attributes()
-	a.cmd.WaitDelay = 5 * time.Second // a program that it left behind keeps its output open
+	a.cmd.WaitDelay = 5 * time.Second // a program that the agent left behind keeps the output open
 	started := make(chan error)
 	go func() {
 		defer close(a.done)
-		// On Linux it dies with the thread that started it: this one lasts as long.
+		// On Linux the agent dies with the thread that started it, so this thread lasts as long.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := a.cmd.Start()
@@ -142,13 +142,13 @@ func startAgent(t *testing.T, address string, args ...string) *agentProcess {
 	return a
 }
 
-// says waits until it has printed something.
+// says waits until the agent has printed a text.
 func (a *agentProcess) says(text string, within time.Duration) {
 	a.t.Helper()
 	e2e.Await(a.t, "an agent says "+text, within, func() bool { return strings.Contains(a.out.String(), text) })
 }
 
-// ends waits until it has ended by itself, and checks its status.
+// ends waits until the agent has ended by itself, and checks its exit status.
 func (a *agentProcess) ends(status int, within time.Duration) {
 	a.t.Helper()
 	select {
@@ -161,7 +161,7 @@ func (a *agentProcess) ends(status int, within time.Duration) {
 	}
 }
 
-// file is what a program has written, or empty.
+// file returns the content of a program's file, or "".
 func file(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
@@ -202,7 +202,8 @@ echo "$GETWORK_ITEM" >>"$0/done"; rm "$0/now-$GETWORK_ITEM"`
 	}
 }
 
-// kill -9 of an agent: what it ran is gone with it, and another gets the item when the lease is over.
+// After kill -9 of an agent, the program that it ran is gone, too, and another agent gets the item when the lease is
+// over.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -225,7 +226,7 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("done by another %v later", time.Since(killed))
 }
 
-// What a program's exit status makes of its item.
+// A program's exit status decides what happens to its item.
 func TestAgentExitStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -248,20 +249,20 @@ func TestAgentExitStatus(t *testing.T) {
 	}
 }
 
-// A program that takes too long is stopped, and its work failed.
+// A program that takes too long is stopped, and its work fails.
 func TestAgentTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", map[string]any{"max_attempts": 1})
 	s.push("slow")
 	startAgent(t, s.Nodes[0].URL, "crawl", "--timeout", "16s", "--", "sh", "-c", `echo at it >&2; sleep 300`)
-	s.awaitHistory("slow", time.Minute, "never timed out after 16s: at it") // its lease was extended meanwhile
+	s.awaitHistory("slow", time.Minute, "never timed out after 16s: at it") // the lease was extended meanwhile
 }
 
-// stoppable is a program that says when it begins, and when it is asked to stop.
+// stoppable is a program that reports when it begins, and when it is asked to stop.
 const stoppable = `trap 'echo >"$0/stopped"; exit 0' TERM; echo >"$0/began"; sleep 300 & wait`
 
-// When work is taken away, its program is stopped at once, since that is pushed.
+// When work is taken away its program is stopped at once, because the news is pushed.
 func TestAgentIsToldOfALoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -304,7 +305,8 @@ func TestAgentFrozen(t *testing.T) {
 	s.awaitHistory("frozen", 0, "never")
 }
 
-// SIGTERM: who waits stops waiting; what runs may finish, and goes back when it does not.
+// After SIGTERM an agent that waits for work stops waiting; running programs may finish, and work goes back if they do
+// not.
 func TestAgentDrains(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -329,7 +331,7 @@ func TestAgentDrains(t *testing.T) {
 	pushed, still := time.Now(), s.Standstill()
 	s.push("idle")
 	runs("idle", e2e.Soon)
-	if took := time.Since(pushed) - still(); took > 4*time.Second { // by push: without it the node is asked after five
+	if took := time.Since(pushed) - still(); took > 4*time.Second { // by push; by polling it would take five seconds
 		t.Errorf("begun %v after the push", took)
 	}
 	s.awaitHistory("idle", e2e.Soon, "completed")
@@ -362,7 +364,7 @@ func TestAgentDrains(t *testing.T) {
 	s.awaitHistory("more", 0)
 }
 
-// front is a proxy before a node that counts what is asked; with sockets false it lets no WebSocket through.
+// front is a proxy before a node that counts the calls; without sockets it lets no WebSocket through.
 type front struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -392,7 +394,7 @@ func (s *site) front(sockets bool) *front {
 	return f
 }
 
-// count is how often something was asked.
+// count returns how often a call was made.
 func (f *front) count(method, suffix string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -404,11 +406,11 @@ func (f *front) count(method, suffix string) (n int) {
 	return n
 }
 
-// Where no WebSocket gets through, the agent asks; and a node that is away is waited for.
+// If no WebSocket gets through, the agent polls; and if a node is away, it waits for the node.
 func TestAgentWithoutSocket(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
-	s.crawl("60s", nil) // so that what is found ten seconds late has not run out
+	s.crawl("60s", nil) // long enough that work which is found ten seconds late has not expired
 	f := s.front(false)
 	a := startAgent(t, f.URL, "crawl", "--", "true")
 	a.says("the live channel is away", e2e.Soon)
@@ -422,7 +424,7 @@ func TestAgentWithoutSocket(t *testing.T) {
 	s.awaitHistory("after", 90*time.Second, "completed")
 }
 
-// With a live channel nothing is asked twice, and a lease is extended as often as it must be.
+// With a live channel nothing is read twice, and a lease is extended only as often as it must be.
 func TestAgentAsksLittle(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -440,7 +442,7 @@ func TestAgentAsksLittle(t *testing.T) {
 		suffix string
 	}{{8, "POST", "/extend"}, {1, "POST", "/disposition"}, {2, "POST", "/tasks/crawl/requests"}, {2, "GET", ""}, {1, "GET", "/ws"}} {
 		n := f.count(most.method, most.suffix)
-		if most.suffix == "" { // all but the socket; a snapshot that may be older than a request has that looked at
+		if most.suffix == "" { // everything except the socket; after a snapshot that may be older than a request the agent reads that request
 			n -= f.count("GET", "/ws") + f.count("GET", "/tasks/crawl")
 		}
 		if n > most.n {
@@ -452,7 +454,7 @@ func TestAgentAsksLittle(t *testing.T) {
 	}
 }
 
-// The node that an agent is connected to dies and comes back: the agent does, too, and hears of work by push again.
+// The node that an agent is connected to dies and comes back: the agent reconnects, and hears of work by push again.
 func TestAgentAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -468,7 +470,7 @@ func TestAgentAfterARestart(t *testing.T) {
 	a.says("the server is away", time.Minute)
 	s.Nodes[0].Restart()
 	s.awaitHistory("before", time.Minute, "completed")
-	a.says("the server is back", time.Minute) // thirty seconds lie between two tries at most
+	a.says("the server is back", time.Minute) // the longest pause between two tries is thirty seconds
 	s.Await("it waits", e2e.Soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
 	s.push("later")
 	s.awaitHistory("later", time.Minute, "completed")

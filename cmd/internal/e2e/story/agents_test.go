@@ -14,20 +14,20 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// sharedPages are the list that the agents share.
+// sharedPages is the length of the list that the agents share.
 const sharedPages = 500
 
 const sharedLease = 10 * time.Second
 
-// sharing is the list and who works on it.
+// sharing is the list and everybody who works on it.
 type sharing struct {
 	*site
 	mu   sync.Mutex
-	done map[string]string // by page, the instance that was told that it is complete
+	done map[string]string // for each page, the instance that was told that it is complete
 }
 
 // Agents on three nodes share a list of pages in pieces of at most five. Editors keep theirs for longer than the lease,
-// and renew it; some agents die, and others get their pieces; a node dies that gave a lease.
+// and renew it; some agents die, and others get their pieces; and the node that gave some leases dies.
 func TestAgentsShareAList(t *testing.T) {
 	t.Parallel()
 	l := &sharing{site: newSite(t, 3, ""), done: map[string]string{}}
@@ -40,9 +40,9 @@ insert into page (id) select generate_series(1, %d)`, sharedPages))
 		t.Errorf("six at once: %d %s, %v", a.Status, a.Body, err)
 	}
 	before := e2e.Overslept.Load()
-	still := func() time.Duration { return time.Duration(e2e.Overslept.Load() - before) } // threads' waits add up to too much until the end
+	still := func() time.Duration { return time.Duration(e2e.Overslept.Load() - before) } // the waits of threads add up to too much until the end
 	orphaned := l.takes(l.agent("orphaned", 2))
-	l.Nodes[2].Kill() // it gave the only leases, and alone knows of them
+	l.Nodes[2].Kill() // it gave the only leases, and no other node knows of them
 	l.Await("others end them", sharedLease+20*time.Second, `select count(*) = 5 from getwork.work where state = 'expired'`)
 	sleeper, ear := l.agent("sleeper", 0), l.listens("sleeper", 1)
 	slept := l.takes(sleeper)
@@ -58,7 +58,7 @@ insert into page (id) select generate_series(1, %d)`, sharedPages))
 	l.hears(ear, slept, still)
 	l.refuses(sleeper, slept)
 	l.Await("what the dead had is over", sharedLease+20*time.Second, `select count(*) = 15 from getwork.work where state = 'expired'`)
-	late := still() // of no use are standstills from here on
+	late := still() // standstills from here on don't count
 	for i := range 6 {
 		working.Go(func() { l.checkPages(ctx, l.agent(fmt.Sprint("agent-", i), i%2)) })
 	}
@@ -76,14 +76,14 @@ insert into page (id) select generate_series(1, %d)`, sharedPages))
 	l.Promises()
 }
 
-// agent is one of the crawler's, at a node.
+// agent returns one of the crawler's instances, at a node.
 func (l *sharing) agent(instance string, node int) cluster.Client {
 	c := l.As("crawler", node)
 	c.Role, c.Instance = "agent", instance
 	return c
 }
 
-// listens opens an agent's live channel, on another node than it takes its work from.
+// listens opens an agent's live channel, on another node than the one it takes its work from.
 func (l *sharing) listens(instance string, node int) *cluster.Socket {
 	l.T.Helper()
 	socket, _, err := l.agent(instance, node).Dial(l.T.Context())
@@ -109,7 +109,7 @@ func (l *sharing) takes(me cluster.Client) []assign.Work {
 	return r.Work
 }
 
-// hears waits for the news of each page that its lease is about to run out, and then that it has, on the node where one listens.
+// hears waits, on one node, for the news of each page that its lease is about to end, and then that it has ended.
 func (l *sharing) hears(ear *cluster.Socket, work []assign.Work, still func() time.Duration) {
 	l.T.Helper()
 	if e2e.ModeNow == e2e.Polling {
@@ -134,17 +134,17 @@ func (l *sharing) hears(ear *cluster.Socket, work []assign.Work, still func() ti
 			l.T.Errorf("heard of work %d, which is not his", e.Work.ID)
 		case e.Work.State == "held" && e.Work.Expiring && before == "":
 			stage[e.Work.ID] = "warned"
-		case e.Work.State == "expired" && (before == "warned" || still() > sharedLease/5): // or nobody could warn in time
+		case e.Work.State == "expired" && (before == "warned" || still() > sharedLease/5): // or no node could warn in time
 			stage[e.Work.ID] = "expired"
 			over++
-		case e.Work.State == "held" && before == "": // it was given
+		case e.Work.State == "held" && before == "": // it was assigned
 		default:
 			l.T.Errorf("heard %+v after %q", e.Work, before)
 		}
 	}
 }
 
-// refuses has nodes refuse whatever a holder still sends whose lease is over.
+// refuses checks that nodes refuse whatever a holder sends after the lease is over.
 func (l *sharing) refuses(me cluster.Client, work []assign.Work) {
 	l.T.Helper()
 	for i, w := range work[:3] {
@@ -159,7 +159,7 @@ func (l *sharing) refuses(me cluster.Client, work []assign.Work) {
 	}
 }
 
-// edit keeps work for three leases by renewing it, on whatever node, and then completes it.
+// edit keeps work for three leases by renewing it, on any node, and then completes it.
 func (l *sharing) edit(me cluster.Client, work []assign.Work) {
 	renew := time.NewTicker(sharedLease / 8)
 	defer renew.Stop()
@@ -181,7 +181,7 @@ func (l *sharing) edit(me cluster.Client, work []assign.Work) {
 	}
 }
 
-// checkPages takes five, checks them, and takes the next.
+// checkPages takes five pages, checks them, and takes the next.
 func (l *sharing) checkPages(ctx context.Context, me cluster.Client) {
 	for ctx.Err() == nil {
 		r, a, err := me.GetWork(l.T.Context(), "check", 1+len(me.Instance)%5, "Prefer", "wait=60")
@@ -192,7 +192,7 @@ func (l *sharing) checkPages(ctx context.Context, me cluster.Client) {
 		for _, w := range r.Work {
 			l.check(me, w)
 		}
-		if len(r.Work) == 0 { // the rest is with others, for a lease at most
+		if len(r.Work) == 0 { // others have the rest, for a lease at most
 			select {
 			case <-ctx.Done():
 			case <-time.After(sharedLease / 10):
@@ -201,7 +201,8 @@ func (l *sharing) checkPages(ctx context.Context, me cluster.Client) {
 	}
 }
 
-// check writes down that a page was checked, and completes it; who has lost it learns that, and takes back what he wrote.
+// check writes down that a page was checked, and completes it. An agent that has lost the page learns that, and deletes
+// its entry.
 func (l *sharing) check(me cluster.Client, w assign.Work) {
 	if _, err := l.DB.Exec(l.T.Context(), `update page set checked_by = $1 where id = $2::integer`, strconv.FormatInt(w.ID, 10), w.Item); err != nil {
 		l.T.Error(err)
@@ -224,8 +225,8 @@ func (l *sharing) check(me cluster.Client, w assign.Work) {
 	}
 }
 
-// expiries checks that what was lost expired soon after its time, but for a standstill, whatever node had given it, and was
-// done by others.
+// expiries checks that lost work expired soon after its time, apart from standstills, whichever node had given it, and
+// was done by others.
 func (l *sharing) expiries(lost []assign.Work, still time.Duration) {
 	l.T.Helper()
 	ids := make([]int64, len(lost))
@@ -233,7 +234,7 @@ func (l *sharing) expiries(lost []assign.Work, still time.Duration) {
 		ids[i] = w.ID
 	}
 	if states := column[string](l.site, `select distinct state from getwork.work where id = any($1)`, ids); !slices.Equal(states, []string{"expired"}) {
-		l.T.Errorf("what was lost is %v", states)
+		l.T.Errorf("lost work is %v", states)
 	}
 	late := column[float64](l.site, `
 select extract(epoch from max(closed_at - lease_expires_at))::float8 from getwork.work where id = any($1)
@@ -252,7 +253,7 @@ where w.id = any($1) and n.id > w.id and n.attempt > w.attempt and n.state = 'co
 	}
 }
 
-// eachOnce checks that each page was completed once, by who held it then.
+// eachOnce checks that each page was completed once, by its holder at that time.
 func (l *sharing) eachOnce() {
 	l.T.Helper()
 	l.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// loanDesk is a bank with twenty loans, the oldest submission first, number 1 excepted: it comes third from the end, so
-// that order by id and order by age differ. How long the query takes stands in a table.
+// loanDesk is a bank with twenty loans, the oldest submission first, except number 1, which is third from the end, so
+// that order by id and order by age differ. A table says how long the query takes.
 const loanDesk = `
 create table loan (
   id integer primary key, submitted_at timestamptz not null, statement_submitted boolean not null default true,
@@ -31,7 +31,7 @@ from nap cross join loan l
 where l.statement_submitted and not l.verified
 order by l.submitted_at`
 
-// Oliver clicks. Three seconds later, while his query runs, Tracy does, on another node. Nobody gets the other's loan,
+// Oliver clicks. Three seconds later, while his query runs, Tracy does, on another node. Neither gets the other's loan,
 // and the query runs once.
 func TestOliverAndTracy(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ where datname = current_database() and wait_event = 'PgSleep' and position($1 in
 		t.Errorf("%d executions, %d at once, runs %q; want one", executions, atOnce, s.States())
 	}
 	if got := append(e2e.Keys(his.Work), e2e.Keys(hers.Work)...); !cmp.Equal(got, []string{"2", "3", "4", "5", "6", "7"}) {
-		t.Errorf("Oliver and Tracy got %v; want the oldest, his before hers", got)
+		t.Errorf("Oliver and Tracy got %v; want the oldest, Oliver's before Tracy's", got)
 	}
 	if got := s.twoNumbers(); !cmp.Equal(got, []string{"oliver 3 3", "tracy 3 3"}) {
 		t.Errorf("in the end the requests are %v", got)
@@ -82,13 +82,13 @@ where datname = current_database() and wait_event = 'PgSleep' and position($1 in
 	s.Promises()
 }
 
-// twoNumbers are those that tell each request's story.
+// twoNumbers returns the two numbers of each request's story.
 func (s *site) twoNumbers() []string {
 	s.T.Helper()
 	return column[string](s, `select user_name || ' ' || requested || ' ' || assigned from getwork.work_requested order by id`)
 }
 
-// told clicks, and expects to be told to ask again.
+// told clicks, and expects an answer that says to ask again.
 func (s *site) told(who cluster.Client, count int) assign.Request {
 	s.T.Helper()
 	r, a, err := who.GetWork(s.T.Context(), "verify", count)
@@ -98,8 +98,8 @@ func (s *site) told(who cluster.Client, count int) assign.Request {
 	return r
 }
 
-// asksAgain asks for a request on every node while the query runs, which reads work_requested alone: it is answered at
-// once. That it starts no query, the count of executions shows.
+// asksAgain reads a request on every node while the query runs. That reads only work_requested, so it is answered at
+// once. The count of executions shows that it starts no query.
 func (s *site) asksAgain(r assign.Request) {
 	s.T.Helper()
 	for i := range 9 {
@@ -114,8 +114,8 @@ func (s *site) asksAgain(r assign.Request) {
 	}
 }
 
-// disposition lets go of loans in every way. What is put off or in a pipeline is not handed out; what has come due, or
-// was completed and still matches, is.
+// disposition lets go of loans in every way. Loans that are put off or held are not handed out; loans that have come
+// due, or were completed and still match, are.
 func (s *site) disposition(his, hers []assign.Work) {
 	s.T.Helper()
 	const putOff = 15 * time.Second // Peter clicks before that
@@ -137,7 +137,7 @@ func (s *site) disposition(his, hers []assign.Work) {
 	if r := s.Got(s.As("quinn", 1), "verify", 2); !cmp.Equal(e2e.Keys(r.Work), []string{"4", "12"}) {
 		s.T.Errorf("Quinn got %v; want 4, which has come due, and 12", e2e.Keys(r.Work))
 	}
-	var rest []string // nine are left, of which loan 1 is the third from the end
+	var rest []string // nine are left, of which loan 1 is third from the end
 	for _, want := range []struct {
 		user  string
 		count int

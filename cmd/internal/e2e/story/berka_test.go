@@ -18,8 +18,8 @@ import (
 
 const verifyStatements = "verify-statements.sql"
 
-// bankFolder is where a real bank's data lies: the folder that GETWORK_BERKA names, or one in a folder beside the
-// module's. The data is nobody's to give away, so it is not part of the project.
+// bankFolder is the folder with a real bank's data: the one that GETWORK_BERKA names, or one beside the module's
+// folder. The data may not be redistributed, so it is not part of the project.
 func bankFolder(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("GETWORK_BERKA"); dir != "" {
@@ -62,19 +62,19 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// bankDesk is what the ten know of each other: who holds what, and how often a loan was handed out. It is kept beside
-// the database, so as to find it wrong.
+// bankDesk is what the ten people know of each other: who holds which loan, and how often each was handed out. It is
+// kept apart from the database, to find the database's errors.
 type bankDesk struct {
 	*site
 	mu    sync.Mutex
 	held  map[string]string // by loan, its holder
-	gone  map[string]bool   // put off, or never again
+	gone  map[string]bool   // put off, or never to return
 	times map[string]int
 }
 
 const loans = 137
 
-// Ten people on three nodes empty the queue of a real bank, and let go of its loans in every way there is.
+// Ten people on three nodes empty the queue of a real bank, and let go of its loans in every possible way.
 func TestRealBank(t *testing.T) {
 	dir := bankFolder(t)
 	d := &bankDesk{site: newSite(t, 3, ""), held: map[string]string{}, gone: map[string]bool{}, times: map[string]int{}}
@@ -149,8 +149,8 @@ func (d *bankDesk) take(user string, work []assign.Work) {
 	}
 }
 
-// letGo decides how, and notes it before the database is told: what comes back may be handed out in the same moment.
-// Whatever comes back the first time does not the second, or the queue would never be empty: such a loan still matches.
+// letGo decides on the outcome, and records it before the database is told, because the loan may be handed out again at
+// once. A loan that comes back the first time does not the second: it still matches, so the queue would never be empty.
 func (d *bankDesk) letGo(item string) (outcome, after string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,7 +172,7 @@ func (d *bankDesk) letGo(item string) (outcome, after string) {
 	return "never", ""
 }
 
-// checkHistory asks the database the same questions.
+// checkHistory compares bankDesk with the database.
 func (d *bankDesk) checkHistory() {
 	d.T.Helper()
 	for what, sql := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Who wants more than there is gets what there is; who comes after gets nothing, and is told why.
+// A request for more than there is gets what there is; the next one gets nothing, and is told why.
 func TestPartialAndNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "")
@@ -52,7 +52,7 @@ func TestPartialAndNone(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// Somebody clicks in six tabs on three nodes at once: he has one request, and gets its work once.
+// A user clicks in six tabs on three nodes at once, and has one request, which gets its work once.
 func TestOnePendingRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
@@ -80,7 +80,7 @@ func TestOnePendingRequest(t *testing.T) {
 	agent.Instance, agent.Role = "desk-7", "agent"
 	r, _, err := agent.GetWork(t.Context(), "verify", 1)
 	if err != nil || r.ID == first.ID || r.ID == 0 {
-		t.Errorf("an instance of his got request %d, %v", r.ID, err)
+		t.Errorf("an instance of the same user got request %d, %v", r.ID, err)
 	}
 	open()
 	s.Served("oliver", 2, first.ID, 20*time.Second)
@@ -93,7 +93,7 @@ func TestOnePendingRequest(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// A click that is sent again, to whatever node, is answered with the request that it made.
+// A click that is sent again, to any node, is answered with the request that it made.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "")

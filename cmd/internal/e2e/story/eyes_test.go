@@ -11,8 +11,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Four eyes: who enters a payment does not approve it, whatever he clicks where. One task has a query, the other is an
-// inbox.
+// Four eyes: a user who enters a payment does not approve it, wherever they click. One task has a query, the other is
+// an inbox.
 func TestFourEyes(t *testing.T) {
 	t.Parallel()
 	const payments, people, clicks = 60, 20, 10
@@ -52,7 +52,7 @@ where a.task_id <> b.task_id and a.assigned_at <= b.assigned_at
 	s.Promises()
 }
 
-// enterOrApprove clicks on one of the tasks, and completes what it gets, or now and then lets it come back.
+// enterOrApprove clicks on one of the tasks, and completes the work or, now and then, lets it come back.
 func (s *site) enterOrApprove(user string, n int) {
 	task := "enter"
 	if rand.N(2) == 0 {
@@ -75,7 +75,7 @@ func (s *site) enterOrApprove(user string, n int) {
 	}
 }
 
-// bothAtOnce has somebody claim both sides of new payments at the same time, on two nodes: one claim is refused.
+// bothAtOnce has users claim both sides of new payments at the same time, on two nodes: one claim is refused.
 func (s *site) bothAtOnce() {
 	s.T.Helper()
 	const rounds = 20
@@ -105,7 +105,7 @@ func (s *site) bothAtOnce() {
 	}
 }
 
-// barred is told that a rule keeps from him what others may have, and others get it.
+// barred: a rule keeps items from a user, and the answer says so; others get them.
 func (s *site) barred() {
 	s.T.Helper()
 	for _, task := range []string{"fill-in", "sign"} {
@@ -119,7 +119,7 @@ func (s *site) barred() {
 		}
 	}
 	s.Disposed(s.As("zoe", 0), s.Got(s.As("zoe", 0), "sign", 1).Work[0], "complete", "")
-	if r := s.Got(s.As("zoe", 1), "fill-in", 1); r.State != assign.None || e2e.Why(r) != assign.Rules { // it counts both ways
+	if r := s.Got(s.As("zoe", 1), "fill-in", 1); r.State != assign.None || e2e.Why(r) != assign.Rules { // the rule counts both ways
 		s.T.Errorf("zoe, who has signed, gets to fill in: %+v", r)
 	}
 	if _, a, err := s.As("zoe", 2).Claim(s.T.Context(), "fill-in", "form"); err != nil || a.Status != 409 || a.Problem.Type != "/problems/not-available" {

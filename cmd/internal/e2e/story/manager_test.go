@@ -15,7 +15,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Somebody is away, and a manager releases what he holds: exactly what the dry run counted, or nothing.
+// A user is away, and a manager releases their work: exactly what the dry run counted, or nothing.
 func TestReleaseWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
@@ -71,7 +71,7 @@ func TestReleaseWhatWasCounted(t *testing.T) {
 		t.Errorf("they hold %d and %d; want none, and Tracy's 2", s.holds("away"), s.holds("tracy"))
 	}
 	if _, a, err := s.As("away", 0).Dispose(t.Context(), away[1].ID, "complete", ""); err != nil || a.Status != 409 || a.Problem.Type != "/problems/already-closed" {
-		t.Errorf("he completes what was taken: %d %s, %v", a.Status, a.Body, err)
+		t.Errorf("the former holder completes released work: %d %s, %v", a.Status, a.Body, err)
 	}
 	if r := s.Got(s.As("quinn", 0), "verify", 2); !cmp.Equal(e2e.Keys(r.Work), []string{"1", "2"}) {
 		t.Errorf("another gets %v; want 1, which still matches, and 2, which was released", e2e.Keys(r.Work))
@@ -79,14 +79,14 @@ func TestReleaseWhatWasCounted(t *testing.T) {
 	s.Promises()
 }
 
-// holds counts what somebody holds.
+// holds returns how much a user holds.
 func (s *site) holds(user string) int64 {
 	s.T.Helper()
 	return column[int64](s, `select count(*) from getwork.work where user_name = $1 and state = 'held'`, user)[0]
 }
 
-// People wait on three nodes; a manager pauses the task; what comes in meanwhile is handed out when it is resumed, on
-// another node, first come first served.
+// People wait on three nodes, and a manager pauses the task. Requests that come meanwhile are served when another node
+// resumes it, first come, first served.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
@@ -111,7 +111,7 @@ func TestPauseAndResume(t *testing.T) {
 	if _, err := s.As("mary", 2).Push(t.Context(), "letters", items...); err != nil {
 		t.Fatal(err)
 	}
-	for i := range s.Nodes { // a click goes the way that a push goes, behind it
+	for i := range s.Nodes { // a click takes the same path as a push, behind it
 		if r := s.Got(s.As(fmt.Sprint("late-", i), i), "letters", 1); r.State != assign.None || e2e.Why(r) != assign.Paused {
 			t.Errorf("a click on a paused task: %+v", r)
 		}
@@ -136,7 +136,7 @@ func TestPauseAndResume(t *testing.T) {
 	s.Promises()
 }
 
-// A manager leafs through the history of work while it grows: each row that was there is seen once.
+// A manager pages through the history of work while it grows: each row that existed at the start is seen once.
 func TestLeafThroughWork(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, "")
@@ -183,7 +183,7 @@ func TestLeafThroughWork(t *testing.T) {
 	s.Promises()
 }
 
-// leafThrough reads all pages, each from another node, newest first.
+// leafThrough reads all pages, newest first, each from another node.
 func (s *site) leafThrough(query url.Values) (seen []assign.Work) {
 	s.T.Helper()
 	limit, _ := strconv.Atoi(query.Get("limit"))

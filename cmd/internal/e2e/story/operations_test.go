@@ -19,7 +19,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// operations is docs/operations.md, and the block of it in a language.
+// operations returns docs/operations.md, and its block in a language.
 func operations(t *testing.T, language string) (doc, block string) {
 	t.Helper()
 	b, err := os.ReadFile("../../../../docs/operations.md")
@@ -33,16 +33,16 @@ func operations(t *testing.T, language string) (doc, block string) {
 	return string(b), string(found[1])
 }
 
-// family is a figure as a node shows it.
+// family is a metric as a node exposes it.
 type family struct {
 	kind   string   // counter, gauge or histogram
 	labels []string // sorted
 }
 
-// scraped are the figures of the site's first node, by name.
+// scraped returns the metrics of the site's first node, by name.
 func (s *site) scraped() map[string]family {
 	s.T.Helper()
-	s.Figure(0, "getwork_listener_up") // an answer, so that answers are counted
+	s.Figure(0, "getwork_listener_up") // one answer, so that the metric of answers exists
 	a, err := s.As("", 0).Do(s.T.Context(), "GET", "/metrics", nil)
 	if err != nil || a.Status != 200 {
 		s.T.Fatalf("metrics: %d %s, %v", a.Status, a.Body, err)
@@ -73,8 +73,8 @@ var (
 	parts      = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// What the page for operators says of figures is so on a real node: all there are, their types and their labels; and whatever
-// else names one, names one that there is.
+// docs/operations.md lists exactly the metrics that a real node exposes, with their types and labels; and every other
+// page that names a metric names an existing one.
 func TestOperationsFigures(t *testing.T) {
 	doc, _ := operations(t, "yaml")
 	figures := newSite(t, 1, "").scraped()
@@ -102,7 +102,7 @@ func TestOperationsFigures(t *testing.T) {
 	}
 }
 
-// The alert rules are as Prometheus reads them, ask for figures and labels that there are, and are each explained.
+// Prometheus accepts the alert rules; they use existing metrics and labels; and each is explained.
 func TestOperationsAlerts(t *testing.T) {
 	doc, block := operations(t, "yaml")
 	var file struct {
@@ -155,7 +155,7 @@ func TestOperationsAlerts(t *testing.T) {
 	}
 }
 
-// A line of the log that is said to be worth watching is one that a node writes.
+// A log line that the page calls worth watching is one that a node writes.
 func TestOperationsLogLines(t *testing.T) {
 	doc, _ := operations(t, "yaml")
 	_, section, _ := strings.Cut(doc, "\n## Log lines\n")

@@ -19,8 +19,8 @@ import (
 
 const things = 300
 
-// A thing is something to do in the background, by its number. Every fifth belongs to one of six groups of which one
-// member runs at a time; of the others some are not due yet, some fail once, some always, and some are put off once.
+// A thing is a background job, with a number. Every fifth belongs to one of six groups, of which one member runs at a
+// time. Of the others some are not due yet, some fail once, some always, and some are put off once.
 type thing int
 
 func thingOf(item string) (n thing) {
@@ -42,13 +42,13 @@ func (n thing) isFlaky() bool  { return n%10 == 3 }
 func (n thing) isPutOff() bool { return n%20 == 9 }
 func (n thing) isPoison() bool { return n%50 == 7 }
 
-// crew are the programs that do them, and what they wrote down, so as to find the database wrong.
+// crew is the programs that do the jobs, with their own records, to find the database's errors.
 type crew struct {
 	*site
-	due time.Time // of what is not due yet
+	due time.Time // when the later jobs are due
 
 	mu    sync.Mutex
-	done  map[string]int // how often somebody was told that it is complete
+	done  map[string]int // how often a program was told that the job is complete
 	put   map[string]bool
 	spans map[string][]span // by group
 	cured bool
@@ -56,8 +56,8 @@ type crew struct {
 
 type span struct{ from, to time.Time }
 
-// Programs on three nodes empty an inbox two by two. A host dies with work in its hands, and a node; nothing is lost, and
-// nothing is done twice.
+// Programs on three nodes empty an inbox two by two. A host dies while it holds work, and so does a node; nothing is
+// lost, and nothing is done twice.
 func TestClusteredPoller(t *testing.T) {
 	t.Parallel()
 	c := &crew{site: newSite(t, 3, ""), done: map[string]int{}, put: map[string]bool{}, spans: map[string][]span{}}
@@ -93,7 +93,7 @@ func TestClusteredPoller(t *testing.T) {
 	c.Promises()
 }
 
-// fill pushes everything from all three nodes at once: each key is taken once.
+// fill pushes everything from all three nodes at once: each key is accepted once.
 func (c *crew) fill() {
 	c.T.Helper()
 	c.due = time.Now().Add(4 * time.Second).UTC().Truncate(time.Microsecond)
@@ -133,19 +133,19 @@ func (c *crew) fill() {
 	}
 }
 
-// finished waits until so many are done.
+// finished waits until that many jobs are done.
 func (c *crew) finished(n int) {
 	c.T.Helper()
 	c.Await(fmt.Sprint(n, " are done"), 2*time.Minute, `select count(*) >= $1 from getwork.item where done_at is not null`, n)
 }
 
-// poll is one program: it takes two, does both at the same time, and waits for more. When its node is gone it goes to the
-// next, and sees what it holds.
+// poll is one program: it takes two jobs, does both at the same time, and waits for more. When its node is gone it goes
+// to the next, and reads what it holds.
 func (c *crew) poll(ctx context.Context, instance string, node int) {
 	me := c.As("poller", node)
 	me.Role, me.Instance = "agent", instance
 	for ctx.Err() == nil {
-		r, a, err := me.Linger(c.T.Context(), "things", 2, "1m", "Prefer", "wait=2") // to the end, so that nothing is given behind its back
+		r, a, err := me.Linger(c.T.Context(), "things", 2, "1m", "Prefer", "wait=2") // waits to the end, so that no work is assigned without its knowledge
 		var work []assign.Work
 		switch {
 		case err != nil:
@@ -167,7 +167,7 @@ func (c *crew) poll(ctx context.Context, instance string, node int) {
 	}
 }
 
-// do works on one thing for a moment, and lets go of it as its kind wants.
+// do works on one job for a moment, and lets go of it as the job's kind requires.
 func (c *crew) do(me cluster.Client, w assign.Work) {
 	n, began := thingOf(w.Item), time.Now()
 	<-time.After(time.Duration(2+n%5) * time.Millisecond)
@@ -192,7 +192,7 @@ func (c *crew) do(me cluster.Client, w assign.Work) {
 	}
 }
 
-// letGo says so to any node that answers. Saying it twice changes nothing.
+// letGo tells any node that answers. Repeating that changes nothing.
 func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluster.Answer) {
 	var err error
 	for node := range 2 * len(c.Nodes) {
@@ -216,7 +216,7 @@ func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluste
 	return a
 }
 
-// deadLetters are what failed too often; cured, and put back by a manager, they are done.
+// deadLetters are jobs that failed too often; once they are cured and a manager has put them back, they are done.
 func (c *crew) deadLetters(poisons int) {
 	c.T.Helper()
 	c.Await("all that always fails was given up", time.Minute, `
@@ -232,7 +232,7 @@ select count(*) = $1 from getwork.work where state = 'never' and exhausted`, poi
 	}
 }
 
-// review compares what the crew wrote down with the tables.
+// review compares the crew's records with the tables.
 func (c *crew) review() {
 	c.T.Helper()
 	c.mu.Lock()
@@ -273,13 +273,13 @@ select item from getwork.work where attempt > 4 or state = 'failed' and attempt 
 select w.state || ' and then ' || n.user_name || ' ' || n.attempt from getwork.work w join getwork.work n using (task_id, item)
 where w.user_name = 'crawler' and n.id = (select min(id) from getwork.work l where l.item = w.item and l.id > w.id)`)
 	if want := "expired and then poller 2"; !cmp.Equal(next, []string{want, want}) {
-		c.T.Errorf("what the dead host had in its hands: %q", next)
+		c.T.Errorf("the work that the dead host held: %q", next)
 	}
 	c.priorities()
 }
 
-// priorities compares the order in which things were first handed out with that of the inbox, of all that could be
-// handed out from the beginning.
+// priorities compares the order in which jobs were first handed out with that of the inbox, for all jobs that were
+// available from the beginning.
 func (c *crew) priorities() {
 	c.T.Helper()
 	const plain = `substr(item, 9) not in ('0', '5', '6')`

@@ -12,10 +12,10 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// racer is one of those who do something about a row at the same time.
+// racer is one of several clients that write the same row at the same time.
 type racer struct {
 	name string
-	as   string // what the row is afterwards, if this one wins
+	as   string // the row's state afterwards, if this racer wins
 	call func(context.Context, cluster.Client, int64) (assign.Work, cluster.Answer, error)
 }
 
@@ -46,8 +46,8 @@ var racers = []racer{
 	}},
 }
 
-// Eight clients on three nodes do different things about one row at the same time, half of the rows just when the lease
-// runs out: one of them has its way, and everybody is told the truth.
+// Eight clients on three nodes write the same row at the same time, half of the rows just as the lease ends: one of
+// them wins, and all are told the truth.
 func TestRacesOnOneRow(t *testing.T) {
 	t.Parallel()
 	const rows = 60
@@ -88,14 +88,14 @@ func TestRacesOnOneRow(t *testing.T) {
 	for _, w := range work {
 		s.oneStory(w)
 	}
-	if len(won) < 3 || won["expired"]+won["held"] == 0 { // held: nobody had his way, and the sweep was not there yet
+	if len(won) < 3 || won["expired"]+won["held"] == 0 { // held: nobody won, and the sweep has not come yet
 		t.Errorf("it was no race: %v", won)
 	}
 	s.Promises()
 }
 
-// race lets all go at once, and returns who had his way: a state of work, or "held" if nobody closed it and it did not
-// expire yet.
+// race starts all at once, and returns the winner's state: a state of work, or "held" if nobody closed it and it has
+// not expired yet.
 func (s *site) race(w assign.Work, i int) string {
 	s.T.Helper()
 	answers := make([]cluster.Answer, len(racers))
@@ -136,7 +136,7 @@ func (s *site) race(w assign.Work, i int) string {
 	return state
 }
 
-// oneStory checks what the rows of an item tell: one after another, the second only if the first was passed on.
+// oneStory checks the rows of an item: they follow each other, and there is a second only if the first was passed on.
 func (s *site) oneStory(w assign.Work) {
 	s.T.Helper()
 	s.Await("the lease of who got it from ann ends", 20*time.Second, `select not exists (select from getwork.work where item = $1 and state = 'held')`, w.Item)

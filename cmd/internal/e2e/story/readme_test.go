@@ -17,8 +17,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// The commands of the README's five situations, typed as they stand there, in a shell, on a real node. What is said to
-// be refused is refused; everything else works.
+// The commands of the README's five situations are typed as they stand there, in a shell, on a real node. Commands that
+// the README says are refused are refused; all others work.
 func TestReadmeCommands(t *testing.T) {
 	for _, program := range []string{"bash", "curl", "timeout"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -58,13 +58,13 @@ func TestReadmeCommands(t *testing.T) {
 type shell struct {
 	t                *testing.T
 	dir, url, binary string
-	item             string // of the last work that a placeholder stood for
+	item             string // the item of the last work that replaced a placeholder
 }
 
 var whose = regexp.MustCompile(`--user (\w+)`)
 
-// typed runs a command line. ID stands for the oldest work that its user holds, or that anybody does of the last task;
-// ITEM for what that work is about.
+// typed runs a command line. It replaces ID by the oldest work that its user holds or, if none, that anybody holds of
+// the last task, and ITEM by that work's item.
 func (s *shell) typed(line string) {
 	s.t.Helper()
 	command, remark, _ := strings.Cut(line, "   #")
@@ -82,7 +82,7 @@ func (s *shell) typed(line string) {
 		command = strings.ReplaceAll(command, " ID", " "+strconv.FormatInt(held.Work[0].ID, 10))
 	}
 	command = strings.ReplaceAll(command, " ITEM", ` "`+s.item+`"`)
-	command = strings.Replace(command, "timeout 10 ", "timeout 25 ", 1) // what has so long here is slower than a reader's machine
+	command = strings.Replace(command, "timeout 10 ", "timeout 25 ", 1) // this machine may be slower than a reader's
 	endless := strings.HasPrefix(command, "curl -N") || strings.HasPrefix(command, "timeout ")
 	out, err := s.run(regexp.MustCompile(`http://127\.0\.0\.1:808\d`).ReplaceAllString(command, s.url))
 	refused := strings.Contains(remark, "refused")
@@ -118,7 +118,7 @@ func (s *shell) run(command string) (string, error) {
 	if err := c.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	if strings.HasPrefix(command, "curl -N") { // it has no end; what is wanted comes first
+	if strings.HasPrefix(command, "curl -N") { // it never ends; the wanted output comes first
 		go func() {
 			for ctx.Err() == nil && !strings.Contains(printed(), "event: snapshot") {
 				<-time.After(50 * time.Millisecond)

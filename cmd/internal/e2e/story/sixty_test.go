@@ -31,7 +31,7 @@ func sixty(t *testing.T, url string) {
 	open()
 	total := 0
 	for i, r := range requests {
-		got := s.Served(r.User, (i+1)%3, r.ID, 30*time.Second) // asked of another node
+		got := s.Served(r.User, (i+1)%3, r.ID, 30*time.Second) // asked on another node
 		if len(got.Work) != r.Wanted || got.Assigned != r.Wanted || got.Requested != r.Wanted {
 			t.Errorf("%s wanted %d: %+v", r.User, r.Wanted, got)
 		}
@@ -45,7 +45,7 @@ func sixty(t *testing.T, url string) {
 	}
 	s.NoDuplicates()
 	for i := range s.Nodes {
-		stood := time.Duration(e2e.Overslept.Load() - before) // after two seconds somebody who waits may be found by others
+		stood := time.Duration(e2e.Overslept.Load() - before) // after two seconds another node may find a waiting request
 		if n := s.Figure(i, "getwork_requests_rescued_total"); n != 0 && stood < time.Second {
 			t.Errorf("%v requests were found by the periodic look of node %d alone, and nobody died", n, i)
 		}
@@ -65,7 +65,7 @@ func sixty(t *testing.T, url string) {
 func (s *site) clicks(n int, over time.Duration) []assign.Request {
 	s.T.Helper()
 	requests := make([]assign.Request, n)
-	var slowest time.Duration // without what the machine stood still
+	var slowest time.Duration // without the time for which the machine stood still
 	var mu sync.Mutex
 	var clicking sync.WaitGroup
 	next := time.NewTicker(over / time.Duration(n))

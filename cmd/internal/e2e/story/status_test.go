@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Tracy clicks on one node, and learns the result on another, and on one that does not listen: by asking, by held
+// Tracy clicks on one node, and learns the result on another, and on one that does not listen: by polling, by held
 // answers, and by push.
 func TestStatusOnEveryNode(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestStatusOnEveryNode(t *testing.T) {
 		tags[node] = s.pending("tracy", node, r.ID)
 		go s.hold(held, "tracy", node, r.ID)
 	}
-	go s.hold(held, "tracy", 1, r.ID, "If-None-Match", tags[1]) // until it has changed
+	go s.hold(held, "tracy", 1, r.ID, "If-None-Match", tags[1]) // until the request has changed
 	for node, n := range []float64{1, 2, 1} {
 		e2e.Await(t, "the node holds its answers", e2e.Soon, func() bool { return s.Figure(node, `getwork_calls_in_progress{gate="held"}`) == n })
 	}
@@ -68,7 +68,7 @@ func TestStatusOnEveryNode(t *testing.T) {
 	s.NoDuplicates()
 }
 
-// pending asks a node for a request that waits, and again with the tag, which it returns.
+// pending reads a waiting request from a node, and again with its tag, which it returns.
 func (s *site) pending(user string, node int, id int64) (tag string) {
 	s.T.Helper()
 	r, a, err := s.As(user, node).Request(s.T.Context(), id)
@@ -88,11 +88,11 @@ type heldAnswer struct {
 	request assign.Request
 	answer  cluster.Answer
 	at      time.Time
-	still   time.Duration // for how long the machine stood still meanwhile
+	still   time.Duration // how long the machine stood still meanwhile
 	err     error
 }
 
-// hold asks for a request with Prefer: wait.
+// hold reads a request with Prefer: wait.
 func (s *site) hold(held chan<- heldAnswer, user string, node int, id int64, header ...string) {
 	ctx, cancel := context.WithTimeout(s.T.Context(), time.Minute)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *site) hold(held chan<- heldAnswer, user string, node int, id int64, hea
 	held <- heldAnswer{node, r, a, time.Now(), still(), err}
 }
 
-// A click with Prefer: wait is answered when its round is over, and 201 then.
+// A click with Prefer: wait is answered after its round, with 201.
 func TestClickThatWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")

@@ -10,10 +10,10 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// People click all the time, on three nodes, and the query takes five seconds: after the first of them nobody waits for
-// it, though the shelf ends several times; there is never more than one run, and when they have gone home there is none.
-// The shelf lasts four times as long as the query, so a refresh has as much time to spare as it takes; the test has the
-// machine to itself, as far as this package goes.
+// People click all the time, on three nodes, and the query takes five seconds. After the first query nobody waits for
+// one, although the shelf ends several times; there is never more than one run, and when people have gone home there is
+// none. The shelf lasts four times as long as the query, so a refresh has as much time to spare as it takes. No other
+// test of this package runs meanwhile.
 func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
 	s := newSite(t, 3, "")
 	const query = `select i as item from generate_series(1, 100000) i, (select pg_sleep(5)) slept order by i`
@@ -38,11 +38,11 @@ func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
 		clicking.Go(func() {
 			r, a, err := s.As(user, node).GetWork(t.Context(), "stream", 2)
 			if stood := time.Duration(e2e.Overslept.Load() - before); err == nil && a.Status == 202 && stood > 3*time.Second {
-				t.Logf("%s waits, on a machine that stood still for %v", user, stood) // which is most of what a refresh has to spare
+				t.Logf("%s waits, on a machine that stood still for %v", user, stood) // that is most of what a refresh has to spare
 				return
 			}
 			if err != nil || a.Status != 201 || r.State != assign.Assigned {
-				t.Errorf("%s got %d %s, %v: he waits", user, a.Status, r.State, err)
+				t.Errorf("%s got %d %s, %v: the user waits", user, a.Status, r.State, err)
 				return
 			}
 			mu.Lock()
@@ -73,13 +73,13 @@ where b.started_at < coalesce(a.finished_at, 'infinity')`
 		t.Errorf("%d pairs of runs at the same time", n)
 	}
 
-	s.Exec(`update getwork.task_state set used_at = used_at - interval '1 day'`) // they have gone home
+	s.Exec(`update getwork.task_state set used_at = used_at - interval '1 day'`) // the users have gone home
 	e2e.Await(t, "no run is under way", 20*time.Second, func() bool {
 		return column[int64](s, `select count(*) from getwork.run where state = 'running'`)[0] == 0
 	})
 	last := column[int64](s, `select max(id) from getwork.run`)[0]
 	s.Exec(`update getwork.task_state set fresh_until = clock_timestamp()`)
-	looks := time.NewTimer(4 * time.Second) // every node looks at least once in three
+	looks := time.NewTimer(4 * time.Second) // every node looks at least once in three seconds
 	<-looks.C
 	if n := column[int64](s, `select max(id) from getwork.run`)[0]; n != last {
 		t.Error("a run was started for nobody")

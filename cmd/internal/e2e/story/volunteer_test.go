@@ -11,7 +11,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// saturday is eight jobs with forty places together.
+// saturday is eight jobs with forty places in all.
 const saturday = `
 create table job (id text primary key, starts_at timestamptz not null, places integer not null);
 insert into job values
@@ -24,8 +24,8 @@ const (
 	jobPlaces  = 40
 )
 
-// A hundred and twenty volunteers sign up for forty places at once, each for at most one job; whatever isolation level
-// the database has its transactions begin at.
+// A hundred and twenty volunteers sign up for forty places at once, each for at most one job, at any isolation level
+// that is the database's default.
 func TestVolunteerSignup(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -47,8 +47,8 @@ func TestVolunteerSignup(t *testing.T) {
 	}
 }
 
-// signUp has everybody at once: a third clicks, a third claims a job and clicks when it is full, and a third does both
-// on two nodes at the same time.
+// signUp starts everybody at once: a third click, a third claim a job and click if it is full, and a third do both on
+// two nodes at the same time.
 func (s *site) signUp() {
 	s.T.Helper()
 	names := column[string](s, `select id from job order by id`)
@@ -72,7 +72,7 @@ func (s *site) signUp() {
 				answer = s.claims(s.As(who, (i/3+1)%3), job)
 				hear("claim " + answer)
 			}
-			if i%3 < 2 && answer != "ok" { // a click, or a claim that was refused
+			if i%3 < 2 && answer != "ok" { // a click, or a refused claim
 				hear(s.clicksAny(s.As(who, i/3%3)))
 			}
 			both.Wait()
@@ -95,7 +95,7 @@ func (s *site) signUp() {
 	}
 }
 
-// clicksAny asks for any job, and says what came of it.
+// clicksAny asks for any job, and returns the outcome.
 func (s *site) clicksAny(who cluster.Client) string {
 	r, a, err := who.GetWork(s.T.Context(), "sign-up", 1, "Prefer", "wait=60")
 	switch {
@@ -115,7 +115,7 @@ func (s *site) claims(who cluster.Client, job string) string {
 		return err.Error()
 	case a.Status == 201 && w.Item == job:
 		return "ok"
-	case a.Status == 200 && w.Item == job: // his click got it a moment before
+	case a.Status == 200 && w.Item == job: // the volunteer's click got it a moment before
 		return "his"
 	case a.Status == 409:
 		return a.Problem.Type[len("/problems/"):]
@@ -123,8 +123,8 @@ func (s *site) claims(who cluster.Client, job string) string {
 	return fmt.Sprintf("%d %s", a.Status, a.Body)
 }
 
-// leave has two wait, and two leave: each place goes at once to who waits longest, without a run. Who has left may sign
-// up for something else.
+// leave has two wait, and two leave: each place goes at once to the one who has waited longest, without a run. Those
+// who have left may sign up for something else.
 func (s *site) leave() {
 	s.T.Helper()
 	runs := s.States()
@@ -155,7 +155,7 @@ select count(*) = 2 from getwork.work_requested where state = 'pending' and look
 	if now := s.States(); now != runs {
 		s.T.Errorf("runs before %q, after %q; want none to be needed", runs, now)
 	}
-	who := s.leaves("lights", 2) // the only place: the shelf, which is of an earlier time, does not give it again
+	who := s.leaves("lights", 2) // the only place: the shelf, which is older, does not give it again
 	for _, want := range []struct{ user, job, answer string }{
 		{"ada", "lights", "not-available"}, {who, "lights", "ok"}, {"ada", "stage", "not-available"}, {"cy", "lights", "no-slot"},
 	} {
@@ -165,7 +165,7 @@ select count(*) = 2 from getwork.work_requested where state = 'pending' and look
 	}
 }
 
-// leaves has the first who signed up for a job leave it, and says who that is.
+// leaves has the first who signed up for a job leave it, and returns their name.
 func (s *site) leaves(job string, node int) string {
 	s.T.Helper()
 	who := column[string](s, `select user_name from getwork.work where item = $1 and state = 'held' order by id limit 1`, job)[0]
@@ -177,17 +177,17 @@ func (s *site) leaves(job string, node int) string {
 	return who
 }
 
-// lastPlace has one more than there are places claim each of many jobs at once: one is refused.
+// lastPlace has claims race for each of many jobs, one claim more than there are places: one is refused.
 func (s *site) lastPlace() {
 	s.T.Helper()
 	const rounds = 24
 	s.Create(map[string]any{"name": "last-place", "query": fmt.Sprintf(
 		"select 'job ' || i as item, 1 + i %% 3 as slots from generate_series(1, %d) i", rounds), "fresh_for": "10m"})
-	s.Got(s.As("first", 0), "last-place", 1) // half of them find the shelf
+	s.Got(s.As("first", 0), "last-place", 1) // half of the claims find the shelf
 	for i := range rounds - 1 {
 		job, places := fmt.Sprintf("job %d", i+2), 1+(i+2)%3
 		if i == rounds/2 {
-			s.Exec(`update getwork.task_state set fresh_until = clock_timestamp() where name = 'last-place'`) // and half have the query look
+			s.Exec(`update getwork.task_state set fresh_until = clock_timestamp() where name = 'last-place'`) // and for the other half the query runs
 		}
 		answers := make([]cluster.Answer, places+1)
 		var all sync.WaitGroup
@@ -207,7 +207,7 @@ func (s *site) lastPlace() {
 	}
 }
 
-// noOverbooking looks at each moment when somebody was placed.
+// noOverbooking checks every moment at which somebody got a place.
 func (s *site) noOverbooking() {
 	s.T.Helper()
 	for what, sql := range map[string]string{
