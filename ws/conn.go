@@ -15,29 +15,29 @@ import (
 // Status is a close code.
 type Status = websocket.StatusCode
 
-// The close codes that the server sends, and what a client should make of them.
+// The close codes that the server sends, and how a client should react.
 const (
-	GoingAway   = websocket.StatusGoingAway       // 1001: the node shuts down; reconnect, another answers
-	Unsupported = websocket.StatusUnsupportedData // 1003: a message was not JSON; a fault of the client
-	TooBig      = websocket.StatusMessageTooBig   // 1009: a message was too long; a fault of the client
+	GoingAway   = websocket.StatusGoingAway       // 1001: the node shuts down; reconnect to another
+	Unsupported = websocket.StatusUnsupportedData // 1003: a message was not JSON; the client's fault
+	TooBig      = websocket.StatusMessageTooBig   // 1009: a message was too long; the client's fault
 	TryAgain    = websocket.StatusTryAgainLater   // 1013: too slow to follow, or the node could not serve; reconnect
 )
 
-// subprotocol names the language that is spoken.
+// subprotocol names the protocol of the messages.
 const subprotocol = "getwork.v1"
 
 // maxMessage is the longest message that a client may send, in bytes.
 const maxMessage = 16 << 10
 
-// conn is one WebSocket, as much of it as the hub needs: the library does the handshake, reads, and writes control
-// frames; messages go past it.
+// conn is one WebSocket. The library does the handshake, reads, and writes control frames; the hub writes messages without
+// the library.
 type conn struct {
 	*wire
 	c *websocket.Conn
 }
 
 // accept upgrades a request. Compression is off: it would cost each idle connection more memory than everything
-// else together. The Origin must be the host that was asked for.
+// else together. The Origin must be the requested host.
 func accept(w http.ResponseWriter, r *http.Request) (conn, error) {
 	lean := &leanWriter{ResponseWriter: w}
 	c, err := websocket.Accept(lean, r, &websocket.AcceptOptions{
@@ -58,7 +58,7 @@ type leanWriter struct {
 }
 
 const (
-	readBuffer    = 256 // clients say little; what is longer is read past it
+	readBuffer    = 256 // clients send little; longer messages bypass it
 	controlBuffer = 128 // holds every control frame: 125 bytes, 2 of a head
 )
 
@@ -70,7 +70,7 @@ func (w *leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	w.wire = &wire{Conn: c}
 	in := buffers.Reader
-	if in.Buffered() == 0 { // else the client was too quick, and what it said is in there
+	if in.Buffered() == 0 { // otherwise the client has sent a message already, which is in there
 		in = bufio.NewReaderSize(w.wire, readBuffer)
 	}
 	return w.wire, bufio.NewReadWriter(in, bufio.NewWriterSize(w.wire, controlBuffer)), nil
@@ -78,28 +78,28 @@ func (w *leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // read returns the client's next message; a binary one is reported as not being text.
 func (c conn) read() (message []byte, text bool, err error) {
-	kind, b, err := c.c.Read(context.Background()) // without a context to be watched; drop ends it
+	kind, b, err := c.c.Read(context.Background()) // no goroutine watches this context; drop ends the read
 	return b, kind == websocket.MessageText, err
 }
 
-// ping waits for the client's pong, and so needs somebody to read meanwhile. One that fails leaves the connection
-// open; whoever pinged must drop it.
+// ping waits for the client's pong, so another goroutine must read meanwhile. A failed ping leaves the connection
+// open; the caller must drop it.
 func (c conn) ping(ctx context.Context) error { return c.c.Ping(ctx) }
 
-// close tells the client why, and waits a little for its answer.
+// close sends the reason to the client, and waits a little for its answer.
 func (c conn) close(status Status, reason string) {
 	done := time.AfterFunc(5*time.Second, c.drop)
 	defer done.Stop()
 	_ = c.c.Close(status, reason)
 }
 
-// drop ends the connection without a word.
+// drop ends the connection without a close frame.
 func (c conn) drop() { _ = c.c.CloseNow() }
 
 // Client is the other end of a WebSocket of this package, for Go programs and tests.
 type Client struct{ c *websocket.Conn }
 
-// Refused is a handshake that was answered otherwise.
+// Refused is the error of a handshake that was not answered with an upgrade.
 type Refused struct {
 	Response *http.Response // its body is read, and closed
 	Body     []byte         // at most 1 KiB of it
@@ -108,12 +108,12 @@ type Refused struct {
 
 func (r *Refused) Error() string { return fmt.Sprintf("open the live channel: %v", r.Err) }
 
-// Unwrap is the library's error.
+// Unwrap returns the library's error.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws; header says who asks, and
-// h makes the handshake; nil: one of its own. An answer that refuses is a [Refused]. ctx bounds the handshake alone.
-// Whoever dials must Close.
+// Dial connects to the live channel at an address such as http://127.0.0.1:8080/api/v1/ws. header identifies the
+// caller, and h makes the handshake; nil means a new client. A refusal is a [Refused]. ctx bounds only the handshake. The
+// caller must Close the client.
 func Dial(ctx context.Context, h *http.Client, url string, header http.Header) (*Client, error) {
 	own := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if h == nil {
@@ -137,8 +137,8 @@ func Dial(ctx context.Context, h *http.Client, url string, header http.Header) (
 	return nil, &Refused{response, body, err}
 }
 
-// Read waits for the server's next message. Somebody must read all along, or pings stay unanswered. If ctx ends, so
-// does the connection. [CloseStatus] tells what an error means.
+// Read waits for the server's next message. Call it all the time, or pings stay unanswered. If ctx ends, so does the
+// connection. [CloseStatus] explains an error.
 func (c *Client) Read(ctx context.Context) ([]byte, error) {
 	_, b, err := c.c.Read(ctx)
 	return b, err
@@ -149,11 +149,11 @@ func (c *Client) Write(ctx context.Context, message []byte) error {
 	return c.c.Write(ctx, websocket.MessageText, message)
 }
 
-// Ping waits for a sign of life from the server. Somebody must read meanwhile.
+// Ping waits for a sign of life from the server. Another goroutine must read meanwhile.
 func (c *Client) Ping(ctx context.Context) error { return c.c.Ping(ctx) }
 
-// Close ends the connection at once; it may be called again, and while others read.
+// Close ends the connection at once. It may be called repeatedly, and during a read.
 func (c *Client) Close() { _ = c.c.CloseNow() }
 
-// CloseStatus is the close code that an error of [Client.Read] carries, or -1: the connection broke without one.
+// CloseStatus returns the close code in an error of [Client.Read], or -1 if the connection broke without one.
 func CloseStatus(err error) Status { return websocket.CloseStatus(err) }

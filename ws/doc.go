@@ -1,9 +1,9 @@
-// Package ws is the live channel over WebSocket: what happens to a person's work is pushed to his browser.
+// Package ws is the live channel over WebSocket: it pushes changes of a user's work to the user's browser.
 //
 // The [Hub] knows every connection of the node. A connection registers with the engine's feed, reads its snapshot,
-// and then goes live, so that nothing falls between; its events wait in a bounded queue, and nobody ever waits for
-// it: one that is too slow is closed, and comes back for a new snapshot. A few goroutines write for all of them, and only
-// while there is something to write. What an idle connection keeps is one goroutine with a small stack, which reads.
+// and then goes live, so that it misses nothing. Its events wait in a bounded queue, and no other connection waits for
+// it: a client that is too slow is closed, and reconnects for a new snapshot. A few goroutines write for all connections,
+// and only while there is something to write. An idle connection keeps one goroutine with a small stack, which reads.
 //
-// The WebSocket library is imported in conn.go and nowhere else, so that changing it is a change of one file.
+// Only conn.go imports the WebSocket library, so replacing the library changes one file.
 package ws

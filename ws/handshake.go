@@ -9,9 +9,9 @@ import (
 	"getwork/assign"
 )
 
-// checkHandshake says what is wrong with a handshake, as the API says it: the library would answer in plain text, which
-// no client of the API reads. It also wants the subprotocol, so that a client of a later one is not taken for one of
-// this. The library checks again.
+// checkHandshake refuses a wrong handshake in the API's form: the library would answer in plain text, which no client of
+// the API reads. It also requires the subprotocol, so that a client of a later protocol is not mistaken for one of this.
+// The library checks again.
 func checkHandshake(r *http.Request) error {
 	switch key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key")); {
 	case !has(r.Header, "Upgrade", "websocket") || !has(r.Header, "Connection", "upgrade"):
@@ -23,12 +23,12 @@ func checkHandshake(r *http.Request) error {
 	case !sameHost(r):
 		return assign.Refuse(assign.Forbidden, "this call comes from another site's page")
 	case !has(r.Header, "Sec-WebSocket-Protocol", subprotocol):
-		return assign.Refuse(assign.Invalid, "say which language you speak: Sec-WebSocket-Protocol: %s", subprotocol)
+		return assign.Refuse(assign.Invalid, "name the subprotocol: Sec-WebSocket-Protocol: %s", subprotocol)
 	}
 	return nil
 }
 
-// has reports whether one of a header's comma-separated values is that one.
+// has reports whether the value is one of a header's comma-separated values.
 func has(h http.Header, name, want string) bool {
 	for _, line := range h.Values(name) {
 		for value := range strings.SplitSeq(line, ",") {
@@ -40,7 +40,7 @@ func has(h http.Header, name, want string) bool {
 	return false
 }
 
-// sameHost reports whether the page that asks, if it is one, came from the host that is asked.
+// sameHost reports whether the calling page, if there is one, came from the requested host.
 func sameHost(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

@@ -15,11 +15,11 @@ import (
 // Config is what a Hub needs.
 type Config struct {
 	Engine *engine.Engine
-	Caller func(*http.Request) (who assign.Who, role string) // who asks; known to be somebody
+	Caller func(*http.Request) (who assign.Who, role string) // the authenticated caller of a request
 	Log    *slog.Logger
 
-	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0: any number
-	// Refuse answers who asks for one too many; needed with MaxSockets.
+	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0 for no limit
+	// Refuse answers a request that exceeds MaxSockets; required with MaxSockets.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
 	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
@@ -33,15 +33,15 @@ type Hub struct {
 
 	mu      sync.Mutex
 	sockets map[*socket]bool
-	users   map[string]int // their sockets, also those that shake hands
-	taken   int            // the same of all
+	users   map[string]int // sockets by user, including unfinished handshakes
+	taken   int            // the same for all users
 	closing bool
 
 	writers writers
 	working sync.WaitGroup // sockets, and goroutines that write for them
 }
 
-// NewHub makes a hub.
+// NewHub returns a hub.
 func NewHub(c Config) *Hub {
 	h := &Hub{Config: c, sockets: map[*socket]bool{}, users: map[string]int{}}
 	for d, absent := range map[*time.Duration]time.Duration{&h.PingEvery: 20 * time.Second, &h.PongAfter: 20 * time.Second, &h.WriteFor: 10 * time.Second} {
@@ -52,14 +52,14 @@ func NewHub(c Config) *Hub {
 	return h
 }
 
-// Count is how many sockets are open.
+// Count returns how many sockets are open.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.sockets)
 }
 
-// ServeHTTP upgrades the request and returns; the socket lives on, without the memory that the request took.
+// ServeHTTP upgrades the request and returns; the socket lives on without the request's memory.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, role := h.Caller(r)
 	if err := checkHandshake(r); err != nil {
@@ -105,9 +105,9 @@ func (h *Hub) remove(s *socket) {
 	h.working.Done()
 }
 
-// Close closes every socket with 1001, spread over that time, so that their clients do not all come back elsewhere
-// in one moment. It returns when they are closed, or ctx ends and they are dropped. http.Server.Shutdown does not
-// know of hijacked connections; this is their part of it.
+// Close closes every socket with 1001, spread over that time, so that their clients do not all reconnect elsewhere at
+// once. It returns when they are closed; if ctx ends first, it drops them. It complements http.Server.Shutdown, which
+// does not know hijacked connections.
 func (h *Hub) Close(ctx context.Context, over time.Duration) {
 	h.mu.Lock()
 	h.closing = true

@@ -12,7 +12,7 @@ import (
 	"getwork/assign"
 )
 
-// Everybody on the node is told how it is.
+// Every client learns the node's state.
 func TestNodeEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -31,7 +31,7 @@ func TestNodeEvents(t *testing.T) {
 	}
 }
 
-// Who does not read is cut off with 1013 when his queue is full; meanwhile everybody else gets everything at once.
+// A client that does not read is closed with 1013 when its queue is full; meanwhile all others get everything at once.
 func TestSlowClient(t *testing.T) {
 	n := start(t, Config{WriteFor: 5 * time.Minute}, nil)
 	fast, slow := n.open(t, "oliver"), n.openRaw(t, "tracy")
@@ -53,7 +53,7 @@ func TestSlowClient(t *testing.T) {
 	fast.next("mark")
 }
 
-// Who reads nothing at all is dropped when one write has taken too long.
+// A client that reads nothing at all is dropped when one write has taken too long.
 func TestStuckClient(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{WriteFor: 200 * time.Millisecond}, nil)
@@ -65,10 +65,10 @@ func TestStuckClient(t *testing.T) {
 	})
 }
 
-// Who answers no ping is dropped; who does stays.
+// A client that answers no ping is dropped; others stay.
 func TestPing(t *testing.T) {
 	t.Parallel()
-	// Long enough for who does answer, also where everything stands still for seconds.
+	// Long enough for a client that answers, even if the machine stalls for seconds.
 	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: 8 * time.Second}, nil)
 	marked := make(chan error, 1)
 	lively := n.open(t, "oliver")
@@ -90,7 +90,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// A node that shuts down says so and closes with 1001, not everybody in the same moment.
+// A node that shuts down announces that and closes with 1001, spread over time.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -113,7 +113,7 @@ func TestClose(t *testing.T) {
 			}
 		}()
 	}
-	const spread = 8 * time.Second // longer than a machine stands still: what comes after that is spread, too
+	const spread = 8 * time.Second // longer than a machine stalls: closings after a stall are spread, too
 	n.hub.Close(t.Context(), spread)
 	if n.hub.Count() != 0 {
 		t.Errorf("%d sockets are left", n.hub.Count())
@@ -131,7 +131,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A client that is dead does not hold up the shutdown longer than its time.
+// A dead client does not delay the shutdown beyond its time limit.
 func TestCloseWithDeadClients(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -152,8 +152,8 @@ func TestCloseWithDeadClients(t *testing.T) {
 	stuck.Close()
 }
 
-// More clients than there are writers read nothing for a while: everybody else gets everything at once meanwhile, and they
-// get all of it when they read again, whole and in order, with the pings between.
+// More clients than writers read nothing for a while. All others get everything at once meanwhile, and those clients get it
+// all when they read again, whole and in order, with the pings in between.
 func TestPausingClients(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{WriteFor: 5 * time.Minute, PingEvery: 50 * time.Millisecond, PongAfter: 5 * time.Minute}, nil)
@@ -174,7 +174,7 @@ func TestPausingClients(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > 60*time.Second { // no write of theirs is over by then
-		t.Errorf("the others held him up: %v", took)
+		t.Errorf("the others delayed this client: %v", took)
 	}
 	for _, p := range pausing {
 		next, pings := 0, 0
@@ -204,7 +204,7 @@ func TestPausingClients(t *testing.T) {
 	}
 }
 
-// That a task is new, changed or deleted is told to everybody, and not which.
+// Every client learns that a task is new, changed or deleted, and not which.
 func TestTasksEvent(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)

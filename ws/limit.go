@@ -2,7 +2,7 @@ package ws
 
 import "getwork/assign"
 
-// take takes a place for a user's socket, before anything is spent on it.
+// take reserves a place for a user's socket, before the socket costs anything.
 func (h *Hub) take(user string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -12,7 +12,7 @@ func (h *Hub) take(user string) error {
 		case h.users[user] >= each:
 			return assign.Refuse(assign.Busy, "you have %d live channels open on this node, as many as a user may; close some", each)
 		case h.taken >= h.MaxSockets:
-			return assign.Refuse(assign.Unavailable, "this node has as many live channels open as it takes; another may have room")
+			return assign.Refuse(assign.Unavailable, "this node has as many live channels open as it allows; another node may have room")
 		}
 	}
 	h.taken++
@@ -20,7 +20,7 @@ func (h *Hub) take(user string) error {
 	return nil
 }
 
-// give gives it back, if no socket came of it.
+// give releases the place if no socket was opened.
 func (h *Hub) give(user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

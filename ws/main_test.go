@@ -117,7 +117,7 @@ type client struct {
 	t *testing.T
 }
 
-// message is the next one, whatever it is.
+// message returns the next message of any type.
 func (c *client) message() (kind string, body map[string]any, err error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), timeout.Scale(30*time.Second))
@@ -138,7 +138,7 @@ func (c *client) message() (kind string, body map[string]any, err error) {
 	return kind, body, nil
 }
 
-// next is the body of the next message of that type.
+// next returns the body of the next message of that type.
 func (c *client) next(kind string) map[string]any {
 	c.t.Helper()
 	for {
@@ -152,7 +152,7 @@ func (c *client) next(kind string) map[string]any {
 	}
 }
 
-// ended reads until a request is no longer pending. That one is, and where it stands, may be said once more before.
+// ended reads until a request is no longer pending. Events with its pending state may come before.
 func (c *client) ended() map[string]any {
 	c.t.Helper()
 	r := c.next("request")
@@ -200,12 +200,12 @@ func (n *station) click(t *testing.T, task, user string, linger assign.Duration)
 	return r
 }
 
-// mark broadcasts something that is not mistaken for anything else.
+// mark broadcasts a distinctive event.
 func (n *station) mark(text string) {
 	n.engine.Feed.Broadcast(assign.Event{Type: "mark", Body: map[string]string{"text": text}})
 }
 
-// await waits until something is so, by asking.
+// await polls until the condition is true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	timeout.Await(t, what, so)
@@ -216,5 +216,5 @@ func (n *station) awaitCount(t *testing.T, want int) {
 	await(t, "the hub has let go of the others", func() bool { return n.hub.Count() == want })
 }
 
-// address is where the hub listens, as HOST:PORT.
+// address returns the hub's address, as HOST:PORT.
 func (n *station) address() string { return strings.TrimPrefix(n.URL, "http://") }

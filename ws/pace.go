@@ -3,17 +3,17 @@ package ws
 import "time"
 
 const (
-	messagesPerSecond = 20  // that a client may send; it sends one for each view that is opened
-	messageBurst      = 100 // that it may send at once
+	messagesPerSecond = 20  // allowed for a client; the page sends one for each view that is opened
+	messageBurst      = 100 // allowed at once
 )
 
-// pace bounds how fast one client's messages are read: each may read the database, so that one socket could keep it
-// busy.
+// pace bounds how fast one client's messages are read. Each may read the database, so otherwise one socket could keep
+// the database busy.
 type pace struct {
 	since time.Time // when a burst was last allowed in full, moved on by each message
 }
 
-// next is how long to wait before the next message is read.
+// next returns how long to wait before the next message is read.
 func (p *pace) next(now time.Time) time.Duration {
 	const each = time.Second / messagesPerSecond
 	if oldest := now.Add(-messageBurst * each); p.since.Before(oldest) {

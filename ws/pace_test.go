@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A burst is read at once, and what comes behind it at the pace; after a rest there may be a burst again.
+// A burst is read at once, and later messages at the pace; after a rest another burst is allowed.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

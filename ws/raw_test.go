@@ -21,14 +21,14 @@ const (
 	pingFrame   = 0x9
 )
 
-// raw is a client that does nothing by itself: it answers no ping and no close, and reads only when told to.
+// raw is a passive client: it answers no ping and no close, and reads only when the test calls it.
 type raw struct {
 	net.Conn
 	t  *testing.T
 	in *bufio.Reader
 }
 
-// handshake asks for a socket; what the server answers is returned, too.
+// handshake asks for a socket, and also returns the server's answer.
 func (n *station) handshake(t *testing.T, user string, lines ...string) (*raw, *http.Response) {
 	t.Helper()
 	conn, err := net.Dial("tcp", n.address())
@@ -36,7 +36,7 @@ func (n *station) handshake(t *testing.T, user string, lines ...string) (*raw, *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // what it does not read soon stops the server
+	if err := conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // a small buffer blocks the server soon if the client does not read
 		t.Fatal(err)
 	}
 	if err := conn.SetDeadline(time.Now().Add(timeout.Scale(4 * time.Minute))); err != nil {
@@ -59,7 +59,7 @@ func (n *station) handshake(t *testing.T, user string, lines ...string) (*raw, *
 	return r, response
 }
 
-// openRaw is a handshake that succeeds.
+// openRaw opens a socket.
 func (n *station) openRaw(t *testing.T, user string) *raw {
 	t.Helper()
 	r, response := n.handshake(t, user, "Sec-WebSocket-Protocol: getwork.v1")
@@ -69,7 +69,7 @@ func (n *station) openRaw(t *testing.T, user string) *raw {
 	return r
 }
 
-// send sends one frame, whole, masked with nothing.
+// send sends one whole frame, masked with zeros.
 func (r *raw) send(kind byte, payload string) {
 	r.t.Helper()
 	head := []byte{0x80 | kind}
@@ -109,8 +109,8 @@ func (r *raw) frame() (kind byte, payload []byte, err error) {
 	return head[0] & 0xf, payload, err
 }
 
-// closed reads until the server closes, and returns its code, or -1 if the connection ends without one. pings counts
-// what was not answered.
+// closed reads until the server closes, and returns its code, or -1 if the connection ends without one. pings counts the
+// unanswered pings.
 func (r *raw) closed() (code Status, pings int) {
 	for {
 		kind, payload, err := r.frame()

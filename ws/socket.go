@@ -19,13 +19,13 @@ type socket struct {
 	who    assign.Who
 	stream *engine.Stream
 	ping   *time.Timer
-	next   *socket // whose turn to be written is after this one's
+	next   *socket // next in the writers' queue
 
 	mu      sync.Mutex
 	writing bool
-	more    bool // something came while writing
+	more    bool // events came during a write
 	ended   bool
-	status  Status // to close with, after what is queued was written
+	status  Status // to close with, after the queue was written
 	reason  string
 }
 
@@ -35,8 +35,8 @@ func newSocket(h *Hub, c conn, who assign.Who) *socket {
 	return s
 }
 
-// live serves the socket until it ends. This goroutine's stack is what each of ten thousand sockets keeps, so what
-// would make it grow is done by others.
+// live serves the socket until it ends. Each of ten thousand sockets keeps this goroutine's stack, so other goroutines do
+// whatever would make it grow.
 func (s *socket) live(role string) {
 	defer s.gone()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -44,17 +44,17 @@ func (s *socket) live(role string) {
 	cancel()
 	if err != nil {
 		s.hub.Log.Warn("read a snapshot", "user", s.who.Holder.User, "error", err)
-		s.conn.close(TryAgain, "the snapshot can't be read now; come back in a moment")
+		s.conn.close(TryAgain, "the snapshot can't be read now; reconnect in a moment")
 		return
 	}
 	s.schedulePing()
 	var pace pace
 	for {
 		if wait := pace.next(time.Now()); wait > 0 {
-			time.Sleep(wait) // the client's next messages stay in the network meanwhile
+			time.Sleep(wait) // meanwhile the client's next messages wait in the network
 		}
 		message, text, err := s.conn.read()
-		if err != nil { // gone, or the library has told the client why
+		if err != nil { // the client is gone, or the library has sent it the reason
 			return
 		}
 		m := make(chan *command)
@@ -83,7 +83,7 @@ type command struct {
 	Type  string   `json:"type"`
 	Tasks []string `json:"tasks"`
 
-	unfit bool // it is no JSON
+	unfit bool // it is not JSON
 	err   error
 }
 
@@ -97,7 +97,7 @@ func decode(message []byte, text bool) *command {
 	return m
 }
 
-// obey carries out a client's message, or tells him what is wrong; false: it ends the socket.
+// obey executes a client's message, or answers what is wrong. It returns false if the message ends the socket.
 func (s *socket) obey(m *command) bool {
 	if m.unfit {
 		s.conn.close(Unsupported, "a message is JSON text")
@@ -126,7 +126,7 @@ func (s *socket) obey(m *command) bool {
 	return true
 }
 
-// wake has what is queued written; called by the stream.
+// wake makes a writer write the queue; the stream calls it.
 func (s *socket) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,15 +138,15 @@ func (s *socket) wake() {
 	s.hub.queue(s)
 }
 
-// write writes events, and then what is queued until nothing is. Unless it may take its time (WriteFor), a goroutine
-// of its own goes on with what the client does not take at once.
+// write writes events, and then the queue until it is empty. If it must be quick and the client does not take everything at
+// once, another goroutine goes on for up to WriteFor.
 func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Duration) {
 	for {
 		left, all, err := s.send(buffer, events, within)
 		switch {
 		case err != nil || !all && within == s.hub.WriteFor:
 			s.conn.drop()
-			return // and writing stays set: nothing more is written
+			return // writing stays set, so nothing more is written
 		case !all:
 			s.hub.working.Go(func() { s.write(new([]byte), left, s.hub.WriteFor) })
 			return
@@ -156,13 +156,14 @@ func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Durati
 		}
 		var slow bool
 		if events, slow = s.stream.Take(); slow {
-			s.hub.working.Go(func() { s.conn.close(TryAgain, "too slow to follow; come back for a new snapshot") })
+			s.hub.working.Go(func() { s.conn.close(TryAgain, "too slow to follow; reconnect for a new snapshot") })
 			return
 		}
 	}
 }
 
-// turn reports whether there is something to write. If not, the socket's turn is over, and it is closed if it is to be.
+// turn reports whether there is something to write. If not, the socket's turn is over, and a socket that has a status to
+// close with is closed.
 func (s *socket) turn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,10 +178,10 @@ func (s *socket) turn() bool {
 	return false
 }
 
-// portion is about how much is written at once, in bytes.
+// portion is about how many bytes are written at once.
 const portion = 32 << 10
 
-// send writes what is left of former events, and these; left are those that were not begun.
+// send writes the rest of former events, and then these; left are the events that were not begun.
 func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duration) (left []assign.Event, all bool, err error) {
 	for {
 		b, begun := (*buffer)[:0], events
@@ -201,7 +202,7 @@ func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duratio
 	}
 }
 
-// end closes the socket after what is queued was written.
+// end closes the socket after its queue was written.
 func (s *socket) end(status Status, reason string) {
 	s.mu.Lock()
 	s.status, s.reason = status, reason
@@ -209,7 +210,7 @@ func (s *socket) end(status Status, reason string) {
 	s.wake()
 }
 
-// schedulePing pings after a while, and drops the connection when no answer comes: a ping that fails does not.
+// schedulePing pings after a while, and drops the connection if no answer comes, because a failed ping leaves it open.
 func (s *socket) schedulePing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"getwork/assign/engine"
 )
 
-// Hello, then a snapshot, then what happens to one's own work; with the contract's subprotocol and no compression.
+// A socket gets hello, then a snapshot, then changes of the user's own work; with the subprotocol and no compression.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -46,7 +46,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// What was not committed when the snapshot was read comes as an event.
+// A change that was not committed when the snapshot was read comes as an event.
 func TestCommitAfterTheSnapshot(t *testing.T) {
 	t.Parallel()
 	written, commit := make(chan struct{}), make(chan struct{})
@@ -74,7 +74,7 @@ func TestCommitAfterTheSnapshot(t *testing.T) {
 	}
 }
 
-// What comes while the snapshot is read waits, and comes behind it.
+// An event during the reading of the snapshot comes after it.
 func TestEventDuringTheSnapshot(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -114,7 +114,7 @@ func TestEventDuringTheSnapshot(t *testing.T) {
 	}
 }
 
-// A subscription tells how a task stands at once and whenever that changes, until it is given up.
+// A subscription sends a task's state at once and whenever it changes, until it ends.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -141,7 +141,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// A task of groups can be followed by their members and by who sees everything; to others it is not there.
+// A task of groups can be followed by their members and by managers and observers; for others it does not exist.
 func TestSubscribeByGroup(t *testing.T) {
 	t.Parallel()
 	groups := map[string][]string{"member": {"other", "desk"}, "outsider": {"desks"}}
@@ -173,7 +173,7 @@ func TestSubscribeByGroup(t *testing.T) {
 	}
 }
 
-// Without being told who may what, a hub lets everybody follow what everybody may.
+// Without a Caller function, a hub lets clients follow only tasks without groups.
 func TestSubscribeWithoutGroups(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -189,7 +189,7 @@ func TestSubscribeWithoutGroups(t *testing.T) {
 	}
 }
 
-// What can't be obeyed is answered with a problem, and the socket stays.
+// A message that can't be obeyed is answered with a problem, and the socket stays open.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -211,7 +211,7 @@ func TestBadMessages(t *testing.T) {
 	c.next("mark")
 }
 
-// What is not JSON text, or too long, closes the socket with the code that says so.
+// A message that is too long, or not JSON text, closes the socket with the matching code.
 func TestUnfitMessages(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
@@ -256,7 +256,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A handshake that is refused is answered as the API answers, and says what to send.
+// A refused handshake is answered in the API's form, and says what to send.
 func TestRefusedHandshake(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)

@@ -12,18 +12,18 @@ import (
 	"getwork/assign"
 )
 
-// wire is the TCP connection below a WebSocket. Messages are framed here and not by the library: that would keep 4 KiB
-// for each connection to send one in one piece, and could not go on with one that the client was too slow to take. It is
-// TCP itself: behind a write that timed out, TLS could not go on either.
+// wire is the TCP connection below a WebSocket. It frames messages itself: the library would keep 4 KiB for each
+// connection to send a message in one piece, and could not continue one that the client was too slow to take. It must
+// be TCP without TLS, which can't go on after a write that timed out.
 type wire struct {
 	net.Conn
 
 	mu     sync.Mutex
-	rest   []byte // of messages that were sent: the client did not take it yet
-	closed bool   // a close frame went out; there is no message behind it
+	rest   []byte // of sent messages: the client has not taken it yet
+	closed bool   // a close frame was sent; no message may follow it
 }
 
-// errBusy: somebody else writes just now, and may wait for the client.
+// errBusy means that another goroutine is writing, and may wait for the client.
 var errBusy = errors.New("the connection is being written to")
 
 const (
@@ -32,7 +32,7 @@ const (
 	controlFor = 5 * time.Second // how long a control frame may take; the library's own limit
 )
 
-// Write is for the library, which writes control frames through it, each in one piece.
+// Write is for the library, which writes control frames, each in one piece.
 func (w *wire) Write(frame []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,9 +44,9 @@ func (w *wire) Write(frame []byte) (int, error) {
 	return w.Conn.Write(frame)
 }
 
-// send writes frames of messages behind what is left of those before. all: the client took everything within that
-// time; otherwise the rest is kept, and the next who writes, be it nothing, sends it first. Who has no more than patience
-// gets errBusy, and has written nothing, where a control frame waits for the client.
+// send writes frames of messages, after the rest of earlier ones. all means that the client took everything within that
+// time. Otherwise the rest is kept, and the next call, even an empty one, sends it first. A call with no more time than
+// patience gets errBusy, and writes nothing, if a control frame waits for the client.
 func (w *wire) send(frames []byte, within time.Duration) (all bool, err error) {
 	if !w.mu.TryLock() {
 		if within <= patience {
@@ -69,7 +69,7 @@ func (w *wire) write(frames []byte, within time.Duration) (all bool, err error) 
 	if len(frames) == 0 {
 		return true, nil
 	}
-	_ = w.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, as the write does then
+	_ = w.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, and so does the write
 	n, err := w.Conn.Write(frames)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.rest = slices.Clone(frames[n:])

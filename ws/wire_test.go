@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// A ping waits for a client that takes nothing: a writer that serves others, too, does not wait behind it.
+// A ping waits for a client that takes nothing, but a writer, which serves other clients, too, does not wait behind it.
 func TestNobodyWaitsBehindAControlFrame(t *testing.T) {
 	t.Parallel()
-	client, server := net.Pipe() // has no buffers: who writes waits for who reads
+	client, server := net.Pipe() // has no buffers: each write waits for a read
 	defer client.Close()
 	w := &wire{Conn: server}
 	pinged := make(chan error, 1)

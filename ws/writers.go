@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// writers are the few goroutines that write for all sockets of a hub: one for each of ten thousand would leave the
-// stacks of ten thousand behind. They end when there is nothing to write.
+// writers are the few goroutines that write for all sockets of a hub. A writer for each of ten thousand sockets would
+// leave ten thousand stacks behind. Writers end when there is nothing to write.
 type writers struct {
 	mu          sync.Mutex
-	first, last *socket // those who have something to write, in the order of their turns
+	first, last *socket // the queue of sockets that have something to write
 	busy        int
 }
 
-// patience is how long a writer waits for one client. What that one does not take, since it is further behind than the
-// system's buffers reach, is left to a goroutine of its own, so that it holds nobody up.
+// patience is how long a writer waits for one client. A client that is further behind than the system's buffers reach gets
+// a goroutine of its own, so that it delays no other.
 const patience = 2 * time.Millisecond
 
-// queue gives a socket its turn; it must not have one yet.
+// queue adds a socket, which must not be in the queue yet.
 func (h *Hub) queue(s *socket) {
 	w := &h.writers
 	w.mu.Lock()
@@ -35,7 +35,7 @@ func (h *Hub) queue(s *socket) {
 	}
 }
 
-// next takes the socket whose turn it is; nil: there is none, and the writer ends.
+// next takes the first socket from the queue; with nil, the queue is empty and the writer ends.
 func (w *writers) next() *socket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,10 +51,10 @@ func (w *writers) next() *socket {
 	return s
 }
 
-// buffers are what messages are encoded into.
+// buffers holds buffers for encoding messages.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// keepBuffer is the largest that is used again.
+// keepBuffer is the size of the largest buffer that is reused.
 const keepBuffer = 64 << 10
 
 func (h *Hub) write() {

@@ -1,22 +1,22 @@
 // Package agent takes work as a person does, and hands each item to a [Handler]: crawlers, converters and pollers are
-// agents. It needs nothing but the address of a node, and a token or a name.
+// agents. It needs only the address of a node, and a token or a name.
 //
-// An [Agent] has at most one request waiting, for as many items as it has free places. The request lingers, so that an
-// idle agent costs nothing: the node pushes the answer over the WebSocket, and while that is away the agent asks as
-// often as the node says, or twice in a lease if that is shorter. Nothing is worked on without a lease that is still
-// its own: the lease is renewed before the work starts, and again after each third of it. When it is lost, or may be,
-// since no node answered until its end, the handler's context is cancelled, and nothing is said of the work any more:
-// somebody else has it.
+// An [Agent] has at most one waiting request, for as many items as it has free places. The request lingers, so an idle
+// agent costs nothing: the node pushes the answer over the WebSocket. While the WebSocket is down the agent asks as often
+// as the node says, or twice in a lease if that is more often. The agent works only under a lease that is still its own:
+// it renews the lease before the work starts, and again after each third of it. If the lease is lost, or no node answered
+// until its end, the agent cancels the handler's context and reports nothing about the work, because another holder may
+// have it.
 //
-// How a handler ends decides what becomes of the item:
+// The handler's error decides what becomes of the item:
 //
 //	nil                        complete
-//	ErrLater                   back after the task's back-off; no attempt is burnt
-//	ReturnAfter(d, note)       back after d; no attempt is burnt
-//	any other error            failed, with the error's text; it comes back while the task grants attempts
+//	ErrLater                   back after the task's back-off; uses no attempt
+//	ReturnAfter(d, note)       back after d; uses no attempt
+//	any other error            failed, with the error's text; it comes back while it has attempts left
 //
-// An item may be worked on more than once: by an agent that lost its lease without noticing yet, and by the one that
-// has it now. A handler whose effects must happen once makes them depend on something that happens once.
+// An item may be worked on more than once: by an agent that has not noticed the loss of its lease, and by the present
+// holder. A handler whose effects must happen once has to make them idempotent.
 package agent
 
 import (
@@ -32,45 +32,45 @@ import (
 	"getwork/assign"
 )
 
-// Handler works on items. Work is called from several goroutines at once, each with an item of its own. ctx is
-// cancelled when the work is no longer the agent's ([ErrLeaseLost]) or the agent must end ([ErrDraining]);
-// context.Cause tells which. A handler that goes on after that delays the end of Run. A panic counts as an error.
+// Handler works on items. Work is called from several goroutines at once, each with its own item. ctx is cancelled
+// when the work is no longer the agent's ([ErrLeaseLost]) or the agent must end ([ErrDraining]); context.Cause returns
+// which. A handler that goes on after that delays the end of Run. A panic counts as an error.
 type Handler interface {
 	Work(ctx context.Context, w assign.Work) error
 }
 
-// HandlerFunc is a function as a Handler.
+// HandlerFunc is a function that is a Handler.
 type HandlerFunc func(ctx context.Context, w assign.Work) error
 
 // Work calls f.
 func (f HandlerFunc) Work(ctx context.Context, w assign.Work) error { return f(ctx, w) }
 
-// Agent takes work of one task. URL, Task and Handler are needed, and who it is: Token, or User where the node runs
+// Agent takes work of one task. URL, Task and Handler are required, and an identity: Token, or User if the node runs
 // with --auth dev.
 type Agent struct {
 	URL   string // of any node, such as http://127.0.0.1:8080
-	Token string // an API token, which says who asks
-	User  string // who asks, under dev identity
-	Role  string // as what, under dev identity; empty: agent
+	Token string // an API token, which identifies the caller
+	User  string // the caller's name, under dev identity
+	Role  string // the caller's role, under dev identity; agent if empty
 
-	// Groups that the user is in, under dev identity.
+	// Groups are the user's groups, under dev identity.
 	Groups []string
-	// Instance tells agents of one user apart. Empty: a random one, so that each Run is a holder of its own. One that
-	// is set is taken up again after a restart, with the work that it still holds; of two agents that run at the same
-	// time under one user and instance, each would work on what the other has.
+	// Instance distinguishes the agents of one user. If it is empty, each Run has a random one and is a holder of its
+	// own. With a fixed instance, an agent resumes the work that it still holds after a restart. Two agents must not run
+	// at the same time under one user and instance: each would work on the other's items.
 	Instance string
 
 	Task        string
 	Handler     Handler
-	Concurrency int           // how many items it works on at the same time; 0: 1
-	Lease       time.Duration // asked for where the task has none, from 1 s to 24 h; 0: 30 s
-	Linger      time.Duration // how long one request waits for work, up to 24 h; 0: as long as is good for the task
-	Drain       time.Duration // how long handlers may go on after ctx has ended; 0: 30 s; negative: not at all
+	Concurrency int           // how many items it works on at the same time; 1 if 0
+	Lease       time.Duration // requested if the task has none, from 1 s to 24 h; 30 s if 0
+	Linger      time.Duration // how long one request waits for work, up to 24 h; if 0, chosen to suit the task
+	Drain       time.Duration // how long handlers may go on after ctx has ended; 30 s if 0; not at all if negative
 	Once        bool          // Run returns when nothing is left, instead of waiting for more
-	Log         *slog.Logger  // nil: nothing is logged
+	Log         *slog.Logger  // nil logs nothing
 }
 
-// withDefaults is the agent with everything set, or what is wrong with it.
+// withDefaults returns the agent with defaults filled in, or an error that says what is wrong with it.
 func (a Agent) withDefaults() (Agent, error) {
 	u, err := url.Parse(a.URL)
 	switch {

@@ -18,7 +18,7 @@ import (
 
 func nothing(context.Context, assign.Work) error { return nil }
 
-// What a handler returns becomes what is said of the work.
+// A handler's error decides the work's disposition.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "fine", "later", "wrapped", "after", "long after", "fails", "garbage", "panics")
@@ -64,7 +64,7 @@ func TestOutcomes(t *testing.T) {
 
 func after(d time.Duration) *assign.Duration { return (*assign.Duration)(&d) }
 
-// What can't work ends Run, and says why.
+// An agent that can't work ends with the reason.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for status, on := range map[int]string{401: "GET /api/v1/pipeline", 403: "POST /api/v1/tasks/crawl/requests", 404: "GET /api/v1/tasks/crawl", 400: "POST /api/v1/tasks/crawl/requests"} {
@@ -96,8 +96,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Every third call is answered 503, every third is carried out and its answer lost: still each item is worked on once,
-// nothing is held by nobody's knowledge, and never is more in hand than there may be.
+// Every third call is answered 503, and every third is executed with its answer lost. Still each item is worked on once, no
+// work is held without an agent that knows of it, and never are more items in progress than allowed.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	var items []string
@@ -144,7 +144,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A server that is away when the agent starts is waited for.
+// An agent that starts while the server is away waits for it.
 func TestServerAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a")
@@ -161,102 +161,7 @@ func TestServerAwayAtTheStart(t *testing.T) {
 	d.await("the item is done", func() bool { return d.said["a"] != "" })
 }
 
-// Work that is not the agent's any more is not begun; nor is anything said of it.
-func TestNotBegun(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t, "gone", "ours")
-	d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
-		if before && r.URL.Path == "/api/v1/work/1/extend" {
-			refuse(w, 409, "lease-lost")
-			return true
-		}
-		return false
-	}
-	var worked []string
-	a := d.agent(func(_ context.Context, w assign.Work) error {
-		worked = append(worked, w.Item)
-		return nil
-	})
-	a.Once = true
-	if err := a.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(worked, []string{"ours"}) || d.said["gone"] != "" {
-		t.Errorf("worked on %q, said %q", worked, d.said)
-	}
-}
-
-// The lease is renewed while the handler runs; when it is lost, or no node answers until its end, the handler's context
-// is cancelled, and nothing is said.
-func TestLease(t *testing.T) {
-	for name, lose := range map[string]func(w http.ResponseWriter){
-		"kept":   nil,
-		"lost":   func(w http.ResponseWriter) { refuse(w, 409, "lease-lost") },
-		"closed": func(w http.ResponseWriter) { refuse(w, 404, "not-found") },
-		"away":   func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		"busy":   func(w http.ResponseWriter) { refuse(w, 503, "unavailable") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(t, "a")
-			d.lease = 9 * time.Second // a machine that stands still for a while does not end it
-			works := 24 * time.Second // several times that
-			losing := false
-			d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
-				if !before || !losing || !strings.HasPrefix(r.URL.Path, "/api/v1/work/") {
-					return false
-				}
-				lose(w)
-				return true
-			}
-			began, worked := make(chan struct{}), make(chan struct{})
-			var cause error
-			var took, stood time.Duration
-			a := d.agent(func(ctx context.Context, _ assign.Work) error {
-				start, still := time.Now(), standstill()
-				close(began)
-				select {
-				case <-ctx.Done():
-				case <-time.After(works):
-				}
-				d.do(func() { cause, took, stood = context.Cause(ctx), time.Since(start), still() })
-				close(worked)
-				return nil
-			})
-			stop := d.start(a)
-			<-began
-			d.do(func() { losing = lose != nil })
-			<-worked
-			d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
-			if lose == nil {
-				if n := d.count("POST /work/1/extend"); n < 5 || n > 14 || cause != nil || d.said["a"] == "" {
-					t.Errorf("extended %d times, %v, said %q", n, cause, d.said["a"])
-				}
-				return
-			}
-			if !errors.Is(cause, ErrLeaseLost) || took > d.lease+time.Second+stood || d.said["a"] != "" {
-				t.Errorf("cancelled after %v, of which the machine stood still for %v: %v; said %q", took, stood, cause, d.said["a"])
-			}
-		})
-	}
-}
-
-// Work without a lease is checked once, before it starts.
-func TestNoLease(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t, "a")
-	d.lease = 0
-	a := d.agent(nothing)
-	a.Once = true
-	if err := a.Run(t.Context()); err != nil || d.said["a"] == "" || d.count("POST /work/1/extend") != 1 {
-		t.Errorf("%v, said %q, calls %q", err, d.said["a"], d.calls)
-	}
-}
-
-// Without a live channel a request that waits is asked for as often as the node says.
+// Without a live channel a waiting request is read as often as the node says.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -284,7 +189,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Work whose lease is shorter than what the node says is asked for sooner: nobody renews it before it is known.
+// If the lease is shorter than the time that the node says, the request is read sooner: an unknown lease is not renewed.
 func TestPollingShortLease(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -297,134 +202,4 @@ func TestPollingShortLease(t *testing.T) {
 		d.serve(d.requests[0])
 	})
 	d.await("the item is done", func() bool { return d.said["a"] != "" })
-}
-
-// Never is more in hand than there may be, and never more asked for than the task allows, also when that changes.
-func TestConcurrency(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t, "a", "b", "c", "d", "e", "f")
-	d.task.MaxRequest = 2
-	release := make(chan struct{})
-	a := d.agent(func(context.Context, assign.Work) error { <-release; return nil })
-	a.Concurrency = 5
-	stop := d.start(a)
-	d.await("five are in hand", func() bool { return d.most == 5 })
-	d.do(func() { d.task.MaxRequest = 1 })
-	for range 6 {
-		release <- struct{}{}
-	}
-	d.await("all are done", func() bool { return len(d.said) == 6 })
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if d.most != 5 {
-		t.Errorf("%d in hand at the same time", d.most)
-	}
-	var wanted []int
-	for _, q := range d.requests {
-		wanted = append(wanted, q.Wanted)
-	}
-	if !slices.Equal(wanted[:4], []int{2, 2, 1, 1}) {
-		t.Errorf("asked for %v", wanted)
-	}
-}
-
-// What a former process of the same instance held is worked on, as far as there is room; the rest goes back, and what it
-// waited for is cancelled.
-func TestResume(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	for _, item := range []string{"a", "b", "c"} {
-		d.hold(item, 0)
-	}
-	d.requests = []*assign.Request{{ID: 1, Task: "crawl", Wanted: 5, State: assign.Pending}}
-	a := d.agent(nothing)
-	a.Instance, a.Once, a.Concurrency = "fixed", true, 2
-	if err := a.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	said := map[string]int{}
-	for _, what := range d.said {
-		said[what]++
-	}
-	if said[`{"outcome":"complete"}`] != 2 || said[`{"outcome":"return","after":"0s"}`] != 1 || d.requests[0].State != assign.Cancelled {
-		t.Errorf("said %v, request is %s", said, d.requests[0].State)
-	}
-}
-
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	t.Run("waiting", func(t *testing.T) {
-		d := newDesk(t)
-		stop := d.start(d.agent(nothing))
-		d.await("it waits", func() bool { return len(d.requests) == 1 })
-		if err := stop(); err != nil || d.requests[0].State != assign.Cancelled {
-			t.Errorf("%v, request is %s", err, d.requests[0].State)
-		}
-	})
-	t.Run("answered meanwhile", func(t *testing.T) {
-		d := newDesk(t)
-		d.fault = func(_ http.ResponseWriter, r *http.Request, before bool) bool {
-			if before && r.Method == "DELETE" {
-				d.items = []string{"a"}
-				d.serve(d.requests[0])
-			}
-			return false
-		}
-		stop := d.start(d.agent(nothing))
-		d.await("it waits", func() bool { return len(d.requests) == 1 })
-		if err := stop(); err != nil || d.said["a"] != `{"outcome":"return","after":"0s"}` {
-			t.Errorf("%v, said %q", err, d.said["a"])
-		}
-	})
-	t.Run("answer lost", func(t *testing.T) {
-		d := newDesk(t, "a")
-		asked, lost := make(chan struct{}), false
-		d.fault = func(_ http.ResponseWriter, r *http.Request, before bool) bool {
-			if lost || before || !strings.HasSuffix(r.URL.Path, "/requests") {
-				return false
-			}
-			lost = true
-			close(asked)
-			panic(http.ErrAbortHandler)
-		}
-		stop := d.start(d.agent(nothing))
-		<-asked
-		if err := stop(); err != nil || d.said["a"] == "" {
-			t.Errorf("%v, said %q", err, d.said["a"])
-		}
-	})
-	for name, drain := range map[string]time.Duration{"finishes": time.Minute, "is cut": 100 * time.Millisecond, "at once": -1} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, "a")
-			working, release := make(chan struct{}), make(chan struct{})
-			var cause error
-			a := d.agent(func(ctx context.Context, _ assign.Work) error {
-				close(working)
-				select {
-				case <-ctx.Done():
-				case <-release:
-				}
-				cause = context.Cause(ctx)
-				return cause
-			})
-			a.Drain = drain
-			stop := d.start(a)
-			<-working
-			if drain == time.Minute {
-				d.await("it waits for more", func() bool { return d.requests[0].State == assign.Assigned })
-				time.AfterFunc(50*time.Millisecond, func() { close(release) })
-			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-			want := `{"outcome":"return","after":"0s"}`
-			if drain == time.Minute {
-				want = `{"outcome":"complete"}`
-			}
-			if d.said["a"] != want || drain != time.Minute && !errors.Is(cause, ErrDraining) {
-				t.Errorf("said %q, %v", d.said["a"], cause)
-			}
-		})
-	}
 }

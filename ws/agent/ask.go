@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// pollLive is how often a request that waits is looked at although the live channel is open: its other end may
-	// have vanished without a word.
+	// pollLive is how often a waiting request is read although the live channel is open: the channel's other end may have
+	// vanished silently.
 	pollLive = time.Minute
 
-	// abandonWithin bounds what is still tried for an agent that ends.
+	// abandonWithin bounds the last calls of an agent that ends.
 	abandonWithin = 5 * time.Second
 )
 
-// getWork asks for work and waits for the answer. If ctx ends meanwhile the request is cancelled, and what it got goes
-// back.
+// getWork asks for work and waits for the answer. If ctx ends meanwhile, it cancels the request and returns any work that
+// the request got.
 func (s *session) getWork(ctx context.Context, count int) (assign.Request, error) {
 	click := client.Click{Count: count, Lease: assign.Duration(s.Lease)}
 	if !s.Once {
 		click.Linger = assign.Duration(s.linger())
 	}
-	// The key makes it the same request however often it is sent: of one whose answer was lost, the work would be held
-	// by nobody's knowledge.
+	// The key makes repeated calls the same request. Without it, if an answer were lost, its work would be held and
+	// nobody would know.
 	key := client.Key(rand.Text())
 	var a client.Answer
 	r, err := s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
@@ -41,8 +41,8 @@ func (s *session) getWork(ctx context.Context, count int) (assign.Request, error
 	return r, err
 }
 
-// await waits until a request has ended: it is told so by the live channel, or asks when the node said, or sooner where
-// a lease could end unseen until then.
+// await waits until a request has ended. It learns that from the live channel, or asks when the node said, or sooner if a
+// lease could end unnoticed until then.
 func (s *session) await(ctx context.Context, r *assign.Request, after time.Duration) error {
 	answered := time.Now()
 	for r.State == assign.Pending {
@@ -81,7 +81,7 @@ func (s *session) await(ctx context.Context, r *assign.Request, after time.Durat
 	return nil
 }
 
-// look reads a request. One that is gone has ended.
+// look reads a request. If it no longer exists, it has ended.
 func (s *session) look(ctx context.Context, r *assign.Request) (after time.Duration, err error) {
 	var a client.Answer
 	now, err := s.server.ShowRequest(ctx, r.ID, client.Into(&a))
@@ -95,7 +95,7 @@ func (s *session) look(ctx context.Context, r *assign.Request) (after time.Durat
 	return a.RetryAfter(), err
 }
 
-// cancel ends a request that waits; if it was answered meanwhile, r has what it got.
+// cancel ends a waiting request; if it was answered meanwhile, r has its work.
 func (s *session) cancel(ctx context.Context, r *assign.Request) error {
 	cancelled, err := s.server.CancelRequest(ctx, r.ID)
 	switch {
@@ -107,7 +107,8 @@ func (s *session) cancel(ctx context.Context, r *assign.Request) error {
 	return err
 }
 
-// abandon cancels a request of an agent that ends. If its answer is not known, the same call tells which it is.
+// abandon cancels a request of an agent that ends. If the request's id is unknown because its answer was lost, the same
+// call again returns it.
 func (s *session) abandon(ctx context.Context, click client.Click, key client.Option, r *assign.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWithin)
 	defer cancel()
@@ -121,7 +122,7 @@ func (s *session) abandon(ctx context.Context, click client.Click, key client.Op
 		err = s.cancel(ctx, r)
 	}
 	if err != nil {
-		s.Log.Warn("whether a request still waits is not known", "task", s.Task, "error", err)
+		s.Log.Warn("could not cancel the request; it may still wait", "task", s.Task, "error", err)
 	}
 	for _, w := range r.Work {
 		s.refuse(w)

@@ -9,19 +9,19 @@ import (
 	"getwork/ws/client"
 )
 
-// channel is what the live channel has told so far. It only makes things faster: all that it tells can be asked for.
+// channel is the state of the live channel. The channel only saves time: an agent can ask for everything that it reports.
 type channel struct {
 	mu     sync.Mutex
-	live   bool           // what happens is pushed at once
-	ended  assign.Request // the last one of the task that has ended
-	missed map[int64]bool // not nil: what waits by a snapshot that nobody has looked at yet
-	wake   chan struct{}  // of one place: something of this has changed
+	live   bool           // events are pushed at once
+	ended  assign.Request // the task's request that ended last
+	missed map[int64]bool // the waiting requests of a snapshot, until they are checked; nil without one
+	wake   chan struct{}  // holds one value when any of this has changed
 	drop   func()         // ends the present connection
 }
 
 func newChannel() *channel { return &channel{wake: make(chan struct{}, 1), drop: func() {}} }
 
-// set changes what is known, and wakes who waits for it.
+// set changes the state, and wakes the goroutine that waits for a change.
 func (c *channel) set(change func()) {
 	c.mu.Lock()
 	change()
@@ -32,8 +32,8 @@ func (c *channel) set(change func()) {
 	}
 }
 
-// about is what is known of a request: it has ended, or it should be looked at, since it may have ended while nobody
-// listened. live: whatever happens to it will be told.
+// about returns what is known about a request: it has ended, or it must be read, because it may have ended while nobody
+// listened. live means that its changes will be pushed.
 func (c *channel) about(id int64) (r assign.Request, ended, look, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *channel) about(id int64) (r assign.Request, ended, look, live bool) {
 	return c.ended, c.ended.ID == id, look, c.live
 }
 
-// deaf drops a connection that did not tell what it should have: nobody is at its other end.
+// deaf drops a connection that did not report what it should have: its other end is gone.
 func (c *channel) deaf() {
 	c.mu.Lock()
 	drop := c.drop
@@ -52,8 +52,9 @@ func (c *channel) deaf() {
 	drop()
 }
 
-// listen keeps the live channel open until ctx ends. That it is away is said once, and once that it is back; not when it
-// comes back at once, as after a node's restart, nor when the whole server is away, of which is spoken elsewhere.
+// listen keeps the live channel open until ctx ends. It logs once that the channel is down, and once that it is back. It logs
+// nothing if the channel comes back at once, as after a node's restart, or if the whole server is away, which is logged
+// elsewhere.
 func (s *session) listen(ctx context.Context) {
 	failures, told := 0, false
 	lost := func(err error) {
@@ -78,7 +79,7 @@ func (s *session) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		lost(err) // for good, as it seems; what is asked for meanwhile tells whether it is
+		lost(err) // probably for good; the agent's other calls show whether it is
 		pause := time.NewTimer(redialRefused)
 		select {
 		case <-pause.C:
@@ -89,10 +90,10 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-// redialRefused is when the live channel is tried again for an agent that was refused.
+// redialRefused is the pause after which the live channel is tried again if it was refused.
 const redialRefused = 30 * time.Second
 
-// hear takes in what a node says.
+// hear handles an event.
 func (s *session) hear(e client.Event) {
 	switch {
 	case e.Snapshot != nil:

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// desk answers as a node does, from memory and without a live channel. It is for what a real node can't be made to do:
-// answers that are lost, leases that end at a moment of the test's choice. Tests with real nodes are in cmd/internal/e2e/story.
+// desk answers as a node does, from memory and without a live channel. Unlike a real node, it can lose answers, and end
+// leases when the test wants it. Tests with real nodes are in cmd/internal/e2e/story.
 type desk struct {
 	*httptest.Server
 	t *testing.T
@@ -41,9 +41,9 @@ type desk struct {
 	bodies   []string
 	said     map[string]string // disposition by item
 	most     int               // held at the same time
-	again    int               // when to ask again for a request that waits, in seconds
+	again    int               // when to ask again for a waiting request, in seconds
 
-	// fault may answer in the desk's place; before is false when the call was carried out, and its answer would be lost.
+	// fault may answer in the desk's place; before is false if the call was executed and its answer would be lost.
 	fault func(w http.ResponseWriter, r *http.Request, before bool) (answered bool)
 }
 
@@ -145,7 +145,7 @@ func (d *desk) getWork(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, q)
 }
 
-// serve hands out what there is.
+// serve hands out the items.
 func (d *desk) serve(q *assign.Request) {
 	for q.Assigned < q.Wanted && len(d.items) > 0 {
 		work := d.hold(d.items[0], q.ID)
@@ -250,14 +250,14 @@ func (d *desk) pipeline(w http.ResponseWriter, _ *http.Request) {
 	reply(w, 200, p)
 }
 
-// do changes the desk while nobody is served.
+// do changes the desk while it serves no call.
 func (d *desk) do(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()
 }
 
-// count is how many calls began so.
+// count returns how many calls have that prefix.
 func (d *desk) count(prefix string) (n int) {
 	d.do(func() {
 		for _, c := range d.calls {
@@ -269,7 +269,7 @@ func (d *desk) count(prefix string) (n int) {
 	return n
 }
 
-// standstill measures for how long, from now on, this process stands still.
+// standstill measures how long this process stalls from now on.
 func standstill() (until func() time.Duration) {
 	const normal = 50 * time.Millisecond
 	over, sum := make(chan struct{}), make(chan time.Duration)
@@ -293,7 +293,7 @@ func standstill() (until func() time.Duration) {
 	}
 }
 
-// await waits until something is so, by asking.
+// await polls until the condition is true.
 func (d *desk) await(what string, so func() bool) {
 	d.t.Helper()
 	timeout.Await(d.t, what, func() (is bool) {
@@ -302,13 +302,13 @@ func (d *desk) await(what string, so func() bool) {
 	})
 }
 
-// agent makes one of the desk's task; it logs to the test.
+// agent returns an agent of the desk's task; it logs to the test.
 func (d *desk) agent(h HandlerFunc) *Agent {
 	log := slog.New(slog.NewTextHandler(d.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return &Agent{URL: d.URL, User: "crawler", Task: "crawl", Handler: h, Log: log}
 }
 
-// start runs an agent until stop is called, which returns how it ended.
+// start runs an agent until stop is called, which returns Run's error.
 func (d *desk) start(a *Agent) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

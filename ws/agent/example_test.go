@@ -14,19 +14,19 @@ import (
 	"getwork/ws/agent"
 )
 
-// An agent that visits web sites, eight at a time, until it is told to stop. Start it as often as you like, on as many
-// machines: each site is visited by one of them.
+// This agent visits web sites, eight at a time, until it is stopped. Start it as often as you like, on any number of
+// machines: only one of them visits each site.
 func Example() {
 	visit := func(ctx context.Context, w assign.Work) error {
 		var details struct {
-			Referrer string `json:"referrer"` // what else the pusher, or the query, said of the item
+			Referrer string `json:"referrer"` // one of the item's details
 		}
 		if err := json.Unmarshal(w.Details, &details); err != nil {
 			return fmt.Errorf("read the details: %w", err)
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Item, nil)
 		if err != nil {
-			return err // never any better: it counts as an attempt, and the task says how many there are
+			return err // a retry won't help: it counts as an attempt, and the task limits those
 		}
 		request.Header.Set("Referer", details.Referrer)
 		answer, err := http.DefaultClient.Do(request)

@@ -21,7 +21,7 @@ type job struct {
 	cancel context.CancelCauseFunc
 }
 
-// begin takes work in hand. What there is no place for goes back, and so does all of it while the agent drains.
+// begin starts work. It returns work that it has no place for, and while the agent drains it returns all work.
 func (s *session) begin(w assign.Work) {
 	l := newLease(w, s.leaseOf(w))
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (s *session) begin(w assign.Work) {
 	})
 }
 
-// end makes the place free.
+// end frees the job's place.
 func (s *session) end(j *job) {
 	j.cancel(nil)
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *session) end(j *job) {
 	}
 }
 
-// refuse gives work back that was not begun.
+// refuse returns work that was not begun.
 func (s *session) refuse(w assign.Work) {
 	if w.State != "held" {
 		return
@@ -75,7 +75,7 @@ func (s *session) refuse(w assign.Work) {
 func (s *session) carry(j *job) {
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "attempt", j.work.Attempt)
 	if err := s.renew(s.cut, j); err != nil {
-		log.Log(s.cut, levelOf(err), "not begun: it may be no longer ours", "error", err)
+		log.Log(s.cut, levelOf(err), "not begun: the work may no longer be ours", "error", err)
 		return
 	}
 	keeping, stop := context.WithCancel(context.Background())
@@ -91,15 +91,15 @@ func (s *session) carry(j *job) {
 		err = s.handle(j)
 		d = outcome(j.ctx, err)
 	}
-	defer func() { stop(); <-kept }() // the lease is kept until the node knows how it went
+	defer func() { stop(); <-kept }() // the lease is kept until the node knows the outcome
 	if errors.Is(context.Cause(j.ctx), ErrLeaseLost) {
-		log.Warn("the lease was lost while it was worked on; somebody else may have it now", "after", time.Since(began))
+		log.Warn("the lease was lost during the work; another holder may have it now", "after", time.Since(began))
 		return
 	}
 	ctx, cancel := s.patience(j)
 	defer cancel()
 	if d.Outcome == "return" && d.After == nil {
-		_ = s.readSettings(ctx, time.Minute) // else as it was
+		_ = s.readSettings(ctx, time.Minute) // if it fails, the former settings stay
 		backoff := s.settings().Backoff
 		d.After = &backoff
 	}
@@ -115,7 +115,7 @@ func (s *session) ending() bool {
 	return s.draining
 }
 
-// levelOf is how loud to be about work that was not begun: that somebody else has it is nothing special.
+// levelOf returns the log level for work that was not begun: it is routine that another holder has it.
 func levelOf(err error) slog.Level {
 	if gone(err) {
 		return slog.LevelDebug
@@ -136,11 +136,11 @@ func (s *session) handle(j *job) (err error) {
 	return s.Handler.Work(j.ctx, w)
 }
 
-// tellFor is how long a node is told about work that has no lease.
+// tellFor is how long an agent tries to report the outcome of work that has no lease.
 const tellFor = 10 * time.Minute
 
-// patience is for how long a node that is away is told how work ended: until its lease is over, and not long when the
-// agent must end.
+// patience returns how long to try to report an outcome while no node answers: until the lease is over, and not long when
+// the agent must end.
 func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 	deadline := j.lease.deadline()
 	if deadline.IsZero() {
@@ -154,16 +154,16 @@ func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// dispose tells how work ended. Said twice it changes nothing, so it is repeated when no answer came.
+// dispose reports the work's outcome. It is idempotent, so it is repeated if no answer came.
 func (s *session) dispose(ctx context.Context, j *job, d assign.Disposition) {
 	_, err := s.server.Dispose(ctx, j.work.ID, d, client.Within(j.lease.within()), client.MaxPause(j.lease.pause()))
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "outcome", d.Outcome)
 	switch {
 	case err == nil:
-		log.Debug("let go of")
+		log.Debug("disposed of")
 	case refusedWith(err, http.StatusConflict, http.StatusNotFound):
-		log.Warn("it was no longer ours when it was done", "error", err)
+		log.Warn("the work was done, but no longer ours", "error", err)
 	default:
-		log.Error("the server could not be told; somebody else gets it when the lease is over", "error", err)
+		log.Error("could not report the outcome; another holder gets the item when the lease is over", "error", err)
 	}
 }

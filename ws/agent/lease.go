@@ -12,25 +12,25 @@ import (
 	"getwork/ws/client"
 )
 
-// lease is how long work is ours. Its end is kept by this machine's clock, from when a node was last asked to renew it:
-// what the server's clock shows does not matter, only how much time it gives.
+// lease is how long work is ours. Its end is counted by this machine's clock, from the last call that renewed it: only the
+// length that the server grants matters, not the server's clock.
 type lease struct {
-	length time.Duration // 0: it does not run out
-	check  chan struct{} // of one place: something may have happened to it
+	length time.Duration // 0 if it does not run out
+	check  chan struct{} // holds one value when something may have happened to it
 
 	mu      sync.Mutex
 	renewed time.Time  // when the last renewal that succeeded was sent
-	until   *time.Time // the same as the server shows it
-	shown   *time.Time // what an event showed last
+	until   *time.Time // its end as the server shows it
+	shown   *time.Time // its end as the last event showed it
 }
 
-// newLease begins with what an answer told, at the moment that it came; the first renewal makes that exact.
+// newLease counts from the time when the answer came; the first renewal makes that exact.
 func newLease(w assign.Work, length time.Duration) *lease {
 	return &lease{length: length, check: make(chan struct{}, 1), renewed: time.Now(), until: w.LeaseExpiresAt}
 }
 
-// leaseOf is how much time the server gives for work. What was assigned a moment ago shows it; what was held before
-// this process began has been renewed since, so it is at most the usual.
+// leaseOf returns the length of the work's lease. New work shows it. Work that was held before this process began has been
+// renewed since, so it has at most the usual length.
 func (s *session) leaseOf(w assign.Work) time.Duration {
 	if w.LeaseExpiresAt == nil {
 		return 0
@@ -39,7 +39,7 @@ func (s *session) leaseOf(w assign.Work) time.Duration {
 	return max(min(given, s.usualLease()), time.Second/2)
 }
 
-// usualLease is how much time the server gives: what the task has, or what this agent asks for.
+// usualLease returns the task's lease, or the one that this agent requests.
 func (s *session) usualLease() time.Duration {
 	if own := s.settings().Lease; own != nil {
 		return time.Duration(*own)
@@ -47,7 +47,7 @@ func (s *session) usualLease() time.Duration {
 	return s.Lease
 }
 
-// deadline is when it is over unless it is renewed; zero: never.
+// deadline returns when the lease is over unless it is renewed; zero means never.
 func (l *lease) deadline() time.Time {
 	if l.length == 0 {
 		return time.Time{}
@@ -69,7 +69,7 @@ func (l *lease) extended(at time.Time, until *time.Time) {
 	l.renewed, l.until = at, until
 }
 
-// next is when to renew it: after a third, so that two more tries are left; zero: never.
+// next returns when to renew it: after a third, so that two more tries are left; zero means never.
 func (l *lease) next() time.Time {
 	if l.length == 0 {
 		return time.Time{}
@@ -84,7 +84,7 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// within is how long a call about it may take, so that it can be repeated while there is time.
+// within returns how long a call about it may take, so that it can be repeated in time.
 func (l *lease) within() time.Duration {
 	if l.length == 0 {
 		return answerWithin
@@ -92,7 +92,7 @@ func (l *lease) within() time.Duration {
 	return min(answerWithin, max(l.length/3, time.Second/4))
 }
 
-// pause is how long to wait at most before such a call is repeated.
+// pause returns how long to wait at most before such a call is repeated.
 func (l *lease) pause() time.Duration {
 	if l.length == 0 {
 		return longestPause
@@ -100,7 +100,7 @@ func (l *lease) pause() time.Duration {
 	return min(longestPause, max(l.length/10, time.Second/20))
 }
 
-// doubt has it checked at once.
+// doubt makes keep check the lease at once.
 func (l *lease) doubt() {
 	select {
 	case l.check <- struct{}{}:
@@ -108,8 +108,8 @@ func (l *lease) doubt() {
 	}
 }
 
-// sees takes in when an event says that it is over. Said a second time, nothing has renewed it since: it is about to
-// run out, sooner than this agent believes, since a manager has changed how long it is.
+// sees handles an event that shows the lease's end. If the same end comes a second time, the lease was not renewed since, and
+// runs out sooner than this agent believes: a manager has changed its length.
 func (l *lease) sees(until *time.Time) (soon bool) {
 	if l.length == 0 || until == nil {
 		return false
@@ -121,7 +121,7 @@ func (l *lease) sees(until *time.Time) (soon bool) {
 	return soon
 }
 
-// renew asks for the lease to be extended, until it would be over. It returns the refusal of work that is no longer ours.
+// renew extends the lease, and tries until it would be over. It returns the refusal if the work is no longer ours.
 func (s *session) renew(ctx context.Context, j *job) error {
 	if over := j.lease.deadline(); !over.IsZero() {
 		var cancel context.CancelFunc
@@ -136,7 +136,7 @@ func (s *session) renew(ctx context.Context, j *job) error {
 	return err
 }
 
-// errOver: no node answered until the end of the lease, so somebody else may have the work.
+// errOver means that no node answered until the end of the lease, so another holder may have the work.
 var errOver = errors.New("no node answered while the lease lasted")
 
 // gone reports whether an error of renew says that the work is no longer ours.
@@ -177,7 +177,7 @@ func (s *session) keep(ctx context.Context, j *job) {
 	}
 }
 
-// workChanged takes in what an event says about work.
+// workChanged handles an event about work.
 func (s *session) workChanged(w *assign.Work) {
 	s.mu.Lock()
 	j := s.jobs[w.ID]
@@ -191,7 +191,7 @@ func (s *session) workChanged(w *assign.Work) {
 	}
 }
 
-// checkAllBut has the work checked that a snapshot did not show as held: what happened to it was not heard.
+// checkAllBut makes the agent check all work that a snapshot does not show as held: its events were missed.
 func (s *session) checkAllBut(held map[int64]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

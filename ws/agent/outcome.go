@@ -9,21 +9,21 @@ import (
 	"getwork/assign"
 )
 
-// Why a handler's context was cancelled, as context.Cause tells.
+// The causes of a handler's cancelled context, as [context.Cause] returns them.
 var (
-	// ErrLeaseLost: the work is no longer the agent's. What the handler returns is not told to anybody.
+	// ErrLeaseLost means that the work is no longer the agent's. The handler's error is ignored.
 	ErrLeaseLost = errors.New("the lease is lost")
 
-	// ErrDraining: the agent ends, and its time to do so is over. Work that isn't done goes back at once.
+	// ErrDraining means that the agent ends, and its time to drain is over. Unfinished work goes back at once.
 	ErrDraining = errors.New("the agent ends")
 )
 
-// ErrLater is what a handler returns when the item can't be worked on now: it comes back after the task's back-off, and
-// no attempt is burnt. An error that wraps it leaves its text as the work's note.
+// ErrLater is the error of a handler that can't work on the item now. The item comes back after the task's back-off, and
+// uses no attempt. If an error wraps ErrLater, its text becomes the work's note.
 var ErrLater error = &putOff{text: "later"}
 
-// ReturnAfter is what a handler returns when the item can't be worked on before d is over: from 0 to 72 hours, and the
-// nearer of the two for what is outside. No attempt is burnt. note, if not empty, is kept with the work.
+// ReturnAfter returns the error for an item that can't be worked on before d is over. d is limited to 0 to 72 hours. It uses
+// no attempt. note, if not empty, is kept with the work.
 func ReturnAfter(d time.Duration, note string) error {
 	after := assign.Duration(min(max(d, 0), 72*time.Hour))
 	return &putOff{after: &after, note: note, text: "return after " + after.String()}
@@ -37,13 +37,13 @@ type putOff struct {
 
 func (p *putOff) Error() string { return p.text }
 
-// giveBack puts work back at once: nothing was done.
+// giveBack returns work at once, because nothing was done.
 func giveBack() assign.Disposition {
 	return assign.Disposition{Outcome: "return", After: new(assign.Duration)}
 }
 
-// outcome makes a disposition of what a handler returned; ctx is the one that it had. An after that is missing is the
-// task's back-off, for the caller to fill in.
+// outcome returns the disposition for a handler's error; ctx is the handler's. If After is missing, the caller fills in the
+// task's back-off.
 func outcome(ctx context.Context, err error) assign.Disposition {
 	var p *putOff
 	switch {
@@ -51,7 +51,7 @@ func outcome(ctx context.Context, err error) assign.Disposition {
 		return assign.Disposition{Outcome: "complete"}
 	case errors.As(err, &p):
 		note := p.note
-		if wrapped := errors.Unwrap(err); wrapped != nil { // somebody said more around it
+		if wrapped := errors.Unwrap(err); wrapped != nil { // it was wrapped with more text
 			note = err.Error()
 		}
 		return assign.Disposition{Outcome: "return", After: p.after, Note: clean(note)}
@@ -61,10 +61,10 @@ func outcome(ctx context.Context, err error) assign.Disposition {
 	return assign.Disposition{Outcome: "fail", Error: clean(err.Error())}
 }
 
-// maxText is how long a note and an error may be, in bytes.
+// maxText is the most bytes of a note or an error.
 const maxText = 4 << 10
 
-// clean makes text of what a node would refuse otherwise: too long, not UTF-8, or with a NUL. Nothing is nil.
+// clean makes text acceptable for a node, which refuses text that is too long, not UTF-8, or has a NUL. It returns nil for "".
 func clean(text string) *string {
 	if text == "" {
 		return nil

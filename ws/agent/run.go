@@ -23,16 +23,16 @@ type session struct {
 	mu       sync.Mutex
 	task     assign.Task // as it was last read
 	readTask time.Time
-	jobs     map[int64]*job // what is in hand, by the work's id; never more than Concurrency
-	draining bool           // no more is begun
-	ended    chan struct{}  // of one place: a job has ended
+	jobs     map[int64]*job // in progress, by the work's id; never more than Concurrency
+	draining bool           // no more work is begun
+	ended    chan struct{}  // holds one value when a job has ended
 	running  sync.WaitGroup
 }
 
-// Run takes work until ctx ends, and then drains: the request that waits is cancelled, handlers get Drain to finish,
-// and what they did not finish goes back at once. It returns nil then, or when nothing is left (Once). While the server
-// is away it goes on trying. It returns a [getwork/ws/client.Problem] when the node does not let it take work: there is no such task, or
-// the agent may not.
+// Run takes work until ctx ends, and then drains: it cancels the waiting request, gives handlers Drain to finish, and
+// returns unfinished work at once. It then returns nil, as it does when nothing is left (Once). While the server is away it
+// goes on trying. It returns a [getwork/ws/client.Problem] if the node refuses it work: there is no such task, or the agent
+// may not take it.
 func (a *Agent) Run(ctx context.Context) error {
 	full, err := a.withDefaults()
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// take is the loop of the agent: a place is free, ask, wait, begin.
+// take is the agent's loop: wait for a free place, ask, wait for the answer, begin.
 func (s *session) take(ctx context.Context) error {
 	err := s.resume(ctx)
 	if err == nil {
@@ -78,11 +78,11 @@ func (s *session) take(ctx context.Context) error {
 			}
 		case s.Once && !s.busy():
 			return nothingLeft(&r)
-		case s.Once: // what is in hand may still add some
+		case s.Once: // jobs in progress may still push more
 			s.awaitIdle(ctx)
 		case !s.Once && time.Since(began) > s.linger()/2:
-			pause = 0 // it waited for as long as was asked for
-		default: // nothing, in spite of lingering, such as at max_open
+			pause = 0 // it lingered for as long as requested
+		default: // it ended with nothing at once in spite of lingering, for example at max_open
 			s.explain(&r)
 			pause = min(max(2*pause, time.Second), 20*time.Second)
 			s.rest(ctx, pause)
@@ -94,8 +94,8 @@ func (s *session) take(ctx context.Context) error {
 	return err
 }
 
-// reconsider is asked when a request for work was refused. What was changed about the task meanwhile may explain it;
-// then nothing is wrong.
+// reconsider is called when a request for work was refused. If the task was changed meanwhile, that may be the reason, and
+// nothing is wrong.
 func (s *session) reconsider(ctx context.Context, err error, count int) error {
 	if !refusedWith(err, http.StatusBadRequest) {
 		return err
@@ -109,7 +109,7 @@ func (s *session) reconsider(ctx context.Context, err error, count int) error {
 	return err
 }
 
-// nothingLeft is how an agent ends that does not wait for more.
+// nothingLeft returns the result of an agent that does not wait for more work.
 func nothingLeft(r *assign.Request) error {
 	switch {
 	case r.State == assign.Failed && r.Error != nil:
@@ -130,9 +130,9 @@ func (s *session) explain(r *assign.Request) {
 	}
 }
 
-// rest waits, but no longer than until something that it has is done, which may be what made the difference.
+// rest waits for about pause, or until a job ends, which may have been the obstacle.
 func (s *session) rest(ctx context.Context, pause time.Duration) {
-	t := time.NewTimer(pause/2 + rand.N(pause+1)) // so that agents do not ask in step
+	t := time.NewTimer(pause/2 + rand.N(pause+1)) // so that agents do not ask at the same time
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -141,7 +141,7 @@ func (s *session) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// awaitPlace waits until fewer items are in hand than there may be, and returns how many to ask for.
+// awaitPlace waits until a place is free, and returns how many items to ask for.
 func (s *session) awaitPlace(ctx context.Context) int {
 	for {
 		s.mu.Lock()
@@ -157,7 +157,7 @@ func (s *session) awaitPlace(ctx context.Context) int {
 	}
 }
 
-// awaitIdle waits until nothing is in hand.
+// awaitIdle waits until no job is in progress.
 func (s *session) awaitIdle(ctx context.Context) {
 	for s.busy() && ctx.Err() == nil {
 		select {
@@ -173,8 +173,8 @@ func (s *session) busy() bool {
 	return len(s.jobs) > 0
 }
 
-// resume reads the task, and takes up what a former process left under this instance: its work, of which what is too
-// much goes back, and a request that waits, which may be for more than there is room for and is cancelled.
+// resume reads the task, and takes over the work and the waiting request of a former process of this instance. It returns work
+// that it has no place for, and cancels the request, which may ask for more than there is room for.
 func (s *session) resume(ctx context.Context) error {
 	if err := s.readSettings(ctx, 0); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (s *session) resume(ctx context.Context) error {
 	return nil
 }
 
-// drain begins nothing more, and returns when nothing is in hand.
+// drain begins no more work, and returns when no job is in progress.
 func (s *session) drain() {
 	s.mu.Lock()
 	s.draining = true
@@ -212,7 +212,7 @@ func (s *session) drain() {
 		s.Log.Info("draining", "in_hand", left, "at_most", s.Drain)
 	}
 	late := time.AfterFunc(s.Drain, func() {
-		s.Log.Info("the time to drain is over; stopping what is still in hand")
+		s.Log.Info("the time to drain is over; cancelling the remaining work")
 		s.cutNow(ErrDraining)
 	})
 	defer late.Stop()

@@ -8,7 +8,7 @@ import (
 	"getwork/ws/client"
 )
 
-// server is whichever of the nodes answers, and whether one does.
+// server makes the agent's calls, and knows whether any node answers.
 type server struct {
 	*client.Client
 	transport *http.Transport
@@ -17,7 +17,7 @@ type server struct {
 	away bool
 }
 
-// newServer makes calls in the agent's name, and repeats them until their context ends.
+// newServer returns a server that calls as the agent, and repeats calls until their context ends.
 func newServer(a *Agent) *server {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = a.Concurrency + 1
@@ -37,7 +37,7 @@ func newServer(a *Agent) *server {
 	return s
 }
 
-// set keeps whether the server is away, and reports whether that is new: it is said once, and once that it is back.
+// set records whether the server is away, and reports whether that changed, so that each change is logged once.
 func (s *server) set(away bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

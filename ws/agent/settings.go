@@ -14,7 +14,7 @@ func (s *session) settings() assign.Task {
 	return s.task
 }
 
-// readSettings reads the task, unless that was done within the last while.
+// readSettings reads the task, unless it was read recently.
 func (s *session) readSettings(ctx context.Context, within time.Duration) error {
 	s.mu.Lock()
 	fresh := within > 0 && time.Since(s.readTask) < within
@@ -37,9 +37,9 @@ const (
 	longLinger  = 10 * time.Minute
 )
 
-// linger is how long a request waits. One of an agent that was killed goes on to wait, and what it gets is held until the
-// lease is over: so not much longer than that. But where there is a query, each new request may run it, and a longer
-// wait is cheaper.
+// linger returns how long a request waits. A killed agent's request goes on waiting, and its work is held until the lease is
+// over, so an inbox's requests do not wait much longer than a lease. If there is a query, each new request may run it, so a
+// longer wait is cheaper.
 func (s *session) linger() time.Duration {
 	t := s.settings()
 	switch {

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what a wrong URL can make a program read, in bytes.
+// maxAnswer is the most bytes that a program reads, in case its URL is wrong.
 const maxAnswer = 256 << 20
 
-// Do makes a call that has no method here. path is escaped and begins with a slash, such as /api/v1/tasks; body is sent as
-// JSON unless it is nil, and the answer is decoded into v unless that is nil. It is repeated as any call is when the method
-// is GET, or there is a [Key].
+// Do makes a call that has no method here. path is escaped and begins with a slash, such as /api/v1/tasks. body is sent as
+// JSON unless it is nil, and the answer is decoded into v unless v is nil. The call counts as safe to repeat if the method is
+// GET, or if there is a [Key].
 func (c *Client) Do(ctx context.Context, method, path string, body, v any, options ...Option) error {
 	return c.do(ctx, call{method: method, path: path, body: body, within: answerWithin}, v, options)
 }
@@ -32,14 +32,14 @@ func (c *Client) send(ctx context.Context, method, path string, body, v any, opt
 	return c.do(ctx, call{method: method, path: api + path, body: body, within: answerWithin}, v, options)
 }
 
-// sendSafe makes one that may be repeated.
+// sendSafe makes a call below /api/v1 that may be repeated.
 func (c *Client) sendSafe(ctx context.Context, method, path string, body, v any, options []Option) error {
 	return c.do(ctx, call{method: method, path: api + path, body: body, within: answerWithin, safe: true}, v, options)
 }
 
 const api = "/api/v1"
 
-// path is an address below /api/v1, each part of which is one segment.
+// path returns an address below /api/v1; each part becomes one segment.
 func path(parts ...string) string {
 	var b strings.Builder
 	for _, part := range parts {

@@ -13,7 +13,7 @@ import (
 	"getwork/assign"
 )
 
-// recorder notes which calls were answered with a 2xx, or with the switch to a WebSocket.
+// recorder records calls that were answered with a 2xx, or with the switch to a WebSocket.
 type recorder struct {
 	mu    sync.Mutex
 	calls []string // method and path
@@ -29,12 +29,12 @@ func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 	return a, err
 }
 
-// withoutCall are the operations of the API that this package has no call for.
+// withoutCall lists the operations of the API that this package has no method for.
 var withoutCall = map[string]string{
 	"events": "the live channel is followed over a WebSocket, which has the same events",
 }
 
-// Every operation of the API has a call, and a real node answers it. A new operation fails here until it has one.
+// Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.
 func TestEveryOperationHasACall(t *testing.T) {
 	t.Parallel()
 	seen := &recorder{}
@@ -76,7 +76,7 @@ func TestEveryOperationHasACall(t *testing.T) {
 	}
 }
 
-// everyCall makes each call once, and looks at what the answer has that the next call needs.
+// everyCall makes each call once, and checks the parts of the answer that the next call needs.
 func everyCall(t *testing.T, boss, ann, bot *Client) {
 	ctx := t.Context()
 	settings := assign.DefaultSettings()
@@ -176,7 +176,7 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	}
 }
 
-// A request that has to wait is awaited until somebody brings what it waits for.
+// AwaitRequest waits until an item is pushed for the request.
 func TestAwaitRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

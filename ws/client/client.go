@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// Client makes calls in the name of one caller. URL is needed, and who asks: Token, or User where nodes run with
-// --auth dev. It may be used by several goroutines at once, and copied to ask as somebody else; its fields must not change
-// while calls are under way.
+// Client makes calls as one caller. URL is required, and an identity: Token, or User if nodes run with --auth dev. Several
+// goroutines may use a Client at once. Copy it to call as another user; its fields must not change during calls.
 type Client struct {
-	URL string // of a node, or of what stands before several, such as http://127.0.0.1:8080
+	URL string // of a node, or of a proxy before several, such as http://127.0.0.1:8080
 
-	Token    string   // an API token, which says who asks
-	User     string   // who asks, under dev identity
-	Role     string   // as what, under dev identity: worker, agent, observer or manager; empty: worker
-	Groups   []string // that the user is in, under dev identity
-	Instance string   // which of several programs of one user; each is a holder of its own. Empty: none
+	Token    string   // an API token, which identifies the caller
+	User     string   // the caller's name, under dev identity
+	Role     string   // under dev identity: worker, agent, observer or manager; worker if empty
+	Groups   []string // the user's groups, under dev identity
+	Instance string   // which of several programs of one user; each is a holder of its own. Empty for none
 
-	// HTTP makes the calls, those of the live channel included; nil: one with http.DefaultTransport. It never follows a
-	// redirect: the API has none, so one means that the URL is wrong, and a POST that follows it may arrive as a GET.
+	// HTTP makes the calls, including those of the live channel; nil means one with http.DefaultTransport. It never follows
+	// redirects: the API has none, so a redirect means that the URL is wrong, and a POST could become a GET.
 	HTTP *http.Client
 
-	Retry Retry // of calls that are safe to repeat; the zero value sends a call four times at most
+	Retry Retry // how calls are repeated; the zero value sends a call at most four times
 }
 
-// As is the same client in another role, under dev identity.
+// As returns the same client in another role, under dev identity.
 func (c *Client) As(role string) *Client {
 	other := *c
 	other.Role = role
@@ -33,7 +32,7 @@ func (c *Client) As(role string) *Client {
 
 func (c *Client) base() string { return strings.TrimRight(c.URL, "/") }
 
-// http is the client that makes the calls. It keeps no state of its own: connections belong to the transport.
+// http returns the client that makes the calls. It has no state of its own: connections belong to the transport.
 func (c *Client) http() *http.Client {
 	var h http.Client
 	if c.HTTP != nil {
@@ -43,7 +42,7 @@ func (c *Client) http() *http.Client {
 	return &h
 }
 
-// header says who asks.
+// header returns the headers that identify the caller.
 func (c *Client) header() http.Header {
 	h := http.Header{}
 	set := func(name, value string) {

@@ -11,7 +11,7 @@ import (
 	"getwork/ws/client"
 )
 
-// nodeURL is where a node serves, on which there is none of the tasks that the examples make: they may run again.
+// nodeURL returns the address of a node that has none of the examples' tasks yet, so that they may run again.
 func nodeURL() string {
 	url, err := client.NodeURL()
 	if err != nil {
@@ -97,7 +97,7 @@ func ExampleIfMatch() {
 	// Some photos: changed false, refused as "stale-version"
 }
 
-// A program that is told when something is pushed, whatever happens to its connection.
+// This program learns of pushed items, whatever happens to its connection.
 func ExampleLive() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -109,7 +109,7 @@ func ExampleLive() {
 
 	live := &client.Live{Client: &client.Client{URL: url, User: "postman"}, Handle: func(e client.Event) {
 		switch {
-		case e.Type == "snapshot": // what happens from now on is told
+		case e.Type == "snapshot": // later changes come as events
 			if _, err := boss.PushItems(ctx, "letters", []assign.NewItem{{Item: "to Ann"}}); err != nil {
 				log.Fatal(err)
 			}

@@ -13,21 +13,21 @@ import (
 	"getwork/ws"
 )
 
-// Live follows the live channel, however often a connection ends. Client and Handle are needed.
+// Live follows the live channel, and reconnects whenever a connection ends. Client and Handle are required.
 type Live struct {
 	Client *Client
 
-	// Handle is called with one event after the other: hello and a snapshot with each connection, then what happens. What
-	// was missed between two connections is in the snapshot, or has to be read. Nothing is read while it runs: one that
-	// takes more than a few seconds loses the connection.
+	// Handle is called with one event after the other: hello and a snapshot for each connection, then changes. Changes
+	// between two connections are in the snapshot, or have to be read. Nothing is read while Handle runs, so if it takes
+	// more than a few seconds, the connection is lost.
 	Handle func(Event)
 
-	// Lost, if not nil, is called when a connection has ended, or none could be made, and another is tried.
+	// Lost, if not nil, is called when a connection has ended or failed, before the next attempt.
 	Lost func(error)
 
 	mu     sync.Mutex
 	tasks  map[string]bool // subscribed to
-	socket *Socket         // the present one; nil: there is none
+	socket *Socket         // the present one, or nil
 
 	pingEvery time.Duration // 0: 25 s
 }
@@ -35,15 +35,15 @@ type Live struct {
 const (
 	firstRedial   = 500 * time.Millisecond
 	longestRedial = 30 * time.Second
-	steadyAfter   = 10 * time.Second // a connection that lasted so long has worked: the next is tried soon
+	steadyAfter   = 10 * time.Second // after a connection that lasted this long, the next attempt comes soon
 	dialWithin    = 10 * time.Second
-	usualPing     = 25 * time.Second // a line whose other end is gone is as silent as one on which nothing happens
+	usualPing     = 25 * time.Second // only a ping distinguishes a dead connection from an idle one
 	pongWithin    = 5 * time.Second
 )
 
-// Run keeps the channel open until ctx ends, and then returns the cause. It returns earlier when coming back would not help:
-// the server does not know the caller, or lets it not in (a [Problem] with status 401 or 403), or finds fault with what was
-// sent. Run may be called again after that, and tasks that were subscribed to are followed then.
+// Run keeps the channel open until ctx ends, and then returns the cause. It returns earlier if another attempt would not help:
+// the server does not know or admit the caller (a [Problem] with status 401 or 403), or rejects a message. Run may be called
+// again, and keeps its subscriptions.
 func (l *Live) Run(ctx context.Context) error {
 	wait := firstRedial
 	for {
@@ -85,7 +85,7 @@ func (l *Live) follow(ctx context.Context) error {
 	defer l.use(nil)
 	l.Handle(Event{Type: "hello", Hello: &s.Hello})
 	l.Handle(Event{Type: "snapshot", Snapshot: &s.Snapshot})
-	for _, task := range subscribed { // each by itself: one that is gone is answered with an error, and the others are followed
+	for _, task := range subscribed { // one by one: a missing task is answered with an error, and the others are followed
 		if err := s.Subscribe(ctx, task); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (s *Socket) probe(ctx context.Context, every time.Duration) {
 	}
 }
 
-// use makes a connection the present one, and returns the tasks that it has to subscribe to.
+// use makes a connection the present one, and returns the tasks to subscribe to.
 func (l *Live) use(s *Socket) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Live) use(s *Socket) []string {
 	return slices.Sorted(maps.Keys(l.tasks))
 }
 
-// Subscribe follows tasks by name, with each connection from now on: their task and run events come.
+// Subscribe follows tasks by name, on each connection from now on: their task and run events come.
 func (l *Live) Subscribe(tasks ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Live) Subscribe(tasks ...string) {
 	l.tell((*Socket).Subscribe, tasks)
 }
 
-// Unsubscribe ends that.
+// Unsubscribe ends a subscription.
 func (l *Live) Unsubscribe(tasks ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *Live) Unsubscribe(tasks ...string) {
 	l.tell((*Socket).Unsubscribe, tasks)
 }
 
-// tell says so to the node; l.mu must be held. What can't be told ends the connection, and the next one is told all.
+// tell sends subscriptions to the node; l.mu must be held. If that fails, it ends the connection, and the next one sends all.
 func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks []string) {
 	if l.socket == nil {
 		return
@@ -170,7 +170,7 @@ func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks [
 	}
 }
 
-// Reconnect gives the present connection up, as when it did not tell what it should have; another is made.
+// Reconnect replaces the present connection, for example if it did not report an expected change.
 func (l *Live) Reconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

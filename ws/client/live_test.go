@@ -21,7 +21,7 @@ type line struct {
 
 	mu     sync.Mutex
 	conns  []net.Conn
-	silent chan struct{} // closed: nothing gets through any more on the connections that there are
+	silent chan struct{} // closed when the present connections go silent
 	copied sync.WaitGroup
 }
 
@@ -98,7 +98,7 @@ func (l *line) hush() {
 	l.silent = make(chan struct{})
 }
 
-// follower runs a Live, and hands its events over.
+// follower runs a Live, and passes its events on.
 type follower struct {
 	*Live
 	t      *testing.T
@@ -144,8 +144,8 @@ func (f *follower) untilType(kind string) Event {
 	return f.until(kind, func(e Event) bool { return e.Type == kind })
 }
 
-// What happens is told; a connection that is cut, given up or silent is replaced by another, with a snapshot of what was
-// missed, and what was subscribed to is followed on.
+// Changes come as events. A connection that is cut, given up or silent is replaced, with a new snapshot, and keeps its
+// subscriptions.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	boss, ann, task := as(t, "boss", "manager"), as(t, unused("Lea"), "worker"), unused("live")
@@ -160,7 +160,7 @@ func TestLive(t *testing.T) {
 	}
 	f.untilType("snapshot")
 	if e := f.untilType("error"); e.Error.Status != 404 {
-		t.Errorf("a task that there is not: %+v", e.Error)
+		t.Errorf("a task that does not exist: %+v", e.Error)
 	}
 	push := func(item string) {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestLive(t *testing.T) {
 	f.until("what was pushed last", func(e Event) bool { return e.Type == "task" && e.Task.Shelf == 1 })
 }
 
-// Run ends when coming back would not help, and can be called again.
+// Run ends if another attempt would not help, and can be called again.
 func TestLiveEnds(t *testing.T) {
 	t.Parallel()
 	nobody := &Live{Client: &Client{URL: as(t, "", "").URL}, Handle: func(Event) {}}

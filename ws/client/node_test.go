@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// node is a real one, a process with a PostgreSQL of its own, for all tests and examples of this package; their tasks have
-// names of their own. The first that needs it builds and starts it. It ends when its standard input is closed, so it does not
-// outlive this process.
+// node is a real node, a process with a PostgreSQL of its own, for all tests and examples of this package; their tasks have
+// different names. The first test that needs it builds and starts it. It ends when its standard input is closed, so it does
+// not outlive this process.
 var node struct {
 	sync.Once
 	url  string
@@ -41,7 +41,7 @@ func startNode() (string, error) {
 		return "", err
 	}
 	node.stop = func() { _ = os.RemoveAll(dir) }
-	if err := os.Chmod(dir, 0o755); err != nil { // who PostgreSQL runs as must get in
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL's user must be able to enter
 		return "", err
 	}
 	binary := filepath.Join(dir, "getwork")
@@ -106,7 +106,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// as is a client of the node.
+// as returns a client of the node.
 func as(t testing.TB, user, role string) *Client {
 	t.Helper()
 	url, err := NodeURL()
@@ -118,7 +118,7 @@ func as(t testing.TB, user, role string) *Client {
 
 var names atomic.Int64
 
-// unused is a name that no other test has, nor this one when it runs again.
+// unused returns a name that no other test has, and not this one either when it runs again.
 func unused(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 // must ends the test with an error.

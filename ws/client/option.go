@@ -12,28 +12,28 @@ type call struct {
 	method string
 	path   string // escaped, such as /api/v1/tasks
 	query  url.Values
-	body   any // sent as JSON; nil: none
+	body   any // sent as JSON; nil for none
 	header http.Header
 
-	safe   bool          // it changes nothing when it is repeated
-	within time.Duration // how long one try may take, the answer read; 0: until the context ends
-	hold   time.Duration // for how much longer the node was asked to hold its answer
-	pause  time.Duration // the longest between two tries; 0: as Retry says
+	safe   bool          // a repetition changes nothing
+	within time.Duration // how long one try may take, including the answer; 0 means until the context ends
+	hold   time.Duration // how much longer the node may hold its answer
+	pause  time.Duration // the longest between two tries; 0 means Retry's
 	answer *Answer
 }
 
-// answerWithin is how long one try may take unless [Within] says otherwise. Calls for which the server may have to execute
-// a task's query take as long as the task allows, so only their context bounds them.
+// answerWithin is how long one try may take unless [Within] says otherwise. Only the context bounds calls for which the server
+// may have to execute a task's query: they take as long as the task allows.
 const answerWithin = 30 * time.Second
 
-// Option adds to one call.
+// Option extends one call.
 type Option func(*call)
 
 // Header adds a header.
 func Header(name, value string) Option { return func(c *call) { c.header.Set(name, value) } }
 
-// Wait has the node hold its answer while a request is pending, for so long at most, in whole seconds. Nodes take more
-// than 120 s for 120 s, and may answer sooner.
+// Wait makes the node hold its answer while a request is pending, for at most d, in whole seconds. Nodes limit it to 120 s, and
+// may answer sooner.
 func Wait(d time.Duration) Option {
 	return func(c *call) {
 		if seconds := int(d / time.Second); seconds > 0 {
@@ -43,8 +43,8 @@ func Wait(d time.Duration) Option {
 	}
 }
 
-// Key is an Idempotency-Key: any text of 1 to 255 bytes, new for each request that is meant to be another one. The same
-// key again is answered with the same request. Empty: the call has none.
+// Key sends an Idempotency-Key: any text of 1 to 255 bytes, new for each new request. The same key again is answered with the
+// same request. With an empty key the call has none.
 func Key(key string) Option {
 	return func(c *call) {
 		c.header.Del(keyHeader)
@@ -56,35 +56,35 @@ func Key(key string) Option {
 
 const keyHeader = "Idempotency-Key"
 
-// IfMatch has a change refused with a status of 412 when the task is not any more what was read under that tag, see
-// [Answer.Tag]. "*" means whatever it is now.
+// IfMatch makes the server refuse a change with status 412 if the task has changed since it was read under that tag, see
+// [Answer.Tag]. "*" matches any version.
 func IfMatch(tag string) Option { return Header("If-Match", tag) }
 
-// IfNoneMatch has a read fail with [ErrNotModified] when what it reads is still what that tag stands for.
+// IfNoneMatch makes a read fail with [ErrNotModified] if the answer still has that tag.
 func IfNoneMatch(tag string) Option { return Header("If-None-Match", tag) }
 
-// Within bounds one try, beside what [Wait] adds; 0: only the context does. Unless it is given most calls may take 30 s.
+// Within bounds one try; [Wait] adds to it. With 0 only the context bounds it. The default of most calls is 30 s.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// MaxPause bounds the pause before a call is repeated. What the server's Retry-After says counts even so.
+// MaxPause bounds the pause before a call is repeated. A longer Retry-After of the server still applies.
 func MaxPause(d time.Duration) Option { return func(c *call) { c.pause = d } }
 
-// Into keeps the last answer, be it a refusal. It is left alone when none came.
+// Into stores the last answer in a, also if it is a refusal. It leaves a unchanged if no answer came.
 func Into(a *Answer) Option { return func(c *call) { c.answer = a } }
 
-// Answer is what came back over HTTP, beside what a method returns.
+// Answer is the HTTP answer to a call, in addition to the method's results.
 type Answer struct {
 	Status int
 	Header http.Header
-	Body   []byte        // as it came
-	Sent   time.Time     // when the try was sent that was answered so
-	Took   time.Duration // from then until all of it was read
+	Body   []byte        // undecoded
+	Sent   time.Time     // when the answered try was sent
+	Took   time.Duration // from then until the whole answer was read
 }
 
-// Tag is the ETag of what was answered; empty: it has none.
+// Tag returns the answer's ETag, or "" if it has none.
 func (a *Answer) Tag() string { return a.Header.Get("ETag") }
 
-// RetryAfter is when the server asks to be asked again; 0: it does not say.
+// RetryAfter returns the answer's Retry-After, or 0 if it has none.
 func (a *Answer) RetryAfter() time.Duration { return retryAfter(a.Header) }
 
 // retryAfter reads seconds or a date (RFC 9110, 10.2.3).

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Part says which part of a long list to read; its zero value, the first hundred rows.
+// Part selects a part of a long list; its zero value, the first hundred rows.
 type Part struct {
-	Cursor string // Page.Next of the page before; empty: from the beginning
-	Limit  int    // how many rows at most, 1 to 1000; 0: 100
+	Cursor string // Page.Next of the previous page; empty for the first
+	Limit  int    // how many rows at most, 1 to 1000; 100 if 0
 }
 
 // Page is a part of a list.
 type Page[T any] struct {
 	Rows []T
-	Next string // the Cursor of the next page; empty: there is no more
+	Next string // the Cursor of the next page; empty after the last
 }
 
-// query makes the parameters of a filter, whose names and values come in turn. What is empty does not filter.
+// query returns a filter's parameters, given as names and values in turn. Empty values are left out.
 func (p Part) query(filters ...string) url.Values {
 	q := query(append(filters, "cursor", p.Cursor)...)
 	if p.Limit != 0 {
@@ -55,10 +55,10 @@ func list[T any](ctx context.Context, c *Client, path, plural string, q url.Valu
 	return p, nil
 }
 
-// text is an id as it stands in an address.
+// text returns an id as it is written in an address.
 func text(id int64) string { return strconv.FormatInt(id, 10) }
 
-// since is a time as a parameter; the zero time does not filter.
+// since returns a time as a parameter; "" for the zero time.
 func since(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -14,15 +14,14 @@ import (
 	"getwork/assign"
 )
 
-// Problem is an answer that was not a 2xx. What getwork answers so is described by RFC 9457: Type is one of the addresses
-// under /problems/, Detail is for people, and Errors name fields. Type is empty when something else answered in getwork's
-// place; Title says so then.
+// Problem is an answer that was not a 2xx. getwork's have the form of RFC 9457: Type is an address under /problems/, Detail is
+// for people, and Errors name fields. If something other than getwork answered, Type is empty, and Title says so.
 type Problem struct {
 	assign.Problem
-	RetryAfter time.Duration // 0: the server does not say
+	RetryAfter time.Duration // 0 if the server does not say
 }
 
-// Error is the problem's detail.
+// Error returns the problem's detail.
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail
@@ -30,12 +29,12 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
-// Kind is the last part of the problem's type, such as [assign.LeaseLost].
+// Kind returns the last part of the problem's type, such as [assign.LeaseLost].
 func (p *Problem) Kind() assign.Kind {
 	return assign.Kind(strings.TrimPrefix(p.Type, "/problems/"))
 }
 
-// KindOf is the kind of the [Problem] that err is; empty: it is none, or none of getwork's.
+// KindOf returns the kind of the [Problem] in err, or "" if err has none, or none of getwork's.
 func KindOf(err error) assign.Kind {
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -44,7 +43,7 @@ func KindOf(err error) assign.Kind {
 	return p.Kind()
 }
 
-// StatusOf is the HTTP status of the [Problem] that err is; 0: it is none.
+// StatusOf returns the HTTP status of the [Problem] in err, or 0 if err has none.
 func StatusOf(err error) int {
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -61,14 +60,14 @@ func retryAfterOf(err error) time.Duration {
 	return p.RetryAfter
 }
 
-// NoAnswer is a call to which nothing came back, or not all of it.
+// NoAnswer is the error of a call whose answer did not come, or not completely.
 type NoAnswer struct {
 	URL    string
-	Unsent bool  // no connection was made: the server knows nothing of the call
+	Unsent bool  // no connection was made, so the server has not seen the call
 	Err    error // why
 }
 
-// Error names the address.
+// Error returns the address and the cause.
 func (n *NoAnswer) Error() string { return fmt.Sprintf("no answer from %s: %v", n.URL, n.Err) }
 
 // Unwrap is the cause.
@@ -83,10 +82,10 @@ func noAnswer(address string, err error) error {
 	return &NoAnswer{URL: address, Unsent: errors.As(err, &dial) && dial.Op == "dial", Err: err}
 }
 
-// Foreign is a 2xx that getwork does not give: something else answers at that address.
+// Foreign is the error of a 2xx answer that is not getwork's: another server answers at that address.
 type Foreign struct {
 	URL string
-	Err error // what can't be read about it
+	Err error // why it can't be decoded
 }
 
 // Error asks whether the URL is right.
@@ -97,10 +96,10 @@ func (f *Foreign) Error() string {
 // Unwrap is the cause.
 func (f *Foreign) Unwrap() error { return f.Err }
 
-// ErrNotModified is how a read fails when nothing has changed since, see [IfNoneMatch].
+// ErrNotModified is the error of a read if nothing has changed, see [IfNoneMatch].
 var ErrNotModified = errors.New("nothing has changed since")
 
-// refusal reads a problem, or says that this is no getwork.
+// refusal reads a problem, or says that something other than getwork answered.
 func (c *Client) refusal(r *http.Response, body []byte) error {
 	p := &Problem{RetryAfter: retryAfter(r.Header)}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/problem+json" {

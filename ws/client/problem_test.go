@@ -10,7 +10,7 @@ import (
 	"getwork/assign"
 )
 
-// A refusal has all that the server sends.
+// A refusal has everything that the server sent.
 func TestProblem(t *testing.T) {
 	t.Parallel()
 	ann := as(t, "Ann", "worker")
@@ -32,7 +32,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// What is no getwork is told from it.
+// Answers of other servers are distinguished from getwork's.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,14 +7,14 @@ import (
 	"getwork/assign"
 )
 
-// Me is whom the server takes the caller for.
+// Me is the caller's identity as the server knows it.
 type Me struct {
 	User   string   `json:"user"`
 	Role   string   `json:"role"`
 	Groups []string `json:"groups"`
 }
 
-// WhoAmI asks whom the server takes the caller for.
+// WhoAmI returns the caller's identity as the server knows it.
 func (c *Client) WhoAmI(ctx context.Context, options ...Option) (me Me, err error) {
 	err = c.get(ctx, path("me"), nil, &me, options)
 	return me, err
@@ -22,9 +22,9 @@ func (c *Client) WhoAmI(ctx context.Context, options ...Option) (me Me, err erro
 
 // Span selects what a report counts.
 type Span struct {
-	Task string          // or several, separated by commas; empty: all
-	From time.Time       // zero: six hours ago for a history, a day ago for returns
-	Step assign.Duration // of a history: how long one of its buckets is, 10 s to 24 h; 0: 5 min
+	Task string          // or several, separated by commas; empty for all
+	From time.Time       // if zero, six hours ago for a history, a day ago for returns
+	Step assign.Duration // the length of a history's buckets, 10 s to 24 h; 5 min if 0
 }
 
 // History counts requests, waits, runs and work in steps of time. For observers and managers.
@@ -37,7 +37,7 @@ func (c *Client) History(ctx context.Context, s Span, options ...Option) (h assi
 	return h, err
 }
 
-// Returns tells who returns much, and what many return. For observers and managers.
+// Returns lists the users who return much, and the items that many return. For observers and managers.
 func (c *Client) Returns(ctx context.Context, s Span, options ...Option) (r assign.Returns, err error) {
 	err = c.get(ctx, path("returns"), query("task", s.Task, "from", since(s.From)), &r, options)
 	return r, err

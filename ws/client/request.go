@@ -9,23 +9,23 @@ import (
 	"getwork/assign"
 )
 
-// Click asks for work.
+// Click is the body of [Client.GetWork].
 type Click struct {
-	Count  int             `json:"count"`            // how many items; the task says how many one may ask for
-	Linger assign.Duration `json:"linger,omitempty"` // how long to wait for something to come when there is nothing, up to 24 h
-	Lease  assign.Duration `json:"lease,omitempty"`  // for agents: how long to hold the work, 1 s to 24 h, where the task has none
+	Count  int             `json:"count"`            // how many items, at most the task's max_request
+	Linger assign.Duration `json:"linger,omitempty"` // how long to wait if there is nothing, up to 24 h
+	Lease  assign.Duration `json:"lease,omitempty"`  // for agents: how long to hold the work if the task has no lease, 1 s to 24 h
 }
 
-// GetWork asks for work of a task. The request may be pending: [Wait] has the node hold its answer for a while, and
-// [Client.AwaitRequest] waits for as long as it takes. Each call is a request of its own, unless a pending one of the same
-// holder is answered instead; a [Key] makes it the same request again.
+// GetWork asks for work of a task. The request may be pending: [Wait] makes the node hold its answer for a while, and
+// [Client.AwaitRequest] waits for as long as it takes. Each call makes a new request, unless the holder has a pending one,
+// which is returned instead. A [Key] makes repeated calls the same request.
 func (c *Client) GetWork(ctx context.Context, task string, click Click, options ...Option) (r assign.Request, err error) {
 	options = append([]Option{Key(rand.Text())}, options...)
 	err = c.send(ctx, http.MethodPost, path("tasks", task, "requests"), click, &r, options)
 	return r, err
 }
 
-// ShowRequest reads a request as it is now.
+// ShowRequest reads a request.
 func (c *Client) ShowRequest(ctx context.Context, id int64, options ...Option) (r assign.Request, err error) {
 	err = c.get(ctx, path("requests", text(id)), nil, &r, options)
 	return r, err
@@ -40,7 +40,7 @@ func (c *Client) CancelRequest(ctx context.Context, id int64, options ...Option)
 // holdFor is how long AwaitRequest asks nodes to hold their answers.
 const holdFor = 60 * time.Second
 
-// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so that it is told at once.
+// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so it returns at once then.
 func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, error) {
 	for {
 		var a Answer
@@ -51,7 +51,7 @@ func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, er
 		if a.Took > holdFor*9/10 {
 			continue
 		}
-		t := time.NewTimer(max(a.RetryAfter(), time.Second)) // it did not hold its answer: too many wait there, or it shuts down
+		t := time.NewTimer(max(a.RetryAfter(), time.Second)) // the node did not hold its answer: too many wait there, or it shuts down
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -61,13 +61,13 @@ func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, er
 	}
 }
 
-// RequestFilter selects requests that wait; empty fields do not filter.
+// RequestFilter selects waiting requests; empty fields do not filter.
 type RequestFilter struct {
 	Task string
 	Part
 }
 
-// ListRequests reads who waits, oldest first. For observers and managers.
+// ListRequests reads waiting requests, oldest first. For observers and managers.
 func (c *Client) ListRequests(ctx context.Context, f RequestFilter, options ...Option) (Page[assign.Request], error) {
 	return list[assign.Request](ctx, c, path("requests"), "requests", f.query("task", f.Task), options)
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Retry says how calls are repeated that are safe to repeat.
+// Retry says how often and with which pauses calls are repeated.
 type Retry struct {
-	Tries    int           // how often a call is sent at most; 0: 4; negative: until its context ends
-	MaxPause time.Duration // between two tries; 0: 10 s. What the server's Retry-After says counts even so
+	Tries    int           // how often a call is sent at most; 4 if 0; until its context ends if negative
+	MaxPause time.Duration // between two tries; 10 s if 0. A longer Retry-After still applies
 
-	// Tried, if not nil, is told how each try ended; nil: with an answer that was wanted. temporary: it may go better the
-	// next time.
+	// Tried, if not nil, is called after each try with its error, which is nil if the call succeeded. temporary means that
+	// another try may succeed.
 	Tried func(err error, temporary bool)
 }
 
@@ -58,7 +58,7 @@ func (c *Client) do(ctx context.Context, what call, v any, options []Option) err
 	}
 }
 
-// ended is the error of a call whose context ended.
+// ended returns the error of a call whose context ended.
 func ended(ctx context.Context, last error) error {
 	if last == nil {
 		return context.Cause(ctx)
@@ -66,7 +66,7 @@ func ended(ctx context.Context, last error) error {
 	return fmt.Errorf("%w, and the last answer was: %w", context.Cause(ctx), last)
 }
 
-// repeatable reports whether a call that ended so should be made again: it may go better then, and either it is safe or the
+// repeatable reports whether a call that failed so should be repeated: another try may succeed, and the call is safe or the
 // server has not begun it.
 func (what *call) repeatable(err error) bool {
 	var none *NoAnswer
@@ -74,7 +74,7 @@ func (what *call) repeatable(err error) bool {
 	return temporary(err) && (what.safe || !begun)
 }
 
-// temporary reports whether it may go better the next time: no answer came, or one that says that it is the server's fault.
+// temporary reports whether another try may succeed: no answer came, or one that blames the server.
 func temporary(err error) bool {
 	var none *NoAnswer
 	if errors.As(err, &none) {
@@ -84,5 +84,5 @@ func temporary(err error) bool {
 	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// jitter is d ± 50 %, so that programs that lost the same node do not come back in step.
+// jitter returns d ± 50 %, so that programs that lost the same node do not come back at the same time.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }

@@ -15,7 +15,7 @@ import (
 	"getwork/assign"
 )
 
-// script answers call after call: a status, 0 for a connection that is lost, -1 for one that can't be made.
+// script answers call after call: with a status, 0 for a lost connection, -1 for one that can't be made.
 type script struct {
 	statuses []int
 	after    string // Retry-After of what is not a 2xx
@@ -41,7 +41,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"type":"/problems/busy","status":429,"detail":"not now"}`))}, nil
 }
 
-// What is safe is repeated, and what the server has not begun; nothing else, and no more often than said.
+// Only safe calls are repeated, and calls that the server has not begun, and no more often than Tries.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, c *Client) error { _, err := c.Pipeline(ctx); return err }
@@ -120,7 +120,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// A call ends with its context, and says so.
+// A call ends with its context, and returns the context's cause.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"getwork/ws"
 )
 
-// Event is one message of the live channel. Beside Type, the field of that type is set; "tasks", which says that a task is
-// new, changed or deleted, has none.
+// Event is one message of the live channel. Type is set, and the field for that type. The type "tasks", which means that a
+// task is new, changed or deleted, has no field.
 type Event struct {
 	Type     string            `json:"type"`
 	Hello    *assign.Hello     `json:"hello"`
@@ -24,16 +24,16 @@ type Event struct {
 	Error    *assign.Problem   `json:"error"`
 }
 
-// Socket is one connection of the live channel. One goroutine reads; others may send and close meanwhile.
+// Socket is one connection of the live channel. One goroutine may read while others send or close.
 type Socket struct {
-	Hello    assign.Hello    // whom the node takes the caller for
-	Snapshot assign.Pipeline // what the caller held and waited for then; what has happened since comes as events
+	Hello    assign.Hello    // the caller's identity as the node knows it
+	Snapshot assign.Pipeline // the caller's work and waiting requests at the start; later changes come as events
 
 	conn *ws.Client
 }
 
-// Socket opens the live channel, and reads hello and the snapshot. Whoever opens one must Close it; ctx bounds the opening
-// alone. A refusal is a [Problem]. See [Live] for one that comes back.
+// Socket opens the live channel, and reads hello and the snapshot. The caller must Close it; ctx bounds only the opening.
+// A refusal is a [Problem]. See [Live] for a channel that reconnects.
 func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 	conn, err := ws.Dial(ctx, c.http(), c.base()+api+path("ws"), c.header())
 	if refused := new(ws.Refused); errors.As(err, &refused) {
@@ -61,8 +61,8 @@ func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 	return s, nil
 }
 
-// Next waits for the next event. Somebody must read all the time: who does not is taken for dead after 20 s, and closed
-// with 1013 when too much waits. If ctx ends, so does the connection. [ws.CloseStatus] tells what an error means.
+// Next waits for the next event. Call it all the time: the node considers a client that does not read dead after 20 s, and
+// closes with 1013 if too many events wait. If ctx ends, so does the connection. [ws.CloseStatus] explains an error.
 func (s *Socket) Next(ctx context.Context) (e Event, err error) {
 	b, err := s.conn.Read(ctx)
 	if err != nil {
@@ -74,13 +74,13 @@ func (s *Socket) Next(ctx context.Context) (e Event, err error) {
 	return e, nil
 }
 
-// Subscribe follows tasks by name: their task and run events come. A task that there is not, or that the caller may not see,
+// Subscribe follows tasks by name: their task and run events come. A task that does not exist, or that the caller may not see,
 // is answered with an error event.
 func (s *Socket) Subscribe(ctx context.Context, tasks ...string) error {
 	return s.Send(ctx, subscription{"subscribe", tasks})
 }
 
-// Unsubscribe ends that.
+// Unsubscribe ends a subscription.
 func (s *Socket) Unsubscribe(ctx context.Context, tasks ...string) error {
 	return s.Send(ctx, subscription{"unsubscribe", tasks})
 }
@@ -102,8 +102,8 @@ func (s *Socket) Send(ctx context.Context, message any) error {
 	return nil
 }
 
-// Ping waits for a sign of life from the node. Somebody must read meanwhile.
+// Ping waits for a sign of life from the node. Another goroutine must read meanwhile.
 func (s *Socket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
-// Close ends the connection at once; it may be called again, and while others read.
+// Close ends the connection at once. It may be called repeatedly, and during a read.
 func (s *Socket) Close() { s.conn.Close() }

@@ -20,32 +20,32 @@ func (c *Client) ShowTask(ctx context.Context, name string, options ...Option) (
 	return t, err
 }
 
-// CreateTask makes a task. settings are an [assign.Settings], made from [assign.DefaultSettings], or anything that encodes
-// to an object with the fields that differ from these; name is needed. For managers.
+// CreateTask makes a task. settings is an [assign.Settings] made from [assign.DefaultSettings], or any value that encodes to an
+// object with the fields that differ from the defaults; name is required. For managers.
 func (c *Client) CreateTask(ctx context.Context, settings any, options ...Option) (t assign.Task, err error) {
 	err = c.send(ctx, http.MethodPost, path("tasks"), settings, &t, options)
 	return t, err
 }
 
-// UpdateTask changes a task. changes encode to an object with the fields that change, such as map[string]any. [IfMatch] is
-// needed: it names what the change was made from. For managers.
+// UpdateTask changes a task. changes encodes to an object with the fields that change, such as map[string]any. [IfMatch] is
+// required: it names the version that the change is based on. For managers.
 func (c *Client) UpdateTask(ctx context.Context, name string, changes any, options ...Option) (t assign.Task, err error) {
 	err = c.send(ctx, http.MethodPatch, path("tasks", name), changes, &t, options)
 	return t, err
 }
 
-// DeleteTask hides a task and frees its name; its history stays. One that is held or waited for is refused with
-// [assign.InUse]. For managers.
+// DeleteTask hides a task and frees its name; its history stays. It is refused with [assign.InUse] if the task's work is held
+// or requests wait. For managers.
 func (c *Client) DeleteTask(ctx context.Context, name string, options ...Option) error {
 	return c.send(ctx, http.MethodDelete, path("tasks", name), nil, nil, options)
 }
 
-// ListVersions reads what a task was, newest first. For managers.
+// ListVersions reads a task's versions, newest first. For managers.
 func (c *Client) ListVersions(ctx context.Context, name string, p Part, options ...Option) (Page[assign.Version], error) {
 	return list[assign.Version](ctx, c, path("tasks", name, "versions"), "versions", p.query(), options)
 }
 
-// RestoreVersion makes a task what it was in that version, as a new version. [IfMatch] may be given. For managers.
+// RestoreVersion gives a task the settings of a former version, as a new version. [IfMatch] is optional. For managers.
 func (c *Client) RestoreVersion(ctx context.Context, name string, version int, options ...Option) (t assign.Task, err error) {
 	err = c.send(ctx, http.MethodPost, path("tasks", name, "versions", strconv.Itoa(version), "restore"), nil, &t, options)
 	return t, err
@@ -56,22 +56,22 @@ func (c *Client) ListRuns(ctx context.Context, name string, p Part, options ...O
 	return list[assign.Run](ctx, c, path("tasks", name, "runs"), "runs", p.query(), options)
 }
 
-// Trial is a query to be previewed.
+// Trial is a query to preview.
 type Trial struct {
-	Query        assign.Query    `json:"query,omitempty"`         // empty: the task's own
-	QueryTimeout assign.Duration `json:"query_timeout,omitempty"` // of a task that there is not yet; 0: as a new task has it
+	Query        assign.Query    `json:"query,omitempty"`         // the task's own if empty
+	QueryTimeout assign.Duration `json:"query_timeout,omitempty"` // only for a task that does not exist yet; a new task's if 0
 	Slots        int             `json:"slots,omitempty"`         // the same
-	Limit        int             `json:"limit,omitempty"`         // how many rows to show; 0: 10
+	Limit        int             `json:"limit,omitempty"`         // how many rows to show; 10 if 0
 }
 
-// Preview executes a task's query, or the one given, and tells what it would hand out; nothing is written. It takes as long
+// Preview executes a task's query, or the given one, and returns what a run would hand out; it writes nothing. It takes as long
 // as the query, until ctx ends. For managers.
 func (c *Client) Preview(ctx context.Context, name string, t Trial, options ...Option) (p assign.Preview, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("tasks", name, "preview"), t, &p, append([]Option{Within(0)}, options...))
 	return p, err
 }
 
-// PreviewNew does the same for a task that there is not yet.
+// PreviewNew does the same for a task that does not exist yet.
 func (c *Client) PreviewNew(ctx context.Context, t Trial, options ...Option) (p assign.Preview, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("preview"), t, &p, append([]Option{Within(0)}, options...))
 	return p, err

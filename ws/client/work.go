@@ -8,39 +8,40 @@ import (
 	"getwork/assign"
 )
 
-// Pipeline reads what the caller holds and waits for.
+// Pipeline reads the caller's work and waiting requests.
 func (c *Client) Pipeline(ctx context.Context, options ...Option) (assign.Pipeline, error) {
 	return c.UserPipeline(ctx, "", options...)
 }
 
-// UserPipeline reads what a user holds and waits for, all instances together. For managers; empty: the caller's own.
+// UserPipeline reads the work and waiting requests of a user, all instances together. For managers; an empty name means the
+// caller.
 func (c *Client) UserPipeline(ctx context.Context, user string, options ...Option) (p assign.Pipeline, err error) {
 	err = c.get(ctx, path("pipeline"), query("user", user), &p, options)
 	return p, err
 }
 
-// Dispose lets go of work. The same again changes nothing; something else is refused with [assign.AlreadyClosed], and work
-// whose lease ran out with [assign.LeaseLost].
+// Dispose closes work. The same disposition again changes nothing. Another one is refused with [assign.AlreadyClosed], and any
+// is refused with [assign.LeaseLost] if the lease ran out.
 func (c *Client) Dispose(ctx context.Context, work int64, d assign.Disposition, options ...Option) (w assign.Work, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("work", text(work), "disposition"), d, &w, options)
 	return w, err
 }
 
-// Extend begins the lease of held work anew; work without a lease is left as it is. Work that is not the caller's any more
-// is refused with [assign.LeaseLost]: do no more with its item.
+// Extend renews the lease of held work; work without a lease stays as it is. It is refused with [assign.LeaseLost] if the work
+// is no longer the caller's; then stop working on the item.
 func (c *Client) Extend(ctx context.Context, work int64, options ...Option) (w assign.Work, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("work", text(work), "extend"), nil, &w, options)
 	return w, err
 }
 
-// Reassign gives held work to another user, and returns what that one holds now. For managers.
+// Reassign gives held work to another user, and returns that user's work. For managers.
 func (c *Client) Reassign(ctx context.Context, work int64, user string, options ...Option) (w assign.Work, err error) {
 	err = c.send(ctx, http.MethodPost, path("work", text(work), "reassign"), map[string]string{"user": user}, &w, options)
 	return w, err
 }
 
-// Release takes work back from a user, of a task, or of both: first as a DryRun, which tells how much it is and gives a Token,
-// and then with that token. What has changed since is refused with [assign.StaleVersion]. For managers.
+// Release takes back all work of a user, of a task, or of a user in a task. A DryRun comes first: it returns the number and a
+// Token for the real call. That is refused with [assign.StaleVersion] if the work has changed since. For managers.
 func (c *Client) Release(ctx context.Context, what assign.Release, options ...Option) (done assign.Released, err error) {
 	err = c.send(ctx, http.MethodPost, path("work", "release"), what, &done, options)
 	return done, err
@@ -52,13 +53,13 @@ type WorkFilter struct {
 	Part
 }
 
-// ListWork reads work in whatever state, newest first. For observers and managers.
+// ListWork reads work in any state, newest first. For observers and managers.
 func (c *Client) ListWork(ctx context.Context, f WorkFilter, options ...Option) (Page[assign.Work], error) {
 	q := f.query("task", f.Task, "user", f.User, "item", f.Item, "state", f.State)
 	return list[assign.Work](ctx, c, path("work"), "work", q, options)
 }
 
-// HolderFilter selects who holds work; empty fields do not filter.
+// HolderFilter selects holders; empty fields do not filter.
 type HolderFilter struct {
 	Task string // or several, separated by commas
 	User string
@@ -68,7 +69,7 @@ type HolderFilter struct {
 // Holders is a page of who holds how much of which task.
 type Holders struct {
 	Page[assign.Held]
-	Total *assign.HeldTotal // of all pages; with the first one only
+	Total *assign.HeldTotal // of all pages; only with the first page
 }
 
 // ListHolders reads who holds how much of which task, longest held first. For observers and managers.

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+// An agent does not begin work that is no longer its own, and reports nothing about it.
+func TestNotBegun(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "gone", "ours")
+	d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
+		if before && r.URL.Path == "/api/v1/work/1/extend" {
+			refuse(w, 409, "lease-lost")
+			return true
+		}
+		return false
+	}
+	var worked []string
+	a := d.agent(func(_ context.Context, w assign.Work) error {
+		worked = append(worked, w.Item)
+		return nil
+	})
+	a.Once = true
+	if err := a.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(worked, []string{"ours"}) || d.said["gone"] != "" {
+		t.Errorf("worked on %q, said %q", worked, d.said)
+	}
+}
+
+// The lease is renewed while the handler runs. If it is lost, or no node answers until its end, the handler's context is
+// cancelled, and nothing is reported.
+func TestLease(t *testing.T) {
+	for name, lose := range map[string]func(w http.ResponseWriter){
+		"kept":   nil,
+		"lost":   func(w http.ResponseWriter) { refuse(w, 409, "lease-lost") },
+		"closed": func(w http.ResponseWriter) { refuse(w, 404, "not-found") },
+		"away":   func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"busy":   func(w http.ResponseWriter) { refuse(w, 503, "unavailable") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, "a")
+			d.lease = 9 * time.Second // a machine that stalls for a while does not end it
+			works := 24 * time.Second // several times that
+			losing := false
+			d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
+				if !before || !losing || !strings.HasPrefix(r.URL.Path, "/api/v1/work/") {
+					return false
+				}
+				lose(w)
+				return true
+			}
+			began, worked := make(chan struct{}), make(chan struct{})
+			var cause error
+			var took, stood time.Duration
+			a := d.agent(func(ctx context.Context, _ assign.Work) error {
+				start, still := time.Now(), standstill()
+				close(began)
+				select {
+				case <-ctx.Done():
+				case <-time.After(works):
+				}
+				d.do(func() { cause, took, stood = context.Cause(ctx), time.Since(start), still() })
+				close(worked)
+				return nil
+			})
+			stop := d.start(a)
+			<-began
+			d.do(func() { losing = lose != nil })
+			<-worked
+			d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if lose == nil {
+				if n := d.count("POST /work/1/extend"); n < 5 || n > 14 || cause != nil || d.said["a"] == "" {
+					t.Errorf("extended %d times, %v, said %q", n, cause, d.said["a"])
+				}
+				return
+			}
+			if !errors.Is(cause, ErrLeaseLost) || took > d.lease+time.Second+stood || d.said["a"] != "" {
+				t.Errorf("cancelled after %v, of which the machine stood still for %v: %v; said %q", took, stood, cause, d.said["a"])
+			}
+		})
+	}
+}
+
+// Work without a lease is checked once, before it starts.
+func TestNoLease(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "a")
+	d.lease = 0
+	a := d.agent(nothing)
+	a.Once = true
+	if err := a.Run(t.Context()); err != nil || d.said["a"] == "" || d.count("POST /work/1/extend") != 1 {
+		t.Errorf("%v, said %q, calls %q", err, d.said["a"], d.calls)
+	}
+}
