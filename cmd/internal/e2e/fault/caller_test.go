@@ -128,7 +128,7 @@ const (
 	pongFrame  = 10
 )
 
-// until reads the live channel until a text message contains wanted, and answers pings. If the channel is closed it
+// until reads the live channel until a text message contains part, and answers pings. If the channel is closed it
 // returns an error with the code.
 func (c *caller) until(part string) error {
 	for {

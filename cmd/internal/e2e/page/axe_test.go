@@ -22,11 +22,11 @@ import (
 //go:embed testdata/axe/axe.min.js
 var axeSource string
 
-// axeRun is what axe finds wrong, frames left out. Small targets are among it, which it does not look for by itself.
+// axeRun returns axe's violations outside of frames. It includes small targets, which axe does not check by default.
 const axeRun = `axe.run(document, { iframes: false, resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(
 	({ violations }) => JSON.stringify(violations))`
 
-// finding is a rule of axe's, and where the page breaks it.
+// finding is a rule of axe's, and the places where the page breaks it.
 type finding struct {
 	ID, Impact, Help string
 	Nodes            []struct {
@@ -45,11 +45,11 @@ func (f finding) String() string {
 	return b.String()
 }
 
-// audit has axe look at what the page shows. What it calls serious or critical fails the test, the rest is logged.
+// audit runs axe on the page. Serious and critical findings fail the test, others are logged.
 func (b *browser) audit(t *testing.T) {
 	t.Helper()
 	if b.eval(`typeof axe`) == "undefined" {
-		b.eval(axeSource + "; ''") // by the browser's own means: the page's policy would not let it in
+		b.eval(axeSource + "; ''") // by DevTools, because the page's policy would not allow a script element
 	}
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *browser) audit(t *testing.T) {
 	judge(t, text)
 }
 
-// judge tells what axe has found.
+// judge reports axe's findings.
 func judge(t *testing.T, text string) {
 	t.Helper()
 	var found []finding
@@ -74,7 +74,7 @@ func judge(t *testing.T, text string) {
 	}
 }
 
-// Axe is there, and finds what is wrong: a test that nothing can fail would look the same as a good page.
+// Axe runs and finds faults: a test that can't fail would look the same as a good page.
 func TestPageAxeFinds(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -89,13 +89,13 @@ func TestPageAxeFinds(t *testing.T) {
 	}
 }
 
-// Who follows only what the page calls things finds them so: by role, such as button, and by name. A name that is
-// exactly the one given comes before one that begins so, and that before one that has it in it; else the first.
+// The page is used by role, such as button, and by name, as users of screen readers find things. A name that equals the
+// given one comes before one that begins with it, and that before one that contains it; otherwise the first counts.
 func (b *browser) find(ctx context.Context, role, name string) (cdp.BackendNodeID, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a page that is about to be left may never answer
 	defer cancel()
 	return chromedp.Run(ctx, func(ctx context.Context, tab *chromedp.Target) (found cdp.BackendNodeID, err error) {
-		root, err := chromedp.Evaluate[*runtime.RemoteObject](`document`)(ctx, tab) // not DOM.getDocument: while a page is loaded that may crash Chromium
+		root, err := chromedp.Evaluate[*runtime.RemoteObject](`document`)(ctx, tab) // not DOM.getDocument, which may crash Chromium while a page is loaded
 		if err != nil {
 			return 0, err
 		}
@@ -134,7 +134,7 @@ func likeness(name, wanted string) int {
 	return 0
 }
 
-// heard is a node's name.
+// heard returns a node's accessible name.
 func heard(n *accessibility.Node) (name string) {
 	if n.Name != nil {
 		_ = json.Unmarshal(n.Name.Value, &name)
@@ -142,7 +142,7 @@ func heard(n *accessibility.Node) (name string) {
 	return strings.Join(strings.Fields(name), " ")
 }
 
-// with calls a JavaScript function with what has that role and name as this, until its result is true.
+// with calls a JavaScript function, with the element of that role and name as this, until its result is true.
 func (b *browser) with(role, name, function string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, e2e.Soon)
@@ -172,7 +172,7 @@ func (b *browser) with(role, name, function string) {
 	}
 }
 
-// reachable marks where an element can be clicked: it is enabled, and nothing lies over it.
+// reachable marks where an element can be clicked: it is enabled, and nothing covers it.
 const reachable = `function () {
 	if (this.disabled || !this.checkVisibility()) return false;
 	this.scrollIntoView({ block: 'center', behavior: 'instant' });
@@ -182,7 +182,7 @@ const reachable = `function () {
 	return !!there && (this.contains(there) || there.contains(this) || [...this.labels ?? []].some((l) => l.contains(there)));
 }`
 
-// use clicks what has that role and name, with the mouse.
+// use clicks the element of that role and name with the mouse.
 func (b *browser) use(role, name string) {
 	b.t.Helper()
 	b.with(role, name, reachable)
@@ -193,13 +193,13 @@ func (b *browser) use(role, name string) {
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
-// leave clicks what has the page loaded anew. Not with the mouse: nobody would say that the click has arrived.
+// leave clicks an element that reloads the page. It does not use the mouse, whose click would never be confirmed.
 func (b *browser) leave(role, name string) {
 	b.t.Helper()
 	b.with(role, name, `function () { return this.checkVisibility() && !this.disabled && setTimeout(() => this.click()) > 0; }`)
 }
 
-// fill types a text into the field of that role and name, in place of what is there.
+// fill types a text into the field of that role and name, replacing its content.
 func (b *browser) fill(role, name, text string) {
 	b.t.Helper()
 	b.use(role, name)
@@ -207,7 +207,7 @@ func (b *browser) fill(role, name, text string) {
 	b.do(chromedp.KeyEvent(text))
 }
 
-// choose takes an option of a list by what it says.
+// choose selects an option of a list by its text.
 func (b *browser) choose(name, option string) {
 	b.t.Helper()
 	b.with("combobox", name, fmt.Sprintf(`function () {
@@ -221,13 +221,13 @@ func (b *browser) choose(name, option string) {
 	}`, option))
 }
 
-// sees waits until the page shows a text, wherever.
+// sees waits until the page shows a text, anywhere.
 func (b *browser) sees(text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), e2e.Soon)
 }
 
-// visit opens a path of a node as a user, such as "Mary,manager", and waits until the view is there.
+// visit opens a path of a node as a user, such as "Mary,manager", and waits for the view.
 func (b *browser) visit(address, path, user string) {
 	b.t.Helper()
 	name, _, _ := strings.Cut(user, ",")

@@ -29,16 +29,16 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// browser is a real one, with a profile of its own.
+// browser is a real browser with a profile of its own.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu   sync.Mutex
-	said []string // what the console said: violations of the page's policy, and exceptions
+	said []string // the console's messages: violations of the page's policy, and exceptions
 }
 
-// newBrowser starts Chromium; the test is skipped where there is none. script runs before each page's own.
+// newBrowser starts Chromium, or skips the test if it is not installed. script runs before each page's own scripts.
 func newBrowser(t *testing.T, script string) *browser {
 	t.Helper()
 	path := ""
@@ -78,8 +78,8 @@ func newBrowser(t *testing.T, script string) *browser {
 	return b
 }
 
-// startBrowser does not use the test's context: that ends before the clean-ups, in which the browser is ended in
-// order. What it writes goes to a folder that is removed then; its name is short, since sockets are in it.
+// startBrowser does not use the test's context, which ends before the clean-ups: they end the browser in order. The
+// browser writes to a folder that is then removed; the folder's name is short because it contains sockets.
 func startBrowser(t *testing.T, path string) (context.Context, error) {
 	folder, err := os.MkdirTemp("", "getwork-browser-")
 	if err != nil {
@@ -108,7 +108,7 @@ func startBrowser(t *testing.T, path string) (context.Context, error) {
 	return ctx, nil
 }
 
-// listen notes what must not be. A failed load is no such thing: tests take nodes away.
+// listen records messages that must not appear. Failed loads may: tests take nodes away.
 func (b *browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,14 +129,14 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click clicks what can be clicked: it is there, enabled, and stands still.
+// click clicks an element once it is there, enabled, and stands still.
 func (b *browser) click(selector string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(steady, fmt.Sprintf("document.querySelector(%q)", selector)), e2e.Soon)
 	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
-// steady tells whether an element can be clicked, and is where it was when that was asked before.
+// steady reports whether an element can be clicked, and has not moved since the last call.
 const steady = `((e) => {
 	if (!e || e.disabled || !e.checkVisibility()) return false;
 	e.scrollIntoViewIfNeeded();
@@ -156,7 +156,7 @@ func (b *browser) eval(expression string) string {
 	return v
 }
 
-// await waits until an expression is true in the page. It lasts over a reload.
+// await waits until an expression is true in the page, even across a reload.
 func (b *browser) await(expression string, within time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(within))
@@ -181,23 +181,23 @@ func (b *browser) await(expression string, within time.Duration) {
 func (b *browser) logIn(url, user string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url), chromedp.SendKeys(chromedp.ID("user"), user, chromedp.NodeVisible))
-	b.eval(`(document.querySelector('#log-in-form button').click(), '')`) // no mouse: the page is loaded anew under it
+	b.eval(`(document.querySelector('#log-in-form button').click(), '')`) // no mouse, since the click reloads the page
 	b.await(`document.querySelector('#tasks .task')`, e2e.Soon)
 }
 
-// state waits for what the page says about its line to the server.
+// state waits for the page's message about its connection to the server.
 func (b *browser) state(name string, within time.Duration) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.querySelector('#chip').dataset.state === %q`, name), within)
 }
 
-// banner waits for the banner to say something.
+// banner waits for the banner's text.
 func (b *browser) banner(text string, within time.Duration) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.querySelector('#banner').checkVisibility() && document.querySelector('#banner').innerText.includes(%q)`, text), within)
 }
 
-// works waits until the pipeline has so many items.
+// works waits until the pipeline has that many items.
 func (b *browser) works(n int, within time.Duration) {
 	b.t.Helper()
 	b.await(hasWorks(n), within)
@@ -207,18 +207,18 @@ func hasWorks(n int) string {
 	return fmt.Sprintf(`document.querySelectorAll('#work > li').length === %d`, n)
 }
 
-// yes tells whether an expression is true in the page now.
+// yes reports whether an expression is true in the page now.
 func (b *browser) yes(expression string) bool {
 	b.t.Helper()
 	yes, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 	return err == nil && yes
 }
 
-// drawn is a promise that is kept with the page's next frame, or after a second, should there be none.
+// drawn is a promise that is fulfilled with the page's next frame, or after a second if there is none.
 const drawn = `Promise.race([new Promise((f) => requestAnimationFrame(() => f(true))), new Promise((f) => setTimeout(f, 1000, true))])`
 
-// promptly waits until something is so that is promised within a time. What the machine takes of that counts little: a turn in
-// which the page, a node or the database is late with what costs it nothing counts as a twentieth of a second.
+// promptly waits until something is true that is promised within a time. Delays caused by the machine count little: a
+// turn in which the page, a node or the database is late with something cheap counts as a twentieth of a second.
 func (s *site) promptly(b *browser, what string, within time.Duration, so func() bool) {
 	s.T.Helper()
 	const most = 50 * time.Millisecond
@@ -250,13 +250,13 @@ func (s *site) promptly(b *browser, what string, within time.Duration, so func()
 	}
 }
 
-// getsWorks waits until the pipeline has so many items, within the second in which that is promised.
+// getsWorks waits until the pipeline has that many items, within the promised second.
 func (s *site) getsWorks(b *browser, n int) {
 	s.T.Helper()
 	s.promptly(b, fmt.Sprintf("%d items in the pipeline", n), time.Second, func() bool { return b.yes(hasWorks(n)) })
 }
 
-// notes keeps what elements show from now on, for showed: some of it shows for a moment only.
+// notes records what elements show from now on, for showed: some texts appear only for a moment.
 func (b *browser) notes(selector string) {
 	b.t.Helper()
 	b.eval(fmt.Sprintf(`(() => {
@@ -268,13 +268,13 @@ func (b *browser) notes(selector string) {
 	})()`, selector))
 }
 
-// showed waits until what was noted has that text in it.
+// showed waits until a recorded text contains the given one.
 func (b *browser) showed(text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`[...shown].some((one) => one.includes(%q))`, text), e2e.Soon)
 }
 
-// getWork chooses a count, clicks, and waits until the page shows that the request is pending.
+// getWork selects a count, clicks, and waits until the page shows that the request is pending.
 func (b *browser) getWork(count int) {
 	b.t.Helper()
 	b.eval(fmt.Sprintf(`(document.querySelector('.task input[value="%d"]').click(), '')`, count))
@@ -282,7 +282,7 @@ func (b *browser) getWork(count int) {
 	b.await(`document.querySelector('.pending').checkVisibility()`, e2e.Soon)
 }
 
-// gated makes a task whose query waits until open is called, and then gives five items.
+// gated creates a task whose query waits until open is called, and then returns five items.
 func gated(s *site) (open func()) {
 	s.T.Helper()
 	conn, err := s.DB.Acquire(s.T.Context())
@@ -303,7 +303,7 @@ func gated(s *site) (open func()) {
 	}
 }
 
-// Oliver and Tracy, each with a browser and a node of his own, click while one query runs. Both pipelines fill by push.
+// Oliver and Tracy, each with their own browser and node, click while one query runs. Both pipelines fill by push.
 func TestPageOliverAndTracy(t *testing.T) {
 	t.Parallel()
 	oliver, tracy := newBrowser(t, ""), newBrowser(t, "")
@@ -322,13 +322,13 @@ func TestPageOliverAndTracy(t *testing.T) {
 	s.getsWorks(tracy, 3)
 	items := `[...document.querySelectorAll('#work h3')].map((e) => e.textContent).join()`
 	if o, r := oliver.eval(items), tracy.eval(items); o != "1,2" || r != "3,4,5" {
-		t.Errorf("Oliver has %s, Tracy %s; the best to who asked first would be 1,2 and 3,4,5", o, r)
+		t.Errorf("Oliver has %s, Tracy %s; the best for the first would be 1,2 and 3,4,5", o, r)
 	}
 	oliver.click("#work li:first-child summary")
 	oliver.do(chromedp.SendKeys(chromedp.CSS("#work li:first-child textarea"), "checked twice", chromedp.NodeVisible))
 	oliver.click("#work li:first-child .primary")
 	oliver.works(1, e2e.Soon)
-	oliver.await(`document.activeElement.textContent === '2'`, e2e.Soon) // the focus goes on with the next card
+	oliver.await(`document.activeElement.textContent === '2'`, e2e.Soon) // the focus moves to the next card
 	oliver.click(`#work [data-return="24h"]`)
 	oliver.works(0, e2e.Soon)
 	tracy.click("#work .never")
@@ -343,7 +343,7 @@ func TestPageOliverAndTracy(t *testing.T) {
 	}
 }
 
-// answered waits until the database has nobody who waits.
+// answered waits until no request is pending in the database.
 func (s *site) answered() {
 	s.T.Helper()
 	deadline := time.After(timeout.Scale(e2e.Soon))
@@ -365,7 +365,7 @@ func (s *site) answered() {
 	}
 }
 
-// withoutSockets is a proxy in front of a node. It refuses to upgrade, as some do, until allow is called.
+// withoutSockets is a proxy in front of a node. Like some real proxies it refuses to upgrade, until allow is called.
 func withoutSockets(t *testing.T, n *cluster.Node) (address string, allow func()) {
 	t.Helper()
 	target, err := url.Parse(n.URL)
@@ -392,7 +392,7 @@ func withoutSockets(t *testing.T, n *cluster.Node) (address string, allow func()
 	return server.URL, func() { allowed.Store(true) }
 }
 
-// faster makes a page's clock and timers run so many times as fast, until a test calls atSpeed in the page.
+// faster makes a page's clock and timers run that many times faster, until a test calls atSpeed in the page.
 func faster(times int) string {
 	return fmt.Sprintf(`(() => {
 		const later = window.setTimeout, now = Date.now;
@@ -403,7 +403,8 @@ func faster(times int) string {
 	})()`, times)
 }
 
-// Where the socket is refused, the page asks, says so, and gets its work. When the socket can be had, it takes it.
+// If the socket is refused, the page polls, says so, and gets its work. When a socket becomes possible, the page uses
+// it.
 func TestPagePolls(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, faster(5)+bannersNoted)
@@ -420,19 +421,19 @@ func TestPagePolls(t *testing.T) {
 	b.works(3, e2e.Soon)
 	b.await(`document.querySelector('.ended').textContent.includes('3 items now in your pipeline')`, e2e.Soon)
 	allow()
-	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, and not one
+	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not one
 	b.state("live", 3*e2e.Soon)
 	b.await(`document.querySelector('#banner').hidden`, e2e.Soon)
 }
 
-// bannersNoted is a page that keeps what its banner has said.
+// bannersNoted is a page script that records the banner's texts.
 const bannersNoted = `;window.banners = [];
 addEventListener('DOMContentLoaded', () => {
 	const banner = document.querySelector('#banner-text');
 	if (banner) new MutationObserver(() => banners.push(banner.textContent)).observe(banner, { subtree: true, childList: true, characterData: true });
 })`
 
-// After 15 minutes of polling the page stops, and says so. The request stays; a button goes on.
+// After 15 minutes of polling the page stops, and says so. The request stays, and a button resumes.
 func TestPageStopsAsking(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, faster(5))
@@ -442,20 +443,20 @@ func TestPageStopsAsking(t *testing.T) {
 	b.logIn(address, "Oliver")
 	b.state("polling", e2e.Soon)
 	b.getWork(3)
-	b.eval(`(atSpeed(200), '')`) // no sooner, or it may stop before the click
+	b.eval(`(atSpeed(200), '')`) // no sooner, or polling may stop before the click
 	b.banner("Stopped asking, after 15 minutes without push. Your request stays", 3*e2e.Soon)
 	if p, err := s.As("Oliver", 0).Pipeline(t.Context()); err != nil || len(p.Requests) != 1 {
 		t.Errorf("the pipeline is %+v, %v; the request should still wait", p, err)
 	}
 	allow()
-	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, and not a 200th of that
+	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not a 200th of that
 	b.click("#resume")
 	b.state("live", e2e.Soon)
 	open()
 	b.works(3, e2e.Soon)
 }
 
-// A node is killed under the page, and comes back: so does the page, and what was asked for.
+// The page's node is killed and comes back: so does the page, and the request is still answered.
 func TestPageNodeKilled(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -472,7 +473,7 @@ func TestPageNodeKilled(t *testing.T) {
 	b.works(2, 3*e2e.Soon)
 }
 
-// What tasks and items say is shown as text, whatever it looks like.
+// Texts of tasks and items are shown as text, whatever they look like.
 func TestPageShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -504,7 +505,7 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 	}
 }
 
-// Why nothing was handed out is said in words.
+// The page says in words why nothing was handed out.
 func TestPageSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -536,7 +537,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 	says("A manager has paused this task.")
 }
 
-// clientScript runs static/getwork.js on a clock, a network and sockets of its own, and returns what it did and when,
+// clientScript runs static/getwork.js with a fake clock, network and sockets, and returns its actions with their times,
 // in seconds.
 const clientScript = `(async () => {
 	const { connect } = await import('/static/getwork.js');
@@ -550,7 +551,7 @@ const clientScript = `(async () => {
 	const pass = async (seconds) => {
 		const end = now + 1000 * seconds;
 		for (;;) {
-			for (let i = 0; i < 100; i++) await null; // what was called answers first
+			for (let i = 0; i < 100; i++) await null; // calls are answered first
 			const [id, next] = [...timers].filter(([, t]) => t.at <= end).sort((a, b) => a[1].at - b[1].at)[0] ?? [];
 			if (!next) break;
 			timers.delete(id);
@@ -596,7 +597,7 @@ const clientScript = `(async () => {
 	return JSON.stringify([polled, idle, lines]);
 })()`
 
-// The module's whole behaviour towards a line that comes and goes, without waiting for it.
+// The module's whole behaviour on a connection that comes and goes, on the fake clock.
 func TestPageClient(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -638,8 +639,8 @@ func TestPageClient(t *testing.T) {
 	}
 }
 
-// The cookie is the browser's: when another tab logs in as somebody else, or out, this one follows at once, so that
-// nobody gets work under a name that the screen does not show.
+// The cookie belongs to the browser: when another tab logs in as somebody else, or logs out, this tab follows at once,
+// so that nobody gets work under a name that the screen does not show.
 func TestPageFollowsTheLogInOfOtherTabs(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

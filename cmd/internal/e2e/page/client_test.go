@@ -27,8 +27,8 @@ import (
 	"getwork/cmd/internal/proxy"
 )
 
-// scripts run in a page of the node, beside the page's own client: they have getwork.js, until(so) to wait for something, and
-// noted, into which note(client) writes a client's events.
+// scripts run in a page of the node, beside the page's own client: they have getwork.js, until(so), which waits for
+// something, and noted, to which note(client) writes a client's events.
 const scripts = `
 	const { connect, rest, Problem } = await import('/static/getwork.js');
 	const until = async (so, what) => {
@@ -42,7 +42,7 @@ const scripts = `
 		: type + (detail ? ' ' + (detail.item ?? detail.name ?? detail.task ?? detail.type ?? detail.user) + ' ' + (detail.state ?? '') : ''))));
 `
 
-// inPage runs a script in the page, and returns what it does, read from JSON.
+// inPage runs a script in the page, and returns its result, decoded from JSON.
 func inPage[T any](b *browser, script string) (v T) {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {`+scripts+script+`})().then((v) => JSON.stringify(v ?? null), (e) => JSON.stringify({ failed: e.stack }))`, chromedp.EvalAwaitPromise))
@@ -58,7 +58,7 @@ func inPage[T any](b *browser, script string) (v T) {
 	return v
 }
 
-// workbench is a page of a node where nobody is logged in, so that scripts have the line for themselves.
+// workbench opens a page of a node where nobody is logged in, so that scripts have the connection for themselves.
 func workbench(t *testing.T, url, user, role string) *browser {
 	t.Helper()
 	b := newBrowser(t, "")
@@ -67,8 +67,8 @@ func workbench(t *testing.T, url, user, role string) *browser {
 	return b
 }
 
-// Who only watches is told of tasks, and never asks for a pipeline, which he may not read: neither live nor when push is
-// gone. When it is, he is told to read again, with each poll, and once more when it is back.
+// An observer is told of tasks, and never reads a pipeline, which is not allowed, either by push or by polling. When
+// push is gone, the observer is told to read again with each poll, and once more when it is back.
 func TestPageClientWatches(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -82,7 +82,7 @@ func TestPageClientWatches(t *testing.T) {
 	inPage[any](b, `
 		window.paths = [];
 		window.client = connect({
-			watch: true, delays: { poll: [100, 200, 300], socket: [50, 100], silence: 60_000, steady: 0 }, // a machine that stands still is no silence
+			watch: true, delays: { poll: [100, 200, 300], socket: [50, 100], silence: 60_000, steady: 0 }, // a machine that stands still is not silent
 			fetch: (path, init) => { paths.push(path); return fetch(path, init); },
 		});
 		note(client, 'state', 'reread', 'task');
@@ -107,7 +107,7 @@ func TestPageClientWatches(t *testing.T) {
 	line.Refuse(false)
 	b.await(`client.state.name === 'live' && noted.lastIndexOf('reread') >= 0`, e2e.Soon)
 	b.eval(`(noted.length = 0, '')`)
-	line.Cut() // once is a node that restarts, and no reason to poll
+	line.Cut() // a single loss is a node that restarts, and no reason to poll
 	b.await(`noted.filter((n) => !n.startsWith('task')).join() === 'connecting,reread,live'`, e2e.Soon)
 	inPage[any](b, `
 		if (client.user.role !== 'observer') throw new Error('hello says ' + client.user.role);
@@ -119,8 +119,8 @@ func TestPageClientWatches(t *testing.T) {
 	b.await(`client.state.reason === 'unauthenticated'`, e2e.Soon)
 }
 
-// A line whose other end is gone says nothing. It is noticed, and left for a new one; one on which only nothing happens is
-// kept, and nobody is told that it was asked.
+// A connection whose other end is gone is silent. The client notices, and replaces it. A connection on which nothing
+// happens is kept, and nobody is told of the ping.
 func TestPageClientNoticesASilentLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -135,7 +135,7 @@ func TestPageClientNoticesASilentLine(t *testing.T) {
 		const { send } = WebSocket.prototype;
 		WebSocket.prototype.send = function (m) { sent++; send.call(this, m); };
 		const often = { ping: 50, socket: [50, 100], poll: [100, 100, 100] };
-		const quiet = connect({ delays: { ...often, silence: 60_000 } }); // a machine that stands still is no silence
+		const quiet = connect({ delays: { ...often, silence: 60_000 } }); // a machine that stands still is not silent
 		note(quiet, 'state', 'problem');
 		await until(() => quiet.state.name === 'live');
 		await until(() => sent > 10);
@@ -149,8 +149,8 @@ func TestPageClientNoticesASilentLine(t *testing.T) {
 	b.await(`client.state.name === 'live'`, 2*e2e.Soon)
 }
 
-// When the network is back, or somebody comes back to the page, nobody waits for a timer. What has stopped for want of
-// patience goes on; what was closed stays closed.
+// When the network is back, or a user returns to the page, nobody waits for a timer. A client that has run out of
+// patience goes on; a closed one stays closed.
 func TestPageClientWakes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -163,7 +163,7 @@ func TestPageClientWakes(t *testing.T) {
 	b := workbench(t, "http://"+line.Addr(), "Oliver", "worker")
 	inPage[any](b, `
 		const never = 3600e3;
-		const silence = 60_000; // a machine that stands still is none
+		const silence = 60_000; // a machine that stands still is not silent
 		window.client = connect({ delays: { silence, socket: [never, never], poll: [never, never, never] } });
 		window.hasty = connect({ delays: { silence, socket: [never, never], poll: [10, 10, 10], stop: 50 } });
 		window.ended = connect();
@@ -189,7 +189,7 @@ func TestPageClientWakes(t *testing.T) {
 	}
 }
 
-// A machine that sleeps does not ask, so its patience is not used up when it wakes.
+// A machine that sleeps does not poll, so its patience is not used up when it wakes.
 func TestPageClientSleeps(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -208,8 +208,8 @@ func TestPageClientSleeps(t *testing.T) {
 		client.close();`)
 }
 
-// Answers come late, after what was pushed meanwhile: what has ended stays ended, is told once, and what one did oneself is no
-// news.
+// Answers come late, after events that were pushed meanwhile: requests that have ended stay ended and are reported
+// once, and a client's own actions are no news.
 func TestPageClientLateAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -241,7 +241,7 @@ func TestPageClientLateAnswers(t *testing.T) {
 		await until(() => client.work.size === 1);
 		late.resolve();
 		if ((await done).state !== 'completed') throw new Error('not completed');
-		const { state } = await client.dispose(work.id, { outcome: 'complete' }); // again: nothing changes
+		const { state } = await client.dispose(work.id, { outcome: 'complete' }); // again, which changes nothing
 		if (state !== 'completed' || client.work.size !== 1) throw new Error('the same again: ' + state);
 		window.late = Promise.withResolvers();
 		const [other] = client.work.values();
@@ -256,7 +256,8 @@ func TestPageClientLateAnswers(t *testing.T) {
 	}
 }
 
-// A call that the server had no place for is made again when it said, twice at most. One that may have happened is not.
+// A call that the server had no room for is repeated when the server said, at most twice. A call that may have had its
+// effect is not.
 func TestPageClientRetryAfter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "", "--max-calls", "1")
@@ -272,7 +273,7 @@ func TestPageClientRetryAfter(t *testing.T) {
 	inPage[any](b, `
 		window.tries = [];
 		let underWay = 0;
-		// They are made again when the server said, but not before the place is free: there are but two calls more.
+		// They are repeated when the server said, but not before there is room: there are only two more calls.
 		const clock = { setTimeout: (f, ms) => setTimeout(() => until(() => underWay === 0).then(f), ms) };
 		const api = rest({ clock, fetch: async (path, init) => {
 			underWay++;
@@ -299,7 +300,7 @@ func TestPageClientRetryAfter(t *testing.T) {
 		}`)
 }
 
-// What a manager and an observer call, on a real node.
+// The calls of a manager and an observer, on a real node.
 func TestPageClientManages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -347,7 +348,7 @@ func TestPageClientManages(t *testing.T) {
 		same((await api.tasks()).map((t) => t.name), ['audit', 'inbox']);`)
 }
 
-// In the page no text becomes markup or a script but through lit-html, whoever tries.
+// In the page only lit-html turns text into markup or scripts, whoever tries.
 func TestPagePolicy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -367,10 +368,10 @@ func TestPagePolicy(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.said = nil // of what was tried
+	b.said = nil // the violations of the attempts
 }
 
-// fromClientDoc are the programs in docs/client.md, by their files' names.
+// fromClientDoc returns the programs in docs/client.md, by file name.
 func fromClientDoc(t *testing.T) map[string]string {
 	t.Helper()
 	doc, err := os.ReadFile("../../../../docs/client.md")
@@ -384,8 +385,8 @@ func fromClientDoc(t *testing.T) map[string]string {
 	return programs
 }
 
-// ownPage is somebody's own server, which passes the API on to a node, and serves the programs of docs/client.md. /own/NAME is a
-// page with one of them.
+// ownPage is a user's own server, which forwards the API to a node, and serves the programs of docs/client.md.
+// /own/NAME is a page with one of them.
 func ownPage(t *testing.T, n *cluster.Node) (address string) {
 	t.Helper()
 	target, err := url.Parse(n.URL)
@@ -419,7 +420,7 @@ func ownPage(t *testing.T, n *cluster.Node) (address string) {
 	return server.URL
 }
 
-// The programs that docs/client.md shows for browsers do what it says.
+// The browser programs in docs/client.md do what the page says.
 func TestClientDocInABrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -483,7 +484,8 @@ func TestClientDocInABrowser(t *testing.T) {
 	b.await(`document.querySelector('#counts').dataset.approve === '1 waiting'`, e2e.Soon)
 }
 
-// nodeFlags are what a Node needs for what later ones have by themselves. One before 20 has no WebSocket: it polls.
+// nodeFlags are flags for what later versions of Node have by default. Before version 20 there is no WebSocket, and the
+// client polls.
 func nodeFlags(t *testing.T, node string) []string {
 	t.Helper()
 	version, err := exec.Command(node, "--version").Output()
@@ -503,7 +505,7 @@ func nodeFlags(t *testing.T, node string) []string {
 	return nil
 }
 
-// The program that docs/client.md shows for Node does what there is, does what comes, and ends when it is told to.
+// The Node program in docs/client.md does all jobs, waits for more, and ends when it is told to.
 func TestClientDocInNode(t *testing.T) {
 	t.Parallel()
 	node := installed(t, "node", "nodejs")

@@ -7,7 +7,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// clipped is text in main that is cut off, by itself or by the box that it is in, or that has to be scrolled sideways to be read.
+// clipped returns text in main that is cut off, by itself or by its box, or that can only be read by scrolling
+// sideways.
 const clipped = `(() => {
 	const found = [];
 	const name = (e) => e.outerHTML.replace(/<!--.*?-->/g, '').replace(/\s+/g, ' ').slice(0, 140);
@@ -15,7 +16,7 @@ const clipped = `(() => {
 		const style = getComputedStyle(e);
 		if (!e.checkVisibility() || e.closest('.visually-hidden, svg, canvas, .plot') || !e.innerText?.trim()) continue;
 		if (style.overflowX !== 'visible' && !(innerWidth < 1200 && e.querySelector('.history')) && e.scrollWidth > e.clientWidth + 1) found.push('sideways ' + [e.scrollWidth, e.clientWidth] + name(e));
-		if (e.matches('.tile[data-kind=bad] .run')) { // PostgreSQL may say much: whole lines of it, and a word that there is more
+		if (e.matches('.tile[data-kind=bad] .run')) { // PostgreSQL's message may be long: whole lines of it are shown, and a word that there is more
 			const lines = e.clientHeight / (parseFloat(style.lineHeight) || 1.5 * parseFloat(style.fontSize));
 			if (lines < 1.9 || Math.abs(lines - Math.round(lines)) > 0.1) found.push('half a line ' + lines + name(e));
 			continue;
@@ -26,7 +27,7 @@ const clipped = `(() => {
 	return found.join('\n');
 })()`
 
-// On the screens that a wall and a floor are seen on, what stands there can be read whole.
+// On the screens of a wall and a floor all text can be read in full.
 func TestPageNothingIsClipped(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

@@ -22,8 +22,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may be of another
-// origin, which the page around it can't look into.
+// awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may have another
+// origin, which the page around it can't read.
 func (b *browser) awaitIn(url, expression string, within time.Duration) {
 	b.t.Helper()
 	deadline := time.Now().Add(within)
@@ -62,13 +62,13 @@ func inFrame[T any](url, expression string) chromedp.Action[T] {
 	}
 }
 
-// openDemo opens a demo's page in a window that all of it fits into: a frame that nobody can see is not drawn.
+// openDemo opens a demo's page in a window that shows all of it: a frame outside of the window is not drawn.
 func (b *browser) openDemo(d *e2e.StartedDemo) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(1400, 1600), chromedp.Navigate(d.Page()))
 }
 
-// auditAround has axe look at the page without its frames. Axe asks them all the same, and they don't hear it.
+// auditAround runs axe on the page without its frames. Axe asks them all the same, and they don't answer.
 func (b *browser) auditAround(t *testing.T) {
 	t.Helper()
 	b.audit(t)
@@ -79,7 +79,7 @@ func (b *browser) auditAround(t *testing.T) {
 
 var databaseLine = regexp.MustCompile(`psql '([^']+)'`)
 
-// databaseOf is a demo's.
+// databaseOf returns the URL of a demo's database.
 func databaseOf(d *e2e.StartedDemo) *pgx.Conn {
 	d.T.Helper()
 	conn, err := pgx.Connect(d.T.Context(), databaseLine.FindStringSubmatch(d.Printed())[1])
@@ -90,7 +90,7 @@ func databaseOf(d *e2e.StartedDemo) *pgx.Conn {
 	return conn
 }
 
-// told reads one row into what its columns are read into.
+// told reads one row into the given variables.
 func told(t *testing.T, db *pgx.Conn, sql string, into ...any) {
 	t.Helper()
 	if err := db.QueryRow(t.Context(), sql).Scan(into...); err != nil {
@@ -98,19 +98,19 @@ func told(t *testing.T, db *pgx.Conn, sql string, into ...any) {
 	}
 }
 
-// figures are what the demo's page tells of a half that was played.
+// figures are the demo page's figures of a half that was played.
 func (b *browser) figures(scene string) string {
 	b.t.Helper()
 	return b.eval(fmt.Sprintf(`[...document.querySelectorAll('[data-scene=%s] .figures > div')].map((e) => e.children[0].textContent + ': ' + e.children[1].textContent).join('\n')`, scene))
 }
 
 const (
-	soonPlayed = 90 * time.Second // on a machine that does other things
+	soonPlayed = 90 * time.Second // on a machine that does other things, too
 	heldByDemo = `select count(*), count(distinct item) from getwork.work where user_name like 'demo person %' and state = 'held'`
 )
 
-// A visitor sees Oliver, Tracy and a manager side by side, the race among those who run their own queries, and no race
-// among fifty who click on three nodes. Then he presses Ctrl-C amidst it all.
+// A visitor sees Oliver, Tracy and a manager side by side, the race among people who run their own queries, and no race
+// among fifty who click on three nodes. Then the visitor presses Ctrl-C in the middle of it.
 func TestDemoPage(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -181,8 +181,8 @@ func TestDemoPage(t *testing.T) {
 	b.await(`document.querySelector('#error').textContent.includes('does not answer')`, e2e.Soon)
 }
 
-// Who is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while people
-// wait on it costs nobody his loans, once it is there again.
+// A scene that is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while
+// people wait on it loses no loans, once it is back.
 func TestDemoPageStops(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -194,7 +194,7 @@ func TestDemoPageStops(t *testing.T) {
 	for _, scene := range []string{"naive", "getwork"} {
 		b.click(`[data-scene=` + scene + `] button`)
 		b.click(`[data-scene=` + scene + `] button + button:not([hidden])`)
-		b.await(`document.activeElement.matches('[data-scene=`+scene+`] .primary')`, e2e.Soon) // the focus stays where something is
+		b.await(`document.activeElement.matches('[data-scene=`+scene+`] .primary')`, e2e.Soon) // the focus stays on something that exists
 		b.await(fmt.Sprintf(`document.querySelector('[data-scene=%s]').dataset.state === 'stopped'`, scene), e2e.Soon)
 	}
 	e2e.Await(t, "nobody of the crowd holds or waits for anything", e2e.Soon, func() bool {
@@ -205,13 +205,13 @@ func TestDemoPageStops(t *testing.T) {
 
 	b.click(`[data-scene=getwork] button`)
 	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=waits]').length > 25`, soonPlayed)
-	b.click(`[data-node="2"] button`) // who waits there goes on at the other, as with a load balancer in front
+	b.click(`[data-node="2"] button`) // people who wait there go on at the other node, as with a load balancer in front
 	b.await(`document.querySelector('[data-node="2"] button').textContent === 'Start'`, e2e.Soon)
 	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
 	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=served]').length === 50`, e2e.Soon)
 }
 
-// A node is killed under its pane, which says so, and is there again with its node. The last one can't be killed.
+// When a node is killed its pane says so, and comes back with the node. The last node can't be killed.
 func TestDemoPageKillsNode(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -234,7 +234,7 @@ func TestDemoPageKillsNode(t *testing.T) {
 	}
 }
 
-// The demo's page takes orders from itself alone, and a node's page is shown in nobody's frame unless it was told.
+// The demo's page obeys only itself, and a node's page may be framed only where it was told.
 func TestDemoPageKeepsToItself(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

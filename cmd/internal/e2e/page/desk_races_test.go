@@ -14,7 +14,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// What is taken away while it waits to be sent stays, if something was typed in it, and says why.
+// Work that is taken away while its outcome waits to be sent stays on the page, with the reason, if something was typed
+// in it.
 func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)
@@ -32,12 +33,12 @@ func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 	b.shows(".why", "Your note is kept.")
 }
 
-// A lease that ended while the server was away takes no note with it.
+// A lease that ended while the server was away does not lose a note.
 func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)
 	s := newSite(t, 1, "")
-	leased(s, "15s", "a", "b") // so long it takes at most to type, and to kill a node
+	leased(s, "15s", "a", "b") // longer than typing, and killing a node, may take
 	b.logIn(s.Nodes[0].URL, "Oliver")
 	b.state("live", e2e.Soon)
 	s.Takes("Oliver", 1)
@@ -53,7 +54,7 @@ func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 	b.shows(".why", "Your note is kept.")
 }
 
-// Who logs out in one window sends what waits in another.
+// A log-out in one window sends what waits in another.
 func TestPageDeskLogOutElsewhere(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
@@ -68,7 +69,7 @@ func TestPageDeskLogOutElsewhere(t *testing.T) {
 	s.disposes("a completed, b held")
 }
 
-// Who completes two, each with the next, has two more.
+// If two are completed with "and next", two more come.
 func TestPageDeskTwoNexts(t *testing.T) {
 	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 3)
@@ -78,7 +79,7 @@ func TestPageDeskTwoNexts(t *testing.T) {
 	b.works(5, e2e.Soon)
 }
 
-// Who logs out is not given more.
+// After a log-out no more work comes.
 func TestPageDeskLogOutAtLimit(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, unhurried+undoLasts, "1h", 2)
@@ -94,7 +95,7 @@ func TestPageDeskLogOutAtLimit(t *testing.T) {
 	}
 }
 
-// A proxy that has no node to ask answers 502.
+// A proxy without a node answers 502.
 func TestPageDeskBadGateway(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)
@@ -131,7 +132,7 @@ func TestPageDeskBadGateway(t *testing.T) {
 	s.disposes("a completed, b held")
 }
 
-// Where digits need Shift, as in France, the second key of g 1 comes after that of Shift.
+// Where digits need Shift, as in France, the second key of g 1 comes after a Shift key.
 func TestPageDeskShiftWithinSequence(t *testing.T) {
 	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 0)
@@ -143,7 +144,7 @@ func TestPageDeskShiftWithinSequence(t *testing.T) {
 	b.works(3, e2e.Soon)
 }
 
-// A snapshot that was read before an answer, and comes after it, does not take away what the answer gave.
+// A snapshot that was read before an answer, and comes after it, does not remove what the answer brought.
 func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

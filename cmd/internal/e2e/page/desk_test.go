@@ -13,7 +13,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// undoLasts is a page in which what was let go of is not sent by itself, until a test calls passes.
+// undoLasts is a page script that keeps outcomes from being sent by themselves, until a test calls passes.
 const undoLasts = `(() => {
 	const { setTimeout: later, clearTimeout: never } = window, held = new Map();
 	window.setTimeout = (f, ms, ...rest) => {
@@ -29,25 +29,25 @@ const undoLasts = `(() => {
 	window.passes = () => held.forEach((f, id) => held.delete(id) && f());
 })()`
 
-// unhurried is a page in which what was let go of may take more than three seconds to be sent, before who logs out is asked.
+// unhurried is a page script with which an outcome may take more than three seconds to be sent before a log-out asks.
 const unhurried = `(() => {
 	const { setTimeout: later } = window;
 	window.setTimeout = (f, ms, ...rest) => later(f, ms === 3000 && new Error().stack.includes('desk.js') ? 60_000 : ms, ...rest);
 })();`
 
-// slowHands is a page in which any time may pass between the two keys of a sequence.
+// slowHands is a page script with which any time may pass between the two keys of a sequence.
 const slowHands = `(() => {
 	const { setTimeout: later } = window;
 	window.setTimeout = (f, ms, ...rest) => later(f, ms === 2000 && new Error().stack.includes('keys.js') ? 60_000 : ms, ...rest);
 })();`
 
-// dispositions are what became of all work, in its order.
+// dispositions returns the outcomes of all work, in order.
 func (s *site) dispositions() string {
 	s.T.Helper()
 	return strings.Join(column[string](s, `select item || ' ' || state || coalesce(' ' || note, '') from getwork.work order by id`), ", ")
 }
 
-// disposes waits until the database has what became of all work.
+// disposes waits until the database has the outcomes of all work.
 func (s *site) disposes(want string) {
 	s.T.Helper()
 	defer func() {
@@ -58,7 +58,7 @@ func (s *site) disposes(want string) {
 	e2e.Await(s.T, "the work is "+want, e2e.Soon, func() bool { return s.dispositions() == want })
 }
 
-// desk is a browser at the desk of Oliver, who holds so many of the items a, b, c, d, e of an inbox.
+// desk is a browser at the desk of Oliver, who holds that many of the items a, b, c, d, e of an inbox.
 func desk(t *testing.T, script, lease string, held int) (*browser, *site) {
 	t.Helper()
 	b := newBrowser(t, script)
@@ -74,20 +74,20 @@ func desk(t *testing.T, script, lease string, held int) (*browser, *site) {
 	return b, s
 }
 
-// focused waits until the focus is on an element with that text.
+// focused waits until an element with that text has the focus.
 func (b *browser) focused(text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.activeElement.textContent.trim() === %q`, text), e2e.Soon)
 }
 
-// For five seconds it can be taken back, by a button that counts them, and nothing is sent.
+// For five seconds an outcome can be undone with a button that counts them, and nothing is sent.
 func TestPageUndo(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 3)
 	b.typeNote("looked at")
 	b.shows("#told", "New: ")
 	b.press("#work li:first-child .complete")
-	b.await(`document.querySelector('#told').textContent === ''`, e2e.Soon) // what is new is new no more
+	b.await(`document.querySelector('#told').textContent === ''`, e2e.Soon) // it is no longer marked as new
 	b.shows("#work .going", "a: completed.")
 	b.focused("b") // the next card
 	b.shows("#heard", "a: completed.")
@@ -108,7 +108,7 @@ func TestPageUndo(t *testing.T) {
 	b.shows("#work .going", "b: returned, not offered before ")
 	b.eval(`(passes(), '')`)
 	b.works(1, e2e.Soon)
-	b.await(`document.querySelector('#heard').textContent === ''`, e2e.Soon) // it can't be undone any more
+	b.await(`document.querySelector('#heard').textContent === ''`, e2e.Soon) // it can no longer be undone
 	b.focused("c")
 	if got := s.dispositions(); got != "a completed looked at, b returned, c held" {
 		t.Error("after it was sent: ", got)
@@ -119,7 +119,7 @@ func TestPageUndo(t *testing.T) {
 	b.shows("#recent", "returned, not offered before ") // the tab remembers
 }
 
-// outboxWaits is a page that notes for how long what was let go of waits, in ms, and how late it was greeted.
+// outboxWaits is a page script that records how long outcomes wait, in ms, and how late the server's greeting was.
 const outboxWaits = `(() => {
 	const { setTimeout: later, WebSocket } = window;
 	window.waits = [];
@@ -138,8 +138,8 @@ const outboxWaits = `(() => {
 	};
 })()`
 
-// The five seconds pass by themselves, and end earlier where the lease does. That end is near by the page's clock alone: a machine
-// that stands still for a moment is not to end a real one.
+// The five seconds pass by themselves, and end earlier if the lease does. Only by the page's clock is the lease's end
+// near, so that a machine that stands still for a moment does not end a real lease.
 func TestPageUndoEnds(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, cuttable+outboxWaits, "1h", 2)
@@ -168,7 +168,7 @@ func TestPageUndoEnds(t *testing.T) {
 	}
 }
 
-// Whoever leaves means what he did: closing the page, going elsewhere in it, and logging out send it at once.
+// Leaving is final: closing the page, going elsewhere in it, and logging out send the outcome at once.
 func TestPageSendsWhenLeft(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, unhurried+undoLasts, "1h", 4)
@@ -197,7 +197,7 @@ func TestPageSendsWhenLeft(t *testing.T) {
 	s.disposes("a completed, b completed, c completed half read, d completed")
 }
 
-// What can't be sent because the server is away is kept, and sent when it is back.
+// Outcomes that can't be sent because the server is away are kept, and sent when it is back.
 func TestPageKeepsWhatCantBeSent(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
@@ -212,24 +212,24 @@ func TestPageKeepsWhatCantBeSent(t *testing.T) {
 		return String(e.defaultPrevented);
 	})()`
 	if warned := b.eval(leaving); warned != "true" {
-		t.Error("who leaves now isn't told that something was not sent")
+		t.Error("a user who leaves now isn't told that something was not sent")
 	}
 	s.Nodes[0].Restart()
 	b.works(1, 3*e2e.Soon)
 	s.disposes("a completed no line, b held")
 }
 
-// "Complete and next" asks at once where it may, so that nobody waits for the five seconds.
+// "Complete and next" asks at once if it may, so that nobody waits for the five seconds.
 func TestPageCompleteAndNext(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 1)
 	b.press(".next")
 	b.shows("#work h3", "b")
-	b.focused("b") // nothing else was there to go on with
+	b.focused("b") // there was nothing else to go on with
 	if got := s.dispositions(); got != "a held, b held" {
 		t.Error("it asked, and sent as well: ", got)
 	}
-	b.press(".undo") // the next one stays
+	b.press(".undo") // the next item stays
 	b.await(`document.querySelectorAll('#work .next').length === 2`, e2e.Soon)
 	b.eval(`(passes(), '')`)
 	s.changes("verify", map[string]any{"max_open": 2}, 0)
@@ -242,7 +242,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 	b.eval(`(passes(), '')`)
 	b.shows("#work h3", "c")
 	b.press("#work li:last-child .next")
-	b.press(".now") // whoever can't wait
+	b.press(".now") // for users who can't wait
 	b.shows("#work h3", "d")
 	s.disposes("a completed, b held, c completed, d held")
 	s.changes("verify", map[string]any{"paused": true}, 0)
@@ -261,7 +261,7 @@ func (b *browser) at(zone string) {
 	}))
 }
 
-// Each preset is one click. Tomorrow is where the reader is; hours are as he types them.
+// Each preset is one click. Tomorrow depends on the reader's time zone; hours are as typed.
 func TestPageReturns(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)
@@ -294,11 +294,12 @@ func TestPageReturns(t *testing.T) {
 	}
 	b.shows("#recent", "not offered before tomorrow, 9:00")
 	b.press(".task form button")
-	b.shows(".task .ended", "You put off a until ") // why a second is not offered
+	b.shows(".task .ended", "You put off a until ") // the reason why no second one is offered
 	b.shows(".task .ended", "and 3 more")
 }
 
-// While one waits the bar moves, slows down, and is never at its end; where nobody knows how long it takes, it says so.
+// During a wait the bar moves, slows down, and never reaches its end; if nobody knows how long the wait is, the page
+// says so.
 func TestPageBar(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -309,7 +310,7 @@ func TestPageBar(t *testing.T) {
 	b.getWork(1)
 	b.await(`document.querySelector('progress').position === -1`, e2e.Soon)
 	b.shows(".pending .asked", "Asked for 1 at ")
-	b.await(`/^0:(0[4-9]|[1-9])/.test(document.querySelector('.pending .clock').textContent)`, e2e.Soon) // so long is usual, from now on
+	b.await(`/^0:(0[4-9]|[1-9])/.test(document.querySelector('.pending .clock').textContent)`, e2e.Soon) // from now on that long is usual
 	open()
 	b.works(1, e2e.Soon)
 	shut, err := s.DB.Acquire(t.Context())
@@ -375,7 +376,7 @@ func TestPageBarIsTrue(t *testing.T) {
 	}
 }
 
-// One can leave it to the server to wait for something to come.
+// A user can let the server wait for something to come.
 func TestPageWaitsForWork(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -392,7 +393,8 @@ func TestPageWaitsForWork(t *testing.T) {
 	b.shows("#told", "New: letter 7.")
 }
 
-// Two windows of one person show the same, also what waits to be sent in one of them. When that one dies, it is held.
+// Two windows of one user show the same, including outcomes that wait in one of them. If that window dies, the work is
+// held again.
 func TestPageTwoWindows(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 3)
@@ -410,7 +412,7 @@ func TestPageTwoWindows(t *testing.T) {
 	b.eval(`(passes(), '')`)
 	other.works(2, e2e.Soon)
 	s.disposes("a completed, b held, c held")
-	late := b.window() // what waits is told to who comes later
+	late := b.window() // a window that opens later is told of waiting outcomes
 	b.press(`#work li:first-child [data-return="1h"]`)
 	late.do(chromedp.Navigate(s.Nodes[0].URL))
 	late.shows("#work .going", "b: returned, not offered before ")
@@ -419,7 +421,7 @@ func TestPageTwoWindows(t *testing.T) {
 	s.disposes("a completed, b held, c held")
 }
 
-// Any column that a query returns can be read.
+// Any column that a query returns is readable.
 func TestPageDetails(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -461,7 +463,7 @@ func TestPageDetails(t *testing.T) {
 	}
 }
 
-// Everything that one does all day has a key, and the keys can be switched off.
+// Every frequent action has a key, and the keys can be switched off.
 func TestPageShortcuts(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, slowHands+undoLasts, "1h", 0)
@@ -473,7 +475,7 @@ func TestPageShortcuts(t *testing.T) {
 	b.keys("jk")
 	b.focused("a")
 	b.keys("otypedc\x1b")
-	b.focused("a") // and what was typed is a note
+	b.focused("a") // and typed text becomes a note
 	b.keys("c")
 	b.focused("b")
 	b.keys("u")
@@ -510,7 +512,7 @@ func TestPageShortcuts(t *testing.T) {
 	b.eval(`(document.querySelector('.key').focus(), '')`)
 	b.keys("c?g1")
 	if is := b.eval(`String([document.querySelectorAll('.complete').length, document.querySelectorAll('dialog, .pending').length, document.querySelector('.complete kbd').checkVisibility()])`); is != "2,0,false" {
-		t.Errorf("keys are off: cards, what opened, hints: %s", is)
+		t.Errorf("keys are off: cards, opened elements, hints: %s", is)
 	}
 	b.press("#help")
 	b.press("dialog input")
@@ -521,7 +523,7 @@ func TestPageShortcuts(t *testing.T) {
 	b.shows("#work .going", "completed.")
 }
 
-// A key that is held down does a thing once: the focus goes on by itself, and it would do it to all.
+// A key that is held down acts once. The focus moves on by itself, so otherwise the key would act on every item.
 func TestPageHeldKey(t *testing.T) {
 	t.Parallel()
 	b, _ := desk(t, undoLasts, "1h", 3)
@@ -533,7 +535,7 @@ func TestPageHeldKey(t *testing.T) {
 	b.await(`document.querySelectorAll('.going').length === 1 && document.querySelectorAll('.complete').length === 2`, e2e.Soon)
 }
 
-// Many items are lines, each of which opens; with few, all are open. What one is at stays as it is.
+// Many items are lines, each of which opens; a few items are all open. The current item stays as it is.
 func TestPageManyAreLines(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -550,19 +552,19 @@ func TestPageManyAreLines(t *testing.T) {
 	b.works(13, e2e.Soon)
 	b.await(`document.querySelectorAll('.complete').length === 1`, e2e.Soon)
 	if is := b.eval(`document.activeElement.value`); is != "mine" {
-		t.Errorf("who was writing %q, writes no more", is)
+		t.Errorf("the note %q lost the focus while it was written", is)
 	}
 	b.shows("#work .compact .summary", "Applicant 13")
 	b.keys("\x1b" + "j\r")
 	b.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
 	b.keys("c")
 	b.focused("3")
-	b.await(`document.activeElement.closest('li').querySelector('.complete')`, e2e.Soon) // who works through them goes on so
+	b.await(`document.activeElement.closest('li').querySelector('.complete')`, e2e.Soon) // a user who works through the list goes on in the next item
 	b.do(chromedp.KeyEvent("\r"))
 	b.await(`document.querySelectorAll('.complete').length === 1`, e2e.Soon)
 }
 
-// The title of a tab that nobody looks at tells that something has come.
+// The title of a tab in the background tells that something has come.
 func TestPageTitleTells(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, "", "1h", 0)
@@ -573,7 +575,7 @@ func TestPageTitleTells(t *testing.T) {
 	b.await(`document.title === 'Oliver · getwork'`, e2e.Soon)
 }
 
-// Who comes for the first time is told what to do.
+// A first-time user is told what to do.
 func TestPageFirstTime(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -582,7 +584,7 @@ func TestPageFirstTime(t *testing.T) {
 	b.shows("#no-tasks", "A manager makes them")
 	b.shows("#empty", "You hold nothing.")
 	s.Task("verify", `select 1 as item`)
-	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // he comes back to the tab
+	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // the user returns to the tab
 	b.shows("#tasks h3", "verify")
 	b.shows("#empty", "press Get Work")
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+"#log-in=Mia,manager"))

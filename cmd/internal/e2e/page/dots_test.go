@@ -11,8 +11,9 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Keys such as . and .. are segments as any other to the server and to the command line; a browser, and whatever else parses
-// URLs as browsers do, can't name them, however they are encoded, and is told so rather than led to another address.
+// To the server and the command line, keys such as . and .. are segments like any other. Browsers, and all programs
+// that parse URLs as browsers do, can't address them in any encoding. They are told so, instead of being led to another
+// address.
 func TestDotsAsKeys(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -73,5 +74,5 @@ func TestDotsAsKeys(t *testing.T) {
 
 	b.do(chromedp.Navigate(url + "/items?task=box&item=.."))
 	b.shows(".answer .error", "It can’t be said why: “..” can’t be named in an address")
-	b.shows(".timeline", "Oliver") // what needs no such address is there
+	b.shows(".timeline", "Oliver") // parts that need no such address work
 }

@@ -13,23 +13,24 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// css is the first element of a selector.
+// css returns an expression for the first element of a selector.
 func css(selector string) string { return fmt.Sprintf(`document.querySelector(%q)`, selector) }
 
-// called is what is seen of a selector and called so: what begins so comes before what has it in it.
+// called returns an expression for a visible element of a selector with that name: one that begins so comes before one
+// that contains it.
 func called(selector, name string) string {
 	return fmt.Sprintf(`((its, all) => all.find((e) => its(e).startsWith(%q)) ?? all.find((e) => its(e).includes(%[1]q)))(
 		(e) => (e.ariaLabel ?? e.labels?.[0]?.innerText ?? e.innerText).replace(/\s+/g, ' ').trim(),
 		[...document.querySelectorAll(%q)].filter((e) => e.checkVisibility()))`, name, selector)
 }
 
-// press clicks what is called so.
+// press clicks the element with that name.
 func (f *firefox) press(selector, name string) {
 	f.t.Helper()
 	f.click(called(selector, name))
 }
 
-// visit opens a path of a node as a user, such as "Mary,manager", and waits until the view is there.
+// visit opens a path of a node as a user, such as "Mary,manager", and waits for the view.
 func (f *firefox) visit(address, path, user string) {
 	f.t.Helper()
 	name, _, _ := strings.Cut(user, ",")
@@ -38,26 +39,26 @@ func (f *firefox) visit(address, path, user string) {
 	f.await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view > *')`, name), e2e.Soon)
 }
 
-// state waits for what the page says about its line to the server.
+// state waits for the page's message about its connection to the server.
 func (f *firefox) state(name string, within time.Duration) {
 	f.t.Helper()
 	f.await(fmt.Sprintf(`document.querySelector('#chip')?.dataset.state === %q`, name), within)
 }
 
-// shows waits until an element that is seen has the given text in it, its blanks as one.
+// shows waits until a visible element contains the given text, with each run of blanks as one.
 func (f *firefox) shows(selector, text string) {
 	f.t.Helper()
 	f.await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) =>
 		e.checkVisibility() && e.innerText.replace(/\s+/g, ' ').includes(%q))`, selector, text), e2e.Soon)
 }
 
-// works waits until the pipeline has so many items.
+// works waits until the pipeline has that many items.
 func (f *firefox) works(n int) {
 	f.t.Helper()
 	f.await(fmt.Sprintf(`document.querySelectorAll('#work > li').length === %d`, n), e2e.Soon)
 }
 
-// tabTo presses the Tab key until the focus is on what an expression gives.
+// tabTo presses the Tab key until the element of an expression has the focus.
 func (f *firefox) tabTo(expression string) {
 	f.t.Helper()
 	f.await(expression, e2e.Soon)
@@ -70,8 +71,8 @@ func (f *firefox) tabTo(expression string) {
 	f.t.Fatalf("the Tab key does not come to %s; it is at %s", expression, f.eval(`document.activeElement.outerHTML.slice(0, 300)`))
 }
 
-// A worker logs in by keyboard, gets two items by push, returns one until tomorrow, completes the other with a note, takes
-// that back, and completes it all the same. He asks again, and is told why he gets nothing, and until when.
+// A worker logs in by keyboard, gets two items by push, returns one until tomorrow, completes the other with a note,
+// undoes that, and completes it all the same. Asked again, the page says why there is nothing, and until when.
 func TestFirefoxWorker(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)
@@ -96,7 +97,7 @@ func TestFirefoxWorker(t *testing.T) {
 	f.tabTo(called("button", "Return until tomorrow, 9:00"))
 	f.keys(keyEnter)
 	f.shows("#work .going", "1: returned, not offered before tomorrow, 9:00")
-	f.await(`document.activeElement.textContent.trim() === '2'`, e2e.Soon) // the focus goes on
+	f.await(`document.activeElement.textContent.trim() === '2'`, e2e.Soon) // the focus moves on
 	f.keys("o")
 	f.await(`document.activeElement.matches('textarea')`, e2e.Soon)
 	f.keys("checked twice" + keyEscape)
@@ -125,8 +126,8 @@ func TestFirefoxWorker(t *testing.T) {
 	f.shows(".task .ended", "You put off 1 until tomorrow, 9:00")
 }
 
-// What somebody let go of is sent when he leaves the page before its seconds have passed. When he comes back, the page is as it
-// has to be by then, and works.
+// An outcome is sent when the user leaves the page before its seconds have passed. When the user comes back, the page
+// is up to date, and works.
 func TestFirefoxLeaves(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)
@@ -151,8 +152,9 @@ func TestFirefoxLeaves(t *testing.T) {
 	s.disposes("a completed, b completed")
 }
 
-// A manager watches the floor, where others act at another node, finds out about an item, and makes a task: with a mistake in
-// its query, to which she is led, a preview, another version, and the way back. Nothing loads the page anew.
+// A manager watches the floor while others act at another node, finds out about an item, and makes a task: with a
+// mistake in its query, which the page leads to, a preview, another version, and the way back. Nothing reloads the
+// page.
 func TestFirefoxManager(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)
@@ -218,7 +220,7 @@ func TestFirefoxManager(t *testing.T) {
 	}
 }
 
-// Where the socket is refused the page asks, says so, and gets its work; when it can be had, it takes it.
+// If the socket is refused the page polls, says so, and gets its work; when a socket becomes possible the page uses it.
 func TestFirefoxPolls(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)
@@ -237,7 +239,7 @@ func TestFirefoxPolls(t *testing.T) {
 	f.await(`document.querySelector('#banner').hidden`, e2e.Soon)
 }
 
-// The node under the page is killed, and comes back: so does the page, and what was asked for.
+// The page's node is killed and comes back: so does the page, and the request is still answered.
 func TestFirefoxNodeKilled(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)
@@ -255,7 +257,7 @@ func TestFirefoxNodeKilled(t *testing.T) {
 	f.works(3)
 }
 
-// Firefox has trusted types since its version 148. Where it has none, the page is the same.
+// Firefox has trusted types since version 148. Without them the page is the same.
 func TestFirefoxWithoutTrustedTypes(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, map[string]any{"dom.security.trusted_types.enabled": false})
@@ -274,7 +276,7 @@ func TestFirefoxWithoutTrustedTypes(t *testing.T) {
 	f.shows(".tile", "Evening") // the wall, by push
 }
 
-// firefoxStates is what is looked at in Firefox, too: each view, and what a browser may well show in its own way.
+// firefoxStates are the states to look at in Firefox, too: each view, and whatever a browser may show in its own way.
 var firefoxStates = []struct {
 	name, user, path string
 	reach            func(*firefox, *site)
@@ -293,7 +295,7 @@ var firefoxStates = []struct {
 	}},
 	{"floor", "Mary,manager", "/floor", func(f *firefox, s *site) {
 		way("Uma")(f, s)
-		for _, scheme := range []string{"light", "dark", "light"} { // the charts change their colours with all others
+		for _, scheme := range []string{"light", "dark", "light"} { // the charts change their colours with everything else
 			f.scheme(scheme)
 			f.await(painted+` === 'true,true,true,true,true'`, e2e.Soon)
 		}
@@ -322,7 +324,7 @@ var firefoxStates = []struct {
 	{"wall", "Olga,observer", "/wall?task=" + verifying + ",verify,documents,resting", way("A run found 40")},
 }
 
-// way is a way to a state: what is clicked, as a selector and a name in turn, until a text is seen.
+// way leads to a state: it clicks elements, given as selector and name in turn, until a text is visible.
 func way(text string, what ...string) func(*firefox, *site) {
 	return func(f *firefox, _ *site) {
 		f.t.Helper()
@@ -334,7 +336,7 @@ func way(text string, what ...string) func(*firefox, *site) {
 }
 
 // Every view, on a screen and on a telephone, in light and dark: nobody scrolls sideways, axe finds nothing serious,
-// everything can be reached by keyboard, and the console says nothing. Pictures are taken for people to look at.
+// everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at.
 func TestFirefoxStates(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
@@ -354,10 +356,10 @@ func TestFirefoxStates(t *testing.T) {
 			what.reach(f, s)
 			for _, l := range looks {
 				if l.scheme == "dark" && shots == "" {
-					continue // colours are the same everywhere; only how the browser draws its own fields in them is of interest
+					continue // colours are the same everywhere; only the browser's own fields differ
 				}
 				if !allLooks && l != looks[2*(n%2)] {
-					continue // Chromium is seen on both
+					continue // Chromium covers both
 				}
 				t.Run(l.name, func(t *testing.T) {
 					f.size(l.width, l.height)
@@ -396,7 +398,7 @@ func (f *firefox) shoot(name string) {
 	}
 }
 
-// audit has axe look at what the page shows.
+// audit runs axe on the page.
 func (f *firefox) audit(t *testing.T) {
 	t.Helper()
 	if f.eval(`typeof axe`) == "undefined" {
@@ -424,7 +426,7 @@ func (f *firefox) walk(t *testing.T) {
 	walked(t, names, forth, tab(max(0, len(names)-1), keyShift+keyTab))
 }
 
-// covered tells what has the focus, if nothing of it can be seen; empty: it can.
+// covered returns the element with the focus if none of it is visible, and otherwise "".
 const covered = `((e) => {
 	const { left, width, top, height } = e.getBoundingClientRect();
 	const seen = [0.05, 0.5, 0.95].some((part) => {
@@ -434,7 +436,7 @@ const covered = `((e) => {
 	return seen || e === document.body ? '' : e.outerHTML.slice(0, 160);
 })(document.activeElement)`
 
-// Who goes through a page by keyboard sees where he is: no bar lies over what has the focus. Firefox scrolls only to what is
+// The element with the focus is always visible to keyboard users: no bar covers it. Firefox scrolls only to elements
 // outside of the window.
 func TestFirefoxFocusIsSeen(t *testing.T) {
 	t.Parallel()
@@ -454,7 +456,7 @@ func TestFirefoxFocusIsSeen(t *testing.T) {
 				for n := 0; n < 20 || n < 200 && f.eval(through) == "false"; n++ {
 					f.keys(key)
 					if what := f.eval(covered); what != "" {
-						t.Errorf("%s, %d pixels wide: nothing is seen of what has the focus, %s, after %s", path, l.width, what, last)
+						t.Errorf("%s, %d pixels wide: the element with the focus, %s, is not visible after %s", path, l.width, what, last)
 					}
 					last = f.eval(`document.activeElement.outerHTML.slice(0, 160)`)
 				}
@@ -467,8 +469,7 @@ func TestFirefoxFocusIsSeen(t *testing.T) {
 	f.await(there+` === 'pipeline-title'`, e2e.Soon) // and not the link, which stays in view
 }
 
-// What the page does wrong is heard, and axe finds what is wrong in it: a test that nothing can fail would look the same as a
-// good page.
+// Faults of the page are noticed, and axe finds them: a test that can't fail would look the same as a good page.
 func TestFirefoxHears(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t, nil)

@@ -7,7 +7,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Seven days are what may be asked for at most, and what the view asks for.
+// Seven days is the most that may be asked for, and what the view asks for.
 func TestPagePeopleSevenDays(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -21,7 +21,7 @@ func TestPagePeopleSevenDays(t *testing.T) {
 	}
 }
 
-// A task that has another name is shown under it, and its events still come.
+// A renamed task is shown under its new name, and its events still come.
 func TestPageFloorRenamed(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -37,7 +37,7 @@ func TestPageFloorRenamed(t *testing.T) {
 	b.await(`document.querySelector('[data-task=tasks]') && !document.querySelector('[data-task=jobs]')`, e2e.Soon)
 }
 
-// Who shows all tasks by the keyboard goes on from where that was.
+// A keyboard user who shows all tasks goes on from the same place.
 func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -83,7 +83,8 @@ func TestPageItemsOlderOfAnother(t *testing.T) {
 	}
 }
 
-// A reading that fails leaves what events told since the last one that did not; one that is slow does not undo what came meanwhile.
+// A read that fails leaves what events told since the last successful one; a slow read does not undo what came
+// meanwhile.
 func TestPageFloorStale(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -119,7 +120,7 @@ func TestPageFloorStale(t *testing.T) {
 	}
 }
 
-// What is released is what is shown.
+// The page releases what it shows.
 func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -153,7 +154,7 @@ func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 	}
 }
 
-// A task that got another name is not counted twice.
+// A renamed task is not counted twice.
 func TestPageFloorHistoryRenamed(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -172,7 +173,7 @@ func TestPageFloorHistoryRenamed(t *testing.T) {
 	}
 }
 
-// What was handed out 57 minutes ago was so in the last hour.
+// An item that was handed out 57 minutes ago counts for the last hour.
 func TestPageWallHour(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -220,7 +221,7 @@ func TestPagePeopleSpan(t *testing.T) {
 	}
 }
 
-// What an event tells of a task while the list is read is not undone by the list, on the wall and at the desk.
+// An event about a task that comes while the list is read is not undone by the list, on the wall and at the desk.
 func TestPageWallStale(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -251,7 +252,7 @@ func TestPageWallStale(t *testing.T) {
 	}
 }
 
-// When the last item is let go of, whoever is at the button that releases them stays there.
+// When the last item is let go of, the focus stays on the button that releases items.
 func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -275,7 +276,7 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 	}
 }
 
-// What somebody had is no longer read once it is not shown.
+// A user's history is no longer read once it is hidden.
 func TestPagePeopleClosed(t *testing.T) {
 	t.Parallel()
 	b := raced(t)

@@ -12,7 +12,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// floor waits until a part of the floor (tasks, waiting, held or charts) says something, or, from "!" on, does not.
+// floor waits until a part of the floor (tasks, waiting, held or charts) contains a text or, if it begins with "!",
+// does not.
 func (b *browser) floor(name, text string, within time.Duration) {
 	b.t.Helper()
 	b.await(onFloor(name, text), within)
@@ -23,7 +24,7 @@ func onFloor(name, text string) string {
 	return fmt.Sprintf(`document.querySelector('[data-part=%s]')?.innerText.replaceAll(/\s+/g, ' ').includes(%q) === %v`, name, text, !not)
 }
 
-// unfold shows what somebody holds. No pointer: what the page said last may lie over it for a while.
+// unfold shows what a user holds. It uses no pointer, since a message of the page may cover the place for a while.
 func (b *browser) unfold(user string) {
 	b.t.Helper()
 	b.press(fmt.Sprintf(`[data-user=%q] summary`, user))
@@ -40,7 +41,7 @@ func (b *browser) charted(column string, sum int) {
 	})()`, column, sum), e2e.Soon)
 }
 
-// A manager at one node sees what people do at another, as it happens: who waits, the run under way, and who holds what.
+// A manager at one node sees what people do at another, as it happens: who waits, the current run, and who holds what.
 func TestPageFloor(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -59,7 +60,7 @@ func TestPageFloor(t *testing.T) {
 	s.Click("Oliver", 1, 2)
 	follows("waiting", "Oliver verify 2")
 	follows("tasks", "verify waiting 1 held 0 on the shelf 0 Running for 0:")
-	b.await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // time goes on by itself
+	b.await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // the time advances by itself
 	s.Click("Tracy", 1, 1)
 	b.floor("waiting", "Tracy verify 1", e2e.Soon)
 	if rows := b.eval(`[...document.querySelectorAll('[data-part=waiting] tbody b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
@@ -80,7 +81,7 @@ func TestPageFloor(t *testing.T) {
 	}
 }
 
-// A run that lasts longer than usual is said to, in words; its bar is never full.
+// A run that lasts longer than usual is described so; its bar is never full.
 func TestPageFloorLateRun(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -92,7 +93,7 @@ func TestPageFloorLateRun(t *testing.T) {
 	b.floor("tasks", "A run usually takes 8 s.", e2e.Soon)
 	b.notes("[data-part=tasks]")
 	s.Click("Oliver", 1, 2)
-	b.showed(", usually 8 s") // until it is later than that
+	b.showed(", usually 8 s") // until it takes longer than that
 	b.floor("tasks", ", longer than usual (8 s)", 2*e2e.Soon)
 	b.floor("tasks", "1 run under way, 1 for longer than usual", e2e.Soon)
 	b.await(`((g) => g.querySelector('.over').width.baseVal.value > g.querySelector('.mark').x.baseVal.value && g.querySelector('.over').width.baseVal.value < 85)(document.querySelector('.gauge'))`, e2e.Soon)
@@ -100,7 +101,7 @@ func TestPageFloorLateRun(t *testing.T) {
 	b.floor("tasks", "!longer than usual", e2e.Soon)
 }
 
-// A manager cancels a request, gives work to somebody else, and releases work, without leaving the floor.
+// A manager cancels a request, gives work to another user, and releases work, without leaving the floor.
 func TestPageFloorActs(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -154,7 +155,7 @@ func TestPageFloorActs(t *testing.T) {
 	b.await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
 }
 
-// painted tells of each chart whether one of its colours is seen in it; of two equal values one hides the other.
+// painted tells for each chart whether one of its colours is visible; of two equal values one hides the other.
 const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
 	const root = getComputedStyle(document.documentElement), tone = (name) => root.getPropertyValue(name).match(/[^#]{2}/g).map((x) => parseInt(x, 16));
 	const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height), tones = [tone('--chart-1'), tone('--chart-4')];
@@ -162,8 +163,8 @@ const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
 	return false;
 }).join()`
 
-// Charts have what happened, and go on with it; the same is there as a table. A task that is chosen stays chosen when the
-// page is loaded again.
+// Charts show what happened, and continue with it; a table has the same data. A chosen task stays chosen when the page
+// is reloaded.
 func TestPageFloorCharts(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -211,7 +212,7 @@ func TestPageFloorCharts(t *testing.T) {
 	b.floor("held", "Oliver 1 held", e2e.Soon)
 }
 
-// historyScript feeds the charts' history, in steps of a minute, and returns what it makes of it.
+// historyScript feeds the charts' history, in steps of a minute, and returns its state.
 const historyScript = `(async () => {
 	const { History, spans } = await import('/static/views/floor/history.js');
 	const minute = 60_000, start = Date.UTC(2026, 1, 3, 9), now = start + 59.5 * minute;
@@ -222,7 +223,7 @@ const historyScript = `(async () => {
 		{ task: 'a', buckets: [bucket(3, { requests: 2, given: 1, held: 1 }), bucket(59, { requests: 3, given: 3, held: 4, wait_ms: { p50: 5, p90: 70 } })] },
 		{ task: 'b', buckets: [bucket(3), bucket(59, { requests: 1, empty: 1, held: 2, wait_ms: { p50: 30, p90: 40 } })] },
 	] }, []);
-	said.push(since()); // a request of then waits still
+	said.push(since()); // a request from that time still waits
 	history.take({ tasks: [{ task: 'a', buckets: [bucket(3, { requests: 2, given: 2, held: 1 })] }, { task: 'b', buckets: [] }] }, [start + 20.7 * minute]);
 	said.push(since()); // now it is a run
 	history.take({ tasks: [{ task: 'a', buckets: [] }, { task: 'b', buckets: [] }] }, []);
@@ -235,8 +236,8 @@ const historyScript = `(async () => {
 	return said.join(' ');
 })()`
 
-// What is read again reaches back to what had not ended; counts are summed, times are the slowest task's, and what is held
-// stays held while nothing is told.
+// A new read reaches back to what had not ended; counts are summed, times are those of the slowest task, and held work
+// stays held while no event comes.
 func TestPageFloorHistory(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -248,7 +249,7 @@ func TestPageFloorHistory(t *testing.T) {
 	}
 }
 
-// An observer sees all of it, and is offered nothing that he may not do.
+// An observer sees everything, and is offered no action that is not allowed.
 func TestPageFloorObserver(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -269,7 +270,7 @@ func TestPageFloorObserver(t *testing.T) {
 	b.watchesOnly()
 }
 
-// watchesOnly checks that no button or link of the view does anything to others.
+// watchesOnly checks that no button or link of the view changes anything for others.
 func (b *browser) watchesOnly() {
 	b.t.Helper()
 	if acts := b.eval(`[...document.querySelectorAll('#view :is(button, a)')].map((e) => e.textContent.trim())
@@ -278,7 +279,7 @@ func (b *browser) watchesOnly() {
 	}
 }
 
-// Of thousands that are held, the page reads who holds them, and the items of those only who are looked at.
+// If thousands of items are held the page reads the holders, and the items only of those who are looked at.
 func TestPageFloorMany(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -295,14 +296,14 @@ func TestPageFloorMany(t *testing.T) {
 	}
 	b.unfold("user-7")
 	if n := b.eval(`String(document.querySelectorAll('[data-user="user-7"] tbody tr').length)`); n != "49" {
-		t.Errorf("%s of his 49 are shown", n)
+		t.Errorf("%s of the user's 49 are shown", n)
 	}
 	if most := b.eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {
 		t.Errorf("a page has %s", most)
 	}
 }
 
-// Who returns much, against the team, and what many return.
+// Who returns much, compared with the team, and what many people return.
 func TestPagePeople(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -350,7 +351,7 @@ func TestPagePeople(t *testing.T) {
 	b.sees("in the last 7 days")
 }
 
-// What people are called, and what tasks and items are, is shown as text.
+// Names of people, tasks and items are shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -389,5 +390,5 @@ func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	}
 }
 
-// quoted is a text as JavaScript writes it.
+// quoted returns a text as a JavaScript literal.
 func quoted(text string) string { return fmt.Sprintf("%q", text) }

@@ -10,7 +10,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// crowded has so many people hold three items each: user-1 for longest, and the last one a minute more.
+// crowded has that many people hold three items each: user-1 for longest, and each next one for a minute less.
 func crowded(s *site, people int) {
 	s.T.Helper()
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
@@ -19,13 +19,13 @@ func crowded(s *site, people int) {
 		from getwork.task_state, generate_series(1, $1::integer) u, generate_series(1, 3) i`, people)
 }
 
-// lines waits until the floor names so many holders.
+// lines waits until the floor names that many holders.
 func (b *browser) lines(n int) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.querySelectorAll('[data-part=held] [data-user]').length === %d`, n), e2e.Soon)
 }
 
-// line waits until somebody's line says something, or, from "!" on, until he has none.
+// line waits until a user's line contains a text or, if it begins with "!", until there is no line.
 func (b *browser) line(user, text string) {
 	b.t.Helper()
 	of := fmt.Sprintf(`document.querySelector('[data-user=%q]')`, user)
@@ -36,8 +36,8 @@ func (b *browser) line(user, text string) {
 	b.await(fmt.Sprintf(`%s?.innerText.replaceAll(/\s+/g, ' ').includes(%q)`, of, text), e2e.Soon)
 }
 
-// 450 people hold work. The floor says so, shows them page by page to who has no mouse, what each of them holds, and follows
-// what they do at another node.
+// 450 people hold work. The floor says so, shows them page by page to a user without a mouse, with what each holds, and
+// follows what they do at another node.
 func TestPageHolders(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, noMouse)
@@ -81,8 +81,8 @@ func TestPageHolders(t *testing.T) {
 	}
 }
 
-// By name, or by how much they hold, people are sorted all together, and not only those who are shown; of somebody who holds
-// hundreds the newest are shown first.
+// All people are sorted by name, or by how much they hold, not only those who are shown; of a user who holds hundreds
+// the newest are shown first.
 func TestPageHoldersSorted(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -115,7 +115,7 @@ func TestPageHoldersSorted(t *testing.T) {
 	b.lines(200)
 }
 
-// Who lets his lease run out is gone from the floor; whose hasn't, stays.
+// A user whose lease ends disappears from the floor; others stay.
 func TestPageHoldersLease(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -134,8 +134,8 @@ func TestPageHoldersLease(t *testing.T) {
 	b.line("Oliver", "Oliver 1 held, for ")
 }
 
-// No event tells who watches that somebody else's lease begins anew. When the first one that is shown would be over it is read
-// again, once.
+// No event tells an observer that somebody else's lease was extended. When the first lease that is shown would end, the
+// page reads it again, once.
 func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -162,7 +162,7 @@ func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 	}
 }
 
-// The dialog that releases is loaded when it is asked for: once, however often that is until it is there.
+// The dialog that releases work is loaded on demand: once, however often it is asked for until then.
 func TestPageFloorLoadsReleaseOnce(t *testing.T) {
 	t.Parallel()
 	b := raced(t)

@@ -12,12 +12,12 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// itemsAt is the address of a question.
+// itemsAt returns the address of a question.
 func itemsAt(item, task string) string {
 	return "/items?" + url.Values{"item": {item}, "task": {task}}.Encode()
 }
 
-// verdict waits for the line that says how an item stands in a task.
+// verdict waits for the line about an item's state in a task.
 func (b *browser) verdict(task string, says ...string) {
 	b.t.Helper()
 	for _, text := range says {
@@ -25,7 +25,7 @@ func (b *browser) verdict(task string, says ...string) {
 	}
 }
 
-// dialog fills the form of the dialog that is open, and sends it. values are by the fields' names.
+// dialog fills in the form of the open dialog, and sends it. values are by field name.
 func (b *browser) dialog(values map[string]string) {
 	b.t.Helper()
 	b.await(`document.querySelector('dialog[open] form')`, e2e.Soon)
@@ -40,7 +40,8 @@ func (b *browser) dialog(values map[string]string) {
 	b.await(`!document.querySelector('dialog[open]')`, e2e.Soon)
 }
 
-// A customer asks for a loan: a manager types its key, and reads why nobody has it, who has it, and what became of it.
+// A customer asks for a loan: a manager types its key, and reads why nobody has it, who has it, and what happened to
+// it.
 func TestPageExplains(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -81,7 +82,7 @@ func TestPageExplains(t *testing.T) {
 	b.await(`document.querySelector('dialog[open] input')`, e2e.Soon)
 	b.do(chromedp.KeyEvent("Oliver\r"))
 	b.verdict("verify", "Oliver has it, since ")
-	b.await(`document.activeElement.id === 'verdict-verify'`, e2e.Soon) // what had the focus is gone
+	b.await(`document.activeElement.id === 'verdict-verify'`, e2e.Soon) // the element that had the focus is gone
 	b.shows(".holder", "Oliver since ")
 	b.press(".let-go")
 	b.dialog(map[string]string{"outcome": "complete", "note": "Done by telephone."})
@@ -93,7 +94,7 @@ func TestPageExplains(t *testing.T) {
 	b.shows(".facts", "Mary, who holds it")
 	mine := column[int64](s, `select id from getwork.work where user_name = 'Mary' and state = 'held'`)[0]
 	s.Disposed(s.As("Mary", 2), assign.Work{ID: mine}, "never", "")
-	b.verdict("verify", "Never handed out again: Mary said so at ") // so says the history, which is newer
+	b.verdict("verify", "Never handed out again: Mary said so at ") // from the history, which is newer
 	b.shows(".asked-for .old", "Something has changed since")
 
 	b.visit(node, itemsAt("no such loan", "verify"), "Mary,manager")
@@ -102,8 +103,8 @@ func TestPageExplains(t *testing.T) {
 	b.shows(".recent", "119")
 }
 
-// Over several tasks the history answers at once, and what happens elsewhere is followed. The task's query is run only when
-// that is asked for; it is shown for how long, and can be given up, on the database, too.
+// Over several tasks the history answers at once, and the page follows what happens elsewhere. A task's query runs only
+// on demand; the page shows for how long, and giving up also ends it in the database.
 func TestPageExplainsOverTasks(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -116,7 +117,7 @@ func TestPageExplainsOverTasks(t *testing.T) {
 	b.visit(s.Nodes[1].URL, itemsAt(w.Item, ""), "Mary,manager")
 	b.verdict("enter", "Oliver has it, since ")
 	b.verdict("verify", "Nobody has had it of this task.")
-	b.await(`document.querySelector('.answer').dataset.kind === 'busy'`, e2e.Soon) // who had it stands first
+	b.await(`document.querySelector('.answer').dataset.kind === 'busy'`, e2e.Soon) // the holder stands first
 	if n := len(column[string](s, e2e.Executions, e2e.Marker)); n != 0 {
 		t.Error("the heavy query runs, though nobody asked for it")
 	}
@@ -141,7 +142,7 @@ func TestPageExplainsOverTasks(t *testing.T) {
 	b.verdict("verify", "Nobody has had it of this task.")
 }
 
-// Keys are what they are: the page neither cuts nor reads them, in its address, in what it asks, and in what it shows.
+// Keys stay as they are: the page neither cuts nor interprets them, in its address, its questions and its texts.
 func TestPageExplainsAnyKey(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -165,7 +166,8 @@ func TestPageExplainsAnyKey(t *testing.T) {
 	}
 }
 
-// What is released is what was counted. When that changes under the manager's hand, nothing is, and he is asked again.
+// The counted work is released. If it changes before the confirmation nothing is released, and the manager is asked
+// again.
 func TestPageReleases(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -192,7 +194,7 @@ func TestPageReleases(t *testing.T) {
 	if n := column[int](s, `select count(*)::int from getwork.work where state = 'held'`)[0]; n != 14 {
 		t.Errorf("%d are held; nothing was to be released of 14", n)
 	}
-	s.Disposed(tracy, w, "complete", "") // of the other task: that is no change
+	s.Disposed(tracy, w, "complete", "") // of the other task, so nothing changes
 	b.press("#release")
 	b.await(`!document.querySelector('dialog')`, e2e.Soon)
 	b.shows("#said", "Released: 11 items.")
@@ -210,7 +212,7 @@ func TestPageReleases(t *testing.T) {
 	b.shows("dialog .found", "Nothing of that is held")
 	b.eval(`(document.querySelector('#release').click(), '')`)
 	s.Nodes[0].Kill()
-	// At one stroke: between two letters it may count, and once more when the node is back.
+	// The text is set at once: between two letters it may count, and once more when the node is back.
 	b.eval(`((field) => { field.value = 'Tracy'; field.dispatchEvent(new Event('input')); return ''; })(document.querySelector('#release-user'))`)
 	b.shows("dialog .error", "It can’t be counted: the server can’t be reached.")
 	s.Nodes[0].Restart()

@@ -13,8 +13,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// stops are what the Tab key has to stop at, in order, and after that listens to where it does. Of a group of radio buttons
-// it is the chosen one, or else any. While a dialog is open, only what is in it counts.
+// stops lists where the Tab key must stop, in order, and then records where it does. In a group of radio buttons that
+// is the chosen one, or else any. While a dialog is open only its own elements count.
 const stops = `(() => {
 	const within = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document;
 	const all = [...within.querySelectorAll('a[href], button, input, select, textarea, summary, iframe, [contenteditable], [tabindex]')].filter((e) =>
@@ -23,7 +23,7 @@ const stops = `(() => {
 	const wanted = all.filter((e) => group(e).some((o) => o.checked) && e.type === 'radio' ? e.checked : group(e)[0] === e);
 	const name = (e) => e.tagName.toLowerCase() + ' ' + (e.getAttribute('aria-label') ?? e.labels?.[0]?.innerText ?? e.innerText ?? '').trim().slice(0, 60);
 	const ring = (e) => {
-		const shown = getComputedStyle(e).opacity === '0' ? e.nextElementSibling : e; // a radio button that is drawn by what follows it
+		const shown = getComputedStyle(e).opacity === '0' ? e.nextElementSibling : e; // a radio button that is drawn by the element after it
 		const { outlineStyle, outlineWidth } = getComputedStyle(shown);
 		return outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1;
 	};
@@ -45,14 +45,14 @@ const stops = `(() => {
 
 // stop is where the Tab key has stopped.
 type stop struct {
-	Stop    int // in the order of the page; -1: at nothing that was expected
+	Stop    int // in the order of the page; -1: not an expected stop
 	Name    string
-	Ring    bool // it can be seen
+	Ring    bool // it is visible
 	Scrolls bool
 }
 
-// walk goes through the page with the Tab key, and back. It has to stop once at everything that can be used, in the order
-// in which it stands there, where it can be seen.
+// walk goes through the page with the Tab key, and back. It must stop once, visibly, at every element that can be used,
+// in the order of the page.
 func (b *browser) walk(t *testing.T) {
 	t.Helper()
 	var names []string
@@ -68,7 +68,7 @@ func (b *browser) walk(t *testing.T) {
 	walked(t, names, forth, back)
 }
 
-// walked tells what is wrong with a walk to everything of those names, and back.
+// walked returns what is wrong with a walk to everything with those names, and back.
 func walked(t *testing.T, names []string, forth, back []stop) {
 	t.Helper()
 	for i, name := range names {
@@ -87,7 +87,8 @@ func walked(t *testing.T, names []string, forth, back []stop) {
 	}
 }
 
-// tab presses the Tab key until it has stopped so often. Where it stops so that one can scroll with the arrow keys does not count.
+// tab presses the Tab key until it has stopped that often. A stop only for scrolling with the arrow keys does not
+// count.
 func (b *browser) tab(t *testing.T, times int, options ...chromedp.KeyOption) []stop {
 	t.Helper()
 	var found []stop
@@ -112,12 +113,12 @@ func stopped(t *testing.T, text string) (found []stop) {
 	return found
 }
 
-// tabTo presses the Tab key until the focus is on what has that role and name.
+// tabTo presses the Tab key until the element of that role and name has the focus.
 func (b *browser) tabTo(role, name string) {
 	b.t.Helper()
 	const most = 300
 	for pressed := range most {
-		if pressed%100 == 0 { // it may be drawn anew meanwhile
+		if pressed%100 == 0 { // the element may be redrawn meanwhile
 			b.with(role, name, `function () { window.goal = this; return this.checkVisibility() && !this.disabled; }`)
 		}
 		if b.eval(`String(document.activeElement === goal)`) == "true" {
@@ -128,14 +129,14 @@ func (b *browser) tabTo(role, name string) {
 	b.t.Fatalf("the Tab key does not come to the %s %q; it is at %s", role, name, b.eval(`document.activeElement.outerHTML.slice(0, 300)`))
 }
 
-// enter goes to something with the Tab key, and presses Enter there.
+// enter goes to an element with the Tab key, and presses Enter there.
 func (b *browser) enter(role, name string) {
 	b.t.Helper()
 	b.tabTo(role, name)
 	b.keys(kb.Enter)
 }
 
-// keys presses keys as a keyboard does: where a page prevents what a key does, its character does not come.
+// keys presses keys as a keyboard does: if a page prevents a key's action, its character does not come.
 func (b *browser) keys(keys string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(keys, func(p *input.DispatchKeyEventParams) {
@@ -145,7 +146,7 @@ func (b *browser) keys(keys string) {
 	}))
 }
 
-// noMouse fails the test if anything in the page was done with a mouse.
+// noMouse fails the test if the mouse was used in the page.
 const noMouse = `for (const type of ['pointerdown', 'mousedown', 'touchstart']) addEventListener(type, (e) => { if (e.isTrusted) throw new Error('a mouse was used'); }, true)`
 
 // logsIn logs in by keyboard: the name has the focus when the page opens.
@@ -161,7 +162,7 @@ func (b *browser) logsIn(address, user, role string) {
 	b.state("live", e2e.Soon)
 }
 
-// A worker does without a mouse: logs in, gets work, completes with a note, takes that back, completes it all the same,
+// A worker works without a mouse: logs in, gets work, completes with a note, undoes that, completes it all the same,
 // returns until tomorrow, keeps, and sets to never.
 func TestPageWorkerByKeyboard(t *testing.T) {
 	t.Parallel()
@@ -176,7 +177,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	became := func(item, want string) {
 		t.Helper()
 		b.shows("#work .going", item+": ")
-		b.eval(`(passes(), '')`) // he needs more than five seconds to come to what takes it back
+		b.eval(`(passes(), '')`) // reaching the undo button takes more than five seconds
 		s.Await(item+" becomes "+want, e2e.Soon, `select state || ' ' || coalesce(note, '') = $2 from getwork.work where item = $1`, item, want)
 	}
 
@@ -187,7 +188,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	b.tabTo("button", "Complete")
 	b.keys(kb.Enter)
 	b.enter("button", "Undo: a")
-	b.await(`document.activeElement.textContent.trim() === 'a'`, e2e.Soon) // it is there again, and has the focus
+	b.await(`document.activeElement.textContent.trim() === 'a'`, e2e.Soon) // it is back, and has the focus
 	b.await(`[...document.querySelectorAll('textarea')].some((e) => e.value === 'looked twice')`, e2e.Soon)
 	b.enter("button", "Complete")
 	became("a", "completed looked twice")
@@ -209,7 +210,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	became("c", "never ")
 
 	b.await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
-	b.keys("c") // and what was done with buttons, with single keys
+	b.keys("c") // and the same with single keys instead of buttons
 	b.await(`document.body.innerText.includes('completed')`, e2e.Soon)
 	b.keys("u")
 	b.await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
@@ -217,8 +218,8 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	became("d", "never ")
 }
 
-// A manager does without a mouse: pauses a task, resumes it, finds out why an item is not handed out, and takes back what
-// somebody holds.
+// A manager works without a mouse: pauses a task, resumes it, finds out why an item is not handed out, and takes work
+// back.
 func TestPageManagerByKeyboard(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, noMouse)

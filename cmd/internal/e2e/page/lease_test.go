@@ -13,7 +13,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// leased makes a task that gives the items, best first, and takes them back when the lease is over.
+// leased creates a task that hands out the items, best first, and takes them back when the lease is over.
 func leased(s *site, lease string, items ...string) {
 	s.T.Helper()
 	err := s.As("mary", 0).CreateTask(s.T.Context(), map[string]any{"name": "verify", "lease": lease, "query": `
@@ -45,7 +45,7 @@ func (b *browser) typeNote(text string) {
 	b.await(`(() => {
 		const item = document.querySelector('#work li:first-child');
 		const details = item?.querySelector('details');
-		if (details && !details.open) details.open = true; // a draft that was kept had opened it before the click
+		if (details && !details.open) details.open = true; // a restored draft opened it before the click
 		const note = item?.querySelector('textarea');
 		note?.focus();
 		return !!note && document.activeElement === note;
@@ -53,20 +53,20 @@ func (b *browser) typeNote(text string) {
 	b.do(chromedp.KeyEvent(text))
 }
 
-// press clicks a button without a pointer, so that it is no sign that somebody is there.
+// press clicks a button without a pointer, so that the page does not take it for a sign of presence.
 func (b *browser) press(selector string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility() && !document.querySelector(%[1]q).disabled`, selector), e2e.Soon)
 	b.eval(fmt.Sprintf(`(document.querySelector(%q).click(), '')`, selector))
 }
 
-// shows waits until an element's text has the given part.
+// shows waits until an element's text contains the given part.
 func (b *browser) shows(selector, text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), e2e.Soon)
 }
 
-// moving moves the pointer about until so is true.
+// moving moves the pointer about until so returns true.
 func (b *browser) moving(what string, so func() bool) {
 	b.t.Helper()
 	n := 0
@@ -77,11 +77,11 @@ func (b *browser) moving(what string, so func() bool) {
 	})
 }
 
-// anHourOff is a machine whose clock is wrong.
+// anHourOff is a page script for a machine whose clock is wrong.
 const anHourOff = `Date.now = ((now) => () => now() + 3600e3)(Date.now)`
 
-// What is left is counted down by the server's clock, and a warning comes before the end. One click keeps it, and so
-// does being at the page; being away does not.
+// The remaining time is counted down by the server's clock, and a warning comes before the end. One click extends the
+// lease, and so does presence at the page; absence does not.
 func TestPageLease(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, anHourOff+";"+cuttable)
@@ -95,7 +95,7 @@ func TestPageLease(t *testing.T) {
 	s.Takes("Oliver", 1)
 	b.await(`/^[3-5]\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
 	s.Exec(`update getwork.work set assigned_at = assigned_at - interval '40 s', lease_expires_at = lease_expires_at - interval '40 s'`)
-	b.cutOff() // the page reads that it is later
+	b.cutOff() // so that the page reads the later end
 	b.await(`/^1?\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
 	b.shows(".lease.soon .warning", "goes back to the queue")
 	if title := b.eval("document.title"); !strings.HasSuffix(title, "Oliver · getwork") {
@@ -109,14 +109,14 @@ func TestPageLease(t *testing.T) {
 	}
 	b.press(".complete")
 	b.works(0, e2e.Soon)
-	s.changes("verify", map[string]any{"lease": "10s"}, 0) // of which a quarter is soon used up
+	s.changes("verify", map[string]any{"lease": "10s"}, 0) // a quarter of it is soon used up
 	s.Takes("Oliver", 1)
 	b.moving("it is kept over three leases", func() bool { return extended(3) })
 	const extensions = `performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/extend')).length`
 	if n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](extensions)); err != nil || n < 3 || n > 10 {
 		t.Errorf("extended %d times in three leases (%v); at least a quarter of one lies between two", n, err)
 	}
-	b.eval(`(Object.defineProperty(document, 'hidden', { value: true }), '')`) // in a tab behind others, say
+	b.eval(`(Object.defineProperty(document, 'hidden', { value: true }), '')`) // as if the tab were in the background
 	b.moving("nobody is at it", func() bool {
 		return column[bool](s, `select state = 'expired' from getwork.work order by id desc limit 1`)[0]
 	})
@@ -127,7 +127,7 @@ func TestPageLease(t *testing.T) {
 	b.shows("#empty", "You hold nothing.")
 }
 
-// Work that ran out of time says so, and what was typed is there when the item is: claimed again once others are done
+// Work whose lease has ended says so, and the typed text is there again when the item is: claimed once others are done
 // with it.
 func TestPageLostLease(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestPageLostLease(t *testing.T) {
 	s.Takes("Oliver", 1)
 	b.works(1, e2e.Soon)
 	b.typeNote("half read")
-	s.Exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s'`) // not while he types
+	s.Exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s'`) // not while typing
 	b.shows(".why", "It went back at ")
 	b.shows(".why", "Your note is kept.")
 	b.shows("#work h3", item)
@@ -161,12 +161,12 @@ func TestPageLostLease(t *testing.T) {
 	}
 }
 
-// All of it also works where there is no push.
+// All of this also works without push.
 func TestPageLeaseWithoutPush(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
-	leased(s, "15s", "17") // so long it takes at most to load the page
+	leased(s, "15s", "17") // longer than loading the page may take
 	address, _ := withoutSockets(t, s.Nodes[0])
 	b.logIn(address, "Oliver")
 	s.Takes("Oliver", 1)
@@ -182,7 +182,8 @@ func TestPageLeaseWithoutPush(t *testing.T) {
 	b.works(1, e2e.Soon)
 }
 
-// Somebody gives it back to others and isn't offered it again; why there is nothing for him is said, and so is a limit.
+// A user returns an item to others and isn't offered it again; the page says why there is nothing for them, and names a
+// limit.
 func TestPageReturnsToOthers(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -240,8 +241,8 @@ func TestPageReturnsToOthers(t *testing.T) {
 	}
 }
 
-// What a manager takes away leaves with a word, unless something is typed in it; what he gives, and what is claimed in
-// another tab, comes by itself.
+// Work that a manager takes away leaves with a message, unless something is typed in it; work that a manager gives, or
+// that is claimed in another tab, appears by itself.
 func TestPageTakenAway(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -272,7 +273,7 @@ func TestPageTakenAway(t *testing.T) {
 	}
 	b.shows("#work h3", "e")
 	b.await(`document.querySelector('#held').textContent === '3'`, e2e.Soon)
-	b.notes("#told") // what is told within a second stands together, and then goes
+	b.notes("#told") // messages within a second stand together, and then go
 	token := s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "dry_run": true}).Token
 	s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "token": token})
 	b.works(1, e2e.Soon)
@@ -282,7 +283,8 @@ func TestPageTakenAway(t *testing.T) {
 	b.showed("by a manager")
 }
 
-// goneScript runs static/getwork.js on sockets and answers of its own, and returns what it told of work that is gone.
+// goneScript runs static/getwork.js with fake sockets and answers, and returns what it reported about work that is
+// gone.
 const goneScript = `(async () => {
 	const { connect } = await import('/static/getwork.js');
 	const lines = [], answers = [];
@@ -302,7 +304,7 @@ const goneScript = `(async () => {
 	socket.say('hello', { user: 'oliver', server_time: '2025-12-31T23:59:48Z' });
 	socket.say('snapshot', { work: ['1', '2', '3', '4', '5'].map((id) => work(id)), requests: [] });
 	lines.push('left ' + client.left(client.work.get('1')) + ' ' + client.left({ lease_expires_at: null }));
-	// The event overtakes the answer; it is our own doing all the same.
+	// The event overtakes the answer; it is our own action all the same.
 	let done = settle(client.dispose('1', { outcome: 'complete' }));
 	socket.say('work', work('1', 'completed'));
 	answers.shift()(200, work('1', 'completed'));
@@ -312,12 +314,12 @@ const goneScript = `(async () => {
 	socket.say('snapshot', { work: ['3', '4', '5'].map((id) => work(id)), requests: [] });
 	answers.shift()(200, work('2', 'returned'));
 	await done;
-	// It ran out in that moment.
+	// The lease ended at that moment.
 	done = settle(client.dispose('3', { outcome: 'complete' }));
 	socket.say('work', work('3', 'expired'));
 	answers.shift()(409, { type: '/problems/lease-lost' });
 	await done;
-	// It ran out, but was not swept: who reads the pipeline then still finds it.
+	// The lease ended, but the work was not swept: reading the pipeline then still finds it.
 	done = settle(client.extend('4'));
 	answers.shift()(409, { type: '/problems/lease-lost' });
 	await done;
@@ -331,7 +333,8 @@ const goneScript = `(async () => {
 	return JSON.stringify([lines, [...client.work.keys()]]);
 })()`
 
-// Work that the client lets go of is not told as gone, in whatever order events and answers come; all other is, once.
+// Work that the client lets go of is not reported as gone, in whatever order events and answers come; all other work
+// is, once.
 func TestPageClientTellsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

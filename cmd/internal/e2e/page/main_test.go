@@ -5,7 +5,7 @@ import (
 	"flag"
 	"testing"
 
-	_ "getwork/cmd/internal/demo" // what nodes are built from: the test cache notices a change
+	_ "getwork/cmd/internal/demo" // nodes are built from it, so the test cache notices changes
 	"getwork/cmd/internal/e2e"
 	_ "getwork/cmd/internal/serve"
 )
@@ -13,12 +13,12 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		return // a browser takes its time
+		return // browsers are slow
 	}
 	e2e.Main(m)
 }
 
-// site is one of e2e's with the steps that tests of this package share.
+// site is a site of e2e, with the steps that tests of this package share.
 type site struct{ *e2e.Site }
 
 // newSite starts n nodes; see [e2e.NewSite].

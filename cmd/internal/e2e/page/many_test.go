@@ -15,7 +15,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// spent is how much the page has computed so far: its scripts, and its styles and layout.
+// spent is how much CPU the page has used so far: for scripts, and for styles and layout.
 func (b *browser) spent() (script, layout time.Duration) {
 	b.t.Helper()
 	metrics, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
@@ -40,7 +40,7 @@ func (b *browser) spent() (script, layout time.Duration) {
 	return script, layout
 }
 
-// costing runs something several times, and reports the medians of what it cost the page.
+// costing runs something several times, and reports the medians of its cost.
 func (b *browser) costing(what string, times int, step func(i int)) {
 	b.t.Helper()
 	var scripts, layouts []time.Duration
@@ -55,7 +55,7 @@ func (b *browser) costing(what string, times int, step func(i int)) {
 	b.t.Logf("%s: medians %v of scripts, %v of styles and layout (worst %v and %v)", what, scripts[times/2], layouts[times/2], scripts[times-1], layouts[times-1])
 }
 
-// scrolling scrolls from the top to the bottom in 120 steps, one a frame, and says how long frames took, in ms.
+// scrolling scrolls from the top to the bottom in 120 steps, one per frame, and returns the frames' times, in ms.
 const scrolling = `new Promise((done) => {
 	const all = document.scrollingElement, frames = [];
 	let n = 0, last = performance.now();
@@ -70,8 +70,8 @@ const scrolling = `new Promise((done) => {
 	});
 })`
 
-// Somebody holds five hundred items. The desk opens, scrolls and follows; a change touches what has changed, and who is in
-// the middle of something stays there. The times are printed, not judged: they say more of the machine than of the page.
+// A user holds five hundred items. The desk opens, scrolls and follows; a change touches only what has changed, and the
+// user's place stays. The times are printed, not judged: they depend more on the machine than on the page.
 func TestPageHoldsFiveHundred(t *testing.T) {
 	t.Parallel()
 	const many = 500
@@ -121,7 +121,7 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 	var touched []int
 	b.costing("one of them is completed elsewhere", 10, func(i int) {
 		b.eval(`(window.touched = [], '')`)
-		s.completes("Oliver", held[300-20*i]) // below, at first, and then above what he looks at
+		s.completes("Oliver", held[300-20*i]) // first below, then above the visible part
 		b.works(many-1-i, e2e.Soon)
 		b.settle()
 		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
@@ -140,7 +140,7 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 	}
 }
 
-// completes has somebody complete work from elsewhere.
+// completes has a user complete work from elsewhere.
 func (s *site) completes(user string, w assign.Work) {
 	s.T.Helper()
 	if _, a, err := s.As(user, 0).Dispose(s.T.Context(), w.ID, "complete", ""); err != nil || a.Status != 200 {

@@ -20,8 +20,8 @@ import (
 	"getwork/cmd/internal/node"
 )
 
-// firefox is a real one, with a profile of its own. It is told what to do by Marionette, which it speaks without a driver
-// beside it: messages are LENGTH:JSON, commands [0, id, name, parameters], and answers [1, id, error, result].
+// firefox is a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver: messages
+// are LENGTH:JSON, commands [0, id, name, parameters], and answers [1, id, error, result].
 type firefox struct {
 	t    *testing.T
 	conn net.Conn
@@ -29,7 +29,7 @@ type firefox struct {
 	id   int // of the last command
 }
 
-// newFirefox starts Firefox; the test is skipped where there is none. preferences are those that differ from its own.
+// newFirefox starts Firefox, or skips the test if it is not installed. preferences are those that differ from its own.
 func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	t.Helper()
 	path := ""
@@ -54,8 +54,8 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	return f
 }
 
-// start ends Firefox with the test: in order, or else by force. Its HOME is a folder that it may write to, since it refuses
-// somebody else's, and that is removed then.
+// start starts Firefox, and ends it with the test, in order or by force. Its HOME is a folder that it can write to,
+// since it refuses another user's; the folder is removed then.
 func (f *firefox) start(path string, preferences map[string]any) {
 	t := f.t
 	t.Helper()
@@ -68,7 +68,7 @@ func (f *firefox) start(path string, preferences map[string]any) {
 			t.Log("remove the browser's folder: ", err)
 		}
 	})
-	prefs := "user_pref(\"marionette.port\", 0);\n" // a free one
+	prefs := "user_pref(\"marionette.port\", 0);\n" // a free port
 	for name, value := range preferences {
 		v, _ := json.Marshal(value)
 		prefs += fmt.Sprintf("user_pref(%q, %s);\n", name, v)
@@ -115,12 +115,12 @@ func (f *firefox) start(path string, preferences map[string]any) {
 	})
 	t.Cleanup(func() { _ = f.conn.Close() })
 	f.in = bufio.NewReader(f.conn)
-	if _, err := f.hear(); err != nil { // what it is
+	if _, err := f.hear(); err != nil { // the greeting
 		t.Fatal(err)
 	}
 }
 
-// call gives a command, and waits for its result.
+// call sends a command, and waits for its result.
 func (f *firefox) call(command string, parameters any) (json.RawMessage, error) {
 	if f.conn == nil {
 		return nil, errors.New("Firefox does not listen")
@@ -163,7 +163,7 @@ func (f *firefox) hear() ([]byte, error) {
 	return text, err
 }
 
-// try gives a command, and reads the value of its result into a variable, unless that is nil.
+// try sends a command, and decodes the value of its result into a variable, unless that is nil.
 func (f *firefox) try(command string, parameters, into any) error {
 	result, err := f.call(command, parameters)
 	if err != nil || into == nil {
@@ -172,7 +172,7 @@ func (f *firefox) try(command string, parameters, into any) error {
 	return json.Unmarshal(result, &struct{ Value any }{into})
 }
 
-// do is a try that has to succeed.
+// do is try, and fails the test on an error.
 func (f *firefox) do(command string, parameters, into any) {
 	f.t.Helper()
 	if err := f.try(command, parameters, into); err != nil {
@@ -180,7 +180,7 @@ func (f *firefox) do(command string, parameters, into any) {
 	}
 }
 
-// body is that of a function, which is executed as the page's own would be. A promise that it returns is waited for.
+// body executes a function's body like a script of the page. If it returns a promise, body waits for it.
 func body(js string) map[string]any {
 	return map[string]any{"script": js, "args": []any{}, "sandbox": nil}
 }
@@ -194,8 +194,8 @@ func (f *firefox) inBrowser(js string) (text string) {
 	return text
 }
 
-// console notes what must not be: exceptions that nobody caught, and violations of the page's policy. A failed load is no
-// such thing: tests take nodes away.
+// console records messages that must not appear: uncaught exceptions, and violations of the page's policy. Failed loads
+// may appear: tests take nodes away.
 const console = `
 	window.said = new Set();
 	Services.console.registerListener({
@@ -207,20 +207,20 @@ const console = `
 	});
 	return ''`
 
-// said is what was noted since it was asked for.
+// said returns what was recorded since the last call.
 func (f *firefox) said() string {
 	f.t.Helper()
 	return f.inBrowser(`const said = [...window.said].join('\n'); window.said.clear(); return said`)
 }
 
-// eval evaluates an expression in the page, which gives a text, or a promise of one.
+// eval evaluates an expression in the page that returns a text, or a promise of one.
 func (f *firefox) eval(expression string) (text string) {
 	f.t.Helper()
 	f.do("WebDriver:ExecuteScript", body("return ("+expression+")"), &text)
 	return text
 }
 
-// await waits until an expression is true in the page. It lasts over a reload.
+// await waits until an expression is true in the page, even across a reload.
 func (f *firefox) await(expression string, within time.Duration) {
 	f.t.Helper()
 	f.until(expression, within, func() (yes bool, err error) {
@@ -251,7 +251,7 @@ func (f *firefox) open(address string) {
 	f.do("WebDriver:Navigate", map[string]any{"url": address}, nil)
 }
 
-// size is that of the page. A window is never narrower than 500 pixels; what shows the page in it may be.
+// size sets the page's size. A window is never narrower than 500 pixels, but the element that shows the page may be.
 func (f *firefox) size(width, height int64) {
 	f.t.Helper()
 	f.inBrowser(fmt.Sprintf(`for (const most of ['', 'min-', 'max-']) {
@@ -262,25 +262,25 @@ func (f *firefox) size(width, height int64) {
 	f.await(fmt.Sprintf(`innerWidth === %d && innerHeight === %d`, width, height), e2e.Soon)
 }
 
-// scheme is the colours that the reader wants: light or dark.
+// scheme sets the reader's preferred colours: light or dark.
 func (f *firefox) scheme(name string) {
 	f.t.Helper()
 	f.inBrowser(fmt.Sprintf(`gBrowser.selectedBrowser.browsingContext.prefersColorSchemeOverride = %q; return ''`, name))
 	f.await(fmt.Sprintf(`matchMedia('(prefers-color-scheme: %s)').matches`, name), e2e.Soon)
 }
 
-// screenshot is a PNG of the whole page, not of the screen alone.
+// screenshot returns a PNG of the whole page, not only of the screen.
 func (f *firefox) screenshot() (png []byte) {
 	f.t.Helper()
-	f.do("WebDriver:TakeScreenshot", map[string]any{"full": true, "hash": false}, &png) // base64, as JSON has bytes
+	f.do("WebDriver:TakeScreenshot", map[string]any{"full": true, "hash": false}, &png) // base64, the encoding of bytes in JSON
 	return png
 }
 
-// element has a command done with the element that an expression gives, as soon as there is one and it can be done.
+// element executes a command on the element of an expression, as soon as it exists and the command succeeds.
 func (f *firefox) element(expression, command string, parameters map[string]any) {
 	f.t.Helper()
 	f.until(command+" with "+expression, e2e.Soon, func() (bool, error) {
-		var found map[string]string // its reference, by the name of such
+		var found map[string]string // its reference, by Marionette's key
 		err := f.try("WebDriver:ExecuteScript", body("return ("+expression+") ?? null"), &found)
 		for _, id := range found {
 			parameters["id"] = id
@@ -290,26 +290,26 @@ func (f *firefox) element(expression, command string, parameters map[string]any)
 	})
 }
 
-// click clicks what an expression gives, with the mouse; nothing may lie over it.
+// click clicks the element of an expression with the mouse; nothing may cover it.
 func (f *firefox) click(expression string) {
 	f.t.Helper()
 	f.element(expression, "WebDriver:ElementClick", map[string]any{})
 }
 
-// fill types a text into a field, in place of what is there.
+// fill types a text into a field, replacing its content.
 func (f *firefox) fill(expression, text string) {
 	f.t.Helper()
 	f.element(expression, "WebDriver:ElementClear", map[string]any{})
 	f.element(expression, "WebDriver:ElementSendKeys", map[string]any{"text": text})
 }
 
-// Keys, as WebDriver calls them. Shift and Ctrl are held down until all is typed.
+// Keys, as WebDriver names them. Shift and Ctrl are held down until everything is typed.
 const (
 	keyTab, keyEnter, keyEscape, keyDelete = "\ue004", "\ue007", "\ue00c", "\ue017"
 	keyShift, keyCtrl, keyLeft             = "\ue008", "\ue009", "\ue012"
 )
 
-// keys types, wherever the focus is.
+// keys types into the element with the focus.
 func (f *firefox) keys(text string) {
 	f.t.Helper()
 	type action struct {

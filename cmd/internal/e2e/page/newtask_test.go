@@ -9,8 +9,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// A task's query is tried before there is the task: it fails at its place and is mended, its rows and plan are looked at, and
-// what is created then is what was tried. Until then there is nothing.
+// A task's query is tried before the task exists: it fails at its place and is corrected, its rows and plan are shown,
+// and the task is created as it was tried. Until then nothing exists.
 func TestPageNewTaskPreviewed(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -22,7 +22,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 		}
 	}
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
-	b.press("#preview-run") // of nothing
+	b.press("#preview-run") // without a query
 	b.shows("#set-query-error", "Write a SELECT that returns a column item")
 	b.await(`document.activeElement.id === 'set-query' && !document.querySelector('.preview .bar')`, e2e.Soon)
 
@@ -51,7 +51,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 	b.shows(".plan", "Function Scan on generate_series g")
 	b.await(`!document.querySelector('.sql-wrong') && document.querySelector('#set-query-error').textContent === ''`, e2e.Soon)
 
-	b.set("set-slots", "2") // what is typed counts, and has to be readable
+	b.set("set-slots", "2") // the typed value counts, and must be valid
 	b.set("set-query_timeout", "soon")
 	b.press("#preview-run")
 	b.await(`document.activeElement.id === 'set-query_timeout'`, e2e.Soon)
@@ -77,8 +77,8 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 	}
 }
 
-// The preview of a new task has the time limit that is typed; it is given up with the page that asked, and when the task is
-// made an inbox.
+// The preview of a new task uses the typed time limit. It is given up when its page closes, and when the task is made
+// an inbox.
 func TestPageNewTaskPreviewGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

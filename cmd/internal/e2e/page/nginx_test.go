@@ -20,7 +20,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// fromDoc is a block of docs/proxy.md, in that language.
+// fromDoc returns a block of docs/proxy.md, in that language.
 func fromDoc(t *testing.T, language string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../../../docs/proxy.md")
@@ -34,7 +34,7 @@ func fromDoc(t *testing.T, language string) string {
 	return string(block[1])
 }
 
-// replaceAll replaces what matches, which there must be.
+// replaceAll replaces all matches, and fails the test if there are none.
 func replaceAll(t *testing.T, text, pattern, by string) string {
 	t.Helper()
 	p := regexp.MustCompile(pattern)
@@ -44,8 +44,8 @@ func replaceAll(t *testing.T, text, pattern, by string) string {
 	return p.ReplaceAllLiteralString(text, by)
 }
 
-// behindNginx starts an nginx in front of nodes, configured as docs/proxy.md says but for addresses. config, if given,
-// changes that. It is ended with the test, which is skipped where there is no nginx.
+// behindNginx starts an nginx in front of nodes, configured as docs/proxy.md says apart from addresses, and changed by
+// config if that is given. nginx ends with the test, which is skipped if it is not installed.
 func behindNginx(t *testing.T, nodes []string, config func(string) string) (address string) {
 	t.Helper()
 	nginx := installed(t, "nginx", "nginx-light")
@@ -94,12 +94,12 @@ func behindHAProxy(t *testing.T, nodes []string, config func(string) string) (ad
 	})
 }
 
-// proxies are those that docs/proxy.md configures.
+// proxies are the proxies that docs/proxy.md configures.
 var proxies = map[string]func(t *testing.T, nodes []string, config func(string) string) string{
 	"nginx": behindNginx, "haproxy": behindHAProxy,
 }
 
-// installed finds a program, also where only root looks; the test is skipped without.
+// installed finds a program, even in folders of root's path, or skips the test.
 func installed(t *testing.T, name, pack string) string {
 	t.Helper()
 	for _, candidate := range []string{name, "/usr/sbin/" + name, "/usr/local/sbin/" + name} {
@@ -111,7 +111,7 @@ func installed(t *testing.T, name, pack string) string {
 	return ""
 }
 
-// inFront starts a proxy on a free port. Another may take the port before it does; then it is given another.
+// inFront starts a proxy on a free port, and retries on another if the port was taken meanwhile.
 func inFront(t *testing.T, command func(dir, listen string) *exec.Cmd) (address string) {
 	t.Helper()
 	for range 5 {
@@ -144,7 +144,7 @@ func inFront(t *testing.T, command func(dir, listen string) *exec.Cmd) (address 
 	return ""
 }
 
-// listens waits until somebody listens there; false: the program has ended.
+// listens waits until something listens there. It returns false if the program has ended.
 func listens(address string, ended <-chan struct{}) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -161,7 +161,7 @@ func listens(address string, ended <-chan struct{}) bool {
 	}
 }
 
-// events reads somebody's event stream, until the test ends.
+// events reads a user's event stream until the test ends.
 func events(t *testing.T, c cluster.Client, path string) <-chan string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+path, nil)
@@ -212,9 +212,9 @@ func next(t *testing.T, heard <-chan string, kind string, within time.Duration) 
 	}
 }
 
-// Proxies as docs/proxy.md configures them, but with time-outs of 60 s, which are nginx's own: sockets and event streams on which
-// nothing happens outlive those, results are pushed within a second of the round, and who has an answer held for too long is
-// told by the proxy, and loses nothing.
+// With the proxies of docs/proxy.md, but with nginx's default time-outs of 60 s, sockets and event streams on which
+// nothing happens outlive the time-outs, and results are pushed within a second of the round. If an answer is held for
+// too long, the proxy answers instead, and nothing is lost.
 func TestPageBehindProxies(t *testing.T) {
 	t.Parallel()
 	for name, behind := range proxies {
@@ -242,7 +242,7 @@ func staysLive(t *testing.T, s *site, url string) {
 	}
 	t.Cleanup(socket.Close)
 	told := make(chan error, 1)
-	go func() { // all along, or the server's pings stay unanswered
+	go func() { // continually, or the server's pings stay unanswered
 		_, err := socket.Until(t.Context(), func(e cluster.Event) bool { return e.Request != nil && e.Request.State == assign.Assigned })
 		told <- err
 	}()
@@ -255,7 +255,7 @@ func staysLive(t *testing.T, s *site, url string) {
 	}
 	e2e.Await(t, "longer than 65 s have passed", 20*time.Second, func() bool { return time.Since(began) > 65*time.Second })
 	if p, err := tracy.Pipeline(t.Context()); err != nil || len(p.Requests) != 1 {
-		t.Errorf("after the answer was cut, what waits is %+v, %v", p.Requests, err)
+		t.Errorf("after the answer was cut, the waiting requests are %+v, %v", p.Requests, err)
 	}
 	open()
 	s.answered()
@@ -287,8 +287,8 @@ func staysLive(t *testing.T, s *site, url string) {
 	}
 }
 
-// countSockets counts how many a page opens. It gives none up because the machine stood still: an answer has thirty seconds, and
-// not five.
+// countSockets counts how many sockets a page opens. It gives an answer thirty seconds instead of five, so that it
+// gives up none because the machine stood still.
 const countSockets = `(() => {
 	const { WebSocket: Real, setTimeout: later } = window;
 	window.setTimeout = (f, ms, ...rest) => later(f, ms === 5000 && new Error().stack.includes('getwork.js') ? 30_000 : ms, ...rest);
@@ -296,7 +296,7 @@ const countSockets = `(() => {
 	window.WebSocket = class extends Real { constructor(...of) { super(...of); window.sockets++; } };
 })()`
 
-// Where nginx is not told to pass Upgrade on, the page asks, and says so.
+// If nginx is not told to pass Upgrade on, the page polls, and says so.
 func TestPageBehindNginxWithoutUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")

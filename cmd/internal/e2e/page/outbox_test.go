@@ -25,15 +25,15 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// gateway is a proxy in front of a node, which refuses what a test has it refuse, and knows when each was sent.
+// gateway is a proxy in front of a node. It refuses calls as a test says, and records when dispositions were sent.
 type gateway struct {
 	URL    string
 	mu     sync.Mutex
-	refuse func(w http.ResponseWriter, r *http.Request) bool // reports whether it has answered; nil: it refuses nothing
-	sent   []time.Time                                       // the dispositions
+	refuse func(w http.ResponseWriter, r *http.Request) bool // reports whether it has answered; nil: nothing is refused
+	sent   []time.Time                                       // when each disposition was sent
 }
 
-// behindGateway is one in front of the site's first node.
+// behindGateway starts a gateway in front of the site's first node.
 func (s *site) behindGateway() *gateway {
 	s.T.Helper()
 	target, err := url.Parse(s.Nodes[0].URL)
@@ -67,7 +67,7 @@ func (s *site) behindGateway() *gateway {
 
 func isDisposition(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/disposition") }
 
-// refuses has it answer dispositions with that status, so often, or, if often is below 0, always.
+// refuses makes it answer dispositions with that status that many times, or always if often is negative.
 func (g *gateway) refuses(status, often int, retryAfter string) {
 	var left atomic.Int64
 	left.Store(int64(often))
@@ -91,14 +91,14 @@ func (g *gateway) refusing(refuse func(w http.ResponseWriter, r *http.Request) b
 	g.refuse, g.sent = refuse, nil
 }
 
-// dispositions are when those came that were sent since it was told what to refuse.
+// dispositions returns when dispositions were sent since the last change of what is refused.
 func (g *gateway) dispositions() []time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sent)
 }
 
-// cuttable is a page whose sockets a test can cut.
+// cuttable is a page script with which a test can cut the page's sockets.
 const cuttable = `(() => {
 	const { WebSocket } = window;
 	window.sockets = 0;
@@ -118,7 +118,7 @@ func (b *browser) cutOff() {
 	b.await(`sockets > before && document.querySelector('#chip').dataset.state === 'live'`, 2*e2e.Soon)
 }
 
-// behind is desk with a gateway between.
+// behind is desk with a gateway in between.
 func behind(t *testing.T, held int) (*browser, *site, *gateway) {
 	t.Helper()
 	b := newBrowser(t, cuttable+undoLasts)
@@ -132,20 +132,20 @@ func behind(t *testing.T, held int) (*browser, *site, *gateway) {
 	return b, s, g
 }
 
-// A server that has no time is asked again when it said, and no sooner, whatever happens to the page meanwhile; what was
-// let go of is said to be kept, and counts once.
+// A busy server is asked again when it said, and no sooner, whatever happens to the page meanwhile. The page says that
+// the outcome is kept, and it counts once.
 func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			b, s, g := behind(t, 2)
 			b.typeNote("looked at")
-			g.refuses(status, 1, "10") // so long it is said to be kept
+			g.refuses(status, 1, "10") // the page says so for that long
 			b.press("#work li:first-child .complete")
 			b.eval(`(passes(), '')`)
 			b.shows("#work .going", "a: completed. The server can’t take it now; it is sent as soon as it can be.")
 			b.shows("#heard", "a: The server can’t take it now; it is sent as soon as it can be.")
-			b.cutOff() // the line is back before that
+			b.cutOff() // the connection is back before that
 			b.eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), document.dispatchEvent(new Event('visibilitychange')), '')`)
 			b.eval(`(delete document.hidden, document.dispatchEvent(new Event('visibilitychange')), '')`)
 			s.disposes("a completed looked at, b held")
@@ -154,7 +154,7 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 			if len(sent) != 2 {
 				t.Fatalf("it was sent %d times, want once more than it was refused", len(sent))
 			}
-			if waited := sent[1].Sub(sent[0]); waited < 9990*time.Millisecond { // a browser's clock and ours may differ by a little
+			if waited := sent[1].Sub(sent[0]); waited < 9990*time.Millisecond { // the browser's clock and ours may differ a little
 				t.Errorf("it was sent again after %v, and the server had said 10 s", waited)
 			}
 			b.cutOff()
@@ -168,7 +168,8 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 	}
 }
 
-// What the server refuses for good comes back with what was typed and why, and can be sent anew; nothing else is lost by it.
+// An outcome that the server refuses for good comes back with the typed text and the reason, and can be sent again;
+// nothing else is lost.
 func TestPageRefusedComesBack(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
@@ -196,7 +197,8 @@ func TestPageRefusedComesBack(t *testing.T) {
 	b.works(1, e2e.Soon)
 }
 
-// A note that is longer than the server takes is not sent: it is told while it is written, and by whom it is to be shortened.
+// A note that is longer than the server accepts is not sent: the page says so while it is written, and by how much it
+// is too long.
 func TestPageNoteTooLong(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
@@ -211,7 +213,7 @@ func TestPageNoteTooLong(t *testing.T) {
 			return '';
 		})()`, text))
 	}
-	long := strings.Repeat("é", 3000) // 6000 bytes; as many letters from a to z would do
+	long := strings.Repeat("é", 3000) // 6000 bytes; the same number of ASCII letters would fit
 	write(long)
 	b.shows("#work li:first-child details .error", "The note is too long by about 952 characters.")
 	b.await(`document.querySelector('#work textarea').ariaInvalid === 'true'`, e2e.Soon)
@@ -225,7 +227,7 @@ func TestPageNoteTooLong(t *testing.T) {
 	if same := b.eval(fmt.Sprintf(`String(document.querySelector('#work textarea').value === %q)`, long)); same != "true" {
 		t.Error("the note was cut")
 	}
-	write(strings.Repeat("é", 2048)) // to the byte
+	write(strings.Repeat("é", 2048)) // exactly at the limit
 	b.await(`!document.querySelector('#work details .error').textContent && document.querySelector('#work textarea').ariaInvalid !== 'true'`, e2e.Soon)
 	b.press("#work li:first-child .complete")
 	b.eval(`(passes(), '')`)
@@ -235,13 +237,13 @@ func TestPageNoteTooLong(t *testing.T) {
 	}
 }
 
-// Whose session has ended has to log in again; then what he let go of is sent, with its note.
+// After the session has ended the user must log in again; then the outcomes are sent, with their notes.
 func TestPageOutboxSessionEnds(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	b.press("#work li:first-child .complete")
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if it had run out
+	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
 	b.eval(`(passes(), '')`)
 	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 	if got := s.dispositions(); got != "a held, b held" {
@@ -252,13 +254,13 @@ func TestPageOutboxSessionEnds(t *testing.T) {
 	b.works(1, e2e.Soon)
 }
 
-// Another who logs in then finds nothing of it, and nothing is sent in his name.
+// Another user who logs in then finds nothing of it, and nothing is sent in their name.
 func TestPageOutboxSessionTakenOver(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
 	b.typeNote("looked at")
 	b.press("#work li:first-child .complete")
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if it had run out
+	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
 	b.eval(`(passes(), '')`)
 	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 	b.await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
@@ -276,7 +278,7 @@ func TestPageOutboxSessionTakenOver(t *testing.T) {
 	}
 }
 
-// leftNothing checks that neither the page nor what the browser stores for it has any of these texts.
+// leftNothing checks that neither the page nor the browser's storage for it has any of these texts.
 func (b *browser) leftNothing(texts ...string) {
 	b.t.Helper()
 	all := b.eval(`JSON.stringify([sessionStorage, localStorage]) + document.body.innerText + [...document.querySelectorAll('textarea')].map((e) => e.value)`)
@@ -287,7 +289,7 @@ func (b *browser) leftNothing(texts ...string) {
 	}
 }
 
-// What is being written outlasts a reload and a tab that crashes, and goes with the work.
+// A note in progress survives a reload and a crash of the tab, and goes with the work.
 func TestPageNoteOutlastsReload(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
@@ -312,7 +314,7 @@ func TestPageNoteOutlastsReload(t *testing.T) {
 	b.await(`!JSON.stringify(sessionStorage).includes('of b')`, e2e.Soon)
 }
 
-// crash ends the tab's process, as a crash would, and loads the page again, as whoever sits there does.
+// crash ends the tab's process, as a crash would, and reloads the page, as its user would.
 func (b *browser) crash() {
 	b.t.Helper()
 	b.crashes()
@@ -341,11 +343,11 @@ func (b *browser) crashes() {
 	}
 }
 
-// leavesAllTheSame answers the browser's question of who leaves while something is not sent, which it asks those alone who have
-// used the page.
+// leavesAllTheSame answers the browser's question before leaving while something is not sent. The browser asks only
+// users who have used the page.
 func (b *browser) leavesAllTheSame() { b.answersYes(func() {}) }
 
-// leavesUnasked is the same where that is not to be asked.
+// leavesUnasked leaves, and fails the test if the browser asks.
 func (b *browser) leavesUnasked() {
 	b.answersYes(func() { b.t.Error("the browser asks whether to leave") })
 }
@@ -357,7 +359,7 @@ func (b *browser) answersYes(asked func()) {
 			return
 		}
 		asked()
-		go func() { // who listens is not to wait
+		go func() { // a listener must not wait
 			_ = chromedp.Do(b.ctx, chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 				_, err := cdp.Call(ctx, tab, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
 				return err
@@ -369,7 +371,7 @@ func (b *browser) answersYes(asked func()) {
 	}
 }
 
-// What can't be sent is sent after a reload, though the server was away for that, too.
+// Outcomes that can't be sent are sent after a reload, even if the server was away for that, too.
 func TestPageOutboxOutlastsReload(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
@@ -390,7 +392,7 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 	b.await(`!JSON.stringify(sessionStorage).includes('no line')`, e2e.Soon)
 }
 
-// So it is where another view is shown; and a page that can't ask who is there tries again by itself.
+// The same holds in another view; and a page that can't ask who is logged in tries again by itself.
 func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
@@ -412,13 +414,13 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 	b.do(chromedp.Reload())
 	b.banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
 	if shown := b.eval(`String(document.querySelector('#log-in').checkVisibility())`); shown != "false" {
-		t.Error("it asks who is there, though it does not know that he left")
+		t.Error("it asks who is logged in, though it does not know of the log-out")
 	}
 	b.cached(false)
 	live := make(chan struct{})
 	g.refusing(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/views/desk.js") {
-			select { // the pipeline is known before what sends is there
+			select { // the pipeline is known before the sender is loaded
 			case <-live:
 			case <-r.Context().Done():
 			}
@@ -434,7 +436,7 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 	b.works(1, e2e.Soon)
 }
 
-// Who looks at another view first finds all that he holds at his desk, and what he had written.
+// A user who opens another view first finds all held work at the desk, and the typed notes.
 func TestPageDeskAfterAnotherView(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, undoLasts, "1h", 2)
@@ -447,7 +449,8 @@ func TestPageDeskAfterAnotherView(t *testing.T) {
 	b.await(`!document.querySelector('#told').textContent`, e2e.Soon) // it is not new
 }
 
-// Of who logs out nothing stays: not in this tab, nor in another, nor in one that was asleep, nor by the browser's Back.
+// After a log-out nothing of the user stays: not in this tab, nor in another, nor in one that was asleep, nor in the
+// browser's Back.
 func TestPageLogOutLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)
@@ -483,13 +486,13 @@ func TestPageLogOutLeavesNothing(t *testing.T) {
 	gone(asleep)
 	b.do(chromedp.NavigateBack())
 	gone(b)
-	b.eval(`(window.before = true, dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })), '')`) // as a browser does that had kept it
+	b.eval(`(window.before = true, dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })), '')`) // as a browser does that has kept the page
 	b.await(`!window.before`, e2e.Soon)
 	gone(b)
 	s.disposes("a held, b completed, c held")
 }
 
-// Who logs out while something can't be sent is asked whether he means it; and one who can't be logged out is told so.
+// A user who logs out while something can't be sent is asked to confirm; and if the log-out fails, the page says so.
 func TestPageLogOutUnsent(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 3)
@@ -503,7 +506,7 @@ func TestPageLogOutUnsent(t *testing.T) {
 	other.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
 	other.click("#work .complete")
 	other.shows("#work .going", "b: completed. The server can’t take it now")
-	b.shows("#work .going", "b: completed. The server can’t take it now") // he has heard of it
+	b.shows("#work .going", "b: completed. The server can’t take it now") // the other window has been told
 	b.press("#log-out")
 	b.shows("dialog", "The server can’t be told now what you did with: a, b.")
 	b.press("dialog button[value=no]")
@@ -533,8 +536,8 @@ func TestPageLogOutUnsent(t *testing.T) {
 	}
 }
 
-// Where somebody else logs in in another tab, nothing is sent in his name of what was let go of before, neither what waits nor what
-// is kept; the page is his then, and nobody is asked whether he leaves it.
+// If another user logs in in another tab, nothing is sent in their name of what was let go of before, neither waiting
+// nor kept outcomes. The page is theirs then, and does not ask before it is left.
 func TestPageOutboxAnotherLogsIn(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
@@ -549,7 +552,7 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 				b.shows("#work .going", "The server can’t take it now")
 			}
 			g.refuses(0, 0, "")
-			b.window().visit(g.URL, "/", "Mia,manager") // who may let go of what others hold
+			b.window().visit(g.URL, "/", "Mia,manager") // a manager may let go of what others hold
 			b.await(`document.querySelector('#name').textContent === 'Mia' && document.querySelector('#empty')`, e2e.Soon)
 			b.leftNothing("looked at", "Oliver")
 			if got := s.dispositions(); got != "a held, b held" {
@@ -562,7 +565,7 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 	}
 }
 
-// A tab that is duplicated has all that is kept, as it was. Both send it, and it counts once.
+// A duplicated tab has everything that is kept. Both tabs send it, and it counts once.
 func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
@@ -579,7 +582,7 @@ func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 	other.do(chromedp.Reload())
 	other.shows("#work .going", "The server can’t be reached now")
 	other.press("#log-out")
-	other.shows("dialog", "The server can’t be told now what you did with: a. Who stays") // it names it once
+	other.shows("dialog", "The server can’t be told now what you did with: a. Who stays") // it is named once
 	other.press("dialog button[value=no]")
 	g.refuses(0, 0, "")
 	for _, w := range []*browser{b, other} {
@@ -596,7 +599,8 @@ func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 	s.disposes("a completed looked at, b held")
 }
 
-// A page that had no answer asks who is there as soon as it has one, and then no longer says that it has none.
+// A page that got no answer asks who is logged in as soon as the server answers, and then no longer says that there is
+// no answer.
 func TestPageLogInAfterNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -617,7 +621,7 @@ func TestPageLogInAfterNoAnswer(t *testing.T) {
 	}
 }
 
-// Who presses Log out again while the server takes its time is asked once, and can log out later.
+// Pressing Log out again while the server takes its time asks once, and a later log-out still works.
 func TestPageLogOutPressedTwice(t *testing.T) {
 	t.Parallel()
 	b, s, g := behind(t, 2)
@@ -640,12 +644,12 @@ func TestPageLogOutPressedTwice(t *testing.T) {
 	b.await(`!document.querySelector('dialog')`, e2e.Soon)
 	answered()
 	s.disposes("a completed, b held")
-	b.works(1, e2e.Soon) // it has its answer: nothing is sent any more
+	b.works(1, e2e.Soon) // it has its answer, so nothing is sent any more
 	b.press("#log-out")
 	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 }
 
-// Who has typed something over tasks and not saved it is asked before he logs out, for it is lost then; also in another view.
+// A user with unsaved changes of a task is asked before the log-out, which loses them; also in another view.
 func TestPageLogOutUnsaved(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -671,8 +675,8 @@ func TestPageLogOutUnsaved(t *testing.T) {
 	b.leftNothing("Mine", "New one")
 }
 
-// A page that goes by itself asks nobody whether he leaves, and does not go where the same person logs in again in another tab.
-// What is kept stays kept.
+// A page that leaves by itself does not ask, and does not leave if the same user logs in again in another tab. Kept
+// outcomes stay kept.
 func TestPageGoesUnasked(t *testing.T) {
 	t.Parallel()
 	b, _, g := behind(t, 2)
@@ -693,13 +697,13 @@ func TestPageGoesUnasked(t *testing.T) {
 	if stays := b.eval(`String(window.asked > 0)`); stays != "true" {
 		t.Error("it was loaded again")
 	}
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had run out
+	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
 	b.eval(`(dispatchEvent(new Event('focus')), '')`)
 	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 	b.await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
 }
 
-// Who logs out all the same is not asked once more by the browser, though what he typed is too long to be kept.
+// A user who confirms the log-out is not asked again by the browser, although the typed text is too long to be kept.
 func TestPageLogOutTooMuchTyped(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

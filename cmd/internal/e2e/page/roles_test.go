@@ -9,7 +9,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// denials is a page that notes what it asks for and may not, over all of the tab's pages, and how many calls are under way.
+// denials is a page script that records calls that are denied, across all of the tab's pages, and how many calls are
+// under way.
 const denials = `(() => {
 	const { fetch } = window;
 	window.underWay = 0;
@@ -25,8 +26,8 @@ const denials = `(() => {
 	};
 })()`
 
-// pressesAll presses whatever can be pressed in the view, also what comes of it, until there is nothing new. What is asked
-// in a dialog is agreed to.
+// pressesAll presses every button in the view, including those that appear, until there is nothing new. It confirms
+// every dialog.
 const pressesAll = `
 	const pressed = new Set();
 	const nameOf = (e) => [e.closest('[data-part], [data-user], [data-task], dialog')?.outerHTML.slice(0, 60), e.tagName, e.ariaLabel, e.textContent.trim().replace(/\d+/g, 'n'), e.value].join(' ');
@@ -34,7 +35,7 @@ const pressesAll = `
 		.find((e) => e.checkVisibility() && e.ariaDisabled !== 'true' && !pressed.has(nameOf(e)));
 	for (let e; pressed.size < 300;) {
 		await until(() => (e = next()) || !window.underWay);
-		if (!e) await new Promise((f) => requestAnimationFrame(() => requestAnimationFrame(f))); // an answer that just came is drawn
+		if (!e) await new Promise((f) => requestAnimationFrame(() => requestAnimationFrame(f))); // so that an answer that has just come is drawn
 		if (!(e ??= next())) {
 			if (!window.underWay) break;
 			continue;
@@ -52,17 +53,17 @@ const pressesAll = `
 	await until(() => !window.underWay);
 	return [...pressed].length;`
 
-// there is what each view shows once it has read all.
+// there is what each view shows once it has read everything.
 var there = map[string]string{"/": ".task form button", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/wall": ".tile[data-task]"}
 
-// Whatever an observer, a worker or an agent presses in any view, he is denied nothing: there is no button
-// that he may not use. An address that is not for him leads him to what is.
+// Whatever an observer, a worker or an agent presses in any view, no call is denied: there is no button that they may
+// not use. An address that is not for them leads to one that is.
 func TestPageRolesPressEverything(t *testing.T) {
 	t.Parallel()
 	for _, role := range []struct {
 		who, links string
-		paths      map[string]string // where they lead
-		least      int               // that there is to press where he is led
+		paths      map[string]string // where the addresses lead
+		least      int               // the least number of buttons there
 	}{
 		{"Otto,observer", "Floor People Wall", map[string]string{"/floor": "/floor", "/people": "/people", "/wall": "/wall",
 			"/": "/floor", "/tasks": "/floor", "/tasks/verify": "/floor", "/items?item=1": "/floor"}, 5},
@@ -104,7 +105,7 @@ func TestPageRolesPressEverything(t *testing.T) {
 	}
 }
 
-// An agent who comes with a browser finds the desk of somebody who works: he gets work, and lets go of it.
+// An agent with a browser gets a worker's desk, gets work, and lets go of it.
 func TestPageOfAnAgent(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, undoLasts)

@@ -8,7 +8,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// screens is a page that notes what is asked of the browser for a screen, and refuses it where a test says so.
+// screens is a page script that records requests for a screen lock or full screen, and refuses them if a test says so.
 const screens = `(() => {
 	if (!window.WakeLock) return; // about:blank
 	const { requestFullscreen } = Element.prototype;
@@ -30,7 +30,7 @@ const screens = `(() => {
 	};
 })()`
 
-// onWall is a browser before a wall.
+// onWall is a browser that shows a wall.
 func onWall(t *testing.T, refusing bool) *browser {
 	t.Helper()
 	b := newBrowser(t, screens)
@@ -45,10 +45,10 @@ func onWall(t *testing.T, refusing bool) *browser {
 	return b
 }
 
-// presses clicks as a hand does: full screen is granted to nobody else.
+// presses clicks as a hand does, since full screen needs a real click.
 func (b *browser) presses(selector string) {
 	b.t.Helper()
-	// The controls show themselves, for four seconds.
+	// The controls appear for four seconds.
 	b.moving("the controls show themselves", func() bool {
 		return b.yes(`getComputedStyle(document.querySelector('.wall-controls')).opacity === '1'`)
 	})
@@ -57,7 +57,7 @@ func (b *browser) presses(selector string) {
 
 const awake = `locks.filter((lock) => !lock.released).length`
 
-// The wall keeps the screen on, and the button makes it as large as the screen is; whoever leaves gives both back.
+// The wall keeps the screen on, and the button makes it full screen; leaving the wall ends both.
 func TestPageWallScreen(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, false)
@@ -84,7 +84,7 @@ func TestPageWallScreen(t *testing.T) {
 	}
 }
 
-// A lock that comes when the wall was left already is given back, as is the second of two.
+// A lock that is granted after the wall was left is released, and so is the second of two.
 func TestPageWallScreenLate(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, false)
@@ -114,8 +114,8 @@ func TestPageWallScreenLate(t *testing.T) {
 	b.await(`locks.length === 4 && `+awake+` === 0`, e2e.Soon)
 }
 
-// A browser that refuses both, as some do where nobody has clicked yet, is asked again by the button, which says that it can't.
-// The wall goes on.
+// If a browser refuses both, as some do before the first click, the button asks again, and says that it can't. The wall
+// goes on.
 func TestPageWallScreenRefused(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, true)

@@ -16,10 +16,10 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// shots is the folder that takes a picture of each view in each state, as PNG; empty: none is taken.
+// shots is the folder for pictures of each view in each state, as PNG; empty: none are taken.
 var shots = os.Getenv("GETWORK_TEST_SHOTS")
 
-// look is how somebody looks at a page: on which screen, in which colours.
+// look is how a page is looked at: on which screen, in which colours.
 type look struct {
 	name   string
 	width  int64
@@ -34,11 +34,11 @@ var looks = []look{
 	{"390-dark", 390, 844, "dark"},
 }
 
-// allLooks has every state looked at in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
+// allLooks looks at every state in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
 var allLooks = shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
 
-// looksAt are the ways in which the i-th state is looked at: if not all then two, so that each state is seen on each screen and in
-// each scheme, and each screen in each scheme with every other state.
+// looksAt returns the ways to look at the i-th state. If not all, these are two, so that each state is seen on each
+// screen and in each scheme, and each screen in each scheme with every other state.
 func looksAt(i int) []look {
 	switch {
 	case allLooks:
@@ -49,7 +49,7 @@ func looksAt(i int) []look {
 	return []look{looks[1], looks[2]}
 }
 
-// as has the browser show the page in that way. Nothing moves, so that what is seen does not depend on the moment.
+// as makes the browser show the page in that way. Animations are off, so that the result does not depend on the moment.
 func (b *browser) as(l look) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
@@ -67,7 +67,7 @@ func (b *browser) as(l look) {
 	b.settle()
 }
 
-// settle waits until what was to be drawn is drawn.
+// settle waits until everything is drawn.
 func (b *browser) settle() {
 	b.t.Helper()
 	const twoFrames = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
@@ -76,7 +76,7 @@ func (b *browser) settle() {
 	}
 }
 
-// tooWide is what reaches over the screen's edge, unless it scrolls by itself.
+// tooWide returns elements that reach over the screen's edge, unless they scroll by themselves.
 const tooWide = `(() => {
 	const { scrollingElement: all } = document;
 	if (all.scrollWidth <= innerWidth) return '';
@@ -93,13 +93,13 @@ func (b *browser) fits(t *testing.T) {
 	}
 }
 
-// rest takes the focus from wherever it is, and scrolls everything back.
+// rest removes the focus, and scrolls everything back.
 func (b *browser) rest() {
 	b.t.Helper()
 	b.eval(`(document.activeElement?.blur(), document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
 }
 
-// shoot takes a picture of the whole page, not of the screen alone.
+// shoot takes a picture of the whole page, not only of the screen.
 func (b *browser) shoot(name string) {
 	b.t.Helper()
 	if shots == "" {
@@ -121,33 +121,33 @@ func (b *browser) shoot(name string) {
 	}
 }
 
-// stage is a team in the middle of its day, and a browser that looks at it.
+// stage is a team in the middle of its day, and a browser.
 type stage struct {
 	*browser
 	s       *site
-	noPush  string // an address by which no socket can be had
-	release func() // the query that is under way goes on
+	noPush  string // an address that allows no socket
+	release func() // lets the current query go on
 }
 
-// state is something that a page shows, and how one gets there.
+// state is something that a page shows, and how to reach it.
 type state struct {
 	name  string
-	user  string // such as "Mary,manager"; empty: nobody, which only the first can be
+	user  string // such as "Mary,manager"; empty: nobody, only for the first state
 	path  string
-	reach func(*stage) // from where the view is open; nil: it shows at once
-	each  bool         // it passes by itself, and is reached anew for each look
+	reach func(*stage) // from the open view; nil: it shows at once
+	each  bool         // it passes by itself, and is reached again for each look
 
-	blocked bool // where no socket can be had
+	blocked bool // without a socket
 }
 
-// applications is a ranking query as banks have them.
+// applications is a ranking query of the kind that banks have.
 const applications = `
 	select 'L-' || 2041 + 7 * i as item, (array['Ada Lovell', 'Bruno Keller', 'Chloé Martin', 'Dmitri Ivanov', 'Emma Nováková', 'Farid Haddad'])[1 + i % 6] as applicant,
 	  12500.50 + 1730.25 * i as amount, date '2026-02-03' + i as submitted, timestamptz '2026-03-01 09:30Z' + i * interval '3 hours' as statement_seen, i % 3 = 0 as returning_customer,
 	  'The statement covers January to March. Salary and rent are regular; two transfers abroad were asked about by telephone, and explained.' as remark
 	from generate_series(1, 40) i order by i`
 
-// newStage is a site in the middle of its day, and a browser.
+// newStage returns a site in the middle of its day, and a browser.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	st := &stage{browser: newBrowser(t, undoLasts), s: newSite(t, 1, "")}
@@ -156,7 +156,7 @@ func newStage(t *testing.T) *stage {
 	return st
 }
 
-// day fills a site with a day's work. A query is under way; release has it go on.
+// day fills a site with a day's work. A query is under way; release lets it go on.
 func (s *site) day() (release func()) {
 	t := s.T
 	t.Helper()
@@ -188,14 +188,14 @@ func (s *site) day() (release func()) {
 		t.Fatal(err)
 	}
 	s.changes("verify", map[string]any{"query_timeout": "10m"}, 0)
-	for _, user := range []string{"Tracy", "Uma"} { // they wait for the query that is under way
+	for _, user := range []string{"Tracy", "Uma"} { // they wait for the current query
 		s.Click(user, 0, 3)
 	}
 	s.past()
 	return release
 }
 
-// past moves what is over back in time, an hour more for each, so that there is something to see in the last hours.
+// past moves closed work back in time, by an hour more for each, so that the last hours have something to show.
 func (s *site) past() {
 	s.T.Helper()
 	for _, sql := range []string{
@@ -258,7 +258,7 @@ func TestPageStates(t *testing.T) {
 	}
 }
 
-// presses is a way to a state: what is clicked, one after the other, as "role name", until a text is seen.
+// presses leads to a state: it clicks elements one after the other, given as "role name", until a text is visible.
 func presses(text string, what ...string) func(*stage) {
 	return func(st *stage) {
 		st.t.Helper()
@@ -270,10 +270,10 @@ func presses(text string, what ...string) func(*stage) {
 	}
 }
 
-// sees is a way to a state that shows by itself.
+// sees waits for a state that shows by itself.
 func sees(text string) func(*stage) { return presses(text) }
 
-// withWork has the state's user take work of a task, as many items as that, before or while the page is open.
+// withWork has the state's user take that many items of a task, before or while the page is open.
 func withWork(task string, count int, then func(*stage)) func(*stage) {
 	return func(st *stage) {
 		st.t.Helper()
@@ -287,7 +287,7 @@ func withWork(task string, count int, then func(*stage)) func(*stage) {
 	}
 }
 
-// typedOver has somebody else change a new task over which something is typed, until a text is seen.
+// typedOver has another user change a new task with unsaved changes, until a text is visible.
 func typedOver(name string, changes map[string]any, text string) func(*stage) {
 	return func(st *stage) {
 		st.t.Helper()

@@ -17,9 +17,9 @@ import (
 // traffic is what a browser loads.
 type traffic struct {
 	mu   sync.Mutex
-	open map[network.RequestID]string // the addresses of what is under way
-	size map[string]int               // bytes on the line, heads included, by address
-	last time.Time                    // when something began or ended
+	open map[network.RequestID]string // the addresses of loads under way
+	size map[string]int               // bytes on the line, including headers, by address
+	last time.Time                    // the last beginning or end of a load
 }
 
 // watchTraffic counts what the browser loads from now on.
@@ -42,7 +42,7 @@ func (b *browser) network(f func(context.Context, *chromedp.Target) error) {
 	b.do(chromedp.Func(f))
 }
 
-// cached has the browser use its cache, or not.
+// cached switches the browser's cache on or off.
 func (b *browser) cached(yes bool) {
 	b.t.Helper()
 	b.network(func(ctx context.Context, tab *chromedp.Target) error {
@@ -78,15 +78,15 @@ func (l *traffic) listen(event any) {
 	l.last = time.Now()
 }
 
-// quiet reports whether nothing is under way, and has not been for a while: what comes last is asked for when something
-// else has come.
+// quiet reports whether no load is under way, and none was for a while, since the last loads begin only after others
+// have ended.
 func (l *traffic) quiet() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open) == 0 && time.Since(l.last) > 500*time.Millisecond
 }
 
-// sum is what came, and what of it are the page's own files.
+// sum returns the bytes of all loads, and of the page's own files.
 func (l *traffic) sum() (all, files int, names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +103,8 @@ func (l *traffic) sum() (all, files int, names []string) {
 // maxView is how many bytes opening a view may cost.
 const maxView = 100_000
 
-// Each view loads in less than 100 KB compressed, and is there the second time without loading a file again. What a view
-// begins with is named in its page: no module is found out by another's import.
+// Each view loads in less than 100 KB compressed, and loads no file again the second time. Its page names every module
+// that the view begins with: no module is found only by another's import.
 func TestPageSize(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -133,13 +133,13 @@ func TestPageSize(t *testing.T) {
 				t.Errorf("%s: loaded once more: %v", view, names)
 			}
 			if found := b.eval(foundOut); !again && found != "" {
-				t.Errorf("%s imports what its page does not name: %s", view, found)
+				t.Errorf("%s imports modules that its page does not name: %s", view, found)
 			}
 		}
 		t.Logf("%-18s %6d bytes at first, %6d again", view, sums[0], sums[1])
 	}
 }
 
-// foundOut are modules that were not named in the page, but imported.
+// foundOut returns modules that were imported, but not named in the page.
 const foundOut = `performance.getEntriesByType('resource').map((e) => e.name)
 	.filter((name) => name.endsWith('.js') && !document.querySelector('head > [href="' + new URL(name).pathname + '"], head > [src="' + new URL(name).pathname + '"]')).join(' ')`

@@ -20,7 +20,7 @@ var followed = []struct{ name, path, before, after string }{
 	{"wall", "/wall?task=verify", "Morning", "Evening"},
 }
 
-// morning is a task with a title that says so, an item with Tracy, and one that Viktor has returned.
+// morning creates a task whose title says morning, an item that Tracy holds, and one that Viktor has returned.
 func morning(s *site) (evening func()) {
 	s.T.Helper()
 	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Morning", "query": `select i as item from generate_series(1, 9) i`})
@@ -55,7 +55,7 @@ func (s *site) changes(task string, settings map[string]any, i int) {
 	}
 }
 
-// window is another window of the same browser, with the same log-in.
+// window opens another window of the same browser, with the same log-in.
 func (b *browser) window() *browser {
 	b.t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewWindow(true))
@@ -93,7 +93,7 @@ func each(t *testing.T, windows map[string]*browser, step func(b *browser, befor
 	}
 }
 
-// The node under the pages is killed, and comes back, while others work on: each view says so, and then is right again.
+// The pages' node is killed and comes back, while others work on: each view says so, and then is right again.
 func TestPageViewsAfterAKill(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -107,7 +107,7 @@ func TestPageViewsAfterAKill(t *testing.T) {
 	s.Nodes[0].Kill()
 	each(t, windows, func(b *browser, before, _ string) {
 		b.banner("the server can’t be reached", e2e.Soon)
-		b.sees(before) // what was read last is still there
+		b.sees(before) // the last state is still there
 	})
 	evening()
 	s.Nodes[0].Restart()
@@ -118,7 +118,7 @@ func TestPageViewsAfterAKill(t *testing.T) {
 	})
 }
 
-// Where no socket can be had, each view says so, and follows by asking.
+// Without a socket each view says so, and follows by polling.
 func TestPageViewsWithoutPush(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -136,7 +136,7 @@ func TestPageViewsWithoutPush(t *testing.T) {
 	})
 }
 
-// Where push works, each view follows it, and asks for nothing while nothing happens.
+// With push each view follows, and asks for nothing while nothing happens.
 func TestPageViewsFollow(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -151,12 +151,12 @@ func TestPageViewsFollow(t *testing.T) {
 	each(t, windows, func(b *browser, _, after string) {
 		b.sees(after)
 	})
-	each(t, windows, func(b *browser, _, _ string) { // what is left to be read is read within ten seconds
+	each(t, windows, func(b *browser, _, _ string) { // views read the rest within ten seconds
 		b.await(`performance.now() - Math.max(0, ...performance.getEntriesByType('resource').map((e) => e.responseEnd)) > 13000`, 3*e2e.Soon)
 	})
 }
 
-// cell is what a table of the page says of somebody in one of its columns; empty: nothing does.
+// cell returns a user's entry in a column of the page's tables, or "".
 func (b *browser) cell(who, column string) string {
 	b.t.Helper()
 	return b.eval(fmt.Sprintf(`[...document.querySelectorAll('table')].flatMap((table) => {
@@ -166,14 +166,15 @@ func (b *browser) cell(who, column string) string {
 	})[0] ?? ''`, column, who))
 }
 
-// tells waits until a table says something of somebody.
+// tells waits until a table has that entry for a user.
 func (b *browser) tells(who, column, what string, within time.Duration) {
 	b.t.Helper()
 	e2e.Await(b.t, fmt.Sprintf("%s of %s is %s; it is %q", column, who, what, b.cell(who, column)), within, func() bool { return b.cell(who, column) == what })
 }
 
-// A team on three nodes: Oliver and Tracy ask while one query runs, both get theirs by push, and let go of it; Mary, at the
-// third node, sees on the floor and among the people what they do. Everybody uses what the page calls things.
+// A team on three nodes: Oliver and Tracy ask while one query runs, both get their work by push, and let go of it;
+// Mary, at the third node, sees it on the floor and among the people. Everybody finds things by the names that the page
+// gives them.
 func TestPageTeam(t *testing.T) {
 	t.Parallel()
 	oliver, tracy, mary := newBrowser(t, ""), newBrowser(t, ""), newBrowser(t, "")
@@ -223,8 +224,8 @@ func TestPageTeam(t *testing.T) {
 	}
 }
 
-// Somebody who has read nothing gets work and returns one loan until tomorrow; he asks for it again, and is told why he
-// does not get it. His manager finds out why nobody does. They go by what they see.
+// A new user gets work and returns one loan until tomorrow. They ask for it again, and are told why they don't get it.
+// Their manager finds out why nobody does. Both only use what they see.
 func TestPageNewcomer(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

@@ -11,8 +11,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// A manager who types over a task is told in the page when another renames it. What is typed goes along to where it is now, and
-// there the new name is what the other changed.
+// A manager with unsaved changes of a task is told in the page when another renames it. The typed text moves to the
+// task's new address, where the new name is shown as the other's change.
 func TestPageTaskRenamedByAnother(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -38,7 +38,7 @@ func TestPageTaskRenamedByAnother(t *testing.T) {
 		t.Errorf("saved as %q", got)
 	}
 	if kept := b.eval(`String(Object.keys(sessionStorage).filter((key) => key.includes('draft')))`); kept != "" {
-		t.Errorf("what was saved is kept as %s", kept)
+		t.Errorf("the saved text is kept as %s", kept)
 	}
 	s.changes("check", map[string]any{"name": "verify"}, 0) // and back; nothing is typed
 	b.shows("#gone", "This task is called verify now.")
@@ -46,8 +46,8 @@ func TestPageTaskRenamedByAnother(t *testing.T) {
 	b.await(`location.pathname === '/tasks/verify' && !document.querySelector('#gone, .conflict')`, e2e.Soon)
 }
 
-// A manager who types over a task is told in the page when another deletes it, also one who comes back to it later. What is
-// typed can be made a new task.
+// A manager with unsaved changes of a task is told in the page when another deletes it, even on a later visit. The
+// typed text can become a new task.
 func TestPageTaskDeletedByAnother(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -76,7 +76,7 @@ func TestPageTaskDeletedByAnother(t *testing.T) {
 		t.Errorf("created %q", got)
 	}
 	if kept := b.eval(`String(Object.keys(sessionStorage).filter((key) => key.includes('draft')))`); kept != "" {
-		t.Errorf("what was created is kept as %s", kept)
+		t.Errorf("the created task's text is kept as %s", kept)
 	}
 	s.deletes("again", 1) // nothing is typed over it
 	b.shows("#gone", "This task was deleted.")
@@ -84,7 +84,7 @@ func TestPageTaskDeletedByAnother(t *testing.T) {
 	b.shows(".empty", "There is no task again.")
 }
 
-// Whoever tries to change a task that is not there any more, before he is told so, is told the same.
+// A manager who tries to change a deleted task before hearing of it is told the same.
 func TestPageTaskGoneWhenSaved(t *testing.T) {
 	t.Parallel()
 	b, s := unaware(t)
@@ -94,8 +94,8 @@ func TestPageTaskGoneWhenSaved(t *testing.T) {
 	b.await(`document.activeElement.id === 'gone-title'`, e2e.Soon)
 }
 
-// Who looks at another tab of a task while another manager saves over what is typed is told there, too, and led to the question.
-// Whatever he answers, the focus is not lost.
+// A manager in another tab of a task is told, too, when another saves over unsaved changes, and is led to the question.
+// Whatever the answer, the focus is not lost.
 func TestPageTaskChangedBesideVersions(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -123,7 +123,7 @@ func TestPageTaskChangedBesideVersions(t *testing.T) {
 	b.await(`!document.querySelector('#in-use') && document.activeElement.matches('#view h1')`, e2e.Soon)
 }
 
-// A preview that fails for another reason than its query is said to who can't see it.
+// If a preview fails for another reason than its query, the page also tells users who can't see it.
 func TestPagePreviewFailureIsSaid(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

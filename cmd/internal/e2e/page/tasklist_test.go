@@ -20,8 +20,8 @@ func (s *site) deletes(task string, i int) {
 	}
 }
 
-// A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees it at his desk each time,
-// without loading the page again, and so does the manager in her list.
+// A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees each change at
+// the desk, without reloading the page, and so does the manager in the list.
 func TestPageTaskListFollows(t *testing.T) {
 	t.Parallel()
 	oliver, mia := newBrowser(t, ""), newBrowser(t, "")
@@ -60,7 +60,7 @@ func TestPageTaskListFollows(t *testing.T) {
 	}
 }
 
-// Every view that lists tasks, or lets one choose among them, has a new one, and no longer one that is deleted.
+// Every view that lists tasks, or offers them, has a new one, and no longer a deleted one.
 func TestPageViewsListTasks(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -81,7 +81,7 @@ func TestPageViewsListTasks(t *testing.T) {
 	})
 }
 
-// hasty makes the longer of a page's timers run sixty times as fast, and counts the messages after which a list of tasks is to
+// hasty makes a page's longer timers run sixty times faster, and counts the messages after which a list of tasks must
 // be read again.
 const hasty = `(() => {
 	const { setInterval, setTimeout, WebSocket } = window;
@@ -97,7 +97,7 @@ const hasty = `(() => {
 	};
 })()`
 
-// While push works nobody asks for the list of tasks unless he is told to, however long a page is open.
+// With push nobody reads the list of tasks without being told to, however long a page is open.
 func TestPageTaskListIsNotPolled(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, hasty)
@@ -114,15 +114,15 @@ func TestPageTaskListIsNotPolled(t *testing.T) {
 			b.await(`minutes >= 4`, e2e.Soon)
 			said := inPage[struct{ Read, Told int }](b, `
 				const asked = (path) => performance.getEntriesByType('resource').filter(({ name }) => new URL(name).pathname === path).length;
-				return { read: asked('/api/v1/tasks'), told: told + asked('/api/v1/pipeline') };`) // who asks has no push just now, and no word of the list
-			if said.Read == 0 || said.Read > 1+said.Told { // once as it is opened
+				return { read: asked('/api/v1/tasks'), told: told + asked('/api/v1/pipeline') };`) // reading the pipeline means no push just now, and no news of the list
+			if said.Read == 0 || said.Read > 1+said.Told { // once when it is opened
 				t.Errorf("the list was read %d times; there were %d reasons to read it again", said.Read, said.Told)
 			}
 		})
 	}
 }
 
-// A list that can't be read when it has changed is read later, though nothing else happens.
+// If the list can't be read when it has changed it is read later, even if nothing else happens.
 func TestPageTaskListIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -142,8 +142,8 @@ func TestPageTaskListIsReadAgain(t *testing.T) {
 	}
 }
 
-// Whoever keeps a list reads it within two seconds after he is told, however often he is told until then; at once when push
-// was away; and not while nobody looks at the page.
+// A page that shows a list reads it within two seconds after it is told, however often it is told until then; at once
+// after push was away; and not while the page is hidden.
 func TestPageKeepsAList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -195,8 +195,8 @@ func TestPageKeepsAList(t *testing.T) {
 	}
 }
 
-// The client tells that the list of tasks is another whenever the server does, and as it goes live, since what was read before
-// may be old. If it has asked instead until then, all that is shown may be.
+// The client reports a change of the list of tasks when the server does, and when it goes live, since what was read
+// before may be old. If it has polled until then, everything on the page may be old.
 func TestPageClientTellsOfTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")
@@ -242,7 +242,7 @@ func TestPageClientTellsOfTasks(t *testing.T) {
 	}
 }
 
-// The program that docs/client.md shows for all tasks has those that come and go.
+// The program for all tasks in docs/client.md follows tasks that come and go.
 func TestClientDocBoard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2, "")
@@ -261,7 +261,7 @@ func TestClientDocBoard(t *testing.T) {
 	b.await(`document.querySelector('#counts').textContent === 'approve: 1 waiting'`, e2e.Soon)
 }
 
-// Whoever looks at the people of one task sees which it is when it is listed no more, and can choose all again.
+// The people view of a task that is no longer listed still names it, and all tasks can be chosen again.
 func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -278,7 +278,7 @@ func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
 	b.await(`!document.querySelector('.people-view .error').textContent && location.search === ''`, e2e.Soon)
 }
 
-// A task that is gone can be taken off a wall for which it was chosen.
+// A task that is gone can be removed from a wall for which it was chosen.
 func TestPageWallOfATaskThatIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// oneTask is the beginning of a script that opens a task's view over calls that answer when the script says so.
+// oneTask begins a script that opens a task's view, with calls that are answered when the script says so.
 const oneTask = fakes + `
 	const { openTask } = await view('tasks/task.js');
 	const { defaults } = await view('tasks/settings.js');
@@ -34,8 +34,8 @@ const oneTask = fakes + `
 	const shown = () => ({ conflict: Boolean(document.querySelector('.conflict')), version: document.querySelector('.task-head')?.innerText.match(/version (\d+)/)[1] });
 `
 
-// Rows that came while nobody read are not left out between the newest and those that were read before; pressing twice
-// repeats none, and a slow answer takes no newer one's place.
+// Rows that came while nothing was read are not left out between the newest and the older ones; pressing twice repeats
+// none, and a slow answer replaces no newer one.
 func TestPageTaskPagesOvertaken(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
@@ -77,7 +77,7 @@ func TestPageTaskPagesOvertaken(t *testing.T) {
 	}
 }
 
-// A change of somebody else that comes while one's own is being saved is no question about what is typed: nothing is.
+// Another user's change that comes while one's own is being saved raises no question, because nothing is unsaved.
 func TestPageTaskSaveOvertaken(t *testing.T) {
 	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
@@ -96,7 +96,7 @@ func TestPageTaskSaveOvertaken(t *testing.T) {
 	}
 }
 
-// Nor is one that comes while one goes back to an older version undone by that.
+// Nor is a change undone that comes while an older version is being restored.
 func TestPageTaskRestoreOvertaken(t *testing.T) {
 	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
@@ -120,7 +120,7 @@ func TestPageTaskRestoreOvertaken(t *testing.T) {
 	}
 }
 
-// What is typed while a new name is being saved is still there afterwards.
+// Text that is typed while a new name is being saved is still there afterwards.
 func TestPageTaskTypedWhileRenamed(t *testing.T) {
 	t.Parallel()
 	got := inPage[string](raced(t), oneTask+`
@@ -134,11 +134,11 @@ func TestPageTaskTypedWhileRenamed(t *testing.T) {
 		return JSON.stringify(Object.entries(sessionStorage));
 	`)
 	if !strings.Contains(got, "Mia: work") || !strings.Contains(got, "a long text") || strings.Contains(got, "Mia: jobs") {
-		t.Errorf("what is kept is %s", got)
+		t.Errorf("the kept text is %s", got)
 	}
 }
 
-// So is what is typed while a task is being created, over that task; and what it was created with is no longer kept.
+// The same holds for text that is typed while a task is being created; and the created text is no longer kept.
 func TestPageTaskTypedWhileCreated(t *testing.T) {
 	t.Parallel()
 	got := inPage[map[string]any](raced(t), oneTask+`
@@ -154,11 +154,11 @@ func TestPageTaskTypedWhileCreated(t *testing.T) {
 		return Object.fromEntries(Object.entries(sessionStorage).filter(([k]) => k.startsWith('getwork draft')).map(([k, text]) => [k, JSON.stringify(JSON.parse(text).typed)]));
 	`)
 	if len(got) != 1 || got["getwork draft: Mia: jobs"] != `{"description":"a long text"}` {
-		t.Errorf("what is kept is %v", got)
+		t.Errorf("the kept texts are %v", got)
 	}
 }
 
-// Two answers about who asks what: the slower, older one does not take the place of the newer.
+// Of two answers to the same question the slower, older one does not replace the newer.
 func TestPageTaskListOvertaken(t *testing.T) {
 	t.Parallel()
 	b := raced(t)

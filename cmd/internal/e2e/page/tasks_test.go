@@ -13,14 +13,14 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// manager opens a path of the page as a manager of that name.
+// manager opens a path of the page as a manager with that name.
 func (b *browser) manager(url, name, path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url + path + "#log-in=" + name + ",manager"))
 	b.await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view h1')`, name), e2e.Soon)
 }
 
-// set types a text into a field, or an editor, in place of what is there.
+// set types a text into a field or an editor, replacing its content.
 func (b *browser) set(id, text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.getElementById(%q)?.checkVisibility()`, id), e2e.Soon)
@@ -35,13 +35,13 @@ func (b *browser) ctrl(key string) {
 	b.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 }
 
-// meets waits until the question about somebody else's change has a row of that text, its blanks left out.
+// meets waits until the question about another user's change has a row with that text, ignoring blanks.
 func (b *browser) meets(row string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`[...document.querySelectorAll('.conflict tr')].some((e) => e.textContent.replace(/\s+/g, ' ').trim() === %q)`, row), e2e.Soon)
 }
 
-// versions is how many versions a task has.
+// versions returns how many versions a task has.
 func (s *site) versions(task string) int {
 	s.T.Helper()
 	return column[int](s, `select version from getwork.task_state where name = $1 and deleted_at is null`, task)[0]
@@ -49,8 +49,8 @@ func (s *site) versions(task string) int {
 
 const saysPreviewed = `document.querySelector('.preview .stats') && !document.querySelector('.preview .former')`
 
-// A manager makes a task with a mistake in its query, is led to it, mends it, looks at what it gives, saves, changes it, sees
-// what changed, and goes back.
+// A manager makes a task with a mistake in its query, is led to it, corrects it, looks at the result, saves, changes
+// it, sees the difference, and goes back.
 func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -126,7 +126,8 @@ func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 	}
 }
 
-// While one types, others save. Nothing typed is lost, whichever way it goes on, and nobody's change is undone unseen.
+// Others save while a manager types. No typed text is lost, whichever way it goes on, and nobody's change is undone
+// unseen.
 func TestPageTaskChangedByTwo(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -141,12 +142,12 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
 	b.state("live", e2e.Soon)
 	b.await(`document.querySelector('#set-title')`, e2e.Soon)
-	mia(map[string]any{"title": "First"}) // nothing is typed: it is simply shown
+	mia(map[string]any{"title": "First"}) // nothing is typed, so the change is simply shown
 	b.shows("#said", "mary changed this task. Version 2 is shown.")
 	b.await(`document.querySelector('#set-title').value === 'First' && document.querySelector('#view h1').textContent === 'First'`, e2e.Soon)
 
 	b.set("set-title", "Mine")
-	mia(map[string]any{"paused": true}) // it is not about what is typed
+	mia(map[string]any{"paused": true}) // it does not concern the typed text
 	b.shows(".task-head .badge", "paused")
 	b.set("set-query", "select 2 as item\norder by 1")
 	mia(map[string]any{"title": "Theirs", "max_open": 3, "query": "select 3 as item\norder by 1"})
@@ -176,7 +177,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.press("#bring-back")
 	b.await(`document.querySelector('#set-lease').value === 'nonsense' && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
 
-	// It lasts over another view, and over a reload, during which the task is changed again.
+	// The text survives another view, and a reload during which the task is changed again.
 	b.eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
 	b.shows("[data-task=verify] .badge", "not saved")
 	mia(map[string]any{"title": "Theirs again"})
@@ -188,7 +189,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
 }
 
-// unaware is a manager who has typed a title for the task verify, and hears of what others do to it only when he saves.
+// unaware is a manager who has typed a title for the task verify, and hears of others' changes only when saving.
 func unaware(t *testing.T) (*browser, *site) {
 	t.Helper()
 	b := newBrowser(t, "")
@@ -197,7 +198,7 @@ func unaware(t *testing.T) (*browser, *site) {
 	address, _ := withoutSockets(t, s.Nodes[0])
 	b.manager(address, "Mia", "/tasks/verify")
 	b.set("set-title", "Mine")
-	b.eval(`((real, sent = false) => { // what is asked for now and then comes too late
+	b.eval(`((real, sent = false) => { // what is read now and then comes too late
 		window.fetch = (path, init) => {
 			sent ||= init.method === 'PATCH';
 			return sent || !path.endsWith('/tasks/verify') ? real(path, init) : new Promise(() => {});
@@ -207,7 +208,8 @@ func unaware(t *testing.T) (*browser, *site) {
 	return b, s
 }
 
-// Who saves a moment after another, before he is told of it, is refused, and finds out who it was. Nothing typed is lost.
+// A manager who saves a moment after another, before being told, is refused, and finds out who it was. No typed text is
+// lost.
 func TestPageTaskStaleVersion(t *testing.T) {
 	t.Parallel()
 	b, s := unaware(t)
@@ -225,7 +227,7 @@ func TestPageTaskStaleVersion(t *testing.T) {
 	}
 }
 
-// What one manager does to a task is seen at once in the list of another, at another node. A task in use is not deleted.
+// What one manager does to a task shows at once in another's list, at another node. A task in use is not deleted.
 func TestPageTaskPauseAndDelete(t *testing.T) {
 	t.Parallel()
 	mia, bob := newBrowser(t, ""), newBrowser(t, "")
@@ -263,11 +265,11 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 	mia.press("#delete")
 	mia.press(`dialog button[value="yes"]`)
 	mia.shows(".empty", "There are no tasks yet.")
-	bob.eval(`(dispatchEvent(new Event('focus')), document.dispatchEvent(new Event('visibilitychange')), '')`) // he comes back to the page
+	bob.eval(`(dispatchEvent(new Event('focus')), document.dispatchEvent(new Event('visibilitychange')), '')`) // returns to the page
 	bob.shows(".empty", "There are no tasks yet.")
 }
 
-// A preview that takes long is told how long, leaves the page usable, and can be given up; the server gives it up, too. Runs
+// A long preview shows its time, leaves the page usable, and can be given up; then the server gives it up, too. Runs
 // are shown as they begin and end.
 func TestPageTaskPreviewGivenUp(t *testing.T) {
 	t.Parallel()
@@ -334,7 +336,7 @@ func TestPageTaskInbox(t *testing.T) {
 	}
 }
 
-// Whatever titles, queries, details, names and errors look like, they are shown as text.
+// Titles, queries, details, names and errors are shown as text, whatever they look like.
 func TestPageTaskShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -368,7 +370,7 @@ func TestPageTaskShowsMarkupAsText(t *testing.T) {
 	}
 }
 
-// Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; all of that can be undone.
+// Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; and all of that can be undone.
 func TestPageTaskEditorKeys(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -397,7 +399,7 @@ func TestPageTaskEditorKeys(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
 	b.await(`document.activeElement.id === 'set-query'`, e2e.Soon)
 	if same := b.eval(`(({value}, shown) => String(shown.textContent === value + '\n'))(document.querySelector('#set-query'), document.querySelector('.sql-shown'))`); same != "true" {
-		t.Error("what is drawn differs from what is typed")
+		t.Error("the drawn text differs from the typed one")
 	}
 }
 
@@ -417,7 +419,7 @@ func (b *browser) modules(expression string, into any) {
 	}
 }
 
-// The modules below the view: what colours SQL, finds places in it, compares texts, reads what is typed, and reads plans.
+// The modules below the view: they colour SQL, find places in it, compare texts, parse typed values, and read plans.
 func TestPageTaskModules(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -460,7 +462,7 @@ func TestPageTaskModules(t *testing.T) {
 			t.Errorf("from %q to %q: %q, want %q", c.was, c.is, got, c.want)
 		}
 	}
-	var rebuilt bool // both texts are in every diff, and no shorter one there is
+	var rebuilt bool // every diff has both texts, and there is no shorter one
 	b.modules(`[...Array(2000).keys()].every((seed) => {
 		let x = seed + 1;
 		const next = (n) => (x = (x * 48271) % 2147483647) % n;

@@ -9,7 +9,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// What people write. Each has the mark by which it is found again on the page.
+// Texts that people write. Each has the mark by which it is found again on the page.
 const (
 	mark     = "¤"
 	markup   = mark + `<img src=x onerror="window.broken=1"><script>window.broken=2</script></script></textarea></style>{{7*7}}${7*7}<a href="javascript:window.broken=3">go</a><!--`
@@ -23,7 +23,7 @@ const (
 // long is a word that does not fit on any screen.
 var long = mark + strings.Repeat("Donaudampfschifffahrt", 9)
 
-// nasty are all of them, at most so many bytes of each.
+// nasty returns all of them, each cut to that many bytes.
 func nasty(most int) (all []string) {
 	for _, text := range []string{markup, link, arabic, hebrew, controls, emoji, long} {
 		all = append(all, strings.ToValidUTF8(text[:min(most, len(text))], ""))
@@ -31,8 +31,8 @@ func nasty(most int) (all []string) {
 	return all
 }
 
-// harmless checks that the page has made nothing but text of what was written, that this can't turn the text around it,
-// and that it fits on a telephone.
+// harmless checks that the page shows these texts only as text, that they can't change the direction of the text around
+// them, and that they fit on a telephone.
 func (b *browser) harmless(t *testing.T, where string, shows ...string) {
 	t.Helper()
 	for _, text := range shows {
@@ -55,7 +55,7 @@ func (b *browser) harmless(t *testing.T, where string, shows ...string) {
 		return [...new Set(found.map((h) => h.slice(0, 60)))].join('\n');
 	})()`
 	if found := b.eval(loose); found != "" {
-		t.Errorf("%s: text in a direction of its own turns what is around it: give it dir=auto:\n%s", where, found)
+		t.Errorf("%s: text with its own direction turns the text around it: give it dir=auto:\n%s", where, found)
 	}
 	for _, l := range looks {
 		if l.scheme == "light" {
@@ -66,7 +66,7 @@ func (b *browser) harmless(t *testing.T, where string, shows ...string) {
 	}
 }
 
-// written has everything that people can write, written so that it does harm where it is not taken for text.
+// written has every text that people can write, written so that it does harm if it is not treated as text.
 func written(s *site) {
 	s.T.Helper()
 	quoted := func(all []string) string {
@@ -98,10 +98,10 @@ func written(s *site) {
 	}
 }
 
-// evilUser is a name. What has the mark but is not markup, so that it can be looked for as a whole.
+// evilUser is a name. It has the mark but no markup, so that it can be searched for as a whole.
 const evilUser = mark + `<b onclick=alert(1)>Олівер ع</b>`
 
-// Whatever people write, as titles, descriptions, keys, details, notes, names and queries, every view shows as text.
+// Every view shows as text what people write: titles, descriptions, keys, details, notes, names and queries.
 func TestPageShowsTextAsText(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

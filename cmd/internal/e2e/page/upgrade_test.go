@@ -21,13 +21,13 @@ import (
 	"getwork/cmd/internal/proxy"
 )
 
-// otherVersion is how a version is called that is not this one.
+// otherVersion is the name of a version that is not this one.
 const otherVersion = "/static/ffffffffffff/"
 
 var ownVersion = regexp.MustCompile(`/static/[0-9a-f]{12}/`)
 
-// upgraded is a node that is replaced by one with another version of the page, when replace is called: its page
-// names other files, and it does not have those of before. Its connections end then, too.
+// upgraded is a node that replace replaces by one with another version of the page: its page names other files, and the
+// earlier files are gone. Its connections end then, too.
 func upgraded(t *testing.T, n *cluster.Node) (address string, replace func()) {
 	t.Helper()
 	target, err := url.Parse(n.URL)
@@ -81,14 +81,14 @@ func upgraded(t *testing.T, n *cluster.Node) (address string, replace func()) {
 	}
 }
 
-// loadedFrom waits until the page that is shown is of that version.
+// loadedFrom waits until the page that is shown has that version.
 func (b *browser) loadedFrom(folder string) {
 	b.t.Helper()
 	b.await(`document.querySelector('script[src="`+folder+`page.js"]')`, e2e.Soon)
 }
 
-// A node is replaced by a newer one while the page is open: the page goes on, and offers the new version. It takes
-// it by itself only where a view is wanted that is no longer to be had in the old one.
+// A node is replaced by a newer one while the page is open: the page goes on, and offers the new version. It reloads by
+// itself only if a view is opened that the old version can't load any more.
 func TestPageUpgrade(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -110,8 +110,8 @@ func TestPageUpgrade(t *testing.T) {
 	b.await(`document.querySelector('#newer').hidden`, e2e.Soon)
 }
 
-// While nodes of two versions answer in turn, a proxy as docs/proxy.md has it asks the next node for the files that one does
-// not have; the page is of one version, whole.
+// While nodes of two versions answer in turn, a proxy configured as in docs/proxy.md asks the next node for files that
+// one does not have; the page is entirely of one version.
 func TestPageOfTwoVersions(t *testing.T) {
 	t.Parallel()
 	for name, behind := range proxies {
@@ -147,7 +147,7 @@ func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) str
 	})
 }
 
-// A page whose modules can't be had says so, and what to do.
+// A page whose modules can't be loaded says so, and what to do.
 func TestPageThatDoesNotLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")

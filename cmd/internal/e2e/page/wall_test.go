@@ -11,7 +11,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// wall waits until a task's tile says something.
+// wall waits until a task's tile contains a text.
 func (b *browser) wall(task, says string, within time.Duration) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.querySelector('[data-task=%q]')?.innerText.replace(/\s+/g, ' ').includes(%q)`, task, says), within)
@@ -27,8 +27,8 @@ func hasFigure(task, name string, want int) string {
 	return fmt.Sprintf(`document.querySelector('[data-task=%q] .%s dd')?.textContent === '%d'`, task, name, want)
 }
 
-// An observer's wall is on one node, and work is done on another: the wall shows it within a second. Its node is killed, and the
-// wall says how old that is what it shows; its node comes back, and it goes on.
+// An observer's wall is on one node, and work is done on another: the wall shows it within a second. Its node is
+// killed, and the wall says how old its figures are; the node comes back, and the wall goes on.
 func TestPageWall(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -66,7 +66,7 @@ func TestPageWall(t *testing.T) {
 	b.shows(".wall-age", "what you see is ")
 	b.shows(".wall-state", "Asking every ")
 	s.Disposed(s.As("Tracy", 1), r.Work[1], "complete", "")
-	b.figure("verify", "held", 2, e2e.Soon) // as it was last known
+	b.figure("verify", "held", 2, e2e.Soon) // the last known figure
 	s.Nodes[0].Restart()
 	b.figure("verify", "held", 1, 3*e2e.Soon)
 	b.await(`document.querySelector('.wall-state').textContent.trim() === 'Live'`, 3*e2e.Soon)
@@ -75,7 +75,7 @@ func TestPageWall(t *testing.T) {
 	follows("held", 2, 2*time.Second)
 }
 
-// What is wrong is said in words: a query that fails, one that lasts longer than usual, a pause.
+// Faults are described in words: a query that fails, one that lasts longer than usual, a pause.
 func TestPageWallShowsTrouble(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -84,7 +84,7 @@ func TestPageWallShowsTrouble(t *testing.T) {
 	s.Task("broken", `select 1 / (random() * 0)::int as item`)
 	s.Create(map[string]any{"name": "resting", "query": `select 1 as item`, "paused": true})
 	open()
-	s.Takes("Tracy", 1) // a run that takes as long as is usual
+	s.Takes("Tracy", 1) // a run of the usual length
 	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
 	b.wall("resting", "Paused", e2e.Soon)
 	if _, a, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
@@ -96,13 +96,13 @@ func TestPageWallShowsTrouble(t *testing.T) {
 	unlock := s.Lock(`select pg_advisory_xact_lock(7)`)
 	b.notes(`[data-task="verify"]`)
 	s.Click("Uma", 0, 2)
-	b.showed("Running") // which becomes the next word after some seconds
+	b.showed("Running") // it becomes the next word after some seconds
 	b.wall("verify", "Longer than usual", e2e.Soon)
 	unlock()
 	b.wall("verify", "The last run found ", e2e.Soon)
 }
 
-// A worker's wall has the tasks that are open to him, and asks for nothing that he may not read.
+// A worker's wall has the tasks that are open to the worker, and reads nothing that is not allowed.
 func TestPageWallOfAWorker(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -125,7 +125,7 @@ func TestPageWallOfAWorker(t *testing.T) {
 	b.await(`location.pathname === '/' && document.querySelector('#tasks .task')`, e2e.Soon)
 }
 
-// Which tasks are shown is chosen on the wall, whose controls show themselves to who moves; the address says it.
+// Tasks are chosen on the wall, whose controls appear when the pointer moves; the address has the choice.
 func TestPageWallChooses(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -155,7 +155,7 @@ func TestPageWallChooses(t *testing.T) {
 	b.await(shown+` === 'a,c'`, e2e.Soon)
 }
 
-// It stands for days: what happens does not make it grow.
+// A wall stands for days: events do not make it grow.
 func TestPageWallDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
