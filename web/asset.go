@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// asset is a file that everybody gets alike, plain or compressed.
+// asset is a public file, plain and compressed.
 type asset struct {
 	kind   string
 	plain  []byte
-	packed func() []byte // by gzip; as plain where that is no shorter
+	packed func() []byte // by gzip; the plain content if that is not longer
 	tag    string        // of the content
 }
 
@@ -34,27 +34,27 @@ func newAsset(kind string, content []byte) *asset {
 	})}
 }
 
-// revalidate has a cache ask each time whether what it has is still what there is.
+// revalidate makes a cache ask each time whether its copy is still current.
 const revalidate = "no-cache"
 
-// fresh serves the file to be asked for anew each time.
+// fresh serves the file so that a cache asks for it each time.
 func (a *asset) fresh() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, revalidate) })
 }
 
-// serve answers GET and HEAD, with 304 to who has it already.
+// serve answers GET and HEAD, with 304 if the client has the file already.
 func (a *asset) serve(w http.ResponseWriter, r *http.Request, cache string) {
 	h := w.Header()
 	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")
-	if a.kind != kinds[".html"] { // the page that it is in says what it may do; by itself it may nothing
+	if a.kind != kinds[".html"] { // the page's policy says what the file may do in it; opened alone it may do nothing
 		h.Set("Content-Security-Policy", "default-src 'none'")
 		h.Del("Referrer-Policy")
 	}
 	content, tag := a.plain, a.tag
 	if packed := a.packed(); len(packed) < len(content) && takesGzip(r.Header.Values("Accept-Encoding")) {
-		content, tag = packed, a.tag+"-gzip" // other bytes, another tag: a strong one is of the bytes
+		content, tag = packed, a.tag+"-gzip" // other bytes need another tag, because it is a strong one
 		h.Set("Content-Encoding", "gzip")
 		w = &sized{w, len(content)}
 	}
@@ -62,8 +62,8 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request, cache string) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// sized names the length of a whole body that is encoded, which ServeContent leaves out. An answer without that body (412) or
-// with a part of it (206) must not name it: the client would wait for the rest.
+// sized sets the length of a whole encoded body, which ServeContent leaves out. An answer without that body (412) or with a
+// part of it (206) must not have that length: the client would wait for the rest.
 type sized struct {
 	http.ResponseWriter
 	length int
@@ -82,7 +82,7 @@ func (s *sized) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (s *sized) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// packed compresses a handler's answer, for lists that are long and much alike, and have no tag.
+// packed compresses a handler's answer. It is for long, repetitive lists without a tag.
 func packed(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !takesGzip(r.Header.Values("Accept-Encoding")) || r.Method == http.MethodHead {
@@ -90,7 +90,7 @@ func packed(h handler) handler {
 		}
 		p := &packing{ResponseWriter: w}
 		if err := h(p, r); err != nil || p.to == nil {
-			return err // told by others, plain
+			return err // the caller renders the error, uncompressed
 		}
 		_ = p.to.Close()
 		packers.Put(p.to)
@@ -103,7 +103,7 @@ var packers = sync.Pool{New: func() any {
 	return w
 }}
 
-// packing compresses what is written with status 200.
+// packing compresses answers with status 200.
 type packing struct {
 	http.ResponseWriter
 	to *gzip.Writer
@@ -126,7 +126,7 @@ func (p *packing) Write(b []byte) (int, error) {
 	return p.to.Write(b)
 }
 
-// takesGzip reports whether Accept-Encoding prefers gzip to what is not compressed (RFC 9110, 12.5.3).
+// takesGzip reports whether Accept-Encoding prefers gzip to identity (RFC 9110, 12.5.3).
 func takesGzip(accept []string) bool {
 	const unsaid = -1
 	packed, plain, others := float64(unsaid), float64(unsaid), float64(unsaid)
@@ -134,7 +134,7 @@ func takesGzip(accept []string) bool {
 		name, parameter, _ := strings.Cut(coding, ";")
 		q := 1.0
 		if value, found := strings.CutPrefix(strings.TrimSpace(parameter), "q="); found {
-			q, _ = strconv.ParseFloat(value, 64) // what is no number is 0: not wanted
+			q, _ = strconv.ParseFloat(value, 64) // text that is no number counts as 0: not accepted
 		}
 		switch strings.TrimSpace(name) {
 		case "gzip", "x-gzip":

@@ -20,7 +20,7 @@ import (
 
 const maxBody = 1 << 20
 
-// decode reads a JSON body of at most 1 MiB into v; unknown fields and trailing data are refused.
+// decode reads a JSON body of at most 1 MiB into v. It refuses unknown fields and trailing data.
 func decode(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -42,14 +42,14 @@ func decodeIfAny(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 func decodeBytes(body []byte, v any) error {
-	if !utf8.Valid(body) { // which encoding/json would mend, so that a key became another
+	if !utf8.Valid(body) { // encoding/json would replace invalid bytes, so that two keys could become one
 		return assign.Refuse(assign.Invalid, "the body is not UTF-8")
 	}
 	err := strictly(body, v)
 	if err == nil {
 		err = checkFields(body, v)
 	}
-	if err == nil && string(bytes.TrimSpace(body)) == "null" { // which leaves v as it is
+	if err == nil && string(bytes.TrimSpace(body)) == "null" { // null would leave v as it is
 		err = &json.UnmarshalTypeError{Value: "null"}
 	}
 	if err == nil && hasNUL(body) {
@@ -75,8 +75,8 @@ func strictly(body []byte, v any) error {
 	return nil
 }
 
-// spoiled names the first field whose own reading fails, such as a duration's, and says how: encoding/json does not
-// tell which it was. Empty: it is none.
+// spoiled returns the first field whose own decoder fails, such as a duration's, and its error: encoding/json does not
+// name the field. It returns "" if there is none.
 func spoiled(body []byte, v any) (field string, wrong error) {
 	var kind *json.UnmarshalTypeError
 	var date *time.ParseError
@@ -91,7 +91,7 @@ func spoiled(body []byte, v any) (field string, wrong error) {
 		}
 		switch {
 		case errors.As(err, &date):
-			return name, fmt.Errorf("a time is as RFC 3339 has it, such as 2030-01-31T09:00:00Z, not %s", date.Value)
+			return name, fmt.Errorf("a time has the form of RFC 3339, such as 2030-01-31T09:00:00Z, not %s", date.Value)
 		case err != nil && !errors.As(err, &kind):
 			return name, err
 		}
@@ -99,7 +99,7 @@ func spoiled(body []byte, v any) (field string, wrong error) {
 	return "", nil
 }
 
-// hasNUL reports whether a string in valid JSON has a NUL, which PostgreSQL's text can't.
+// hasNUL reports whether a string in valid JSON has a NUL, which PostgreSQL's text can't contain.
 func hasNUL(body []byte) bool {
 	if !bytes.Contains(body, []byte(`\u0000`)) {
 		return false
@@ -116,7 +116,7 @@ func hasNUL(body []byte) bool {
 	}
 }
 
-// badBody says what is wrong with a body that was to be read into v.
+// badBody returns the refusal for an error of decoding a body into v.
 func badBody(err error, v any) error {
 	var large *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
@@ -135,7 +135,7 @@ func badBody(err error, v any) error {
 		if reflect.TypeOf(v).Elem().Kind() == reflect.Slice {
 			want = "array"
 		}
-		return assign.Refuse(assign.Invalid, "a JSON %s is wanted here, not %s", want, kind.Value)
+		return assign.Refuse(assign.Invalid, "the body must be a JSON %s, not %s", want, kind.Value)
 	case errors.As(err, &kind):
 		return refuseField(kind.Field, "%s can't be %s", kind.Field, kind.Value)
 	}

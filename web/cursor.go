@@ -13,8 +13,8 @@ const (
 	maxPageSize = 1000
 )
 
-// readCursor reads ?cursor= and ?limit= of a list: rows that come after that key in its order (0: from its beginning), and
-// at most so many.
+// readCursor reads ?cursor= and ?limit= of a list: only rows after that key in the list's order (0 for all), and at most so
+// many.
 func readCursor(r *http.Request) (after int64, limit int, err error) {
 	if after, err = queryNumber(r, "cursor", 0, 1<<63-1); err != nil {
 		return 0, 0, err
@@ -23,7 +23,7 @@ func readCursor(r *http.Request) (after int64, limit int, err error) {
 	return after, int(n), err
 }
 
-// answerPage writes {"<plural>":[…],"next_cursor"?}; next_cursor is there while there may be more.
+// answerPage writes {"<plural>":[…],"next_cursor"?}; next_cursor is absent if there are no more rows.
 func answerPage[T any](w http.ResponseWriter, plural string, rows []T, limit int, key func(T) int64) error {
 	body := map[string]any{plural: append([]T{}, rows...)}
 	if len(rows) == limit {
@@ -32,7 +32,7 @@ func answerPage[T any](w http.ResponseWriter, plural string, rows []T, limit int
 	return answer(w, http.StatusOK, body)
 }
 
-// parameters are those behind the question mark. One that can't be read is refused: left out, a filter would be, too.
+// parameters returns the query parameters. It refuses one that can't be read: if it were left out, its filter would be, too.
 func parameters(r *http.Request) (url.Values, error) {
 	v, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// closing has kept connections end with their next answer while the node shuts down. Those that are idle when the
-// listening socket is closed are cut, and whoever sends something in that moment has to send it again; so as many as can
-// be told before are.
+// closing makes kept connections end with their next answer while the node shuts down. Idle connections are cut when
+// the listening socket is closed, and a client that is sending just then has to send again. So closing tells as many
+// clients as possible before.
 func (s *server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining() {
@@ -27,8 +27,8 @@ func (s *server) draining() bool {
 	}
 }
 
-// part returns after a random share of DrainOver, or when the client has gone, so that those who are sent away do not
-// all come back elsewhere in one moment.
+// part returns after a random share of DrainOver, or when the client has gone, so that clients do not all reconnect
+// elsewhere at once.
 func (s *server) part(r *http.Request) {
 	if s.DrainOver <= 0 {
 		return

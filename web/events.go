@@ -11,7 +11,7 @@ import (
 	"getwork/assign"
 )
 
-// keepAlive is how often an idle event stream says something: proxies cut what is silent for 30 to 60 s.
+// keepAlive is how often an idle event stream sends a comment: proxies cut streams that are silent for 30 to 60 s.
 const keepAlive = 20 * time.Second
 
 // events is the live channel as text/event-stream: hello, snapshot, then events, the same JSON as on the socket.
@@ -21,7 +21,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	leave, err := s.stay(r)
 	switch {
 	case errors.Is(err, errFull):
-		return assign.Refuse(assign.Unavailable, "this node has as many event streams as it takes; another may have room")
+		return assign.Refuse(assign.Unavailable, "this node has as many event streams as it allows; another node may have room")
 	case err != nil:
 		return assign.Refuse(assign.Busy, "you have as many event streams and held answers on this node as a user may; close some")
 	}
@@ -54,7 +54,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		case <-s.Draining:
-			events, _ := stream.Take() // hello is first, here, too
+			events, _ := stream.Take() // hello comes first, here, too
 			for _, e := range events {
 				if !s.tell(w, e) {
 					return nil
@@ -70,7 +70,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		case <-ready:
 			events, slow := stream.Take()
 			if slow {
-				return nil // it comes back, for a new snapshot
+				return nil // the client reconnects for a new snapshot
 			}
 			for _, e := range events {
 				if !s.tell(w, e) {
@@ -91,7 +91,7 @@ func (s *server) tell(w http.ResponseWriter, e assign.Event) bool {
 	return send(w, fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, b))
 }
 
-// send writes and flushes; a client that does not take it within a while is given up.
+// send writes and flushes. It gives up a client that takes nothing for 15 s.
 func send(w http.ResponseWriter, text string) bool {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(15 * time.Second))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// checkFields refuses what encoding/json lets pass: a field that is there twice, of which it takes the last, and one that
-// differs from its name in the case of letters. Whoever reads the same JSON before us, such as a proxy that allows or
-// logs calls, may have taken the other one. The JSON is valid, and v points to what it is read into.
+// checkFields refuses fields that encoding/json accepts: a repeated field, of which it takes the last, and one that differs
+// from its name in the case of letters. A program that reads the JSON first, such as a proxy that allows or logs calls, may
+// have taken the other one. The JSON must be valid; v points to its destination.
 func checkFields(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	return checkValue(d, reflect.TypeOf(v).Elem())
@@ -18,13 +18,13 @@ func checkFields(body []byte, v any) error {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// checkValue reads one value of that type from d; a nil type is any.
+// checkValue reads one value of that type from d; a nil type means any.
 func checkValue(d *json.Decoder, of reflect.Type) error {
 	for of != nil && of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
 	if of != nil && (of.Implements(unmarshaler) || reflect.PointerTo(of).Implements(unmarshaler)) {
-		of = nil // its names are its own matter
+		of = nil // its decoder checks the names
 	}
 	token, err := d.Token()
 	if err != nil {
@@ -65,9 +65,9 @@ func checkObject(d *json.Decoder, of reflect.Type) error {
 		if err != nil {
 			return err
 		}
-		name := token.(string) // where an object's names stand there is nothing else
+		name := token.(string) // an object's names are always strings
 		if seen[name] {
-			return refuseField(name, "the field %s is there twice; send it once", name)
+			return refuseField(name, "the field %s occurs twice; send it once", name)
 		}
 		seen[name] = true
 		field := value
@@ -85,7 +85,7 @@ func checkObject(d *json.Decoder, of reflect.Type) error {
 	return err
 }
 
-// addNames adds the names of a struct's fields as encoding/json has them.
+// addNames adds the names of a struct's fields as encoding/json knows them.
 func addNames(names map[string]reflect.Type, of reflect.Type) {
 	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

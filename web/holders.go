@@ -41,14 +41,14 @@ func (s *server) listHolders(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, body)
 }
 
-// holderCursor is where a page ends: since when, in microseconds as the database has times, and the lowest id.
+// holderCursor encodes the end of a page: since when, in the database's microseconds, and the lowest id.
 func holderCursor(h assign.Held) string {
 	return fmt.Sprintf("%d-%d", h.OldestAt.UnixMicro(), h.First)
 }
 
 func readHolderCursor(cursor string) (after time.Time, first int64, err error) {
 	since, id, _ := strings.Cut(cursor, "-")
-	micros, err := strconv.ParseUint(since, 10, 56) // times until the year 4253, which the database has
+	micros, err := strconv.ParseUint(since, 10, 56) // times until the year 4253, all valid in the database
 	if err == nil {
 		first, err = strconv.ParseInt(id, 10, 64)
 	}

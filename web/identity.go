@@ -11,10 +11,10 @@ import (
 	"getwork/assign"
 )
 
-// Role is what somebody may do.
+// Role says what a caller may do.
 type Role string
 
-// The roles; the contract's section 3 says what each may.
+// The roles; /openapi.json says for each operation which may call it.
 const (
 	Worker   Role = "worker"
 	Agent    Role = "agent"
@@ -31,24 +31,24 @@ func checkRole(r Role) error {
 	return nil
 }
 
-// Caller is who asks.
+// Caller is the identity of a request's sender.
 type Caller struct {
 	Holder assign.Holder
 	Role   Role
-	Groups []string // that he is in
+	Groups []string // the user's groups
 }
 
-// Who is the caller as the engine knows him. A manager or an observer needs no group: routes say what each may do.
+// Who returns the caller as the engine knows it. Managers and observers need no group: routes say what each may do.
 func (c *Caller) Who() assign.Who {
 	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer}
 }
 
-// Identify finds out who asks. A nil Caller is nobody; an error refuses the request.
+// Identify returns a request's caller, or nil if the request names none; an error refuses the request.
 type Identify func(*http.Request) (*Caller, error)
 
 type callerKey struct{}
 
-// CallerOf is who asks, or nil: nobody said.
+// CallerOf returns the request's caller, or nil if it names none.
 func CallerOf(r *http.Request) *Caller {
 	c, _ := r.Context().Value(callerKey{}).(*Caller)
 	return c
@@ -58,8 +58,8 @@ func withCaller(r *http.Request, c *Caller) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
 }
 
-// devCookie names the cookie that holds what was typed into the log-in page. A browser keeps one set of cookies for all
-// ports of a host, so the port is part of the name: somebody can be Oliver on one node and Tracy on the next.
+// devCookie names the cookie that holds the input of the log-in page. A browser keeps one set of cookies for all ports of a
+// host, so the port is part of the name: a person can be Oliver on one node and Tracy on the next.
 func devCookie(host string) string {
 	if _, port, err := net.SplitHostPort(host); err == nil {
 		return "getwork_user_" + port
@@ -67,9 +67,9 @@ func devCookie(host string) string {
 	return "getwork_user"
 }
 
-// DevIdentity believes what it is told: the header X-Getwork-User, or the log-in page's cookie. Only for a server
-// that listens on a loopback address; a name in Host that is not the machine's own is refused, since any page on
-// the internet can have its name resolve to 127.0.0.1.
+// DevIdentity believes the header X-Getwork-User, or the log-in page's cookie. It is only for a server that listens on a
+// loopback address. It refuses a Host that is not the machine's own, because any page on the internet can make its name
+// resolve to 127.0.0.1.
 func DevIdentity(r *http.Request) (*Caller, error) {
 	if !localHost(r.Host) {
 		return nil, assign.Refuse(assign.Misdirected,
@@ -114,8 +114,8 @@ func splitGroups(list string) ([]string, error) {
 	return groups, nil
 }
 
-// fromCookie reads the cookie; role and groups are those of the headers, which count for more. A cookie that is no
-// good is nobody's, so that he who has it can log in again.
+// fromCookie reads the cookie; role and groups are the headers', which take precedence. An invalid cookie counts as none, so
+// that its user can log in again.
 func fromCookie(r *http.Request, role, groups string) (user, asRole, inGroups string) {
 	cookie, err := r.Cookie(devCookie(r.Host))
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *server) logOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// whoAmI tells the page whom the cookie names.
+// whoAmI answers with the caller, so that the page knows whom the cookie names.
 func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
 	return answer(w, http.StatusOK, map[string]any{"user": c.Holder.User, "role": c.Role, "groups": c.Groups})

@@ -10,7 +10,7 @@ import (
 	"getwork/assign"
 )
 
-// pushItems puts items into an inbox: all of them, or, if one is no good, none.
+// pushItems puts items into an inbox: all of them, or none if one is invalid.
 func (s *server) pushItems(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *server) pushItems(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, pushed)
 }
 
-// decodeItems reads the body one item at a time, so that what is wrong names its place: "[3].priority".
+// decodeItems reads the body one item at a time, so that a refusal names the item: "[3].priority".
 func decodeItems(w http.ResponseWriter, r *http.Request) ([]assign.NewItem, error) {
 	var each []json.RawMessage
 	if err := decode(w, r, &each); err != nil {
@@ -42,7 +42,7 @@ func decodeItems(w http.ResponseWriter, r *http.Request) ([]assign.NewItem, erro
 	return items, nil
 }
 
-// inElement says of a refusal which element of an array it is about.
+// inElement adds to a refusal which element of an array it is about.
 func inElement(i int, err error) error {
 	var r *assign.Refusal
 	if !errors.As(err, &r) {
@@ -61,10 +61,10 @@ func inElement(i int, err error) error {
 	return r
 }
 
-// maxKey is how long an item's key may be, in bytes.
+// maxKey is the most bytes of an item's key.
 const maxKey = 200
 
-// itemOf is the task and the item that the path names. What can't be a key names nothing.
+// itemOf returns the task and the item that the path names. Text that can't be a key is not found.
 func itemOf(r *http.Request) (task, item string, err error) {
 	if task, err = segment(r, "task"); err != nil {
 		return "", "", err
@@ -78,7 +78,7 @@ func itemOf(r *http.Request) (task, item string, err error) {
 	return task, item, nil
 }
 
-// claim takes one named item: 201, or 200 when it is the caller's already.
+// claim takes one named item: 201, or 200 if it is the caller's already.
 func (s *server) claim(w http.ResponseWriter, r *http.Request) error {
 	task, item, err := itemOf(r)
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, explanation)
 }
 
-// redrive puts back what is never: the named items, or all whose attempts were used up. An empty list is neither.
+// redrive puts items back that are never to return: the named ones, or all whose attempts were used up. It refuses an empty
+// list, which is neither.
 func (s *server) redrive(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {

@@ -13,55 +13,55 @@ import (
 )
 
 const (
-	maxCalls   = 1024   // where the configuration says nothing
-	maxWaiting = 20_000 // the same
+	maxCalls   = 1024   // the default of Config.MaxCalls
+	maxWaiting = 20_000 // the default of Config.MaxWaiting
 
-	// maxLooking bounds calls that wait for a place among the ranking queries. They get a bound of their own, so that those
-	// who wait for a query don't keep out those who only want to let go of work.
+	// maxLooking bounds calls that wait for a run slot. They have a bound of their own, so that calls which wait for a query
+	// don't keep out calls which only close work.
 	maxLooking = 256
 
-	// gatePatience is how long a call waits to be let through.
+	// gatePatience is how long a call waits at the gate.
 	gatePatience = 2 * time.Second
 
-	// callWithin is how long a call may take then, if it waits for no query: less than what clients and proxies wait for, so that
-	// they are told what is wrong.
+	// callWithin is how long a call may take after the gate, if it waits for no query. It is shorter than the time-outs of clients
+	// and proxies, so that they get an answer that says what is wrong.
 	callWithin = 15 * time.Second
 )
 
-// gate bounds what is under way at once: altogether, and an eighth of that for each user, so that one of them can't
-// keep the others out. Who finds no place waits for one, in line, as long as patience: a client that is refused at once,
-// and asks again at once, costs more than one that waits. Not more wait than eight times the places, and an eighth of those
-// for a user.
+// gate bounds the calls under way: in all, and an eighth of that for each user, so that one user can't keep the others out.
+// A call without a place waits in line for up to patience, because a client that is refused at once and asks again at once
+// costs more than one that waits. At most eight times as many calls wait as there are places, and an eighth of those for a
+// user.
 type gate struct {
 	most, each int
 	patience   time.Duration
-	places     chan struct{} // holds one for each that is taken; who waits to put one in is let in as he came
+	places     chan struct{} // holds one value for each taken place; waiting senders are served first come, first served
 
 	mu    sync.Mutex
-	lines int // how many wait
+	lines int // calls that wait
 	users map[string]*share
 
-	full, tooMany atomic.Int64 // how many were not let in, by why
+	full, tooMany atomic.Int64 // refused calls, by reason
 }
 
 // share is one user's part of a gate.
 type share struct {
 	places chan struct{}
-	known  int // who are in, and who wait
+	known  int // calls that are in or wait
 }
 
 func newGate(most int, patience time.Duration) *gate {
 	return &gate{most: most, each: max(most/8, min(most, 32)), patience: patience, places: make(chan struct{}, most), users: map[string]*share{}}
 }
 
-// Why somebody was not let in.
+// The reasons of a gate's refusal.
 var (
 	errFull    = errors.New("too many are in")
 	errTooMany = errors.New("too many of one user are in")
 )
 
-// enter lets somebody in, until leave is called, which may be called again. Who waits for a place has one of his user's
-// already, so that no user takes more than his share of the line.
+// enter lets a call of the user in until leave is called, which may be called repeatedly. A waiting call has one of its
+// user's places already, so that no user takes more than a share of the line.
 func (g *gate) enter(ctx context.Context, user string) (leave func(), err error) {
 	g.mu.Lock()
 	s := g.users[user]
@@ -101,7 +101,7 @@ func (g *gate) enter(ctx context.Context, user string) (leave func(), err error)
 	}), nil
 }
 
-// refused counts somebody who was not let in, unless he has gone by himself.
+// refused counts a call that was not let in, unless its client has gone.
 func (g *gate) refused(client context.Context, why error) error {
 	switch {
 	case client.Err() != nil:
@@ -113,7 +113,7 @@ func (g *gate) refused(client context.Context, why error) error {
 	return why
 }
 
-// inLine is how many wait for a place.
+// inLine returns how many calls wait for a place.
 func (g *gate) inLine() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +139,7 @@ func (g *gate) take(ctx context.Context, places chan struct{}) bool {
 	}
 }
 
-// queue puts somebody in line, if it is not too long, or takes him out.
+// queue adds a call to the line (1), if the line is not too long, or removes it (-1).
 func (g *gate) queue(n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,9 +158,8 @@ type underWay struct {
 
 type underWayKey struct{}
 
-// limited lets calls that need the database through as long as there are not too many, and ends those that take too
-// long. The live channels and held answers are bounded by themselves (see stay), so that thousands who wait take nothing
-// from those who click.
+// limited bounds the calls that need the database, and ends those that take too long. Live channels and held answers have
+// bounds of their own (see stay), so that thousands that wait take no place from clicks.
 func (s *server) limited(next http.Handler) http.Handler {
 	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		c := CallerOf(r)
@@ -187,7 +186,7 @@ func (s *server) limited(next http.Handler) http.Handler {
 		case errors.Is(err, errTooMany):
 			return assign.Refuse(assign.Busy, "you have %d calls under way at once; wait for some of them to be answered", g.each)
 		default:
-			return assign.Refuse(assign.Busy, "this node has more to do than it can; try again in a moment")
+			return assign.Refuse(assign.Busy, "this node is overloaded; try again in a moment")
 		}
 		defer leave()
 		ctx := context.WithValue(r.Context(), underWayKey{}, &underWay{client: r.Context(), leave: leave})
@@ -201,14 +200,14 @@ func (s *server) limited(next http.Handler) http.Handler {
 	})
 }
 
-// looksAtQuery reports whether a call may have to wait for a place among the ranking queries, and for its query:
-// preview, explain and claim. They are bounded by those places and by the query's time-out.
+// looksAtQuery reports whether a call may have to wait for a run slot, and for its query: preview, explain and claim. The
+// slots and the query's time-out bound them.
 func looksAtQuery(path string) bool {
 	task, isTask := strings.CutPrefix(path, "tasks/")
 	return path == "preview" || isTask && (strings.HasSuffix(task, "/preview") || strings.Contains(task, "/items/"))
 }
 
-// clientOf is the context that ends when the client goes.
+// clientOf returns the context that ends when the client goes.
 func clientOf(r *http.Request) context.Context {
 	if u, ok := r.Context().Value(underWayKey{}).(*underWay); ok {
 		return u.client
@@ -216,8 +215,7 @@ func clientOf(r *http.Request) context.Context {
 	return r.Context()
 }
 
-// stay is for who waits on the node without keeping it busy: it gives the call's place back, and takes one among those
-// who wait.
+// stay is for a call that waits without work for the node: it releases the call's place, and takes one for waiting calls.
 func (s *server) stay(r *http.Request) (leave func(), err error) {
 	leave, err = s.waiting.enter(r.Context(), CallerOf(r).Holder.User)
 	if leave != nil {

@@ -17,7 +17,7 @@ import (
 	"getwork/assign/engine"
 )
 
-// Figures are what /metrics shows besides what the engine counts and what is measured here.
+// Figures are shown at /metrics beside the engine's counters and this package's.
 type Figures struct {
 	Version string                   // of getwork
 	Pools   func() []engine.PoolStat // nil: none
@@ -26,9 +26,9 @@ type Figures struct {
 	MaxSockets int // how many may be
 }
 
-// metrics are the node's figures, each of this node alone and since it started, but for the age of the oldest request, which is
-// the cluster's. No scrape asks the database. Labels have few values, which are known beforehand: no names of users, tasks or
-// items. docs/operations.md has a table of all.
+// metrics are the node's figures. Each counts this node alone since it started, except the age of the oldest request, which is
+// the whole cluster's. A scrape does not ask the database. Labels have few, fixed values: no names of users, tasks or items.
+// docs/operations.md has a table of all.
 type metrics struct {
 	calls *prometheus.CounterVec
 	took  *prometheus.HistogramVec
@@ -53,10 +53,10 @@ func newMetrics(s *server) *metrics {
 	return m
 }
 
-// figures shows them to whoever asks: there is nothing in them that is anybody's.
+// figures shows them to everybody: they contain nothing private.
 func (s *server) figures(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Cache-Control", "no-store")
-	// Of an Accept-Encoding that refuses everything it knows the library makes an error in the log, at each call.
+	// The library would log an error at each call whose Accept-Encoding refuses everything that it knows.
 	takes := "identity"
 	if takesGzip(r.Header.Values("Accept-Encoding")) {
 		takes = "gzip"
@@ -67,7 +67,7 @@ func (s *server) figures(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// counted shows what the engine and the node count.
+// counted collects the counters of the engine and the node.
 type counted struct{ *server }
 
 // figure is one of them.
@@ -78,31 +78,31 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 var (
 	recorded   = figure("requests_recorded_total", "Requests that this node recorded.")
 	ended      = figure("requests_ended_total", "Requests that this node ended, by what they ended as.", "state")
-	rescued    = figure("requests_rescued_total", "Requests that only this node's periodic look found, and a round then answered: whoever should have served them had died. 0 without faults.")
+	rescued    = figure("requests_rescued_total", "Requests that only this node's periodic look found, and a round then answered: the node that should have served them had died. 0 without faults.")
 	given      = figure("work_assigned_total", "Items that this node's rounds handed out.")
 	expired    = figure("work_expired_total", "Work whose lease ran out, as this node found.")
-	rounds     = figure("rounds_total", "Rounds of this node: transactions that assign to those who wait.")
+	rounds     = figure("rounds_total", "Rounds of this node: transactions that assign work to waiting requests.")
 	runs       = figure("runs_total", "Runs of ranking queries, by how they ended. Lost ones died with another node, and are counted by the one that took over.", "outcome")
-	ranFor     = figure("run_duration_seconds", "How long the runs of this node took, from the query's begin to the end of their round.")
-	looks      = figure("looks_total", "Looks for what nobody serves: one every two seconds, more while a run is under way.")
-	oldest     = figure("oldest_request_age_seconds", "How long the oldest request has waited, of all nodes', as this node saw at most some seconds ago; 0: nobody waits. Without those of paused tasks, and those that linger and were found nothing.")
-	listening  = figure("listener_up", "1 while this node hears at once what others do; 0 while it finds out by asking every two seconds.")
+	ranFor     = figure("run_duration_seconds", "How long the runs of this node took, from the beginning of the query to the end of their round.")
+	looks      = figure("looks_total", "Looks for requests that nobody serves: one every two seconds, more while a run is under way.")
+	oldest     = figure("oldest_request_age_seconds", "How long the oldest request of all nodes has waited, as this node saw some seconds ago at most; 0 if none waits. Requests of paused tasks, and lingering ones for which a round found nothing, do not count.")
+	listening  = figure("listener_up", "1 while this node hears changes of other nodes at once; 0 while it polls for them every two seconds.")
 	reconnects = figure("listener_reconnects_total", "How often the listener came up again after it had been lost.")
 	sent       = figure("events_sent_total", "Events handed to live channels.")
-	dropped    = figure("events_dropped_total", "Events that were lost to live channels which were too slow and were closed; their clients come back for a snapshot.")
+	dropped    = figure("events_dropped_total", "Events that were not sent because their live channels were too slow and were closed; the clients reconnect for a snapshot.")
 	slow       = figure("slow_channels_total", "Live channels that were closed because they were too slow.")
 	sockets    = figure("sockets", "WebSockets that are open now.")
 	socketsMax = figure("sockets_max", "WebSockets that may be open.")
 	streams    = figure("event_streams", "Event streams that are open now; their limit is that of the gate \"held\".")
 	inside     = figure("calls_in_progress", "Calls that were let in and are not answered yet, by gate: calls; queries, which may wait for a task's query (preview, explain, claim); held, which are event streams and answers that the client preferred to wait for.", "gate")
-	inLine     = figure("calls_waiting", "Calls that wait in line to be let in, two seconds at most.", "gate")
+	inLine     = figure("calls_waiting", "Calls that wait to be let in, two seconds at most.", "gate")
 	mayEnter   = figure("calls_max", "Calls that are let in at once.", "gate")
-	refused    = figure("calls_refused_total", "Calls that were not let in, by gate and why: node, it was full; user, he had too many. Those of the gates calls and queries were answered 429; of held, event streams were answered 503 or 429, and answers came at once.", "gate", "reason")
+	refused    = figure("calls_refused_total", "Calls that were not let in, by gate and reason: node, the gate was full; user, the user had too many. The gates calls and queries answered 429; at the gate held, event streams were answered 503 or 429, and held answers came at once.", "gate", "reason")
 	inUse      = figure("pool_connections_in_use", "Connections to the database that are busy now.", "pool")
 	idle       = figure("pool_connections_idle", "Connections to the database that are open and free now.", "pool")
 	most       = figure("pool_connections_max", "Connections that the pool may open.", "pool")
-	waits      = figure("pool_waits_total", "How often somebody had to wait for a connection, a new one included.", "pool")
-	waited     = figure("pool_wait_seconds_total", "How long they waited altogether.", "pool")
+	waits      = figure("pool_waits_total", "How often a caller had to wait for a connection, a new one included.", "pool")
+	waited     = figure("pool_wait_seconds_total", "How long callers waited altogether.", "pool")
 )
 
 // Describe implements [prometheus.Collector].
@@ -164,18 +164,18 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// call is what is measured of one request.
+// call measures one request.
 type call struct {
 	http.ResponseWriter
-	route  string // the pattern that matched; empty: none
+	route  string // the pattern that matched; empty if none did
 	status int
 }
 
 type callKey struct{}
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (c *call) WriteHeader(status int) {
-	if c.status == 0 || c.status < 200 { // an informational one is followed by the answer's own
+	if c.status == 0 || c.status < 200 { // the final status follows an informational one
 		c.status = status
 	}
 	c.ResponseWriter.WriteHeader(status)
@@ -192,12 +192,12 @@ func (m *metrics) measured(next http.Handler) http.Handler {
 		next.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 		method, status := r.Method, c.status
 		if !slices.Contains(methods, method) {
-			method = "other" // anybody can make some up
+			method = "other" // clients can invent methods
 		}
 		if status == 0 {
 			status = http.StatusOK
 			if r.Context().Err() != nil {
-				status = 499 // the client has gone, and nobody answered
+				status = 499 // the client has gone without an answer
 			}
 		}
 		labels := []string{method, c.route, strconv.Itoa(status)}
@@ -210,7 +210,8 @@ func (m *metrics) measured(next http.Handler) http.Handler {
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
-// routed notes the pattern that matched, for measured. It stands in the router, which skips it where nothing matches.
+// routed records the pattern that matched, for measured. It is the router's middleware, which the router skips if nothing
+// matches.
 func routed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(callKey{}).(*call); ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/gorilla/mux"
 )
 
-// description is the API's, as OpenAPI 3.1. It is written by hand; a test compares it with the router, and with what
-// the handlers really answer.
+// description describes the API in OpenAPI 3.1. It is written by hand; tests compare it with the router, and with the
+// handlers' real answers.
 //
 //go:embed openapi.json
 var description []byte
@@ -16,7 +16,7 @@ var description []byte
 //go:embed docs
 var docs embed.FS
 
-// describe serves the API's description, and a page that shows it. Both are for everybody: they tell what is public.
+// describe serves the API's description, and a page that shows it. Both are public.
 func (s *server) describe(m *mux.Router) {
 	file := func(path, kind string, content []byte) {
 		m.Handle(path, newAsset(kind, content).fresh()).Methods("GET", "HEAD")

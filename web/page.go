@@ -22,32 +22,32 @@ import (
 //go:embed static
 var static embed.FS
 
-// Static are the page's files, such as static/page.css, for another page of this program that is to look like it.
+// Static has the page's files, such as static/page.css, for other pages of this program that look like it.
 func Static() fs.FS { return static }
 
-// views are the addresses of the web page's views; some have a name behind them, such as a task's.
+// views are the addresses of the web page's views; a name may follow some of them, such as a task's.
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall"}
 
-// kinds of files, by their names' ends. Not the system's own table: that differs from machine to machine.
+// kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 }
 
-// site is the web page as it is served. Its files are plain: what is written is what the browser gets.
+// site is the web page as it is served. The browser gets its files as they are written.
 //
-// Each file has two addresses. /static/NAME is for others, who may use getwork.js, and is asked for anew each time. The page
-// itself uses /static/VERSION/NAME, which is kept for good: opening the page again costs one answer of 304. The version
-// is that of all files together, and a module's imports are relative to it, so modules of two versions never meet in
-// one page. A node of another version answers 404; whoever balances the load then asks the next (docs/proxy.md).
+// Each file has two addresses. /static/NAME is for other programs, which may use getwork.js, and is revalidated each time.
+// The page itself uses /static/VERSION/NAME, which caches keep for good, so opening the page again costs one answer of 304.
+// The version is that of all files together, and a module's imports are relative to it, so modules of two versions never
+// meet in one page. A node of another version answers 404; the load balancer then asks the next one (docs/proxy.md).
 type site struct {
 	version string
 	files   map[string]*asset // by their names in static
-	views   map[string]*asset // index.html by address: each with the modules that its view begins with
+	views   map[string]*asset // index.html by address, each naming the modules that its view begins with
 }
 
-// theSite is made when it is first served.
+// theSite is made on first use.
 var theSite = sync.OnceValue(newSite)
 
 func newSite() *site {
@@ -75,8 +75,8 @@ func newSite() *site {
 	return s
 }
 
-// index is index.html for a view. It names the modules that page.js and the view's own module import, which the browser
-// would otherwise find out one import after the other, each a round trip later.
+// index returns index.html for a view. It names the modules that page.js and the view's own module import. Otherwise the
+// browser would discover one import after the other, each a round trip later.
 func (s *site) index(view string) []byte {
 	const begins = "page.js"
 	modules := s.imports(begins, nil)
@@ -91,10 +91,10 @@ func (s *site) index(view string) []byte {
 	return bytes.ReplaceAll(index, []byte(`="/static/`), []byte(`="/static/`+s.version+`/`))
 }
 
-// static imports, as a person writes them and as a minifier does. What is imported later, by import(…), is none.
+// static imports, as people and minifiers write them. A dynamic import(…) does not match.
 var imported = regexp.MustCompile(`\b(?:from|import)\s*['"](\.{1,2}/[^'"]+)['"]`)
 
-// imports adds a module, and what it imports, to those that are known.
+// imports adds a module, and the modules that it imports, to the known ones.
 func (s *site) imports(name string, known []string) []string {
 	module := s.files[name]
 	for _, k := range known {
@@ -112,7 +112,7 @@ func (s *site) imports(name string, known []string) []string {
 	return known
 }
 
-// page serves the web page, which uses nothing but the public API.
+// page serves the web page, which uses only the public API.
 func (s *server) page(m *mux.Router) {
 	site := theSite()
 	m.Handle("/favicon.ico", newAsset("image/svg+xml", icon).fresh()).Methods("GET", "HEAD")
@@ -123,8 +123,8 @@ func (s *server) page(m *mux.Router) {
 	}
 }
 
-// document says what counts for a whole page: no other site's window has a hand on it, and of what a browser can give, it
-// asks for what the wall needs.
+// document sets the headers of a whole page: windows of other sites can't reach it, and the only browser feature that it
+// may use is the one that the wall needs.
 func document(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

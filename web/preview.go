@@ -8,10 +8,10 @@ import (
 	"getwork/assign"
 )
 
-// previewRows is how many rows a preview shows when it is not told.
+// previewRows is how many rows a preview shows by default.
 const previewRows = 10
 
-// preview shows what a task's query, or another that is tried for it, would give. Nothing is written.
+// preview shows what a task's query, or another one for that task, would return. It writes nothing.
 func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// previewNew does so for a task that there is not yet: of its settings the body has what the query runs with.
+// previewNew does so for a task that does not exist yet; the body has the settings that the query runs with.
 func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
 	settings := assign.DefaultSettings()
 	body := struct {
@@ -58,10 +58,10 @@ func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func
 	return answer(w, http.StatusOK, preview)
 }
 
-// answerFor is how long a client may take to read an answer that was long in the making.
+// answerFor is how long a client may take to read an answer that took long to make.
 const answerFor = 30 * time.Second
 
-// patiently is for calls that execute a task's query: they take as long as that may, which the engine bounds, and are
+// patiently runs calls that execute a task's query. They may take as long as the query, which the engine bounds, and are
 // given up when the node shuts down.
 func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -74,9 +74,9 @@ func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(conte
 		}
 	}()
 	err := do(ctx)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own may be past by now
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own deadline may be over by now
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another answers")
+		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers")
 	}
 	return err
 }

@@ -13,14 +13,14 @@ import (
 	"getwork/assign/engine"
 )
 
-// handler is a route's function. What it returns is rendered here and nowhere else.
+// handler is a route's function. Only this file renders its error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// problem answers with an error, as application/problem+json. The cause of what is the server's own fault is
-// logged, and not shown.
+// problem answers with an error, as application/problem+json. If it is the server's own fault, the cause is logged, and
+// not shown.
 func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	if client := clientOf(r); client.Err() != nil && errors.Is(err, client.Err()) {
-		return // nobody is there to read it
+		return // the client has gone
 	}
 	p, logged := engine.ProblemOf(err)
 	if logged {
@@ -32,7 +32,7 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "2")
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(4))) // so that not all come back in one moment
+		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(4))) // random, so that clients do not all come back at once
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -47,7 +47,7 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// refuseField refuses one field, parameter or header of what was sent.
+// refuseField refuses one field, parameter or header of a call.
 func refuseField(field, format string, args ...any) error {
 	r := assign.Refuse(assign.Invalid, format, args...)
 	r.Fields = []assign.Field{{Field: field, Detail: r.Detail}}
@@ -64,7 +64,7 @@ func answer(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// answerJSON writes what is encoded already.
+// answerJSON writes encoded JSON.
 func answerJSON(w http.ResponseWriter, status int, b []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -75,7 +75,7 @@ func answerJSON(w http.ResponseWriter, status int, b []byte) {
 	_, _ = w.Write(append(b, '\n'))
 }
 
-// Refuser answers with errors as the API does, for handlers outside of this package.
+// Refuser returns a function that answers with errors as the API does, for handlers outside this package.
 func Refuser(log *slog.Logger) func(http.ResponseWriter, *http.Request, error) {
 	return (&server{Config: Config{Log: log}}).problem
 }

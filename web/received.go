@@ -14,14 +14,14 @@ import (
 // bodyPatience is how long a call's body may take to come.
 const bodyPatience = 5 * time.Second
 
-// receive reads a call's body before the call takes its place: one that comes slowly, or never, would keep the place for
-// as long, and so keep others out.
+// receive reads a call's body before the call takes its place. A slow body would otherwise occupy the place, and keep
+// other calls out.
 func receive(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyPatience)) // an error: a test's recorder, which is not slow
+	_ = c.SetReadDeadline(time.Now().Add(bodyPatience)) // fails only for a test's recorder, which is not slow
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	_ = c.SetReadDeadline(time.Time{})
 	var large *http.MaxBytesError

@@ -9,7 +9,7 @@ import (
 	"getwork/assign"
 )
 
-// history answers with what happened in the last hours, counted in steps.
+// history answers with counts of the last hours, in steps.
 func (s *server) history(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *server) history(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, found)
 }
 
-// returns answers with who gives back much, and which items many give back.
+// returns answers with the users who return much, and the items that many return.
 func (s *server) returns(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)
 	if err != nil {
@@ -61,7 +61,7 @@ func readSpan(v url.Values) (span assign.Span, err error) {
 	return span, nil
 }
 
-// taskNames reads ?task=a,b; nil: all tasks.
+// taskNames reads ?task=a,b; nil means all tasks.
 func taskNames(v url.Values) []string {
 	if tasks := v.Get("task"); tasks != "" {
 		return strings.Split(tasks, ",")

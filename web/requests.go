@@ -32,7 +32,7 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	c := CallerOf(r)
 	if body.Lease != nil && c.Role != Agent && c.Role != Manager {
-		return refuseField("lease", "a lease is for agents to ask for, and your role is %s; leave it out, the task says how long work is held", c.Role)
+		return refuseField("lease", "only agents may ask for a lease, and your role is %s; leave it out, the task says how long work is held", c.Role)
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(r.Header.Values("Idempotency-Key")) > 1 {
@@ -50,7 +50,7 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	if wait, asked := prefersWait(r); asked {
 		if held, err := s.hold(w, r, req.ID, wait, complete); err == nil {
-			req = held // else it is accepted all the same
+			req = held // if holding fails, the request is recorded all the same
 		}
 	}
 	w.Header().Set("Location", "/api/v1/requests/"+strconv.FormatInt(req.ID, 10))
@@ -73,7 +73,7 @@ func prefersWait(r *http.Request) (time.Duration, bool) {
 				continue
 			}
 			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 64)
-			if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the most that there is
+			if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the largest number
 				return time.Duration(min(n, 120)) * time.Second, true
 			}
 		}
@@ -81,8 +81,8 @@ func prefersWait(r *http.Request) (time.Duration, bool) {
 	return 0, false
 }
 
-// hold keeps the answer back until the request is ready or the wait is over. Where as many wait as may, it answers at
-// once: to wait is a preference.
+// hold delays the answer until the request is ready or the wait is over. If too many wait already, it answers at once:
+// waiting is a preference.
 func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait time.Duration, ready func(*assign.Request) bool) (assign.Request, error) {
 	c := CallerOf(r)
 	leave, err := s.stay(r)
@@ -101,7 +101,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 	}()
 	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
 	req, err := s.Engine.AwaitRequest(ctx, id, c.Holder, c.Role == Manager, ready)
-	if err != nil && ctx.Err() != nil { // the wait was over before the first look
+	if err != nil && ctx.Err() != nil { // the wait was over before the first read
 		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
 	return req, err
@@ -130,8 +130,8 @@ func retryAfter(w http.ResponseWriter, r *assign.Request) {
 	w.Header().Set("Retry-After", after)
 }
 
-// requestTag covers everything but eta_seconds and position, and that its work is about to expire. body is the request as it
-// is: of most requests what was made for the tag.
+// requestTag returns a tag of everything but eta_seconds, position, and whether its work is about to expire. body is the whole
+// request, which for most requests is what the tag was made from.
 func requestTag(r *assign.Request) (tag string, body []byte) {
 	still := *r
 	still.EtaSeconds, still.Position = nil, nil
@@ -151,7 +151,7 @@ func requestTag(r *assign.Request) (tag string, body []byte) {
 	return tag, b
 }
 
-// matches reports whether the caller has the request as it is.
+// matches reports whether the caller has the present state.
 func matches(r *http.Request, tag string) bool {
 	for _, header := range r.Header.Values("If-None-Match") {
 		for candidate := range strings.SplitSeq(header, ",") {
@@ -164,8 +164,8 @@ func matches(r *http.Request, tag string) bool {
 	return false
 }
 
-// showRequest answers with the request as it is. With Prefer: wait it holds the answer: until the request has
-// changed from what If-None-Match names, or, without that, until it is complete.
+// showRequest answers with a request. With Prefer: wait it holds the answer until the request differs from what
+// If-None-Match names, or, without that header, until it is complete.
 func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	id, err := number(r, "id")
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	return answerRequest(w, http.StatusOK, &req)
 }
 
-// listRequests answers with those that wait, oldest first.
+// listRequests answers with waiting requests, oldest first.
 func (s *server) listRequests(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {
 	return answerRequest(w, http.StatusOK, &req)
 }
 
-// pipeline answers with all that the caller holds and waits for; a manager may ask for another's.
+// pipeline answers with the caller's work and waiting requests; a manager may ask for another user's.
 func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
 	var p assign.Pipeline
@@ -258,7 +258,7 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, p)
 }
 
-// pipelineTag covers everything but what changes by itself, as requestTag does.
+// pipelineTag returns a tag of everything but what changes with time, like requestTag.
 func pipelineTag(p assign.Pipeline) (string, error) {
 	p.Work, p.Requests = slices.Clone(p.Work), slices.Clone(p.Requests)
 	for i := range p.Work {
@@ -274,7 +274,7 @@ func pipelineTag(p assign.Pipeline) (string, error) {
 	return tagOf(b), nil
 }
 
-// tagOf is a strong tag of what b says.
+// tagOf returns a strong tag of b.
 func tagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return `"` + hex.EncodeToString(sum[:12]) + `"`

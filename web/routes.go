@@ -9,8 +9,8 @@ import (
 	"getwork/assign"
 )
 
-// api adds the routes under /api/v1, each with the roles that may call it. No subrouter: with one, mux forgets a method
-// that did not match, and answers 404 instead of 405.
+// api adds the routes under /api/v1, each with the roles that may call it. It uses no subrouter, because with one mux
+// forgets a method that did not match, and answers 404 instead of 405.
 func (s *server) api(m *mux.Router) {
 	const api = "/api/v1"
 	route := func(method, path string, h handler, may ...Role) {

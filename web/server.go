@@ -20,23 +20,23 @@ import (
 	"getwork/assign/report"
 )
 
-// Config is what the handler needs.
+// Config has the handler's settings and the parts of the node that it serves.
 type Config struct {
 	Engine   *engine.Engine
 	Report   *report.Report
 	Identify Identify
 	LogInBy  string       // "dev": the page may set a cookie by name
-	Socket   http.Handler // answers /api/v1/ws; who asks is in CallerOf
+	Socket   http.Handler // answers /api/v1/ws; CallerOf returns its caller
 	Ready    func(ctx context.Context) []Check
-	Draining <-chan struct{} // closed when the node shuts down: answers are held no longer
+	Draining <-chan struct{} // closed when the node shuts down: answers are no longer held
 
-	DrainOver  time.Duration // event streams end spread out over so long then; 0: at once
+	DrainOver  time.Duration // event streams end spread over this time then; 0 for at once
 	MaxCalls   int           // calls under way at once; default 1024
 	MaxWaiting int           // event streams and held answers at once; default 20,000
 
-	FrameAncestors string // the page, such as http://127.0.0.1:8083, that may show this node's in a frame; empty: none may
+	FrameAncestors string // the page, such as http://127.0.0.1:8083, that may show this node's page in a frame; empty for none
 
-	Figures Figures // what /metrics shows of the rest of the node
+	Figures Figures // figures of other parts of the node, for /metrics
 
 	Log *slog.Logger
 }
@@ -44,19 +44,19 @@ type Config struct {
 // Check is one line of /readyz?verbose.
 type Check struct {
 	Name string
-	Err  error // nil: fine
-	Note bool  // tells something, but does not make the node unready
+	Err  error // nil if the check succeeded
+	Note bool  // information only: it does not make the node unready
 }
 
 type server struct {
 	Config
 	calls, looking, waiting *gate
-	streams                 atomic.Int64 // event streams that are open
+	streams                 atomic.Int64 // open event streams
 	complaints              engine.Complaints
 	metrics                 *metrics
 }
 
-// Handler serves everything that a node serves.
+// Handler returns the handler for everything that a node serves.
 func Handler(c Config) http.Handler {
 	s := &server{Config: c, calls: newGate(cmp.Or(c.MaxCalls, maxCalls), gatePatience), looking: newGate(maxLooking, gatePatience), waiting: newGate(cmp.Or(c.MaxWaiting, maxWaiting), 0)}
 	s.metrics = newMetrics(s)
@@ -95,7 +95,7 @@ func (s *server) router() *mux.Router {
 	return m
 }
 
-// allowed are the methods that work at a request's address; a 405 must name them.
+// allowed returns the methods that work at a request's address; a 405 must name them.
 func allowed(m *mux.Router, r *http.Request) (methods []string) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
 		other := r.WithContext(r.Context())
@@ -108,7 +108,7 @@ func allowed(m *mux.Router, r *http.Request) (methods []string) {
 	return methods
 }
 
-// handle renders what a handler returns.
+// handle renders a handler's error.
 func (s *server) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
@@ -117,7 +117,7 @@ func (s *server) handle(h handler) http.Handler {
 	})
 }
 
-// allow lets those through who may, and says who may when they may not.
+// allow passes callers with one of the roles, and refuses others with the list of roles.
 func (s *server) allow(h handler, may ...Role) http.Handler {
 	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		c := CallerOf(r)
@@ -140,7 +140,7 @@ func list(may []Role) string {
 	return strings.Join(names, ", ")
 }
 
-// identified finds out who asks, for the routes behind it.
+// identified identifies the caller for the routes behind it.
 func (s *server) identified(next http.Handler) http.Handler {
 	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.Identify(r)
@@ -152,7 +152,7 @@ func (s *server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// crossOrigin refuses what another site's page has a browser send.
+// crossOrigin refuses calls that another site's page makes a browser send.
 func (s *server) crossOrigin(next http.Handler) http.Handler {
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
@@ -161,11 +161,11 @@ func (s *server) crossOrigin(next http.Handler) http.Handler {
 	return guard.Handler(next)
 }
 
-// secured sets what every answer has.
+// secured sets the security headers of every answer.
 func (s *server) secured(next http.Handler) http.Handler {
 	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
 		cmp.Or(s.FrameAncestors, "'none'") +
-		// Text becomes markup through lit-html's templates alone, and never becomes a script.
+		// Text becomes markup only through lit-html's templates, and never becomes a script.
 		"; require-trusted-types-for 'script'; trusted-types lit-html"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -176,7 +176,7 @@ func (s *server) secured(next http.Handler) http.Handler {
 	})
 }
 
-// recovered makes a problem of a panic, and logs it.
+// recovered answers a panic with a problem, and logs it.
 func (s *server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -13,8 +13,8 @@ import (
 	"getwork/assign"
 )
 
-// segment is a part of the path, decoded: the router matches paths as they were sent. What PostgreSQL can't take as
-// text names nothing.
+// segment returns a decoded part of the path: the router matches paths as they were sent. Text that PostgreSQL can't
+// store is not found.
 func segment(r *http.Request, name string) (string, error) {
 	v, err := url.PathUnescape(mux.Vars(r)[name])
 	if err != nil {
@@ -26,10 +26,10 @@ func segment(r *http.Request, name string) (string, error) {
 	return v, nil
 }
 
-// isText reports whether PostgreSQL can take s as text: it is UTF-8 without NUL.
+// isText reports whether PostgreSQL can store s as text: it is UTF-8 without NUL.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// number is an id in the path. What is no id names nothing.
+// number returns an id in the path. Text that is no id is not found.
 func number(r *http.Request, name string) (int64, error) {
 	v, err := segment(r, name)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	}
 	who := CallerOf(r).Who()
 	tasks := []assign.Task{}
-	for i := range all { // which others read, too
+	for i := range all { // other callers share this slice
 		if who.May(all[i].Groups) {
 			tasks = append(tasks, all[i])
 		}
@@ -64,7 +64,7 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, map[string]any{"tasks": tasks})
 }
 
-// noTask is what the engine says of a task that there isn't; he who may not see a task is told the same.
+// noTask is the engine's message for a task that does not exist; callers who may not see a task get the same.
 const noTask = "no task %q; GET /api/v1/tasks lists all tasks"
 
 func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
@@ -95,7 +95,7 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 	return answerTask(w, http.StatusCreated, t)
 }
 
-// decodeSettings reads the fields that a body names. No groups are written as [] or null, and kept as none.
+// decodeSettings reads the fields that a body names. Both [] and null mean no groups.
 func decodeSettings(w http.ResponseWriter, r *http.Request, s *assign.Settings) error {
 	err := decode(w, r, s)
 	if s.Groups == nil {
@@ -126,12 +126,11 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	return answerTask(w, http.StatusOK, t)
 }
 
-// ifMatch refuses a change of a task that the caller has not read as it is. The version is compared again where it
-// is written.
+// ifMatch refuses a change by a caller who has not read the task's present version. The write compares the version again.
 func ifMatch(r *http.Request, t assign.Task) error {
 	headers := r.Header.Values("If-Match")
 	if len(headers) == 0 {
-		return assign.Refuse(assign.NoVersion, "send the task's ETag as If-Match, so that nobody's change is lost")
+		return assign.Refuse(assign.NoVersion, "send the task's ETag as If-Match, so that no change is lost")
 	}
 	for tag := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		if tag = strings.TrimSpace(tag); tag == "*" || tag == taskTag(t) {
@@ -147,7 +146,7 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.Header.Get("If-Match") != "" { // it need not be there, but it is heeded
+	if r.Header.Get("If-Match") != "" { // the header is optional here, but obeyed
 		t, err := s.Engine.Task(r.Context(), name)
 		if err != nil {
 			return err

@@ -9,35 +9,35 @@ import (
 	"getwork/assign"
 )
 
-// icon is for browsers that show what has no icon of its own, such as JSON.
+// icon is for browsers that show a document without an icon of its own, such as JSON.
 var icon = []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#2f5fd0"/>` +
 	`<path d="M4 8.5l2.6 2.6L12 5.4" fill="none" stroke="white" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"/></svg>` + "\n")
 
-// meanings say what a problem of each kind means, and what to do about it, for whoever opens the address that is its type.
+// meanings say what a problem of each kind means, and what to do about it, on the page at the address of its type.
 var meanings = map[assign.Kind]string{
-	assign.Invalid:          "Something in the call is not as it has to be: a field, a parameter, a header or the address. detail and errors say which, and what is allowed. The same call will be refused again.",
-	assign.Unauthenticated:  "The server does not know who asks. With --auth dev, send the header X-Getwork-User, or log in on the page.",
+	assign.Invalid:          "Something in the call is wrong: a field, a parameter, a header or the address. detail and errors say which, and what is allowed. The same call will be refused again.",
+	assign.Unauthenticated:  "The server does not know who you are. With --auth dev, send the header X-Getwork-User, or log in on the page.",
 	assign.Forbidden:        "Your role does not allow this call; detail says which roles do.",
-	assign.NotFound:         "There is nothing at this address, or it is not yours to see: other people's requests and work are not found either.",
+	assign.NotFound:         "There is nothing at this address, or you may not see it: other people's requests and work are not found either.",
 	assign.MethodNotAllowed: "The address is right, the method is not. The header Allow says which methods work.",
 	assign.NotPending:       "The request has ended, so it can't be cancelled. Read it to see how it ended.",
-	assign.AlreadyClosed:    "The work was let go of in another way before. Repeating the same disposition is fine; another one changes nothing.",
+	assign.AlreadyClosed:    "The work was closed in another way before. Repeating the same disposition is fine; another one changes nothing.",
 	assign.LeaseLost:        "The lease ran out, or the work was taken away, before this call came. Somebody else may have the item by now: stop working on it, and ask for other work.",
 	assign.NotAvailable:     "The item is put off, or never to be handed out again, or a rule of the task keeps it from you; detail says which.",
-	assign.NoSlot:           "All places of the item are held. Try again when somebody lets go of one, or take another item.",
-	assign.Exists:           "There is one of this name already. Choose another name, or change the one that there is.",
+	assign.NoSlot:           "All places of the item are held. Try again when one becomes free, or take another item.",
+	assign.Exists:           "The name is in use. Choose another name, or change the existing one.",
 	assign.InUse:            "Somebody holds work of the task or waits for it. Pause the task and release its work, then try again.",
 	assign.RunUnderWay:      "The task's query runs now. Try again when it has ended.",
-	assign.StaleVersion:     "What you want to change was changed since you read it, or you did not say in If-Match which version you read. Read it again, and decide on that.",
-	assign.QueryRefused:     "PostgreSQL does not take the query. detail has its message, and the position in the query.",
+	assign.StaleVersion:     "It was changed since you read it, or you did not say in If-Match which version you read. Read it again, and repeat your change.",
+	assign.QueryRefused:     "PostgreSQL refuses the query. detail has its message, and the position in the query.",
 	assign.KeyReused:        "The Idempotency-Key was used for a call with another body within 24 hours. Use a new key for each new request, and the same key only to repeat one.",
 	assign.TooLarge:         "The body is larger than 1 MiB. Send it in several calls.",
-	assign.Busy:             "The server has more to do than it takes on at once, or you have. Try again after as many seconds as Retry-After says.",
+	assign.Busy:             "The server is busy, or you have too many calls under way. Try again after as many seconds as Retry-After says.",
 	assign.Unavailable:      "The database can't be reached or does not answer now. Nothing is lost; try again after as many seconds as Retry-After says.",
 	assign.Internal:         "The server made a mistake; the cause is in its log. Trying again may help.",
 }
 
-// meaning is the page at the address of a problem's type.
+// meaning serves the page at the address of a problem's type.
 func (s *server) meaning(w http.ResponseWriter, r *http.Request) error {
 	kind := assign.Kind(path.Base(r.URL.Path))
 	text, known := meanings[kind]
@@ -47,7 +47,7 @@ func (s *server) meaning(w http.ResponseWriter, r *http.Request) error {
 	return tell(w, r, http.StatusOK, assign.TitleOf(kind), text)
 }
 
-// wantsPage reports whether a person's browser opened an address that is none of the API's.
+// wantsPage reports whether a person's browser opened an address outside the API.
 func wantsPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
@@ -75,7 +75,7 @@ var told = template.Must(template.New("").Parse(`<!doctype html>
 </html>
 `))
 
-// tell answers with a page that says one thing.
+// tell answers with a page that has a title and a text.
 func tell(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
 	h := w.Header()
 	h.Set("Content-Type", kinds[".html"])
@@ -85,6 +85,6 @@ func tell(w http.ResponseWriter, r *http.Request, status int, title, text string
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	_ = told.Execute(w, struct{ Title, Text string }{title, text}) // nobody may be there to read it
+	_ = told.Execute(w, struct{ Title, Text string }{title, text}) // the client may have gone
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"getwork/assign"
 )
 
-// listVersions answers with what a task was, newest first.
+// listVersions answers with a task's versions, newest first.
 func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
 	return answerPage(w, "versions", versions, limit, func(v assign.Version) int64 { return int64(v.Version) })
 }
 
-// restoreVersion makes a task what it was; that is a new version. With If-Match, only if the task is as the caller
+// restoreVersion gives a task its former settings, as a new version. With If-Match, only if the task is as the caller
 // read it.
 func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
@@ -41,7 +41,7 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
 		return err
 	}
-	only := 0 // whatever it is at
+	only := 0 // any version
 	if len(r.Header.Values("If-Match")) > 0 {
 		t, err := s.Engine.Task(r.Context(), name)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"getwork/assign"
 )
 
-// dispose lets go of work.
+// dispose closes work.
 func (s *server) dispose(w http.ResponseWriter, r *http.Request) error {
 	id, err := number(r, "id")
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *server) dispose(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, work)
 }
 
-// extend renews the lease of work that the caller holds; a manager's, too, is only his own.
+// extend renews the lease of work that the caller holds. Managers, too, can extend only their own.
 func (s *server) extend(w http.ResponseWriter, r *http.Request) error {
 	id, err := number(r, "id")
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *server) reassign(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, work)
 }
 
-// release takes work from a user, a task, or a user of a task: first counted, then for exactly that set. A filter
-// that is sent empty is refused and not taken as absent: a script whose variable is empty must not release more.
+// release takes back the work of a user, of a task, or of a user in a task: a dry run counts, then exactly that set is
+// released. It refuses an empty filter instead of ignoring it: a script whose variable is empty must not release more.
 func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		User   *string `json:"user"`
@@ -84,7 +84,7 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if body.DryRun && body.Token != "" {
-		return refuseField("token", "a dry run gives a token, and takes none")
+		return refuseField("token", "a dry run returns a token, and takes none")
 	}
 	released, err := s.Engine.Release(r.Context(), filter, CallerOf(r).Holder.User)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, released)
 }
 
-// listWork answers with work of all times, newest first. To an observer other people's notes are not shown.
+// listWork answers with work of all times, newest first. Observers do not see other people's notes.
 func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)
 	if err != nil {
