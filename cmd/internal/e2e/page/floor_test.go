@@ -31,16 +31,6 @@ func (b *browser) unfold(user string) {
 	b.await(fmt.Sprintf(`document.querySelector('[data-user=%q] tbody tr')`, user), e2e.Soon)
 }
 
-// charted waits until the charts' table has that sum in a column.
-func (b *browser) charted(column string, sum int) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`(() => {
-		const table = document.querySelector('.history');
-		const at = [...table?.tHead.rows[0].cells ?? []].findIndex((c) => c.textContent === %q);
-		return [...table?.tBodies[0].rows ?? []].reduce((n, row) => n + Number(row.cells[at].textContent), 0) === %d;
-	})()`, column, sum), e2e.Soon)
-}
-
 // A manager at one node sees what people do at another, as it happens: who waits, the current run, and who holds what.
 func TestPageFloor(t *testing.T) {
 	t.Parallel()
@@ -155,100 +145,6 @@ func TestPageFloorActs(t *testing.T) {
 	b.await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
 }
 
-// painted tells for each chart whether one of its colours is visible; of two equal values one hides the other.
-const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
-	const root = getComputedStyle(document.documentElement), tone = (name) => root.getPropertyValue(name).match(/[^#]{2}/g).map((x) => parseInt(x, 16));
-	const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height), tones = [tone('--chart-1'), tone('--chart-4')];
-	for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && tones.some((rgb) => rgb.every((x, j) => Math.abs(x - data[i + j]) < 20))) return true;
-	return false;
-}).join()`
-
-// Charts show what happened, and continue with it; a table has the same data. A chosen task stays chosen when the page
-// is reloaded.
-func TestPageFloorCharts(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
-	s.Task("empty", `select 1 as item where false`)
-	first := s.Takes("Oliver", 3)
-	b.visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
-	b.state("live", e2e.Soon)
-	b.charted("Given", 1)
-	b.charted("Handed out", 3)
-	s.Disposed(s.As("Oliver", 1), first[0], "complete", "")
-	s.Disposed(s.As("Oliver", 1), first[1], "return", "1h")
-	if r, _, err := s.As("Tracy", 1).GetWork(t.Context(), "empty", 1, "Prefer", "wait=20"); err != nil || r.State != assign.None {
-		t.Fatalf("%s, %v", r.State, err)
-	}
-	for name, sum := range map[string]int{"Asked": 2, "Given": 1, "Empty": 1, "Runs": 2, "Completed": 1, "Returned": 1} {
-		b.charted(name, sum)
-	}
-	s.Takes("Tracy", 1)
-	b.charted("Handed out", 4)
-	b.await(`document.querySelector('.history tbody tr td:last-child').textContent === '2'`, e2e.Soon) // held now
-	b.click(`[data-part=charts] .push`)
-	b.await(`[...document.querySelectorAll('.plot canvas')].filter((c) => c.checkVisibility() && c.width > 200).length === 5`, e2e.Soon)
-	b.await(painted+` === 'true,true,true,true,true'`, e2e.Soon)
-	b.await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')
-		|| !document.querySelector('[data-chart=work] .plot').ariaLabel.includes('handed out 4')`, e2e.Soon) // unless the step is over
-	b.shows(`[data-part=charts] p`, "times those of the slowest of them")
-	b.click(`[data-task=empty] h3 a`)
-	b.floor("charts", "!slowest", e2e.Soon)
-	b.click(`[data-part=charts] .choice button`)
-	b.click(`[data-part=charts] .push`)
-	b.charted("Asked", 1)
-	b.charted("Given", 0)
-	const address = "/floor?task=empty&hours=1&as=table"
-	if is := b.eval(`location.pathname + location.search`); is != address {
-		t.Errorf("the address is %s, want %s", is, address)
-	}
-	b.do(chromedp.Reload())
-	b.charted("Asked", 1)
-	b.await(`document.querySelectorAll('.history tbody tr').length === 60`, e2e.Soon)
-	b.floor("held", "Nobody holds anything.", e2e.Soon)
-	b.press(`[data-part=tasks] .push`)
-	b.charted("Asked", 3)
-	b.floor("held", "Oliver 1 held", e2e.Soon)
-}
-
-// historyScript feeds the charts' history, in steps of a minute, and returns its state.
-const historyScript = `(async () => {
-	const { History, spans } = await import('/static/views/floor/history.js');
-	const minute = 60_000, start = Date.UTC(2026, 1, 3, 9), now = start + 59.5 * minute;
-	const bucket = (m, what) => ({ at: new Date(start + m * minute).toISOString(), requests: 0, given: 0, empty: 0, failed: 0, cancelled: 0, held: 0, ...what });
-	const history = new History(spans[0]);
-	const since = () => (history.from(now) - start) / minute, said = [since()];
-	history.take({ tasks: [
-		{ task: 'a', buckets: [bucket(3, { requests: 2, given: 1, held: 1 }), bucket(59, { requests: 3, given: 3, held: 4, wait_ms: { p50: 5, p90: 70 } })] },
-		{ task: 'b', buckets: [bucket(3), bucket(59, { requests: 1, empty: 1, held: 2, wait_ms: { p50: 30, p90: 40 } })] },
-	] }, []);
-	said.push(since()); // a request from that time still waits
-	history.take({ tasks: [{ task: 'a', buckets: [bucket(3, { requests: 2, given: 2, held: 1 })] }, { task: 'b', buckets: [] }] }, [start + 20.7 * minute]);
-	said.push(since()); // now it is a run
-	history.take({ tasks: [{ task: 'a', buckets: [] }, { task: 'b', buckets: [] }] }, []);
-	said.push(since());
-	const row = ({ at, requests, held, wait }) => [(at - start) / minute, requests, held, wait?.p50 ?? null, wait?.p90 ?? null].join();
-	const both = history.rows([], now), one = history.rows(['a'], now), later = history.rows([], now + 2 * minute);
-	said.push(both.length, row(both[3]), row(both[4]), row(both[59]), row(one[59]), later.length, row(later[59]));
-	history.forget();
-	said.push(since());
-	return said.join(' ');
-})()`
-
-// A new read reaches back to what had not ended; counts are summed, times are those of the slowest task, and held work
-// stays held while no event comes.
-func TestPageFloorHistory(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
-	if want := "0 3 20 58 60 3,2,1,, 4,0,1,, 59,4,6,30,70 59,3,4,5,70 60 61,0,6,, 0"; err != nil || got != want {
-		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
-	}
-}
-
 // An observer sees everything, and is offered no action that is not allowed.
 func TestPageFloorObserver(t *testing.T) {
 	t.Parallel()
@@ -301,54 +197,6 @@ func TestPageFloorMany(t *testing.T) {
 	if most := b.eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {
 		t.Errorf("a page has %s", most)
 	}
-}
-
-// Who returns much, compared with the team, and what many people return.
-func TestPagePeople(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	leased(s, "10m", "a", "b", "c", "d", "e", "f", "g", "h")
-	b.visit(s.Nodes[0].URL, "/people", "Mary,manager")
-	b.state("live", e2e.Soon)
-	b.sees("Nobody held or let go of anything in the last 24 hours.")
-	for _, user := range []string{"Oliver", "Tracy"} {
-		s.Disposed(s.As(user, 1), s.Takes(user, 1)[0], "return", "0s")
-	}
-	for i, w := range s.Takes("Uma", 5) {
-		if outcome := "complete"; i > 0 {
-			s.Disposed(s.As("Uma", 1), w, outcome, "")
-		}
-	}
-	row := func(user string) string {
-		return fmt.Sprintf(`document.querySelector('[data-user=%q]')?.innerText.replaceAll(/\s+/g, ' ').trim()`, user)
-	}
-	b.await(row("Uma")+` === 'Uma 5 4 4 0 0 0 0 0 % too few to say'`, 2*e2e.Soon) // it reads every ten seconds
-	b.await(row("Oliver")+` === 'Oliver 1 1 0 1 0 0 0 100 % too few to say'`, e2e.Soon)
-	b.sees("33 %: 2 of 6")
-	b.await(`document.querySelector('[aria-labelledby=returned] tbody tr').innerText.replaceAll(/\s+/g, ' ').startsWith('a verify 2 twice ')`, e2e.Soon)
-	if link := b.eval(`document.querySelector('[aria-labelledby=returned] tbody a').getAttribute('href')`); link != "/items?task=verify&item=a" {
-		t.Errorf("it links to %s", link)
-	}
-	users := `[...document.querySelectorAll('[data-user]')].map((e) => e.dataset.user).join()`
-	for _, step := range []struct{ column, want, sorted string }{
-		{"", "Oliver,Tracy,Uma", "descending"}, {"Person", "Oliver,Tracy,Uma", "ascending"}, {"Person", "Uma,Tracy,Oliver", "descending"},
-		{"Handed out", "Uma,Oliver,Tracy", "descending"},
-	} {
-		if step.column != "" {
-			b.use("button", step.column)
-		}
-		b.await(fmt.Sprintf(`%s === %q && document.querySelector('th[aria-sort=%s]')`, users, step.want, step.sorted), e2e.Soon)
-	}
-	b.press(`[data-user=Uma] button`)
-	b.await(`[...document.querySelectorAll('.more tbody .badge')].map((e) => e.textContent).sort().join() === 'completed,completed,completed,completed,held'`, e2e.Soon)
-	for range 5 {
-		s.Disposed(s.As("Viktor", 1), s.Takes("Viktor", 1)[0], "return", "0s")
-	}
-	b.await(row("Viktor")+`?.endsWith('more than the team')`, 2*e2e.Soon)
-	b.press(`.choice button:last-child`)
-	b.await(`location.search === '?from=7d'`, e2e.Soon)
-	b.sees("in the last 7 days")
 }
 
 // Names of people, tasks and items are shown as text.

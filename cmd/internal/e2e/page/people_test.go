@@ -1,0 +1,56 @@
+package page
+
+import (
+	"fmt"
+	"testing"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// Who returns much, compared with the team, and what many people return.
+func TestPagePeople(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	leased(s, "10m", "a", "b", "c", "d", "e", "f", "g", "h")
+	b.visit(s.Nodes[0].URL, "/people", "Mary,manager")
+	b.state("live", e2e.Soon)
+	b.sees("Nobody held or let go of anything in the last 24 hours.")
+	for _, user := range []string{"Oliver", "Tracy"} {
+		s.Disposed(s.As(user, 1), s.Takes(user, 1)[0], "return", "0s")
+	}
+	for i, w := range s.Takes("Uma", 5) {
+		if outcome := "complete"; i > 0 {
+			s.Disposed(s.As("Uma", 1), w, outcome, "")
+		}
+	}
+	row := func(user string) string {
+		return fmt.Sprintf(`document.querySelector('[data-user=%q]')?.innerText.replaceAll(/\s+/g, ' ').trim()`, user)
+	}
+	b.await(row("Uma")+` === 'Uma 5 4 4 0 0 0 0 0 % too few to say'`, 2*e2e.Soon) // it reads every ten seconds
+	b.await(row("Oliver")+` === 'Oliver 1 1 0 1 0 0 0 100 % too few to say'`, e2e.Soon)
+	b.sees("33 %: 2 of 6")
+	b.await(`document.querySelector('[aria-labelledby=returned] tbody tr').innerText.replaceAll(/\s+/g, ' ').startsWith('a verify 2 twice ')`, e2e.Soon)
+	if link := b.eval(`document.querySelector('[aria-labelledby=returned] tbody a').getAttribute('href')`); link != "/items?task=verify&item=a" {
+		t.Errorf("it links to %s", link)
+	}
+	users := `[...document.querySelectorAll('[data-user]')].map((e) => e.dataset.user).join()`
+	for _, step := range []struct{ column, want, sorted string }{
+		{"", "Oliver,Tracy,Uma", "descending"}, {"Person", "Oliver,Tracy,Uma", "ascending"}, {"Person", "Uma,Tracy,Oliver", "descending"},
+		{"Handed out", "Uma,Oliver,Tracy", "descending"},
+	} {
+		if step.column != "" {
+			b.use("button", step.column)
+		}
+		b.await(fmt.Sprintf(`%s === %q && document.querySelector('th[aria-sort=%s]')`, users, step.want, step.sorted), e2e.Soon)
+	}
+	b.press(`[data-user=Uma] button`)
+	b.await(`[...document.querySelectorAll('.more tbody .badge')].map((e) => e.textContent).sort().join() === 'completed,completed,completed,completed,held'`, e2e.Soon)
+	for range 5 {
+		s.Disposed(s.As("Viktor", 1), s.Takes("Viktor", 1)[0], "return", "0s")
+	}
+	b.await(row("Viktor")+`?.endsWith('more than the team')`, 2*e2e.Soon)
+	b.press(`.choice button:last-child`)
+	b.await(`location.search === '?from=7d'`, e2e.Soon)
+	b.sees("in the last 7 days")
+}

@@ -1,0 +1,122 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
+)
+
+// withoutSockets is a proxy in front of a node. Like some real proxies it refuses to upgrade, until allow is called.
+func withoutSockets(t *testing.T, n *cluster.Node) (address string, allow func()) {
+	t.Helper()
+	target, err := url.Parse(n.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+	}}
+	var allowed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" && !allowed.Load() {
+			http.Error(w, "no upgrade here", http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return server.URL, func() { allowed.Store(true) }
+}
+
+// faster makes a page's clock and timers run that many times faster, until a test calls atSpeed in the page.
+func faster(times int) string {
+	return fmt.Sprintf(`(() => {
+		const later = window.setTimeout, now = Date.now;
+		let times = %d, base = now(), shown = base;
+		window.setTimeout = (f, ms, ...rest) => later(f, ms / times, ...rest);
+		Date.now = () => shown + times * (now() - base);
+		window.atSpeed = (n) => { shown = Date.now(); base = now(); times = n; };
+	})()`, times)
+}
+
+// If the socket is refused, the page polls, says so, and gets its work. When a socket becomes possible, the page uses
+// it.
+func TestPagePolls(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, faster(5)+bannersNoted)
+	s := newSite(t, 1, "")
+	open := gated(s)
+	address, allow := withoutSockets(t, s.Nodes[0])
+	b.logIn(address, "Oliver")
+	b.await(`banners.includes('Push is gone; asking every 10 s.')`, e2e.Soon)
+	b.eval(`(banners.length = 0, '')`)
+	b.getWork(3)
+	b.await(`banners.includes('Push is gone; asking every 5 s.')`, e2e.Soon)
+	b.banner("Push is gone; asking every 20 s.", e2e.Soon)
+	open()
+	b.works(3, e2e.Soon)
+	b.await(`document.querySelector('.ended').textContent.includes('3 items now in your pipeline')`, e2e.Soon)
+	allow()
+	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not one
+	b.state("live", 3*e2e.Soon)
+	b.await(`document.querySelector('#banner').hidden`, e2e.Soon)
+}
+
+// bannersNoted is a page script that records the banner's texts.
+const bannersNoted = `;window.banners = [];
+addEventListener('DOMContentLoaded', () => {
+	const banner = document.querySelector('#banner-text');
+	if (banner) new MutationObserver(() => banners.push(banner.textContent)).observe(banner, { subtree: true, childList: true, characterData: true });
+})`
+
+// After 15 minutes of polling the page stops, and says so. The request stays, and a button resumes.
+func TestPageStopsAsking(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, faster(5))
+	s := newSite(t, 1, "")
+	open := gated(s)
+	address, allow := withoutSockets(t, s.Nodes[0])
+	b.logIn(address, "Oliver")
+	b.state("polling", e2e.Soon)
+	b.getWork(3)
+	b.eval(`(atSpeed(200), '')`) // no sooner, or polling may stop before the click
+	b.banner("Stopped asking, after 15 minutes without push. Your request stays", 3*e2e.Soon)
+	if p, err := s.As("Oliver", 0).Pipeline(t.Context()); err != nil || len(p.Requests) != 1 {
+		t.Errorf("the pipeline is %+v, %v; the request should still wait", p, err)
+	}
+	allow()
+	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not a 200th of that
+	b.click("#resume")
+	b.state("live", e2e.Soon)
+	open()
+	b.works(3, e2e.Soon)
+}
+
+// The page's node is killed and comes back: so does the page, and the request is still answered.
+func TestPageNodeKilled(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	open := gated(s)
+	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.state("live", e2e.Soon)
+	b.getWork(2)
+	s.Nodes[0].Kill()
+	b.banner("the server can’t be reached. Your request stays; trying again", e2e.Soon)
+	s.Nodes[0].Restart()
+	b.state("live", 3*e2e.Soon)
+	open()
+	b.works(2, 3*e2e.Soon)
+}

@@ -1,0 +1,111 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// Others save while a manager types. No typed text is lost, whichever way it goes on, and nobody's change is undone
+// unseen.
+func TestPageTaskChangedByTwo(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", "select 1 as item\norder by 1")
+	mia := func(changes map[string]any) {
+		t.Helper()
+		if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.state("live", e2e.Soon)
+	b.await(`document.querySelector('#set-title')`, e2e.Soon)
+	mia(map[string]any{"title": "First"}) // nothing is typed, so the change is simply shown
+	b.shows("#said", "mary changed this task. Version 2 is shown.")
+	b.await(`document.querySelector('#set-title').value === 'First' && document.querySelector('#view h1').textContent === 'First'`, e2e.Soon)
+
+	b.set("set-title", "Mine")
+	mia(map[string]any{"paused": true}) // it does not concern the typed text
+	b.shows(".task-head .badge", "paused")
+	b.set("set-query", "select 2 as item\norder by 1")
+	mia(map[string]any{"title": "Theirs", "max_open": 3, "query": "select 3 as item\norder by 1"})
+	b.shows(".conflict", "Version 4 was saved by mary")
+	b.meets("Title both of you First Theirs Mine")
+	b.meets("Items per person no limit 3 not typed")
+	b.shows(".conflict .del", "select 3 as item")
+	b.shows(".conflict .ins", "select 2 as item")
+	b.ctrl("s") // not over it unseen
+	b.await(`document.activeElement.id === 'conflict-title'`, e2e.Soon)
+	if n := s.versions("verify"); n != 4 {
+		t.Errorf("it was saved as version %d over a change that was not decided on", n)
+	}
+	b.press("#save-mine")
+	b.await(`!document.querySelector('.conflict')`, e2e.Soon)
+	b.shows("#unsaved", "Nothing to save.")
+	got := column[string](s, `select v.title || ' ' || v.query || ' ' || v.max_open || ' ' || v.paused from getwork.task_version v where v.version = 5`)
+	if diff := cmp.Diff([]string{"Mine select 2 as item\norder by 1 3 true"}, got); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+
+	b.set("set-title", "Mine again")
+	b.set("set-lease", "nonsense")
+	mia(map[string]any{"lease": "5m"})
+	b.press("#load-theirs")
+	b.await(`document.querySelector('#set-lease').value === '5m' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.press("#bring-back")
+	b.await(`document.querySelector('#set-lease').value === 'nonsense' && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+
+	// The text survives another view, and a reload during which the task is changed again.
+	b.eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
+	b.shows("[data-task=verify] .badge", "not saved")
+	mia(map[string]any{"title": "Theirs again"})
+	b.do(chromedp.Reload())
+	b.shows("[data-task=verify]", "Theirs again")
+	b.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	b.meets("Title both of you Mine Theirs again Mine again")
+	b.press("#go-on")
+	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+}
+
+// unaware is a manager who has typed a title for the task verify, and hears of others' changes only when saving.
+func unaware(t *testing.T) (*browser, *site) {
+	t.Helper()
+	b := newBrowser(t, "")
+	s := newSite(t, 2, "")
+	s.Task("verify", "select 1 as item")
+	address, _ := withoutSockets(t, s.Nodes[0])
+	b.manager(address, "Mia", "/tasks/verify")
+	b.set("set-title", "Mine")
+	b.eval(`((real, sent = false) => { // what is read now and then comes too late
+		window.fetch = (path, init) => {
+			sent ||= init.method === 'PATCH';
+			return sent || !path.endsWith('/tasks/verify') ? real(path, init) : new Promise(() => {});
+		};
+		return '';
+	})(window.fetch)`)
+	return b, s
+}
+
+// A manager who saves a moment after another, before being told, is refused, and finds out who it was. No typed text is
+// lost.
+func TestPageTaskStaleVersion(t *testing.T) {
+	t.Parallel()
+	b, s := unaware(t)
+	if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", map[string]any{"title": "Theirs"}); err != nil {
+		t.Fatal(err)
+	}
+	b.ctrl("s")
+	b.shows(".conflict", "Version 2 was saved by mary")
+	b.await(`performance.getEntriesByType('resource').some((e) => e.responseStatus === 412)`, e2e.Soon)
+	b.await(`document.activeElement.id === 'conflict-title' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.press("#save-mine")
+	b.await(`document.querySelector('#view h1').textContent === 'Mine'`, e2e.Soon)
+	if n := s.versions("verify"); n != 3 {
+		t.Errorf("it is version %d", n)
+	}
+}

@@ -1,0 +1,132 @@
+//go:build unix
+
+package story
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// front is a proxy before a node that counts the calls; without sockets it lets no WebSocket through.
+type front struct {
+	*httptest.Server
+	mu    sync.Mutex
+	calls []string
+}
+
+func (s *site) front(sockets bool) *front {
+	s.T.Helper()
+	target, err := url.Parse(s.Nodes[0].URL)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	f := new(front)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.calls = append(f.calls, r.Method+" "+r.URL.Path)
+		f.mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/ws") && !sockets {
+			http.Error(w, "no upgrades here", http.StatusNotImplemented)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	s.T.Cleanup(f.Close)
+	return f
+}
+
+// count returns how often a call was made.
+func (f *front) count(method, suffix string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if strings.HasPrefix(c, method+" ") && strings.HasSuffix(c, suffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// If no WebSocket gets through, the agent polls; and if a node is away, it waits for the node.
+func TestAgentWithoutSocket(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("60s", nil) // long enough that work which is found ten seconds late has not expired
+	f := s.front(false)
+	a := startAgent(t, f.URL, "crawl", "--", "true")
+	a.says("the live channel is away", e2e.Soon)
+	s.Await("it waits", e2e.Soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("polled")
+	s.awaitHistory("polled", time.Minute, "completed")
+	s.Nodes[0].Kill()
+	a.says("the server is away", time.Minute)
+	s.Nodes[0].Restart()
+	s.push("after")
+	s.awaitHistory("after", 90*time.Second, "completed")
+}
+
+// With a live channel nothing is read twice, and a lease is extended only as often as it must be.
+func TestAgentAsksLittle(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("12s", nil)
+	f := s.front(true)
+	a := startAgent(t, f.URL, "crawl", "--concurrency", "1", "--", "sh", "-c", "sleep $GETWORK_ITEM")
+	a.says("waiting for work", e2e.Soon)
+	s.Await("it waits", e2e.Soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("24")
+	s.awaitHistory("24", 70*time.Second, "completed")
+	s.Await("it waits again", e2e.Soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	for _, most := range []struct {
+		n      int
+		method string
+		suffix string
+	}{{8, "POST", "/extend"}, {1, "POST", "/disposition"}, {2, "POST", "/tasks/crawl/requests"}, {2, "GET", ""}, {1, "GET", "/ws"}} {
+		n := f.count(most.method, most.suffix)
+		if most.suffix == "" { // everything except the socket; after a snapshot that may be older than a request the agent reads that request
+			n -= f.count("GET", "/ws") + f.count("GET", "/tasks/crawl")
+		}
+		if n > most.n {
+			t.Errorf("%s …%s was asked %d times, want at most %d", most.method, most.suffix, n, most.n)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%q", f.calls)
+	}
+}
+
+// The node that an agent is connected to dies and comes back: the agent reconnects, and hears of work by push again.
+func TestAgentAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "")
+	s.crawl("60s", nil)
+	dir := t.TempDir()
+	a := startAgent(t, s.Nodes[0].URL, "crawl", "--", "sh", "-c", `echo >"$0/began"; while [ ! -e "$0/go" ]; do sleep 0.05; done`, dir)
+	s.push("before")
+	e2e.Await(t, "the program runs", e2e.Soon, func() bool { return file(dir+"/began") != "" })
+	s.Nodes[0].Kill()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.says("the server is away", time.Minute)
+	s.Nodes[0].Restart()
+	s.awaitHistory("before", time.Minute, "completed")
+	a.says("the server is back", time.Minute) // the longest pause between two tries is thirty seconds
+	s.Await("it waits", e2e.Soon, `select count(*) = 1 from getwork.work_requested where state = 'pending'`)
+	s.push("later")
+	s.awaitHistory("later", time.Minute, "completed")
+}
