@@ -246,7 +246,7 @@ func (c *riverPeer) idle(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	// What a client does once at its start isn't idleness.
+	// The one-time work at a client's start isn't idleness.
 	if err := sleep(ctx, time.Second); err != nil {
 		return answer{}, err
 	}

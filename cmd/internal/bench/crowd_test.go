@@ -27,8 +27,8 @@ func TestWaiting(t *testing.T) {
 	taken(t, waitingFigures(&Env{Quick: true}), func(r *rounds) error { return waitingOf(t.Context(), r, 20) })
 }
 
-// Nobody is told anything while the query lacks its last row. What users are told is checked: the check fails if the
-// database says something else.
+// Nobody is told anything while the query lacks its last row. The pushed items are checked: the check fails if
+// the database says something else.
 func TestCrowdChecks(t *testing.T) {
 	t.Parallel()
 	err := testEnv(t).onCrowd(t.Context(), 5, 1, func(c *crowd) error {

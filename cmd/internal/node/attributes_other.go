@@ -4,5 +4,5 @@ package node
 
 import "syscall"
 
-// Attributes are empty: a node ends when its standard input is closed.
+// Attributes returns none: a node ends when its standard input is closed.
 func Attributes() *syscall.SysProcAttr { return nil }

@@ -8,7 +8,7 @@ import "runtime"
 // collected dozens of times in it, for a fifth of its CPU.
 const heapFloor = 32 << 20
 
-// withHeapFloor keeps it until f returns.
+// withHeapFloor calls f, and keeps the heap floor until f returns.
 func withHeapFloor(f func() error) error {
 	floor := make([]byte, heapFloor)
 	defer runtime.KeepAlive(floor)

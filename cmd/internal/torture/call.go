@@ -135,7 +135,7 @@ func (c *caller) identity() http.Header {
 	return h
 }
 
-// hold has the answer held for some seconds.
+// hold asks the node to hold the answer for some seconds.
 func (r *request) hold(seconds int) {
 	if seconds > 0 {
 		r.header = append(r.header, "Prefer", "wait="+strconv.Itoa(seconds))

@@ -68,7 +68,7 @@ func TestListenThroughAPooler(t *testing.T) {
 			socket := s.Dial("oliver", 0)
 			s.Hear(socket, "lagging", e2e.Soon, nodeIs(assign.Lagging))
 			r := s.Click("oliver", 1, 2)
-			s.Hear(socket, "snapshot with his work", 20*time.Second, func(e cluster.Event) bool { return e.Snapshot != nil && len(e.Snapshot.Work) == 2 })
+			s.Hear(socket, "snapshot with the work", 20*time.Second, func(e cluster.Event) bool { return e.Snapshot != nil && len(e.Snapshot.Work) == 2 })
 			s.Served("oliver", 0, r.ID, e2e.Soon)
 		})
 	}

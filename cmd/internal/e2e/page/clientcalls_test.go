@@ -150,7 +150,7 @@ func TestPageClientManages(t *testing.T) {
 		same((await api.tasks()).map((t) => t.name), ['audit', 'inbox']);`)
 }
 
-// In the page only lit-html turns text into markup or scripts, whoever tries.
+// In the page only lit-html can turn text into markup or scripts.
 func TestPagePolicy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, "")

@@ -130,8 +130,8 @@ func TestPageLogOutUnsent(t *testing.T) {
 	}
 }
 
-// A page that got no answer asks who is logged in as soon as the server answers, and then no longer says that there is
-// no answer.
+// A page that got no answer asks who is logged in as soon as the server answers, and then no longer reports that it
+// got none.
 func TestPageLogInAfterNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

@@ -7,7 +7,7 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// Who returns much, compared with the team, and what many people return.
+// The page shows users who return much, compared with the team, and items that many people return.
 func TestPagePeople(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

@@ -56,8 +56,8 @@ const pressesAll = `
 // there is what each view shows once it has read everything.
 var there = map[string]string{"/": ".task form button", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/wall": ".tile[data-task]"}
 
-// Whatever an observer, a worker or an agent presses in any view, no call is denied: there is no button that they may
-// not use. An address that is not for them leads to one that is.
+// No call is denied to an observer, a worker or an agent, whatever they press in any view: there is no button that they
+// may not use. An address that is not for them leads to one that is.
 func TestPageRolesPressEverything(t *testing.T) {
 	t.Parallel()
 	for _, role := range []struct {

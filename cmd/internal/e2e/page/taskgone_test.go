@@ -95,7 +95,7 @@ func TestPageTaskGoneWhenSaved(t *testing.T) {
 }
 
 // A manager in another tab of a task is told, too, when another saves over unsaved changes, and is led to the question.
-// Whatever the answer, the focus is not lost.
+// The focus is not lost, whatever the answer.
 func TestPageTaskChangedBesideVersions(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")

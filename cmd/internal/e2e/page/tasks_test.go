@@ -125,7 +125,7 @@ func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 	}
 }
 
-// What one manager does to a task shows at once in another's list, at another node. A task in use is not deleted.
+// One manager's change of a task shows at once in another's list, at another node. A task in use is not deleted.
 func TestPageTaskPauseAndDelete(t *testing.T) {
 	t.Parallel()
 	mia, bob := newBrowser(t, ""), newBrowser(t, "")

@@ -131,7 +131,7 @@ func (l *sharing) hears(ear *cluster.Socket, work []assign.Work, still func() ti
 		before, mine := stage[e.Work.ID]
 		switch {
 		case !mine:
-			l.T.Errorf("heard of work %d, which is not his", e.Work.ID)
+			l.T.Errorf("heard of work %d, which is somebody else's", e.Work.ID)
 		case e.Work.State == "held" && e.Work.Expiring && before == "":
 			stage[e.Work.ID] = "warned"
 		case e.Work.State == "expired" && (before == "warned" || still() > sharedLease/5): // or no node could warn in time

@@ -44,7 +44,7 @@ func TestOliverAndTracy(t *testing.T) {
 	stop := s.Sample()
 
 	his := s.told(oliver, 3)
-	s.Await("his query has run for three seconds", time.Minute, `
+	s.Await("Oliver's query has run for three seconds", time.Minute, `
 select clock_timestamp() - query_start >= interval '3 seconds' from pg_stat_activity
 where datname = current_database() and wait_event = 'PgSleep' and position($1 in query) > 0`, e2e.Marker)
 	screen := s.Dial("tracy", 2)

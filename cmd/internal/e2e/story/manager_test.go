@@ -37,7 +37,7 @@ func TestReleaseWhatWasCounted(t *testing.T) {
 		t.Errorf("the set has changed: %d %s, %v", a.Status, a.Body, err)
 	}
 	if held := s.holds("away"); held != 7 {
-		t.Fatalf("he holds %d; want all the 7 still", held)
+		t.Fatalf("the user holds %d, want all 7 still", held)
 	}
 	one, _, err := s.As("mary", 0).Release(t.Context(), assign.Release{User: "away", Task: "call", DryRun: true})
 	if err != nil || one.Count != 3 {

@@ -15,7 +15,7 @@ func tickAt(at, now float64) *history.Tick {
 	return &history.Tick{Began: c, Ended: c + time.Millisecond, Now: clockZero.Add(time.Duration(now * float64(time.Second)))}
 }
 
-// What the clock returns is true for any time, and close enough to be useful.
+// The clock's answers are true for any time, and close enough to be useful.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	c := newClock([]*history.Tick{tickAt(20, 120.002), tickAt(10, 110), tickAt(30, 130)}, nil, second(140))

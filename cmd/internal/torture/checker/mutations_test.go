@@ -249,7 +249,7 @@ var mutations = map[string]mutated{
 			return true
 		})
 	}},
-	"somebody holds more than he may": {1, func(_ *rand.Rand, h *history.History) bool {
+	"somebody holds more than allowed": {1, func(_ *rand.Rand, h *history.History) bool {
 		v := &h.Tables.Versions[0]
 		*v.MaxOpen = 1
 		return true

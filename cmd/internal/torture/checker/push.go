@@ -140,7 +140,7 @@ func (t *trial) given(w *work) (n news, known bool) {
 	return n, w.row.Request == nil && n.before < forever && n.by < forever
 }
 
-// taken returns the news that work is over, whoever ended it.
+// taken returns the news that work is over, no matter which user ended it.
 func (t *trial) taken(w *work) (n news, known bool) {
 	held, entries := t.certainly(w)
 	if w.row.ClosedAt == nil || held.from >= held.until || held.until == forever {

@@ -177,7 +177,7 @@ func (h *tale) turns(n int) {
 	}
 }
 
-// runOut has eight leases of oliver's expire while his socket is open, with or without warnings.
+// runOut lets eight leases of oliver's expire while oliver's socket is open, with or without warnings.
 func (h *tale) runOut(warns bool) {
 	for i := range 8 {
 		at := 90 + float64(i)

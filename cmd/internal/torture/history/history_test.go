@@ -43,7 +43,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// Whatever is written can be read back.
+// A history reads back as it was written.
 func TestFile(t *testing.T) {
 	at := time.Date(2026, 7, 1, 9, 0, 0, 123456000, time.UTC)
 	paused, after := true, 72*time.Hour
