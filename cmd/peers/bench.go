@@ -148,7 +148,7 @@ func (b *bench) take(ctx context.Context, c *child, p peer, schema string, m mea
 // it tidies the tables, before autovacuum would in the middle of the next measurement.
 func (b *bench) check(ctx context.Context, p peer, schema string, done answer) error {
 	if done.Once != done.Inserted || done.Twice != 0 {
-		return fmt.Errorf("of %d jobs that were inserted %d were worked once, %d more often", done.Inserted, done.Once, done.Twice)
+		return fmt.Errorf("of %d inserted jobs %d were worked once, %d more often", done.Inserted, done.Once, done.Twice)
 	}
 	conn, err := pgx.Connect(ctx, b.url)
 	if err != nil {
@@ -163,7 +163,7 @@ func (b *bench) check(ctx context.Context, p peer, schema string, done answer) e
 		worked = done.Once
 	}
 	if worked != done.Inserted || left != 0 {
-		return fmt.Errorf("of %d jobs that were inserted the database has %d as done, and %d others", done.Inserted, worked, left)
+		return fmt.Errorf("of %d inserted jobs the database has %d as done, and %d others", done.Inserted, worked, left)
 	}
 	return tidy(ctx, conn, schema)
 }

@@ -20,7 +20,7 @@ type modules struct{ node, dir string }
 var (
 	errNoNode  = errors.New("node is not installed: they need Node.js 20 or newer, with npm")
 	errOldNode = errors.New("node is too old: they need Node.js 20 or newer")
-	errNoNPM   = errors.New("npm is not installed, which fetches them")
+	errNoNPM   = errors.New("npm, which fetches them, is not installed")
 )
 
 // installModules fetches them as package-lock.json says. It runs none of their install scripts.

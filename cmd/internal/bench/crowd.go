@@ -187,7 +187,7 @@ func (c *crowd) wait(ctx context.Context) error {
 	defer cancel()
 	for there := false; !there; sleep(ctx, 20*time.Millisecond) {
 		if err := c.conn.QueryRow(ctx, atGate, c.gate).Scan(&there); err != nil {
-			return fmt.Errorf("wait until the query has come to its last row: %w", err)
+			return fmt.Errorf("wait for the query's last row: %w", err)
 		}
 	}
 	var pending int
@@ -245,7 +245,7 @@ func (c *crowd) push(ctx context.Context) (p pushed, err error) {
 		var finished time.Time
 		var committed *time.Time
 		if err := c.conn.QueryRow(ctx, c.sql(selectRound)).Scan(&finished, &committed); err != nil {
-			return p, fmt.Errorf("read when the run was finished: %w", err)
+			return p, fmt.Errorf("read the end of the run: %w", err)
 		}
 		if committed != nil {
 			p.written, p.committed = millis(finished.Sub(began)), millis(committed.Sub(began))

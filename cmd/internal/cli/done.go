@@ -51,7 +51,7 @@ func (c DoneCmd) disposition() (assign.Disposition, error) {
 	case c.Outcome != "fail" && c.Error != nil:
 		return d, command.Usage("--error belongs to --outcome fail, not to %s; --note goes with any", c.Outcome)
 	case c.After != nil && (*c.After < 0 || *c.After > 72*time.Hour):
-		return d, command.Usage("--after is from 0s to 72h, not %s", assign.Duration(*c.After))
+		return d, command.Usage("--after must be from 0s to 72h, not %s", assign.Duration(*c.After))
 	}
 	return d, nil
 }

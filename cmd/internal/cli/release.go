@@ -75,7 +75,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	got, err = client.Do(ctx, c.call(what), &done)
 	switch {
 	case IsRefused(err, http.StatusConflict):
-		return errors.New("nothing was released: what is held has changed since it was counted\nrun the command again, and look at the count")
+		return errors.New("nothing was released: the held work has changed since it was counted\nrun the command again, and look at the count")
 	case err != nil:
 		return err
 	case c.JSON:

@@ -148,7 +148,7 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 	defer server.Close()
 	err := workReleaseCmd{Task: new("verify"), Yes: true, Remote: Remote{URL: server.URL, User: "mary"}}.
 		Run(t.Context(), &command.Streams{Out: new(bytes.Buffer), Errs: new(bytes.Buffer)})
-	if err == nil || !strings.Contains(err.Error(), "nothing was released: what is held has changed") || !strings.Contains(err.Error(), "run the command again") {
+	if err == nil || !strings.Contains(err.Error(), "nothing was released: the held work has changed") || !strings.Contains(err.Error(), "run the command again") {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{`{"dry_run":true,"task":"verify"}`, `{"task":"verify","token":"x"}`}, sent); diff != "" {

@@ -177,7 +177,7 @@ The data is in %s. To look into the database:
 Ctrl-C stops everything.
 `, nodes[0].url, firstTask, d.DataDir, d.database)
 	if err := os.WriteFile(d.whereabouts(), []byte(d.fleet.framedBy), 0o600); err != nil {
-		return fmt.Errorf("note for a second start where the demo is: %w", err)
+		return fmt.Errorf("write down the demo's address: %w", err)
 	}
 	if _, err := io.WriteString(d.out, text); err != nil {
 		return err

@@ -98,7 +98,7 @@ func (d *StartedDemo) Ready() (urls []string) {
 		urls = append(urls, m[1])
 	}
 	if len(urls) < 2 {
-		d.T.Fatalf("the demo tells of nodes at %v", urls)
+		d.T.Fatalf("the demo prints these nodes: %v", urls)
 	}
 	return urls
 }
@@ -108,7 +108,7 @@ func (d *StartedDemo) Page() string {
 	d.T.Helper()
 	m := regexp.MustCompile(`(?m)^Open (http://\S+)$`).FindStringSubmatch(d.Printed())
 	if m == nil {
-		d.T.Fatal("the demo tells of no page")
+		d.T.Fatal("the demo prints no page's address")
 	}
 	return m[1]
 }

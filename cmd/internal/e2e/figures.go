@@ -21,6 +21,6 @@ func (s *Site) Figure(node int, name string) float64 {
 			return n
 		}
 	}
-	s.T.Fatalf("node %d has no figure %s:\n%s", node, name, a.Body)
+	s.T.Fatalf("node %d has no metric %s:\n%s", node, name, a.Body)
 	return 0
 }

@@ -62,10 +62,10 @@ func (s *Site) Sample() (stop func() (executions, atOnce int)) {
 	return func() (int, int) {
 		end()
 		if failure != nil {
-			s.T.Errorf("look at the server's activity: %v", failure)
+			s.T.Errorf("read the server's activity: %v", failure)
 		}
 		maps.DeleteFunc(seen, func(_ string, times int) bool { return times == 1 })
-		s.T.Logf("looked %d times: %d executions, at most %d at once", looks, len(seen), most)
+		s.T.Logf("%d samples: %d executions, at most %d at once", looks, len(seen), most)
 		return len(seen), most
 	}
 }

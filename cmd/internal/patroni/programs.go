@@ -63,7 +63,7 @@ func account() (*syscall.Credential, error) {
 		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 	}
-	return nil, errors.New("root's PostgreSQL runs as the user postgres or nobody, and there is neither")
+	return nil, errors.New("root's PostgreSQL runs as the user postgres or nobody, and neither exists")
 }
 
 // give makes the account the owner of a file or folder.

@@ -126,7 +126,7 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	grant := name.SQL("grant usage on schema getwork to " + role + "; grant select on getwork.blocked to " + role)
 	// Under a lock: without it, one of two nodes that grant the same at the same time would fail.
 	if _, err := conn.Exec(ctx, "select pg_advisory_xact_lock(hashtext('getwork grant')); "+grant); err != nil {
-		return fmt.Errorf("let the query role %s read what is blocked: %w; make the role (create role %s), or grant it by hand: %s", role, err, role, grant)
+		return fmt.Errorf("let the query role %s read getwork.blocked: %w; create the role (create role %s), or grant it by hand: %s", role, err, role, grant)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (c *caller) exchange(ctx context.Context, url string, r request, call *hist
 	call.Status, call.Retry, call.Tag = response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("ETag")
 	if call.Status < 300 && len(body) > 0 {
 		if !json.Valid(body) {
-			return fmt.Errorf("%d, with a body that is no JSON: %q", call.Status, body)
+			return fmt.Errorf("%d, with a body that is not JSON: %q", call.Status, body)
 		}
 		call.Body = body
 	}

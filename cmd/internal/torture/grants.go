@@ -32,7 +32,7 @@ func (s *stage) logInAsWorker(ctx context.Context) error {
 		return fmt.Errorf("migrate: %w\n%s", err, out)
 	}
 	if err := s.execute(ctx, makeWorker); err != nil {
-		return fmt.Errorf("make the nodes' login: %w", err)
+		return fmt.Errorf("create the nodes' login: %w", err)
 	}
 	u, err := url.Parse(s.login)
 	if err != nil {

@@ -32,7 +32,7 @@ func (s *stage) settle(ctx context.Context) error {
 		case <-tick.C:
 		case <-bound.C:
 			if err != nil {
-				return fmt.Errorf("the database does not say who waits: %w", err)
+				return fmt.Errorf("read which requests wait: %w", err)
 			}
 			waiting = false
 		case <-ctx.Done():

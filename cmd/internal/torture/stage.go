@@ -101,7 +101,7 @@ func (s *stage) dataDir() (string, error) {
 	}
 	dir, err := os.MkdirTemp(below, "getwork-torture-")
 	if err != nil {
-		return "", fmt.Errorf("a folder for PostgreSQL's data: %w; see --data-dir", err)
+		return "", fmt.Errorf("make a folder for PostgreSQL's data: %w; see --data-dir", err)
 	}
 	return dir, nil
 }

@@ -32,7 +32,7 @@ func (s *site) runner() int {
 			return i
 		}
 	}
-	s.T.Fatalf("node %s runs the query, and is none of ours", node)
+	s.T.Fatalf("node %s runs the query, but is not one of ours", node)
 	return 0
 }
 
@@ -99,7 +99,7 @@ func TestHolderKilledUnheard(t *testing.T) {
 		t.Errorf("runs: %s", states)
 	}
 	if n := s.Figure(1, "getwork_requests_rescued_total"); n != 1 {
-		t.Errorf("%v requests are said to have been rescued; one was", n)
+		t.Errorf("the metric says that %v requests were rescued; one was", n)
 	}
 	s.NoDuplicates()
 }

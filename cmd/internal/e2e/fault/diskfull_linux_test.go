@@ -102,7 +102,7 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("a request whose round found no room is %d %s, %v", a.Status, a.Body, err)
 	}
 	if status := s.Ready(0); status != http.StatusOK {
-		t.Errorf("the node can still be read from, and is not ready: %d", status)
+		t.Errorf("the node can still read, but is not ready: %d", status)
 	}
 	free()
 	e2e.Await(t, "clicks are served again", callBound, func() bool {
@@ -153,7 +153,7 @@ func (s *site) clickUntil(so func(status int) bool) (served map[string]int64) {
 			return served
 		}
 	}
-	s.T.Fatal("it never came to that")
+	s.T.Fatal("no click got that answer")
 	return nil
 }
 

@@ -96,7 +96,7 @@ func TestRollingRestart(t *testing.T) {
 		if err := node.Terminate(); err != nil || time.Since(began) > drain {
 			t.Errorf("node %d ended after %v: %v", i, time.Since(began), err)
 		}
-		e2e.Await(t, "all know that they were sent away", callBound, func() bool { return l.open[i].Load() == 0 })
+		e2e.Await(t, "all clients know that they were sent away", callBound, func() bool { return l.open[i].Load() == 0 })
 		times := l.partings(i)
 		if len(times) < sockets/6 {
 			t.Fatalf("%d sockets were sent away from node %d", len(times), i)

@@ -28,7 +28,7 @@ func givenUp(t *testing.T, database *patroni.Cluster) {
 	go func() {
 		defer close(left)
 		if _, a, err := oliver.Dispose(leaving, held.ID, "complete", ""); err == nil {
-			t.Errorf("answered %d, though no standby has heard of it", a.Status)
+			t.Errorf("answered %d, though no standby has the write", a.Status)
 		}
 	}()
 	const waits = `select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep' and application_name like 'getwork%'`
@@ -40,9 +40,9 @@ func givenUp(t *testing.T, database *patroni.Cluster) {
 	defer tick.Stop()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); <-tick.C {
 		if now := state(); now != "held" {
-			t.Fatalf("it is shown as %s, and no standby has heard of it", now)
+			t.Fatalf("the request is shown as %s, though no standby has it", now)
 		}
 	}
 	primary.Thaw()
-	e2e.Await(t, "it is shown when a standby has it", 20*time.Second, func() bool { return state() == "completed" })
+	e2e.Await(t, "the request is shown once a standby has it", 20*time.Second, func() bool { return state() == "completed" })
 }

@@ -103,7 +103,7 @@ union all select format('item %s of %s', item, t.name) from getwork.item i join 
 	for item, task := range l.pushed {
 		must("pushed items", "item %s of %s", item, task)
 	}
-	s.T.Logf("told: %d requests, %d pieces of work, %d pushed items; of those not in the database: %v", len(l.requests), len(l.work), len(l.pushed), lost)
+	s.T.Logf("answered: %d requests, %d pieces of work, %d pushed items; not in the database: %v", len(l.requests), len(l.work), len(l.pushed), lost)
 	return lost, some
 }
 

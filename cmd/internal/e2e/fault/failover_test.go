@@ -106,7 +106,7 @@ func failOver(t *testing.T, database *patroni.Cluster, url func(string) string, 
 	s.SendHome()
 	s.Promises()
 	if _, some := l.missing(s); len(some) > 0 {
-		t.Errorf("answered, and not in the database: %v", some)
+		t.Errorf("answered, but not in the database: %v", some)
 	}
 }
 

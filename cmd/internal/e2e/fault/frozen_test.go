@@ -74,7 +74,7 @@ select count(*) > 0 from pg_locks where locktype = 'advisory' and classid = 1717
 		t.Errorf("runs: %s", states)
 	}
 	if n := column[int64](s, `select count(*) from getwork.work`); n[0] != int64(len(work))+2 {
-		t.Errorf("%d were handed out: %d before the thaw, 2 wanted after it", n[0], len(work))
+		t.Errorf("%d items were handed out: %d before the thaw, want 2 after it", n[0], len(work))
 	}
 	s.NoDuplicates()
 }

@@ -82,7 +82,7 @@ func away(t *testing.T, end func(*postgres.Server)) {
 	s.Pushed(oliver, 0, requests[0], time.Minute) // on the same socket
 	s.Pushed(tracy, 1, requests[1], time.Minute)
 	took := time.Since(back) - still()
-	t.Logf("served %v after the database was back, with a query of %v, but for %v of standstill", took, query, still())
+	t.Logf("served %v after the database was back, with a query of %v and %v of standstill", took, query, still())
 	if took > query+2*takeOver {
 		t.Errorf("served %v after the database was back; want it within %v", took, query+takeOver)
 	}

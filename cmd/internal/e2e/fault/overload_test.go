@@ -75,12 +75,12 @@ func TestMoreClicksThanServed(t *testing.T) {
 			answered <- err
 		}()
 	}
-	e2e.Await(t, "all but those whom the node takes on are refused", callBound, func() bool { return int(refused.Load()) >= len(callers)-most })
+	e2e.Await(t, "all clicks beyond the limit are refused", callBound, func() bool { return int(refused.Load()) >= len(callers)-most })
 	if grown := resident(t, s.Nodes[0]) - before; grown > 300 {
 		t.Errorf("the node takes %d MiB more", grown)
 	}
 	if status := s.Ready(0); status != http.StatusOK {
-		t.Errorf("a node that has much to do is not ready: %d", status)
+		t.Errorf("a busy node is not ready: %d", status)
 	}
 	unlock()
 	for range callers {
@@ -91,7 +91,7 @@ func TestMoreClicksThanServed(t *testing.T) {
 	close(again)
 	t.Logf("%d clicks: %d refused at once, %d to be sent again", len(callers), refused.Load(), len(again))
 	if n := int(refused.Load()); n > len(callers)-most+50 {
-		t.Errorf("%d refused of %d: more than need be", n, len(callers))
+		t.Errorf("%d of %d refused, which is more than necessary", n, len(callers))
 	}
 	for c := range again {
 		if a, err := c.click(callBound, 1); err != nil || a.Status > 202 {
@@ -185,7 +185,7 @@ func TestCallsStarveNothingElse(t *testing.T) {
 			t.Errorf("not ready, after %v", time.Since(began))
 		}
 	}
-	e2e.Await(t, "all connections for calls are taken still", e2e.Soon, taken)
+	e2e.Await(t, "all connections for calls are still taken", e2e.Soon, taken)
 	close(over)
 	unlock()
 	if err := g.Wait(); err != nil {
@@ -230,7 +230,7 @@ func TestOneUserOfMany(t *testing.T) {
 	}
 	for range len(callers) - 32 {
 		if status := <-answers; status != 429 {
-			t.Errorf("%d where 429 belongs", status)
+			t.Errorf("status %d, want 429", status)
 		}
 	}
 	unlock()
@@ -288,7 +288,7 @@ func takeConnections(t *testing.T, url string) *connections {
 	t.Cleanup(c.close)
 	c.more()
 	if len(c.conns) == 0 {
-		t.Fatal("there was no connection left")
+		t.Fatal("no connection was left")
 	}
 	return c
 }

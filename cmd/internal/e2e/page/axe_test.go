@@ -116,7 +116,7 @@ func (b *browser) find(ctx context.Context, role, name string) (cdp.BackendNodeI
 			}
 		}
 		if best == 0 {
-			return 0, fmt.Errorf("there is no %s called %q; there are %q", role, name, names)
+			return 0, fmt.Errorf("no %s is called %q; these exist: %q", role, name, names)
 		}
 		return found, nil
 	})

@@ -54,7 +54,7 @@ func TestPageClientLateAnswers(t *testing.T) {
 		late.resolve();
 		if ((await extended).state !== 'held' || client.work.size) throw new Error('what is closed came back');`)
 	if got, want := inPage[[]string](b, `return noted.filter((n) => n !== 'request verify pending')`), []string{"request verify assigned", "gone 2 completed"}; !cmp.Equal(got, want) {
-		t.Errorf("it told %q, want %q", got, want)
+		t.Errorf("the client reported %q, want %q", got, want)
 	}
 }
 

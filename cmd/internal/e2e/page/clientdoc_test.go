@@ -111,7 +111,7 @@ func TestClientDocInABrowser(t *testing.T) {
 		t.Errorf("before the page is left, work is %s", got)
 	}
 	b.do(chromedp.Navigate("about:blank"))
-	e2e.Await(t, "what was held back is sent as the page is left", e2e.Soon, func() bool { return states() == "completed held never held held held" })
+	e2e.Await(t, "the outcome is sent as the page is left", e2e.Soon, func() bool { return states() == "completed held never held held held" })
 
 	b.do(chromedp.Navigate(own + "/livez"))
 	if kept := b.eval(`sessionStorage.kept`); kept != "1" { // the browser may have sent another in time, too
@@ -198,12 +198,12 @@ func TestClientDocInNode(t *testing.T) {
 			return column[int](s, `select count(*)::int from getwork.work where state = 'completed' and user_name = 'archive'`)[0] == want
 		}
 	}
-	e2e.Await(t, "what there was is done", e2e.Soon, completed(2))
-	e2e.Await(t, "it waits for more", e2e.Soon, func() bool {
+	e2e.Await(t, "the existing jobs are done", e2e.Soon, completed(2))
+	e2e.Await(t, "the program waits for more", e2e.Soon, func() bool {
 		return column[int](s, `select count(*)::int from getwork.work_requested where state = 'pending'`)[0] == 1
 	})
 	push("c")
-	e2e.Await(t, "what came is done", 3*e2e.Soon, completed(3))
+	e2e.Await(t, "the new job is done", 3*e2e.Soon, completed(3))
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +214,6 @@ func TestClientDocInNode(t *testing.T) {
 		}
 	case <-time.After(e2e.Soon):
 		_ = c.Process.Kill()
-		t.Errorf("it did not end: %v", <-ended)
+		t.Errorf("the program did not end: %v", <-ended)
 	}
 }

@@ -92,13 +92,13 @@ func TestPageClient(t *testing.T) {
 		"90.5 socket /api/v1/ws getwork.v1", "95.5 /api/v1/pipeline", "95.5 polling 20",
 	}
 	if diff := cmp.Diff(want, polled[:min(len(want), len(polled))]); diff != "" {
-		t.Errorf("a line that is lost (-want +got):\n%s", diff)
+		t.Errorf("a lost connection (-want +got):\n%s", diff)
 	}
 	if last := polled[len(polled)-1]; last != "975.5 stopped patience" {
 		t.Errorf("at last: %s", last)
 	}
 	if len(idle) > 0 {
-		t.Errorf("after it stopped: %v", idle)
+		t.Errorf("after the client stopped: %v", idle)
 	}
 	want = []string{
 		"87420.5 connecting", "87420.5 socket /api/v1/ws getwork.v1", "87420.5 live", "87420.5 polling 5", "87420.5 /api/v1/pipeline",

@@ -126,7 +126,7 @@ func TestPageDeskBadGateway(t *testing.T) {
 	b.eval(`(passes(), '')`)
 	b.await(`document.querySelector('.going .quiet')?.textContent.includes('as soon as it can be') || document.querySelector('#work .error')?.textContent`, e2e.Soon)
 	if said := b.eval(`document.querySelector('#work .error')?.textContent ?? ''`); said != "" {
-		t.Errorf("it is not kept: %s", said)
+		t.Errorf("the work is not kept: %s", said)
 	}
 	away.Store(false)
 	s.disposes("a completed, b held")
@@ -169,6 +169,6 @@ func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 		client.close();
 		return held;`)
 	if fmt.Sprint(got) != "[7]" {
-		t.Errorf("it has %v of the work, which is held", got)
+		t.Errorf("the page has %v of the held work", got)
 	}
 }

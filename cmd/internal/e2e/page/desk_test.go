@@ -203,13 +203,13 @@ func TestPageDetails(t *testing.T) {
 		return b.eval(`String(document.querySelector('#work .long dd span').getBoundingClientRect().height > 100)`)
 	}
 	if tall() != "false" {
-		t.Error("a long text takes much room")
+		t.Error("a long text takes up too much room")
 	}
 	b.eval(`(document.querySelector('#work .long dd button').focus(), '')`)
 	b.press("#work .long dd button")
 	b.await(`document.activeElement.textContent === 'less'`, e2e.Soon)
 	if tall() != "true" {
-		t.Error("it is not unfolded")
+		t.Error("the text is not unfolded")
 	}
 }
 

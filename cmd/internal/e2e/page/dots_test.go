@@ -30,7 +30,7 @@ func TestDotsAsKeys(t *testing.T) {
 	c.Run(0, e2e.Text("Oliver"), "items", "show", "box", "..")
 
 	if curl, err := exec.LookPath("curl"); err != nil {
-		t.Log("curl is not there to be tried: ", err)
+		t.Log("curl is not installed: ", err)
 	} else {
 		for path, want := range map[string]string{"..": `"item":".."`, "%2E%2e": `"item":".."`, ".": `"item":"."`, "%252e": `"item":"%2e"`} {
 			out, err := exec.CommandContext(t.Context(), curl, "--silent", "--noproxy", "*", "--path-as-is",

@@ -46,7 +46,7 @@ func TestFirefoxWorker(t *testing.T) {
 	f.keys("c")
 	f.shows("#work .going", "2: completed.")
 	if got := s.dispositions(); got != "1 held, 2 held" {
-		t.Error("before the seconds have passed: ", got)
+		t.Error("sent before the seconds have passed: ", got)
 	}
 	f.eval(`(passes(), '')`)
 	f.works(0)

@@ -116,7 +116,7 @@ func TestPageFloorStale(t *testing.T) {
 		return { fault: failed, slow: held() };
 	`)
 	if got["fault"] != "7" || got["slow"] != "9" {
-		t.Errorf("after a failure and a slow answer it shows %v, and 7 and 9 are held", got)
+		t.Errorf("after a failure and a slow answer the page shows %v, but 7 and 9 are held", got)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestPageFloorHistoryRenamed(t *testing.T) {
 		return h.rows([], now + 120000).at(-1).held;
 	`)
 	if got != 3 {
-		t.Errorf("%v held, and 3 are", got)
+		t.Errorf("%v are shown as held, want 3", got)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestPageWallHour(t *testing.T) {
 		return p.element.querySelector('.given dd').textContent;
 	`)
 	if got != "1" {
-		t.Errorf("%s handed out in the last hour, and 1 was", got)
+		t.Errorf("%s are shown as handed out in the last hour, want 1", got)
 	}
 }
 
@@ -300,6 +300,6 @@ func TestPagePeopleClosed(t *testing.T) {
 		return signals.map((signal) => (signal.aborted ? 'ended' : 'listens')).join();
 	`)
 	if got != "ended,ended,listens" {
-		t.Errorf("of three that were opened, the last of which is shown, it is %s", got)
+		t.Errorf("of three opened histories the last is shown; it is %s", got)
 	}
 }

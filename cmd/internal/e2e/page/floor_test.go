@@ -67,7 +67,7 @@ func TestPageFloor(t *testing.T) {
 	s.Takes("Uma", 1)
 	follows("held", "Uma 1 held")
 	if still := b.eval(`document.activeElement.textContent + document.activeElement.closest('details')?.open`); still != "1true" {
-		t.Errorf("after others came, the focus is in %q", still)
+		t.Errorf("after others have come the focus is in %q", still)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestPageFloorActs(t *testing.T) {
 	b.press(`dialog button[value=no]`)
 	b.await(`!document.querySelector('dialog')`, e2e.Soon)
 	if is := b.eval(`document.activeElement.ariaLabel`); is != "Cancel the request of Oliver for verify" {
-		t.Errorf("after a no the focus is at %q", is)
+		t.Errorf("after an answer of no the focus is at %q", is)
 	}
 	b.click(cancel)
 	b.press(`dialog button[value=yes]`)
@@ -227,14 +227,14 @@ func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	b.shows("dialog", "Give "+evil+" to somebody else")
 	made := `String(document.querySelectorAll('body img, #view b b, dialog b').length) + document.title`
 	if is := b.eval(made); is != "0Floor · getwork" {
-		t.Errorf("elements made of text, and the title: %s", is)
+		t.Errorf("elements made from text, and the title: %s", is)
 	}
 	b.do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
 	b.await(`document.querySelector('[data-user] button')?.textContent === `+quoted(evil), e2e.Soon)
 	b.press(`[data-user] button`)
 	b.await(`document.querySelector('.more tbody a')?.textContent === `+quoted(evil), e2e.Soon)
 	if is := b.eval(made); is != "0People · getwork" {
-		t.Errorf("elements made of text, and the title: %s", is)
+		t.Errorf("elements made from text, and the title: %s", is)
 	}
 }
 

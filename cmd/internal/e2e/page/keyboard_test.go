@@ -83,7 +83,7 @@ func walked(t *testing.T, names []string, forth, back []stop) {
 		}
 	}
 	if len(forth) > len(names) {
-		t.Errorf("the Tab key stops at more than there is: %+v", forth[len(names):])
+		t.Errorf("the Tab key stops at unexpected places: %+v", forth[len(names):])
 	}
 }
 

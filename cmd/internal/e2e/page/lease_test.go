@@ -104,13 +104,13 @@ func TestPageLease(t *testing.T) {
 	b.press(".keep")
 	b.await(`document.querySelector('.lease:not(.soon)')`, e2e.Soon)
 	if extended(2) {
-		t.Error("it was extended by more than one lease")
+		t.Error("the lease was extended by more than its length")
 	}
 	b.press(".complete")
 	b.works(0, e2e.Soon)
 	s.changes("verify", map[string]any{"lease": "10s"}, 0) // a quarter of it is soon used up
 	s.Takes("Oliver", 1)
-	b.moving("it is kept over three leases", func() bool { return extended(3) })
+	b.moving("presence extends the lease three times", func() bool { return extended(3) })
 	const extensions = `performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/extend')).length`
 	if n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](extensions)); err != nil || n < 3 || n > 10 {
 		t.Errorf("extended %d times in three leases (%v); at least a quarter of one lies between two", n, err)
@@ -138,7 +138,7 @@ func TestPageLeaseWithoutPush(t *testing.T) {
 	b.do(chromedp.Navigate(address))
 	b.state("polling", e2e.Soon)
 	b.shows(".lease .left", "s left")
-	b.moving("it is kept over two leases", func() bool {
+	b.moving("presence extends the lease twice", func() bool {
 		return column[bool](s, `select lease_expires_at - assigned_at >= 2 * lease from getwork.work`)[0]
 	})
 	b.await(`document.querySelector('.why')?.textContent.includes('It went back at ')`, 3*e2e.Soon)
@@ -173,7 +173,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.shows(".task .ended", "There is work, but not for you")
 	b.shows(".task .ended", "You left 1 to others.")
 	if a, err := s.As("Tracy", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/1/claim", nil); err != nil || a.Status != 201 {
-		t.Errorf("Tracy claims it: %d %s %v", a.Status, a.Body, err)
+		t.Errorf("Tracy's claim: %d %s %v", a.Status, a.Body, err)
 	}
 	err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "jobs", "query": `select i as item from generate_series(1, 9) i`, "max_open": 1, "slots": 3})
 	if err != nil {

@@ -32,10 +32,10 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 			b.works(1, e2e.Soon)
 			sent := g.dispositions()
 			if len(sent) != 2 {
-				t.Fatalf("it was sent %d times, want once more than it was refused", len(sent))
+				t.Fatalf("the outcome was sent %d times, want once more than it was refused", len(sent))
 			}
 			if waited := sent[1].Sub(sent[0]); waited < 9990*time.Millisecond { // the browser's clock and ours may differ a little
-				t.Errorf("it was sent again after %v, and the server had said 10 s", waited)
+				t.Errorf("the outcome was sent again after %v, though the server had said 10 s", waited)
 			}
 			b.cutOff()
 			b.press("#work .complete")
@@ -68,7 +68,7 @@ func TestPageRefusedComesBack(t *testing.T) {
 		}
 		b.eval(`(passes(), '')`)
 		if n := len(g.dispositions()); n != 1 {
-			t.Errorf("%d: it was sent %d times", status, n)
+			t.Errorf("%d: the outcome was sent %d times", status, n)
 		}
 	}
 	b.press("#work li:first-child .complete")
@@ -140,7 +140,7 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 	b.eval(`(passes(), '')`)
 	b.shows("#work .going", "The server can’t be reached now; it is sent as soon as it can be.")
 	if err := chromedp.Do(b.ctx, chromedp.Navigate(s.Nodes[0].URL)); err == nil {
-		t.Error("the page came from a node that is dead")
+		t.Error("a dead node served the page")
 	}
 	s.Nodes[0].Restart()
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
@@ -172,7 +172,7 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 	b.do(chromedp.Reload())
 	b.banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
 	if shown := b.eval(`String(document.querySelector('#log-in').checkVisibility())`); shown != "false" {
-		t.Error("it asks who is logged in, though it does not know of the log-out")
+		t.Error("the page asks who is logged in, though it does not know of the log-out")
 	}
 	b.cached(false)
 	live := make(chan struct{})

@@ -95,7 +95,7 @@ func TestPageRolesPressEverything(t *testing.T) {
 				n := inPage[int](b, pressesAll)
 				t.Logf("%s: %d pressed", path, n)
 				if path == "/" && n < role.least {
-					t.Errorf("%d things were pressed; there is more", n)
+					t.Errorf("%d buttons were pressed, and there are more", n)
 				}
 			}
 			if denied := b.eval(`sessionStorage.denied ?? ''`); denied != "" {

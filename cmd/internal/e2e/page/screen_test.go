@@ -69,7 +69,7 @@ func TestPageWallScreen(t *testing.T) {
 	b.presses(".wall-controls button")
 	b.await(`document.fullscreenElement`, e2e.Soon)
 	if n := b.eval(`String([` + awake + `, locks.length])`); n != "1,1" {
-		t.Errorf("locks that are held, and that were given: %s; one is enough", n)
+		t.Errorf("locks held, and granted: %s; want one", n)
 	}
 	b.eval(`locks[0].release().then(() => {}), ''`) // as the browser does when the page is hidden
 	b.await(awake+` === 0`, e2e.Soon)
@@ -80,7 +80,7 @@ func TestPageWallScreen(t *testing.T) {
 	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
 	b.await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
 	if n := b.eval(`String(asked.length)`); n != b.eval(`String(asked.filter((a) => a === 'full screen').length + 2)`) {
-		t.Errorf("after it was left it asked again: %s", b.eval(`String(asked)`))
+		t.Errorf("after the wall was left the page asked again: %s", b.eval(`String(asked)`))
 	}
 }
 

@@ -123,7 +123,7 @@ func TestPageSize(t *testing.T) {
 			b.do(chromedp.Navigate(url + view))
 			b.state("live", e2e.Soon)
 			b.await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
-			e2e.Await(t, "nothing is loaded any more", e2e.Soon, l.quiet)
+			e2e.Await(t, "no load is under way", e2e.Soon, l.quiet)
 			all, files, names := l.sum()
 			sums[i] = all
 			switch {

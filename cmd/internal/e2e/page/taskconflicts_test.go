@@ -42,7 +42,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.ctrl("s") // not over it unseen
 	b.await(`document.activeElement.id === 'conflict-title'`, e2e.Soon)
 	if n := s.versions("verify"); n != 4 {
-		t.Errorf("it was saved as version %d over a change that was not decided on", n)
+		t.Errorf("version %d was saved over a change before the manager had decided", n)
 	}
 	b.press("#save-mine")
 	b.await(`!document.querySelector('.conflict')`, e2e.Soon)

@@ -87,7 +87,7 @@ func TestPageTaskModules(t *testing.T) {
 	var whole bool
 	b.modules(`['', "a 'b", '$x$', '/*', '𝄞e\'', '"'].every((text) => sql.pieces(text).map((p) => p.text).join('') === text)`, &whole)
 	if !whole {
-		t.Error("pieces are not the whole text")
+		t.Error("the pieces don't make up the whole text")
 	}
 	var places []int
 	b.modules(`[sql.offsetOf('é𝄞x', 3), sql.offsetOf('ab', 9), sql.placeOf('a\nb𝄞c', 5).line, sql.placeOf('a\nb𝄞c', 5).column]`, &places)
@@ -115,7 +115,7 @@ func TestPageTaskModules(t *testing.T) {
 		return of('ins') === was.join() && of('del') === is.join() && d.filter((c) => c.kind === 'same').length === longest;
 	})`, &rebuilt)
 	if !rebuilt {
-		t.Error("a diff does not tell its two texts in the shortest way")
+		t.Error("a diff is not the shortest one between its two texts")
 	}
 	var microseconds []any
 	b.modules(`['90s', '1h30m', '.5s', '1.s', '+2ms', '0', '-1s', '5µs', '', '90', '1 s', 's', '1d', '1h-2m'].map(settings.microseconds)`, &microseconds)

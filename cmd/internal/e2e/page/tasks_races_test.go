@@ -185,6 +185,6 @@ func TestPageTaskListOvertaken(t *testing.T) {
 		return held();
 	`)
 	if got != "5" {
-		t.Errorf("%s held are shown, and 5 are", got)
+		t.Errorf("%s are shown as held, want 5", got)
 	}
 }

@@ -71,7 +71,7 @@ func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 	b.shows("#set-query-error", `column "nothing" does not exist`)
 	b.await(`document.activeElement.id === 'set-query' && document.querySelector('.sql-wrong').textContent === 'nothing'`, e2e.Soon)
 	if at := b.eval(`(({value, selectionStart}) => value.slice(selectionStart))(document.querySelector('#set-query'))`); at != "nothing as item" {
-		t.Errorf("the caret stands before %q", at)
+		t.Errorf("the caret is before %q", at)
 	}
 	b.shows(".to-place", "Go to line 2, column 3")
 	b.do(chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete), chromedp.KeyEvent(kb.Delete),
@@ -151,7 +151,7 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 	mia.press(`dialog button[value="yes"]`)
 	mia.shows(".notice", "somebody holds work of task")
 	if link := mia.eval(`document.querySelector('.notice a').getAttribute('href')`); link != "/items?release=1&task=verify" {
-		t.Errorf("it leads to %s", link)
+		t.Errorf("the link leads to %s", link)
 	}
 	mia.press("#tab-runs")
 	mia.shows(".runs tr", "finished")

@@ -27,7 +27,7 @@ func TestPageUndo(t *testing.T) {
 	b.shows("#heard", "a: still yours.")
 	b.eval(`(passes(), '')`)
 	if got := s.dispositions(); got != "a held, b held, c held" {
-		t.Error("after it was undone: ", got)
+		t.Error("after the undo: ", got)
 	}
 	if note := b.eval(`document.querySelector('#work textarea').value`); note != "looked at" {
 		t.Errorf("the note is %q", note)
@@ -93,7 +93,7 @@ func TestPageUndoEnds(t *testing.T) {
 		t.Errorf("so many waited, five seconds, and not until a lease's end in three: %s; they waited %s ms", is, b.eval(`String(waits)`))
 	}
 	if early := column[bool](s, `select closed_at < lease_expires_at and lease_expires_at - assigned_at < 1.5 * lease from getwork.work`); !early[0] || !early[1] {
-		t.Error("it was not sent before the lease, which nobody extended, was over")
+		t.Error("the outcome was not sent before the end of the lease, which nobody extended")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 	b.shows("#work h3", "b")
 	b.focused("b") // there was nothing else to go on with
 	if got := s.dispositions(); got != "a held, b held" {
-		t.Error("it asked, and sent as well: ", got)
+		t.Error("the page asked, and sent all the same: ", got)
 	}
 	b.press(".undo") // the next item stays
 	b.await(`document.querySelectorAll('#work .next').length === 2`, e2e.Soon)

@@ -184,7 +184,7 @@ func TestPageWallDoesNotGrow(t *testing.T) {
 		return b.eval(size)
 	}
 	if first, last := round(45), round(30); first != last {
-		t.Errorf("the page had %s elements, and after the same again %s", first, last)
+		t.Errorf("the page had %s elements, and %s after the same events again", first, last)
 	}
 	if text := b.eval(`document.querySelector('.ticker').innerText`); strings.Count(text, "held") != 12 {
 		t.Errorf("the ticker: %s", text)

@@ -43,7 +43,7 @@ echo "$GETWORK_ITEM" >>"$0/done"; rm "$0/now-$GETWORK_ITEM"`
 		t.Errorf("%d are completed", n)
 	}
 	if n := column[int64](s, `select count(*) from getwork.work`)[0]; n != 200 {
-		t.Errorf("%d times something was handed out", n)
+		t.Errorf("items were handed out %d times", n)
 	}
 	if n := column[int64](s, `select count(distinct instance) from getwork.work`)[0]; n < 2 {
 		t.Errorf("%d holders", n)
@@ -71,7 +71,7 @@ func TestAgentKilled(t *testing.T) {
 		e2e.AwaitGone(t, pid)
 	}
 	s.awaitHistory("page", 40*time.Second, "expired", "completed")
-	t.Logf("done by another %v later", time.Since(killed))
+	t.Logf("another agent finished the item %v later", time.Since(killed))
 }
 
 // stoppable is a program that reports when it begins, and when it is asked to stop.
@@ -167,7 +167,7 @@ func TestAgentDrains(t *testing.T) {
 	}
 
 	finishing := startAgent(t, s.Nodes[0].URL, args...)
-	e2e.Await(t, "the one that was cut is worked on again", e2e.Soon, func() bool { return file(dir+"/cut") == "\n\n" })
+	e2e.Await(t, "the interrupted item is worked on again", e2e.Soon, func() bool { return file(dir+"/cut") == "\n\n" })
 	s.push("more")
 	stop(finishing)
 	finishing.says("draining", e2e.Soon)

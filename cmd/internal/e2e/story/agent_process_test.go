@@ -176,7 +176,7 @@ func TestAgentExitStatus(t *testing.T) {
 	s.awaitHistory("9", e2e.Soon, "failed signal: killed: status 9", "never signal: killed: status 9")
 	attempts := column[int32](s, `select attempt from getwork.work where item = '75' order by id`)
 	if !slices.Equal(attempts, []int32{1, 1}) {
-		t.Errorf("returning burns attempts: %v", attempts)
+		t.Errorf("returns count as attempts: %v", attempts)
 	}
 	after := column[float64](s, `select extract(epoch from after)::float8 from getwork.work where item = '75' and state = 'returned'`)
 	if !slices.Equal(after, []float64{0.5}) {

@@ -249,7 +249,7 @@ group by instance order by instance`, ids) // dead, orphaned, sleeper
 select n.item from getwork.work w join getwork.work n using (task_id, item)
 where w.id = any($1) and n.id > w.id and n.attempt > w.attempt and n.state = 'completed'`, ids)
 	if len(again) != len(lost) {
-		l.T.Errorf("of %d that were lost, %v were done later", len(lost), again)
+		l.T.Errorf("of %d lost pages %v were done later", len(lost), again)
 	}
 }
 

@@ -125,7 +125,7 @@ func (d *bankDesk) work(ctx context.Context, user string, node int) {
 			}
 		}
 	}
-	d.T.Errorf("%s is not done in time", user)
+	d.T.Errorf("%s did not finish in time", user)
 }
 
 func (d *bankDesk) over() bool {

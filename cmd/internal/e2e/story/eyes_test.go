@@ -39,7 +39,7 @@ func TestFourEyes(t *testing.T) {
 	s.bothAtOnce()
 	done := column[int64](s, `select count(distinct item) from getwork.work where state = 'completed' group by task_id`)
 	if len(done) != 2 || min(done[0], done[1]) < payments/4 {
-		t.Errorf("completed %v of each: that was no load", done)
+		t.Errorf("completed %v of each, which is too little for a load", done)
 	}
 	s.barred()
 	if both := column[string](s, `

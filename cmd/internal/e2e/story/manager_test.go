@@ -121,7 +121,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	for i, r := range waiting {
 		if now, _, err := s.As(r.User, (i+2)%3).Request(t.Context(), r.ID); err != nil || now.State != assign.Pending {
-			t.Errorf("%s waits no more: %+v, %v", r.User, now, err)
+			t.Errorf("%s no longer waits: %+v, %v", r.User, now, err)
 		}
 	}
 	if err := s.As("mary", 0).Resume(t.Context(), "letters"); err != nil {
@@ -168,7 +168,7 @@ func TestLeafThroughWork(t *testing.T) {
 	seen := s.leafThrough(url.Values{"task": {"verify"}, "limit": {"7"}})
 	growing.Wait()
 	if i := slices.IndexFunc(seen, func(w assign.Work) bool { return w.ID <= there[0] }); i < 0 || !cmp.Equal(ids(seen[i:]), there) {
-		t.Errorf("of %v were seen %v", there, ids(seen))
+		t.Errorf("of the rows %v these were seen: %v", there, ids(seen))
 	}
 	for _, want := range []struct{ filter, value, sql string }{
 		{"user", "user-3", `select id from getwork.work where user_name = $1 order by id desc`},
@@ -194,7 +194,7 @@ func (s *site) leafThrough(query url.Values) (seen []assign.Work) {
 		}
 		for _, w := range page {
 			if len(seen) > 0 && seen[len(seen)-1].ID <= w.ID {
-				s.T.Fatalf("work %d comes behind %d", w.ID, seen[len(seen)-1].ID)
+				s.T.Fatalf("work %d comes after %d", w.ID, seen[len(seen)-1].ID)
 			}
 			seen = append(seen, w)
 		}
@@ -202,7 +202,7 @@ func (s *site) leafThrough(query url.Values) (seen []assign.Work) {
 			return seen
 		}
 		if len(page) != limit {
-			s.T.Errorf("a page of %d has another behind it; the limit is %d", len(page), limit)
+			s.T.Errorf("a page of %d is followed by another; the limit is %d", len(page), limit)
 		}
 		query.Set("cursor", next)
 	}

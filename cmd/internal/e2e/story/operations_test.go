@@ -97,7 +97,7 @@ func TestOperationsFigures(t *testing.T) {
 	}
 	for _, name := range figureName.FindAllString(doc, -1) {
 		if _, known := figures[name]; !known {
-			t.Errorf("%s is named, and there is no such figure", name)
+			t.Errorf("%s is named, but no such metric exists", name)
 		}
 	}
 }
@@ -123,18 +123,18 @@ func TestOperationsAlerts(t *testing.T) {
 	figures := newSite(t, 1, "").scraped()
 	for _, r := range file.Groups[0].Rules {
 		if r.Annotations["summary"] == "" || !slices.Contains([]string{"page", "ticket"}, r.Labels["severity"]) {
-			t.Errorf("%s lacks something: %+v", r.Alert, r)
+			t.Errorf("%s is incomplete: %+v", r.Alert, r)
 		}
 		if !strings.Contains(doc, "\n| `"+r.Alert+"` | ") {
 			t.Errorf("%s is not explained", r.Alert)
 		}
 		names := figureName.FindAllString(r.Expr, -1)
 		if len(names) == 0 {
-			t.Errorf("%s asks for nothing", r.Alert)
+			t.Errorf("%s uses no metric", r.Alert)
 		}
 		for _, name := range names {
 			if f, whole := figures[name], figures[parts.ReplaceAllString(name, "")]; f.kind == "" && whole.kind == "" {
-				t.Errorf("%s asks for %s, which there is not", r.Alert, name)
+				t.Errorf("%s uses %s, which does not exist", r.Alert, name)
 			}
 		}
 		for _, s := range selector.FindAllStringSubmatch(r.Expr, -1) {
@@ -165,7 +165,7 @@ func TestOperationsLogLines(t *testing.T) {
 		lines[row[1]] = true
 	}
 	if len(lines) < 5 {
-		t.Fatalf("the lines are %v; there are more", lines)
+		t.Fatalf("only these lines were found: %v", lines)
 	}
 	err := filepath.WalkDir("../../../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -203,6 +203,6 @@ func TestOperationsRestore(t *testing.T) {
 		}
 	}
 	if now := column[int64](s, rounds)[0]; now < round+1_000_000 {
-		t.Errorf("rounds were at %d, and are at %d", round, now)
+		t.Errorf("the rounds' ids were at %d, and are now at %d", round, now)
 	}
 }

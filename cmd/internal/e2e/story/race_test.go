@@ -89,7 +89,7 @@ func TestRacesOnOneRow(t *testing.T) {
 		s.oneStory(w)
 	}
 	if len(won) < 3 || won["expired"]+won["held"] == 0 { // held: nobody won, and the sweep has not come yet
-		t.Errorf("it was no race: %v", won)
+		t.Errorf("there was no race: %v", won)
 	}
 	s.Promises()
 }
@@ -122,7 +122,7 @@ func (s *site) race(w assign.Work, i int) string {
 				s.T.Errorf("%s of %s: %s", r.name, w.Item, a.Body)
 			}
 		case a.Status == 200 && winner != "":
-			s.T.Errorf("about %s both %s and %s were told that they had their way", w.Item, winner, r.as)
+			s.T.Errorf("both %[2]s and %[3]s were told that they had won %[1]s", w.Item, winner, r.as)
 		case a.Status == 200:
 			winner = r.as
 		case a.Status != 409 || a.Problem.Type != "/problems/already-closed" && a.Problem.Type != "/problems/lease-lost":
@@ -131,7 +131,7 @@ func (s *site) race(w assign.Work, i int) string {
 	}
 	state := column[string](s, `select state from getwork.work where id = $1`, w.ID)[0]
 	if winner != "" && winner != state || winner == "" && state != "expired" && state != "held" {
-		s.T.Errorf("%s: %q was told that it had its way, and the row is %s", w.Item, winner, state)
+		s.T.Errorf("%s: %q was told that it had won, but the row is %s", w.Item, winner, state)
 	}
 	return state
 }

@@ -47,7 +47,7 @@ func sixty(t *testing.T, url string) {
 	for i := range s.Nodes {
 		stood := time.Duration(e2e.Overslept.Load() - before) // after two seconds another node may find a waiting request
 		if n := s.Figure(i, "getwork_requests_rescued_total"); n != 0 && stood < time.Second {
-			t.Errorf("%v requests were found by the periodic look of node %d alone, and nobody died", n, i)
+			t.Errorf("only the sweep of node %[2]d found %[1]v requests, though no process died", n, i)
 		}
 	}
 	items := column[string](s, `select item from getwork.work order by request_id, rank`)

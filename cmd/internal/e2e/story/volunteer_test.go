@@ -88,10 +88,10 @@ func (s *site) signUp() {
 		}
 	}
 	if n := column[int64](s, `select count(*) from getwork.work where state = 'held'`); n[0] != jobPlaces || said["click assigned"]+said["claim ok"] != jobPlaces {
-		s.T.Errorf("%d are placed, %d were told that they are; want %d", n[0], said["click assigned"]+said["claim ok"], jobPlaces)
+		s.T.Errorf("%d have places, %d were told so; want %d", n[0], said["click assigned"]+said["claim ok"], jobPlaces)
 	}
 	if said["click none all_held"] == 0 {
-		s.T.Error("nobody was told that all is taken")
+		s.T.Error("nobody was told that all places are taken")
 	}
 }
 
@@ -148,7 +148,7 @@ select count(*) = 2 from getwork.work_requested where state = 'pending' and look
 		}
 		if i == 0 {
 			if r, _, err := s.As("ben", 0).Request(s.T.Context(), waiting[1].ID); err != nil || r.State != assign.Pending {
-				s.T.Errorf("ben was not there first, and is %+v, %v", r, err)
+				s.T.Errorf("ben came later, but has %+v, %v", r, err)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (t *trial) before(a, b time.Time) bool {
 // describe describes a holding.
 func (w *work) describe() string {
 	if w.row == nil {
-		return fmt.Sprintf("work %d, of which there is no row", w.id)
+		return fmt.Sprintf("work %d, which has no row", w.id)
 	}
 	r := w.row
 	closed := "is held still"
