@@ -48,7 +48,7 @@ type Explanation struct {
 type Barred struct {
 	User     string     `json:"user"`
 	Instance string     `json:"instance,omitempty"` // only this instance; empty for all
-	Because  string     `json:"because"`            // reads on after "he": holds it
+	Because  string     `json:"because"`            // continues a sentence that begins with the user: "holds it"
 	Until    *time.Time `json:"until"`              // null if for good, or until somebody acts
 }
 

@@ -1,4 +1,4 @@
-// What the page's modules are checked for: mistakes, not taste. Run by .ci/run.
+// The checks of the page's modules: mistakes, not taste. .ci/run runs them.
 const browser = ['document', 'window', 'location', 'history', 'console', 'fetch', 'WebSocket', 'BroadcastChannel', 'CustomEvent',
   'EventTarget', 'Event', 'AbortController', 'AbortSignal', 'URL', 'URLSearchParams', 'setTimeout', 'clearTimeout', 'setInterval',
   'clearInterval', 'requestAnimationFrame', 'cancelAnimationFrame', 'performance', 'localStorage', 'sessionStorage', 'navigator',

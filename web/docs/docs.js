@@ -1,4 +1,4 @@
-// Shows /openapi.json as a page. What it writes is text, never markup.
+// Shows /openapi.json as a page. It inserts text, never markup.
 
 const methods = ['get', 'post', 'put', 'patch', 'delete'];
 

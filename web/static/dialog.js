@@ -3,8 +3,8 @@
 import { html, nothing, render } from './lib/lit-html/lit-html.js';
 
 /**
- * Makes a dialog, which draw(template) fills and shows; its title has the id 'dialog-title'. It closes with close(value), by
- * Escape, and when the signal is aborted. closed is a promise of that value; undefined: nothing was done.
+ * Makes a dialog, which draw(template) fills and shows; its title has the id 'dialog-title'. It is closed by close(value), by
+ * Escape, and by the signal. closed is a promise of that value, or of undefined if it was cancelled.
  */
 export function newDialog(className, signal) {
   const element = Object.assign(document.createElement('dialog'), { className });
@@ -18,7 +18,7 @@ export function newDialog(className, signal) {
   };
   const draw = (template) => {
     render(template, element);
-    if (shown) return; // or closed since: it does not come back
+    if (shown) return; // also if it has been closed since
     shown = true;
     element.showModal();
   };
@@ -30,7 +30,7 @@ export function newDialog(className, signal) {
   return { draw, close, closed };
 }
 
-/** Asks a question; the promise says whether the answer was yes. danger: what is done can't be undone. */
+/** Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. */
 export function ask({ title, text, yes, no = 'Cancel', danger = false }) {
   const dialog = newDialog('ask');
   dialog.draw(html`<form method="dialog">
@@ -45,9 +45,8 @@ export function ask({ title, text, yes, no = 'Cancel', danger = false }) {
 }
 
 /**
- * Asks with a form; it stays open, with what was typed, when what was asked for fails. body is a template of its fields; yes
- * the button's text; act(FormData) does what was asked for, and its failure is shown in the dialog. The promise gives what act
- * gave, or undefined.
+ * Asks with a form. body is a template of its fields, and yes the button's text. act(FormData) acts on the input; if it fails,
+ * the dialog shows the error and stays open with the input. The promise has act's result, or undefined.
  */
 export function askForm({ title, body, yes, danger = false, act, signal }) {
   const dialog = newDialog('ask', signal);

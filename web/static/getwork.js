@@ -1,6 +1,6 @@
 /**
- * A client for getwork in one module, without dependencies, for browsers, workers, Node 22 and later, and whatever else
- * has fetch and WebSocket. docs/client.md tells how to use it.
+ * A client for getwork in one module, without dependencies, for browsers, workers, Node 22 and later, and everything else
+ * that has fetch and WebSocket. docs/client.md describes how to use it.
  *
  *     import { connect } from '/static/getwork.js';
  *     const client = connect();
@@ -11,51 +11,51 @@
  *     await client.dispose(id, { outcome: 'complete' });
  *     client.close();
  *
- * It keeps the caller's pipeline: `client.work` and `client.requests` (those pending) are Maps by id, of the shapes
- * that the REST API has. What happens is pushed over a WebSocket. While that can't be had, the pending requests and
- * the pipeline are asked for after 5, then 10, then every 20 s, and the socket is tried again now and then, and at once
- * when the network comes back or somebody comes back to the page.
+ * It keeps the caller's pipeline: `client.work` and `client.requests` (the pending ones) are Maps by id, with the REST
+ * API's objects. Changes are pushed over a WebSocket. While it is down, the client reads the pending requests and the
+ * pipeline after 5, then 10, then every 20 s. It tries the socket again now and then, and at once when the network is
+ * back or the user returns to the page.
  *
- * Events, each a CustomEvent with its matter in `detail`:
+ * Events, each a CustomEvent with `detail`:
  *   state    {name, …}: see State below
  *   change   the Maps have changed
- *   request  a request that is new or has changed; one that has ended comes exactly once
- *   gone     work that left the pipeline, and it was not this client that let go of it. Its state says why; where that
- *            is 'held', nobody said: it only is not in the pipeline any more. It comes before `change`
+ *   request  a request that is new or has changed; an ended one comes exactly once
+ *   gone     work that left the pipeline, but was not closed by this client. Its state says why; if that is 'held', the
+ *            reason is unknown: it is only no longer in the pipeline. It comes before `change`
  *   run      a run's phase, for a task that the caller waits for or subscribed to
  *   task     a subscribed task with its counts
- *   tasks    a task is new, changed or deleted: who shows a list of them reads it again, after a random while, since all are
- *            told at once. It comes with the first snapshot, too: what was read before may be old
- *   reread   what a program shows beside the pipeline may be old, since push was away: read it again. It comes with every
- *            poll while push is gone, and with each snapshot but the first
- *   hello    whom the server takes the caller for
- *   problem  a Problem that the server told over the socket
+ *   tasks    a task is new, changed or deleted: a program that shows a list of tasks reads it again, after a random delay,
+ *            because all clients hear of it at once. It also comes with the first snapshot: an earlier list may be old
+ *   reread   other data than the pipeline may be old, because push was down: read it again. It comes with every poll while
+ *            push is down, and with each snapshot but the first
+ *   hello    the caller's identity as the server knows it
+ *   problem  a Problem that the server sent over the socket
  *
  * State: one of
  *   {name: 'connecting'}                       no socket yet, and no polling yet
- *   {name: 'live'}                             what happens is pushed
- *   {name: 'lagging'}                          pushed too, but some seconds late: the node lost its notifications
- *   {name: 'polling', every, next, error?}     asking every so many ms, next at that time; error: the last one failed
- *   {name: 'stopped', reason}                  'patience': 15 minutes of polling are over; requests stay where they
- *                                              are, and resume() goes on, as does coming back to the page. Who only
- *                                              watches is not stopped so. 'unauthenticated': log in. 'closed': by close()
+ *   {name: 'live'}                             changes are pushed
+ *   {name: 'lagging'}                          changes are pushed some seconds late: the node lost its notifications
+ *   {name: 'polling', every, next, error?}     asking every so many ms, next at that time; error: the last poll failed
+ *   {name: 'stopped', reason}                  'patience': 15 minutes of polling are over; requests stay pending, and
+ *                                              resume() or returning to the page goes on. A client with `watch` is never
+ *                                              stopped so. 'unauthenticated': log in. 'closed': by close()
  */
 
-/** What work becomes when its holder lets go of it. */
+/** The state of work after a disposition, by outcome. */
 const becomes = { complete: ['completed'], return: ['returned'], never: ['never'], fail: ['failed', 'never'] };
 
 /** Delays in milliseconds; pass others as connect({delays}). */
 const defaults = {
   poll: [5_000, 10_000, 20_000],
   stop: 15 * 60_000, // of polling without a socket
-  socket: [500, 30_000], // the first wait before it is tried again, doubled each time, and the longest
-  ping: 25_000, // a socket on which nothing was said for so long is asked whether it is still there
-  silence: 5_000, // one that has not answered by then is given up, as is one that does not say hello
-  steady: 10_000, // one that lasted so long counts as having worked
-  wake: 1_000, // at most, after the network is back: a whole office comes back in one moment
+  socket: [500, 30_000], // the first wait before another attempt, doubled each time, and the longest
+  ping: 25_000, // a socket that was silent for so long is pinged
+  silence: 5_000, // a socket that does not answer within this, or does not send hello, is given up
+  steady: 10_000, // a socket that lasted so long counts as having worked
+  wake: 1_000, // at most, after the network is back: a whole office reconnects at once
 };
 
-/** How a call failed: RFC 9457's members, and `retryAfter` in ms, 0 where the server did not say. Status 0: no answer at all. */
+/** The error of a call: RFC 9457's members, and `retryAfter` in ms, 0 if the server did not say. Status 0: no answer at all. */
 export class Problem extends Error {
   constructor(status, body = {}, retryAfter = 0) {
     super(body.detail || body.title || `the server answered with status ${status}`);
@@ -72,10 +72,10 @@ export class Problem extends Error {
 /**
  * The REST calls alone, without anything live. Each returns a promise that fails with a Problem.
  *
- * A call that is answered 429 has not begun: it is made again when Retry-After says, twice at most. A 503 may come after
- * the fact; it is for the caller to decide. To repeat a call is safe but for getWork, which wants an Idempotency-Key.
+ * A call that is answered 429 has not begun: it is repeated when Retry-After says, at most twice. A call that is answered
+ * 503 may have been executed, so the caller decides. Repeating is safe, except for getWork without an Idempotency-Key.
  *
- * Options are those of connect(); dated, if given, is told the server's time (ms) with each answer, to the second.
+ * Options are those of connect(); dated, if given, is called with the server's time (ms) of each answer, to the second.
  */
 export function rest({ url = '', headers: always, fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, clock = globalThis, dated } = {}) {
   async function once(method, path, { body, headers, within = 30_000, keepalive = false, signal } = {}) {
@@ -127,28 +127,28 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
   return {
     call,
 
-    // Everybody.
-    /** For a page, where nobody is asked for more than a name: the browser keeps it as a cookie. */
+    // For everybody.
+    /** For a page under --auth dev, where a name is enough: the browser keeps it as a cookie. */
     logIn: async (user, role = 'worker') => void (await call('POST', '/login', { body: { user, role } })),
     logOut: async () => void (await call('POST', '/logout')),
     /** {user, role, groups} */
     me: () => get(`${api}/me`),
     tasks: async () => (await get(`${api}/tasks`)).tasks,
-    /** A task, and the tag that a change of it names. */
+    /** A task, and the tag that a change of it must send. */
     task: async (name) => {
       const { body, tag } = await call('GET', taskAt(name));
       return { task: body, tag };
     },
 
-    // Who works. What connect()'s client has a method for is told there.
+    // For workers. The methods that connect()'s client has, too, are described there.
     /** {work: […], requests: […pending…]} */
     pipeline: () => get(`${api}/pipeline`),
-    /** {status, tag, body}: tag, of a former answer, has what did not change since answered 304, without a body. */
+    /** {status, tag, body}: with the tag of a former answer, an unchanged state is answered 304, without a body. */
     request: (id, tag) => call('GET', `${api}/requests/${segment(id)}`, { headers: tag ? { 'If-None-Match': tag } : {} }),
     /** body {count, linger?, lease?}; the answer is {status, tag, body}. */
     getWork: (task, body, headers) => call('POST', `${taskAt(task)}/requests`, { body, headers }),
     cancel: (id) => send('DELETE', `${api}/requests/${segment(id)}`),
-    /** keepalive: it is sent though the page is left at this moment. repeats: 0, if the caller makes it again himself after a 429. */
+    /** keepalive: it is sent even if the page is just being left. repeats: 0, if the caller repeats it after a 429. */
     dispose: (id, body, { keepalive, repeats } = {}) => send('POST', `${api}/work/${segment(id)}/disposition`, body, { keepalive, repeats }),
     extend: (id) => send('POST', `${api}/work/${segment(id)}/extend`),
     claim: (task, item) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, undefined, { within: patience }),
@@ -162,18 +162,18 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     holders: (filter) => get(`${api}/holders`, filter),
     /** A task's runs, newest first: filter {cursor, limit}. */
     runs: (task, filter) => get(`${taskAt(task)}/runs`, filter),
-    /** What happened in each step of time: filter {task: 'a,b', from, step}. */
+    /** Counts of each step of time: filter {task: 'a,b', from, step}. */
     history: (filter) => get(`${api}/history`, filter),
-    /** Who returns much, and what many return: filter {task, from}. */
+    /** Users who return much, and items that many return: filter {task, from}. */
     returns: (filter) => get(`${api}/returns`, filter),
 
-    // Who manages.
+    // For managers.
     /** settings {name, query, …}, see Task in /openapi.json; the answer is the task. */
     createTask: (settings) => send('POST', `${api}/tasks`, settings),
-    /** tag: of the task as it was read; a task that has changed since fails with type '/problems/stale-version'. */
+    /** tag: of the task as it was read; if the task has changed since, the call fails with type '/problems/stale-version'. */
     updateTask: (name, changes, tag) => send('PATCH', taskAt(name), changes, { headers: { 'If-Match': tag } }),
     deleteTask: async (name) => void (await call('DELETE', taskAt(name))),
-    /** What a task was, newest first: filter {cursor, limit}. */
+    /** A task's versions, newest first: filter {cursor, limit}. */
     versions: (name, filter) => get(`${taskAt(name)}/versions`, filter),
     restore: (name, version, tag) => send('POST', `${taskAt(name)}/versions/${version}/restore`, undefined, { headers: tag ? { 'If-Match': tag } : {} }),
     /**
@@ -182,22 +182,22 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
      */
     preview: (name, options = {}, { signal, within = patience } = {}) =>
       send('POST', `${name ? taskAt(name) : api}/preview`, options, { signal, within }),
-    /** Why an item is or is not handed out. signal: gives it up, and the task's query with it, if that runs for it. */
+    /** Why an item is or is not handed out. signal aborts it, and the task's query, if that runs for it. */
     explain: async (task, item, { signal } = {}) => (await call('GET', `${taskAt(task)}/items/${segment(item)}`, { within: patience, signal })).body,
     /** items [{item, priority?, not_before?, slots?, exclusive?, details?}], to a task without a query: {accepted, duplicates}. */
     push: (task, items) => send('POST', `${taskAt(task)}/items`, items),
-    /** Puts back what is never: the items named, or all whose attempts were used up. */
+    /** Puts back items that are never to return: the named ones, or all whose attempts were used up. */
     redrive: (task, items) => send('POST', `${taskAt(task)}/redrive`, items ? { items } : {}),
-    /** Gives held work to another. */
+    /** Gives held work to another user. */
     reassign: (id, user) => send('POST', `${api}/work/${segment(id)}/reassign`, { user }),
-    /** Takes work from a user, of a task, or of both: first {user?, task?, dry_run: true}, which gives {count, token}; then with that token. */
+    /** Takes back work of a user, a task, or a user in a task: first {user?, task?, dry_run: true}, which gives {count, token}; then with that token. */
     release: (filter) => send('POST', `${api}/work/release`, filter),
   };
 }
 
 /**
- * Refuses a path of which a segment is . or .. : whatever their encoding, every parser of URLs takes them for steps in the path
- * (https://url.spec.whatwg.org/#double-dot-path-segment), and another address would be called.
+ * Refuses a path with a segment . or .. : in every encoding, URL parsers resolve these as steps in the path
+ * (https://url.spec.whatwg.org/#double-dot-path-segment), so that another address would be called.
  */
 function nameable(path) {
   const [, step] = path.split('?')[0].match(/\/((?:\.|%2e){1,2})(?:\/|$)/i) ?? [];
@@ -207,12 +207,12 @@ function nameable(path) {
 }
 
 /**
- * Connects, and keeps connected until close(). Options, all of which may be left out:
+ * Connects, and stays connected until close(). All options may be left out:
  *   url        where the server is, such as 'https://work.example'; default: where the page came from
- *   headers    sent with every call, such as {Authorization: 'Bearer …'}. On the socket too where its constructor takes
- *              headers, as Node's does; a browser's does not, and has cookies
+ *   headers    sent with every call, such as {Authorization: 'Bearer …'}; also with the socket if its constructor takes
+ *              headers, as Node's does. A browser's does not, and sends cookies
  *   watch      true: for a program that only watches tasks. It has no pipeline, which an observer may not read
- *   parse      what makes values of JSON text, for callers to whom 1.50 is not 1.5; default: JSON.parse
+ *   parse      parses JSON text, for callers who distinguish 1.50 from 1.5; default: JSON.parse
  *   fetch, WebSocket, clock {now, setTimeout, clearTimeout}, random, delays: for tests, and other surroundings
  */
 export function connect(options = {}) {
@@ -224,20 +224,20 @@ class Client extends EventTarget {
   requests = new Map();
   state = { name: 'connecting' };
   known = false; // the pipeline has been read: until then an empty `work` says nothing
-  user = null; // as the server said hello
+  user = null; // from the server's hello
   ahead = 0; // by how many ms the server's clock is ahead of ours: all times are by the server's
 
   #api; #url; #headers; #watch; #parse; #WebSocket; #clock; #random; #delays;
   #socket = null;
   #timers = { silence: null, ping: null, retry: null, poll: null };
-  #left = new AbortController(); // ends listening to the page
+  #left = new AbortController(); // removes the listeners on the page
   #failures = 0;
   #liveSince = null; // when the present socket brought its snapshot
   #shown = false; // there was a snapshot since the start, or since resume()
-  #fault = false; // the server found fault with what was sent: the socket is not tried again
+  #fault = false; // the server rejected a message: the socket is not tried again
   #polling = false;
   #step = 0; // in delays.poll
-  #waited = 0; // ms between polls. Not by the clock: a machine that slept has not asked
+  #waited = 0; // ms between polls, summed up. Not by the clock: a machine that slept has not asked
   #round = 0; // of polling; an answer to a former one no longer schedules anything
   #seen = false; // there was a snapshot, or polling
   #changes = 0;
@@ -246,7 +246,7 @@ class Client extends EventTarget {
   // Ids that have ended: answers and events overtake each other, and an old one must not bring them back.
   #ended = new Set();
   #closed = new Set();
-  #closing = new Map(); // what the work becomes that is let go of just now, by id
+  #closing = new Map(); // the future state of work that is being closed, by id
 
   constructor({ url = '', headers, watch = false, fetch, parse = JSON.parse, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
     super();
@@ -333,13 +333,13 @@ class Client extends EventTarget {
     return work;
   }
 
-  /** How many ms of a lease are left, by the server's clock; 0: it is over; null: the work has none. */
+  /** How many ms of a lease are left, by the server's clock; 0: it is over; null: the work has no lease. */
   left(work) {
     if (!work.lease_expires_at) return null;
     return Math.max(0, Date.parse(work.lease_expires_at) - this.#clock.now() - this.ahead);
   }
 
-  /** {user, role, groups}: whom the server takes the caller for. If nobody is logged in any more, `state` tells it, too. */
+  /** {user, role, groups}: the caller's identity as the server knows it. If nobody is logged in any more, `state` changes, too. */
   me() { return this.#api.me().catch(this.#denied); }
 
   /** All tasks, with their counts. */
@@ -381,7 +381,7 @@ class Client extends EventTarget {
     for (const id of [...this.requests.keys()]) await this.#ask(id);
     const before = this.#changes;
     const pipeline = await this.#api.pipeline();
-    if (before === this.#changes) await this.#takeSnapshot(pipeline); // else what is here is newer
+    if (before === this.#changes) await this.#takeSnapshot(pipeline); // otherwise the present pipeline is newer
   }
 
   // The socket.
@@ -421,7 +421,7 @@ class Client extends EventTarget {
     this.#awaitWord();
   }
 
-  /** The network is back, or somebody looks at the page: what would be tried later is tried now. */
+  /** The network is back, or the page is visible again: the next attempt is made now. */
   #wake() {
     if (this.#socket) this.#ping();
     else if (this.state.reason === 'patience') this.resume();
@@ -433,7 +433,7 @@ class Client extends EventTarget {
     }
   }
 
-  /** 1001, 1006, 1013 and others mean: come back. 1003 and 1009 are a fault of ours, which coming back repeats. */
+  /** 1001, 1006, 1013 and others mean: reconnect. 1003 and 1009 are this client's fault, which reconnecting would repeat. */
   #lost(code) {
     this.#socket = null;
     this.#cancel('silence');
@@ -447,7 +447,7 @@ class Client extends EventTarget {
       const wait = Math.min(most, first * 2 ** (this.#failures - 1));
       this.#after('retry', wait * (0.5 + this.#random() / 2), () => this.#open());
     }
-    // Once is a node that restarts, and another takes over; more than that, and what can be asked for is asked for.
+    // One loss is a node that restarts, and another takes over; after more than one, polling begins.
     if (this.#failures > 1 || !this.#shown || this.#fault) this.#startPolling();
     else this.#tell({ name: 'connecting' });
   }
@@ -478,7 +478,7 @@ class Client extends EventTarget {
         if (body.state === 'live' && this.state.name === 'lagging') this.#tell({ name: 'live' });
         return;
       case 'error':
-        if (body.type === '/problems/invalid') return; // the answer to #ping; all else that is sent is valid
+        if (body.type === '/problems/invalid') return; // the answer to #ping; all other messages are valid
         return this.#emit('problem', new Problem(body.status, body));
       case 'run': case 'task': case 'tasks': return this.#emit(message.type, body);
     }
@@ -510,7 +510,7 @@ class Client extends EventTarget {
     let error;
     try {
       this.#emit('reread');
-      if (this.#watch) await this.#api.me(); // tells whether the server can be had
+      if (this.#watch) await this.#api.me(); // shows whether the server answers
       await this.refresh();
     } catch (e) {
       error = e;
@@ -529,7 +529,7 @@ class Client extends EventTarget {
     this.#tell({ name: 'polling', every, next: this.#clock.now() + every, error });
   }
 
-  /** Somebody clicked: he is there, and hopes for an answer soon. */
+  /** The user clicked: they are present, and expect an answer soon. */
   #restartPolling() {
     this.#round++;
     this.#step = this.#waited = 0;
@@ -556,12 +556,12 @@ class Client extends EventTarget {
     this.#tell({ name: 'stopped', reason });
   }
 
-  // What is known.
+  // The known pipeline.
 
   #takeSnapshot({ work, requests }) {
     this.known = true;
     const held = new Set(work.map((w) => w.id));
-    // Of what is let go of just now the answer tells.
+    // Work that is being closed changes by the call's answer.
     for (const id of [...this.work.keys()]) if (!held.has(id) && !this.#closing.has(id)) this.#drop(id);
     for (const w of work) this.#takeWork(w);
     const pending = new Set(requests.map((r) => r.id));
@@ -571,7 +571,7 @@ class Client extends EventTarget {
     return Promise.all(missing.map((id) => this.#settle(id)));
   }
 
-  /** A request is no longer pending, and nobody said how it ended. */
+  /** A request is no longer pending, and its outcome is unknown. */
   async #settle(id) {
     try {
       await this.#ask(id);
@@ -594,7 +594,7 @@ class Client extends EventTarget {
   }
 
   #takeRequest(request) {
-    for (const w of request.work ?? []) this.#takeWork(w); // again, too: a snapshot of before may have come between
+    for (const w of request.work ?? []) this.#takeWork(w); // also repeatedly: an older snapshot may have come in between
     if (this.#ended.has(request.id)) {
       this.#changed();
       return;
@@ -620,7 +620,7 @@ class Client extends EventTarget {
     }
   }
 
-  /** Work is not in the pipeline any more, and nobody said why. */
+  /** Work is no longer in the pipeline, for an unknown reason. */
   #drop(id) {
     const work = this.work.get(id);
     if (this.work.delete(id)) this.#emit('gone', work);
@@ -635,7 +635,7 @@ class Client extends EventTarget {
       return await answer.catch(this.#denied);
     } catch (e) {
       if (e.type === '/problems/lease-lost') {
-        remember(this.#closed, id); // until it is swept, a moment later, the pipeline still has it
+        remember(this.#closed, id); // the pipeline still has it until the sweep, a moment later
         this.#drop(id);
         this.#changed();
       } else if (e.status === 409 || e.status === 404) await this.refresh().catch(() => {});
@@ -643,15 +643,15 @@ class Client extends EventTarget {
     }
   }
 
-  // The rest.
+  // Helpers.
 
-  /** A command failed; if it is because nobody is logged in any more, everything will. */
+  /** A command failed; if nobody is logged in any more, everything will fail. */
   #denied = (e) => {
     if (e.status === 401 && this.state.reason !== 'closed') this.#stop('unauthenticated');
     throw e;
   };
 
-  /** A socket's hello is exact to the ms. What is said to the second counts where that was not said, or not lately. */
+  /** A socket's hello is exact to the ms. Times to the second count only without a recent hello. */
   #dated(time) {
     const ahead = time + 500 - this.#clock.now();
     if (Math.abs(ahead - this.ahead) > 2000) this.ahead = ahead;
@@ -678,7 +678,7 @@ class Client extends EventTarget {
   #cancel(name) { this.#clock.clearTimeout(this.#timers[name]); }
 }
 
-/** The last thousand ids are enough: what overtakes does so by seconds. */
+/** The last thousand ids are enough: events overtake each other by seconds only. */
 function remember(set, id) {
   set.add(id);
   if (set.size > 1000) set.delete(set.values().next().value);

@@ -8,9 +8,9 @@ const typing = 'input:not([type=radio], [type=checkbox]), select, textarea, [con
 
 /**
  * Returns keys(list, signal), which adds shortcuts until the signal is aborted: list is [{key, does, run, repeat}], such as
- * {key: 'c', does: 'Complete', run: () => …}. A key is one of KeyboardEvent.key, or two after each other: 'g 1'. Without does
- * it is not listed, without run it is listed only; where run returns false the key does what it does without. repeat: it
- * counts again while it is held down. A key counts only where nothing is typed, and without Ctrl, Alt or Meta.
+ * {key: 'c', does: 'Complete', run: () => …}. A key is a KeyboardEvent.key, or a sequence of two: 'g 1'. Without does it is
+ * not listed, without run it is only listed. If run returns false, the key keeps its usual effect. repeat: it repeats while
+ * the key is held down. Keys do not count in text fields, nor with Ctrl, Alt or Meta.
  * help is the button that opens the help.
  */
 export function shortcuts(help) {

@@ -1,11 +1,11 @@
 /**
- * The page's shell: who is there, the line to the server, and which view is shown. It uses nothing but the public API,
- * through getwork.js.
+ * The page's shell: the user, the connection to the server, and the current view. It uses only the public API, through
+ * getwork.js.
  *
  * A view is a module with open(app, place), which shows itself in place.element:
  *   app    {client, api, me, go(path), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls;
- *          {user, role, groups}; leads to another view; makes keyboard shortcuts; tells something to everybody, also to who
- *          can't see it; and a Set of functions whose promises are awaited before somebody is logged out: false keeps him here
+ *          {user, role, groups}; opens another view; adds keyboard shortcuts; announces a line, also to screen readers; and
+ *          a Set of functions whose promises are awaited before a log-out: false prevents it
  *   place  {element, name, search, signal}: where to draw; what follows the view's path, such as a task's name, or '';
  *          the address's parameters; and a signal that is aborted when the view is left, for listeners and calls
  */
@@ -18,7 +18,7 @@ const $ = (id) => document.getElementById(id);
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
 const works = ['worker', 'agent', 'manager'];
 const watches = ['observer', 'manager'];
-const away = [0, 429, 502, 503, 504]; // no answer of the server's own, or no time for one
+const away = [0, 429, 502, 503, 504]; // the server is away or busy
 const views = [
   { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },
   { path: '/floor', title: 'Floor', may: watches, load: () => import('./views/floor.js') },
@@ -70,13 +70,13 @@ async function start() {
   });
   showState();
   show();
-  // What the page before could not send goes out whatever is shown.
+  // Whatever view is shown, dispositions that the former page could not send are sent.
   const unsent = Object.keys(sessionStorage).some((key) => key.startsWith('getwork.desk.'));
   if (unsent && works.includes(me.role)) import('./views/desk.js').then((desk) => desk.wake(app), () => {});
   setInterval(tick, 1000);
 }
 
-/** Who is there can't be asked now. */
+/** The server can't be asked for the user now. */
 function startLater(e) {
   const wait = Math.max(5000, e.retryAfter);
   say($('banner-text'), `No answer: ${e.message}. Trying again every ${wait / 1000} s.`);
@@ -85,11 +85,11 @@ function startLater(e) {
 }
 
 /**
- * What views keep in this tab's storage is his who typed it. It goes when he logs out, here or in another tab, though this one was
- * asleep then, and when somebody else is there. It stays when his session ends.
+ * Views keep a user's input in this tab's storage. It is removed when the user logs out, here or in another tab, even if this
+ * tab was asleep then, and when another user is logged in. It stays when the session ends.
  */
 function forgetOthers(user) {
-  const left = localStorage.getItem('getwork.left') ?? ''; // when somebody logged out last
+  const left = localStorage.getItem('getwork.left') ?? ''; // the time of the last log-out
   const [before, whose] = JSON.parse(sessionStorage.getItem('getwork.whose')) ?? [];
   if (before !== left || (user && whose !== user)) forget();
   if (user) sessionStorage.setItem('getwork.whose', JSON.stringify([left, user]));
@@ -99,7 +99,7 @@ function forget() {
   for (const key of Object.keys(sessionStorage)) if (key.startsWith('getwork')) sessionStorage.removeItem(key);
 }
 
-/** Who comes by a link such as /#log-in=Oliver or /#log-in=Mia,manager is logged in so, where nobody is asked for more than a name. */
+/** Under --auth dev, a link such as /#log-in=Oliver or /#log-in=Mia,manager logs in. */
 async function logInAsAsked(api) {
   const [, asked] = location.hash.match(/^#log-in=(.+)$/) ?? [];
   if (!asked) return;
@@ -107,7 +107,7 @@ async function logInAsAsked(api) {
   const me = await api.me().catch(() => ({}));
   const other = me.user !== user || me.role !== (role ?? 'worker');
   const refusal = other ? await api.logIn(user, role).then(() => null, (e) => e) : null;
-  if (away.includes(refusal?.status)) throw refusal; // it is tried again
+  if (away.includes(refusal?.status)) throw refusal; // the caller tries again
   history.replaceState(null, '', location.pathname + location.search);
   if (refusal?.status === 404) return; // here a name is not enough
   if (refusal) throw refusal;
@@ -150,7 +150,7 @@ async function logOut() {
   location.assign('/');
 }
 
-/** Whether what is typed over tasks in this tab, and not saved, may go: that is asked. */
+/** Asks whether unsaved changes of tasks in this tab may be lost. */
 async function mayForget() {
   const prefix = `getwork draft: ${app.me.user}: `;
   const names = Object.keys(sessionStorage).filter((key) => key.startsWith(prefix))
@@ -167,20 +167,20 @@ async function mayForget() {
 }
 
 tabs.addEventListener('message', async ({ data }) => {
-  if (data === 'log-out') app?.client.close(); // nothing more is kept, and nobody is asked
+  if (data === 'log-out') app?.client.close(); // without asking, and keeping nothing
   const now = data === 'log-in' ? await app?.api.me().catch(() => null) : null;
   if (!now || isAnother(now)) reloadAs(now?.user);
 });
 
 const isAnother = ({ user, role }) => user !== app.me.user || role !== app.me.role;
 
-/** Loads the page anew. In the name of somebody else, who is there now, nothing is sent of what is here, and he is not asked. */
+/** Reloads the page. If another user is logged in by now, nothing of this page is sent, and no question is asked. */
 function reloadAs(user) {
   if (user && app && user !== app.me.user) app.client.close();
   location.reload();
 }
 
-// A page that comes back by the browser's Back as it was left may be of somebody who has logged out since.
+// The browser's Back may restore a page of a user who has logged out since.
 window.addEventListener('pageshow', (e) => { if (e.persisted) location.reload(); });
 
 $('resume').addEventListener('click', () => {
@@ -188,13 +188,13 @@ $('resume').addEventListener('click', () => {
   $('view').focus();
 });
 
-// And should a message be missed, who comes back to a tab finds it as the cookie says.
+// If a tab missed the message, it checks the cookie when it becomes visible.
 document.addEventListener('visibilitychange', sameAsCookie);
 window.addEventListener('focus', sameAsCookie);
 
 async function sameAsCookie() {
   if (document.hidden || !app) return;
-  const now = await app.client.me().catch(() => app.me); // that nobody is logged in is told by the client's state
+  const now = await app.client.me().catch(() => app.me); // if nobody is logged in, the client's state says so
   if (isAnother(now)) reloadAs(now.user);
 }
 
@@ -208,7 +208,7 @@ function showLinks() {
   $('views').hidden = mine.length < 2;
 }
 
-/** Leads to another view, or to the same with other parameters. replace: without a new entry in the browser's history. */
+/** Opens another view, or the same with other parameters. replace: without a new entry in the browser's history. */
 function go(path, { replace = false } = {}) {
   history[replace ? 'replaceState' : 'pushState'](null, '', path);
   show().then(() => $('view').focus());
@@ -256,20 +256,20 @@ async function show() {
   }
 }
 
-/** Whether the server has another version of this page by now; the version is in this module's address. */
+/** Reports whether the server has another version of this page by now; the version is in this module's address. */
 async function outdated() {
   const page = await fetch('/', { cache: 'no-cache' }).catch(() => null);
   return page?.ok === true && !(await page.text()).includes(new URL(import.meta.url).pathname);
 }
 
-/** A node that came in another's place may be newer. What is typed is not thrown away for that: who is there decides. */
+/** After a reconnect the node may be newer. A reload would lose input, so the user decides. */
 async function offerNewer() {
   $('newer').hidden = !await outdated();
 }
 
 $('newer').addEventListener('click', () => location.reload());
 
-/** A module that can't be loaded: modules of two versions are not mixed, so a newer page takes the place of this one. */
+/** A module can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. */
 async function orNewer(e) {
   if (!await outdated()) throw e;
   location.reload();
@@ -278,7 +278,7 @@ async function orNewer(e) {
 
 const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title} · getwork`;
 
-// The line to the server.
+// The connection to the server.
 
 const chips = { live: 'Live', lagging: 'Late', connecting: 'Connecting …', polling: 'Asking', stopped: 'Stopped' };
 
@@ -314,14 +314,14 @@ function tick() {
   say($('banner-next'), next > 0 ? `Next in ${next} s.` : '');
 }
 
-/** Says a line to who listens to the page, and shows it for a while. */
+/** Announces a line to screen readers, and shows it for a while. */
 function announce(line) {
   say($('said'), line);
   clearTimeout(announce.timer);
   announce.timer = setTimeout(() => say($('said'), ''), 8000);
 }
 
-/** A text that is announced when it changes, and left alone when it does not. */
+/** Sets a text only if it changes, so that it is announced only then. */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,23 +1,23 @@
-/** Reading again what may have changed. */
+/** Reads data again when it may have changed. */
 
 /**
  * Reads something again when it may have changed: at once, but at most every `least` ms and for at most a third of the time,
- * so that a rush of events neither floods the server nor waits for its end. While nobody looks at the page it waits, and what
- * failed is tried again.
+ * so that a burst of events neither floods the server nor delays reading until it ends. While the page is hidden it waits.
+ * A failed read is tried again.
  */
 export class Reader {
-  value; // as it was read last; a failure leaves it
-  error = null; // of the last reading, if that failed
+  value; // from the last successful read
+  error = null; // of the last read, if it failed
   at = null; // when value came, in ms
 
   #read; #changed; #least; #signal;
   #due = false;
   #busy = false;
-  #round = 0; // what was begun in a former one is dropped
+  #round = 0; // results of a former round are dropped
   #next = 0; // not before
   #timer;
 
-  /** read() gives a promise of the value; changed() is called after each. */
+  /** read() returns a promise of the value; changed() is called after each read. */
   constructor(read, changed, { least = 800, signal }) {
     this.#read = read;
     this.#changed = changed;
@@ -33,7 +33,7 @@ export class Reader {
     return this.#go();
   }
 
-  /** Something else is to be read: at once, and what is under way no longer counts. */
+  /** Something else is to be read: at once, and a read under way no longer counts. */
   restart() {
     this.#round++;
     this.#busy = false;
@@ -78,9 +78,9 @@ export class Reader {
 const within = 2000; // ms
 
 /**
- * Keeps a list of tasks up to date: calls read() within two seconds after the list has changed, since thousands of pages are told
- * in one moment; when push was or is away; and when somebody comes back to the page. While nobody looks at it nothing is read.
- * A word that gets lost costs time only: the server finds out by itself, some seconds later.
+ * Keeps a list of tasks up to date. It calls read() when the list has changed, after a random delay of up to two seconds, because
+ * thousands of pages hear of it at once; when push was or is down; and when the page is visible again. While the page is hidden
+ * it reads nothing. A lost announcement costs time only: the server notices by itself, some seconds later.
  */
 export function keepListed(client, read, signal) {
   let timer = null;
@@ -101,8 +101,8 @@ const inWords = new Intl.Collator(undefined, { numeric: true });
 export const byTitle = (a, b) => inWords.compare(a.title || a.name, b.title || b.name) || (a.name < b.name ? -1 : 1);
 
 /**
- * Makes a function that reads the list of tasks. What an event told of one while it was read is newer, and takes its place;
- * a list that was asked for again meanwhile is null. They are in the order in which they are shown.
+ * Returns a function that reads the list of tasks, in the order in which it is shown. A task from an event that came during
+ * the read is newer, and replaces the one that was read. If another read began meanwhile, the result is null.
  */
 export function taskList(client, read) {
   let last;

@@ -6,7 +6,7 @@ const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
 
-/** A number that JavaScript would write in another way, such as 1.50, or can't hold, such as 12345678901234567890. */
+/** A number that JavaScript would write differently, such as 1.50, or can't represent, such as 12345678901234567890. */
 class Exact extends Number {
   constructor(text) {
     super(text);
@@ -14,7 +14,7 @@ class Exact extends Number {
   }
 }
 
-/** JSON.parse, but amounts keep their zeros. Browsers that do not tell a number's text show it without them. */
+/** JSON.parse, but amounts keep their zeros. Browsers that do not expose a number's source text show it without them. */
 export const parse = (json) => JSON.parse(json, (_, v, as) => {
   const otherwise = typeof v === 'number' && as?.source && as.source !== String(v);
   return otherwise ? new Exact(as.source) : v;
@@ -23,7 +23,7 @@ export const parse = (json) => JSON.parse(json, (_, v, as) => {
 const isNumber = (v) => typeof v === 'number' || v instanceof Exact;
 const textOf = (v) => v.text ?? String(v);
 
-/** A column's value: its kind is all that is known of it. decimals: as many as the column's longest has. */
+/** A column's value by its type. decimals: as many as the column's longest has. */
 export function value(v, decimals = 0) {
   if (isNumber(v)) return numberText(v, decimals);
   switch (typeof v) {
@@ -50,7 +50,7 @@ function lines(v, depth = 0) {
 function numberText(v, decimals) {
   if (Math.abs(v) > Number.MAX_SAFE_INTEGER) return textOf(v);
   if (!number.has(decimals)) {
-    // Amounts are always grouped; of whole numbers 2026 stays a year, and 12,345 is easy to read.
+    // Amounts are always grouped. Of whole numbers, only those above 9999 are: 2026 may be a year.
     number.set(decimals, new Intl.NumberFormat(undefined, {
       minimumFractionDigits: decimals, maximumFractionDigits: 6, useGrouping: decimals ? 'always' : 'min2',
     }));
@@ -65,7 +65,7 @@ function stringText(v) {
   return isMoment(v) ? formatted(moment, v.replace(' ', 'T')) : v;
 }
 
-/** What a value that is a point in time is exactly; undefined: it is none. */
+/** The exact time of a value that is a time; undefined if it is none. */
 export const exactly = (v) => (isMoment(v) ? formatted(whole, v.replace(' ', 'T')) : undefined);
 
 function formatted(format, v) {
@@ -73,7 +73,7 @@ function formatted(format, v) {
   return Number.isNaN(time.getTime()) ? v : format.format(time);
 }
 
-/** How many decimals the numbers of a column have, so that one column's are written alike. */
+/** How many decimals the numbers of a column need, so that all are written alike. */
 export function decimals(values) {
   const of = (v) => (isNumber(v) ? (textOf(v).match(/\.(\d+)$/)?.[1].length ?? 0) : 0);
   return Math.min(6, Math.max(0, ...values.map(of)));
@@ -94,18 +94,18 @@ export function clock(time) {
   return then.toDateString() === tomorrow.toDateString() ? `tomorrow, ${hour.format(then)}` : moment.format(then);
 }
 
-/** A time with everything that is known of it. */
+/** A time in full. */
 export const fully = (time) => whole.format(new Date(time));
 
 const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
 
-/** A duration such as "90s" or "24h" in milliseconds; 0: none was given. */
+/** A duration such as "90s" or "24h" in milliseconds; 0 for none. */
 export function milliseconds(duration) {
   const parts = [...(duration ?? '').matchAll(/([\d.]+)(h|ms|m|s)/g)];
   return parts.reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
 }
 
-/** What is left of a lease, such as 12 min left. It never promises more than there is. */
+/** The rest of a lease, such as 12 min left, rounded down. */
 export function remaining(ms) {
   const s = Math.floor(ms / 1000);
   if (s < 1) return 'Time is up';
@@ -124,7 +124,7 @@ export function elapsed(ms) {
   return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
 }
 
-/** How long something is held; it does not count seconds, which nobody needs. */
+/** How long something has been held, without seconds. */
 export function held(ms) {
   const m = Math.floor(ms / 60_000);
   if (m < 1) return 'less than 1 min';
@@ -134,7 +134,7 @@ export function held(ms) {
   return `${Math.floor(h / 24)} days`;
 }
 
-/** What is left of a wait. */
+/** The rest of a wait. */
 export function about(ms) {
   const s = Math.ceil(ms / 1000);
   if (s <= 0) return 'This takes longer than usual.';
@@ -144,7 +144,7 @@ export function about(ms) {
 const counted = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const items = (n) => counted(n, 'item', 'items');
 
-/** What is going on with a task. */
+/** A task's activity. */
 export function counts({ waiting, held: out, shelf }) {
   return [
     shelf ? `${shelf} ready at once` : '',
@@ -166,7 +166,7 @@ function atLimit(limit) {
   return `You hold ${items(limit)} of this task, and may hold no more.`;
 }
 
-/** Why there was less than one asked for. */
+/** Why a request got less than it asked for. */
 function less({ wanted, reason }, limit) {
   if (reason === 'at_limit') return `. ${atLimit(limit)}`;
   const asked = `; of the ${wanted} that you asked for`;
@@ -174,8 +174,8 @@ function less({ wanted, reason }, limit) {
 }
 
 /**
- * How a request ended, and what one can do. limit: how many items of the task one may hold, where that is limited; holds: how many
- * one does.
+ * How a request ended, and what the user can do. limit: how many items of the task the user may hold, if limited; holds: how
+ * many the user holds.
  */
 export function outcome(request, limit, holds = 0) {
   const there = `${items(request.assigned)} now in your pipeline`;
@@ -191,27 +191,27 @@ export function outcome(request, limit, holds = 0) {
   return '';
 }
 
-/** Whether it makes sense to wait for what was not there. */
+/** Reports whether it makes sense to wait after getting nothing. */
 export const mayCome = ({ state, reason }) => state === 'none' && ['no_match', 'all_held', 'paused'].includes(reason);
 
-/** What of it is kept from one by oneself. works: what one returned. */
+/** The items that the user's own returns keep back. works: the returned work. */
 export function yours(works) {
   const [{ item, to_others: others, available_at: from }] = works;
   const more = works.length > 1 ? `, and ${works.length - 1} more` : '';
   return others ? `You left ${item}${more} to others.` : `You put off ${item} until ${clock(from)}${more}.`;
 }
 
-/** What work becomes by a disposition's outcome. */
+/** The state of work by a disposition's outcome. */
 export const becomes = { complete: 'completed', return: 'returned', never: 'never' };
 
-/** What became, or is about to become, of work. */
+/** How work was, or is about to be, closed. */
 export function letGo({ state, available_at: from, to_others: others }) {
   if (state === 'never') return 'never to be handed out again';
   if (state !== 'returned') return state;
   return `returned${others ? ' to others' : ''}, not offered before ${clock(from)}`;
 }
 
-/** Why work left the pipeline, though nobody here let go of it. over: its lease was. */
+/** Why work left the pipeline without being closed here. over: its lease was. */
 export function gone(work, over) {
   const when = clock(work.closed_at ?? work.lease_expires_at ?? Date.now());
   switch (work.state) {
@@ -225,5 +225,5 @@ export function gone(work, over) {
   return `It was ${work.state} at ${when}, in another tab or by a manager.`;
 }
 
-/** Whether it makes sense to ask for such work again. */
+/** Reports whether it makes sense to claim such work again. */
 export const mayComeBack = (work) => ['held', 'expired', 'returned'].includes(work.state);
