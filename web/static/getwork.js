@@ -101,8 +101,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     return { status: response.status, tag: response.headers.get('ETag'), body: json };
   }
   /**
-   * Makes any call: options {body, headers, within: ms, keepalive, signal: gives it up, repeats: how often it is made again when
-   * it is answered 429}; the answer is {status, tag, body}.
+   * Makes any call: options {body, headers, within: ms, keepalive, signal: aborts it, repeats: how often it is repeated after a
+   * 429}; the answer is {status, tag, body}.
    */
   async function call(method, path, { repeats = 2, ...options } = {}) {
     nameable(path);
@@ -153,8 +153,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     extend: (id) => send('POST', `${api}/work/${segment(id)}/extend`),
     claim: (task, item) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, undefined, { within: patience }),
 
-    // Who watches. A list is {<plural>: […], next_cursor?}; filters that are empty do not filter.
-    /** Requests that wait, oldest first: filter {task, cursor, limit}. */
+    // For observers. A list is {<plural>: […], next_cursor?}; empty filters do not filter.
+    /** Waiting requests, oldest first: filter {task, cursor, limit}. */
     waiting: (filter) => get(`${api}/requests`, filter),
     /** Work of all times, newest first: filter {task, user, item, state, cursor, limit}. */
     work: (filter) => get(`${api}/work`, filter),
@@ -177,8 +177,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     versions: (name, filter) => get(`${taskAt(name)}/versions`, filter),
     restore: (name, version, tag) => send('POST', `${taskAt(name)}/versions/${version}/restore`, undefined, { headers: tag ? { 'If-Match': tag } : {} }),
     /**
-     * What the task's query, or the one given, would hand out now: options {query, limit}. No name: of a task that there is not
-     * yet, options {query, query_timeout, slots, limit}. signal: gives it up; within: after so many ms.
+     * What the task's query, or the given one, would hand out now: options {query, limit}. Without a name, for a task that does
+     * not exist yet: options {query, query_timeout, slots, limit}. signal aborts it; within does after so many ms.
      */
     preview: (name, options = {}, { signal, within = patience } = {}) =>
       send('POST', `${name ? taskAt(name) : api}/preview`, options, { signal, within }),
@@ -274,8 +274,8 @@ class Client extends EventTarget {
 
   /**
    * Asks for count items of a task and returns the request, which may be pending. linger, such as '10m': how long it waits
-   * where there is nothing. lease, such as '30s': for programs. key, any text: makes repeating it safe, where no answer
-   * came, or a 503.
+   * if there is nothing. lease, such as '30s': for programs. key, any text: makes a repetition safe after a 503 or without
+   * an answer.
    */
   async getWork(task, count, { linger, lease, key } = {}) {
     const { body, tag } = await this.#api.getWork(task, { count, linger, lease }, key ? { 'Idempotency-Key': key } : {}).catch(this.#denied);
@@ -294,11 +294,10 @@ class Client extends EventTarget {
   }
 
   /**
-   * Lets go of work: {outcome: 'complete' | 'return' | 'never' | 'fail', after?: '4h', to?: 'all' | 'others', error?,
+   * Closes work: {outcome: 'complete' | 'return' | 'never' | 'fail', after?: '4h', to?: 'all' | 'others', error?,
    * note?}. A return needs after, from '0s' to '72h'; to 'others': not to me again. 'fail' is for programs: it counts an
-   * attempt. Work whose lease is lost fails with type '/problems/lease-lost', and `gone` comes. keepalive: it is sent
-   * though the page is left at this moment. repeats: how often it is made again by itself when it is answered 429, twice if
-   * that is not said.
+   * attempt. If the lease is lost, the call fails with type '/problems/lease-lost', and `gone` comes. keepalive: it is sent
+   * even if the page is just being left. repeats: how often it is repeated after a 429; twice by default.
    */
   async dispose(id, { outcome, after, to, error, note }, { keepalive, repeats } = {}) {
     this.#closing.set(id, becomes[outcome]);
@@ -310,8 +309,8 @@ class Client extends EventTarget {
   }
 
   /**
-   * Begins the lease of held work anew, and returns the work with its new lease_expires_at; work without a lease as it
-   * is. Lost, it fails with type '/problems/lease-lost', and `gone` comes: do no more with that item.
+   * Renews the lease of held work, and returns the work with its new lease_expires_at; work without a lease stays as it is.
+   * If the lease is lost, the call fails with type '/problems/lease-lost', and `gone` comes: stop working on that item.
    */
   async extend(id) {
     const work = await this.#correcting(this.#api.extend(id), id);
@@ -321,8 +320,8 @@ class Client extends EventTarget {
   }
 
   /**
-   * Takes one named item of a task, and returns the work, also when it was the caller's already. It may last as long as
-   * the task's query, and is given up after 3 minutes. Types of failure: '/problems/no-slot', all its places are taken;
+   * Takes one named item of a task, and returns the work, also if it was the caller's already. It may take as long as
+   * the task's query, and is given up after 3 minutes. It fails with '/problems/no-slot', all its places are taken;
    * '/problems/not-available', it is put off, or a rule keeps it from the caller; '/problems/not-found', it does not match
    * the task.
    */
@@ -412,8 +411,8 @@ class Client extends EventTarget {
   }
 
   /**
-   * Asks the server for a sign of life: a line whose other end is gone is as silent as one on which nothing happens, and the
-   * server's pings are not shown to a page. There is no message `ping`; what there isn't is answered with `error`.
+   * Asks the server for a sign of life, which distinguishes a dead connection from an idle one: a page does not see the
+   * server's pings. The API has no message `ping`; the server answers an unknown message with `error`.
    */
   #ping() {
     if (this.#socket?.readyState !== 1) return;
@@ -627,8 +626,8 @@ class Client extends EventTarget {
   }
 
   /**
-   * Passes a command's answer on; where the server says that things are otherwise, they are read again. id: of the work
-   * that it was about.
+   * Passes a command's answer on. If the server says that the state differs, the pipeline is read again. id: of the command's
+   * work.
    */
   async #correcting(answer, id) {
     try {

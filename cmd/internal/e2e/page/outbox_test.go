@@ -240,7 +240,7 @@ func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 	other.do(chromedp.Reload())
 	other.shows("#work .going", "The server can’t be reached now")
 	other.press("#log-out")
-	other.shows("dialog", "The server can’t be told now what you did with: a. Who stays") // it is named once
+	other.shows("dialog", "The server can’t be told now what you did with: a. If you stay") // it is named once
 	other.press("dialog button[value=no]")
 	g.refuses(0, 0, "")
 	for _, w := range []*browser{b, other} {

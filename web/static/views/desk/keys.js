@@ -1,0 +1,68 @@
+/** The desk's shortcuts. They act on the card that has the focus. */
+
+/** desk: {rows(), cards(), outbox, acts, say(text), draw(), focus(row)}: the pipeline's rows in order, and the tasks' cards by name. */
+export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
+  const at = () => {
+    const { id } = document.activeElement?.closest('#work > li') ?? {};
+    return rows().find((r) => r.key === id);
+  };
+  const onRow = (f) => () => {
+    const row = at();
+    if (!row) say('Choose an item first, with j and k.');
+    else f(row);
+  };
+  const inCard = (selector, act) => onRow((row) => {
+    if (row.lost || outbox.of(row.work.id)) return;
+    row.set({ open: true });
+    draw();
+    act(document.querySelector(`#${row.key} ${selector}`), row);
+  });
+  const move = (step, within) => () => {
+    const all = rows();
+    const row = at();
+    if (within && !row) return false; // the page scrolls
+    const to = all[row ? all.indexOf(row) + step : step > 0 ? 0 : all.length - 1];
+    if (to) focus(to);
+  };
+  const numbered = (n) => [...cards().values()][n - 1];
+  const get = (c) => {
+    if (!c || c.request) say(c ? 'You wait for work of this task already.' : 'There is no such task.');
+    else acts.ask(c.task.name, c.count);
+  };
+  const undoLast = () => {
+    const row = at();
+    const waits = row && outbox.of(row.work.id)?.state === 'waiting';
+    const last = waits ? row : rows().find((r) => r.work.id === outbox.last);
+    if (last) acts.undo(last);
+    else say('There is nothing to undo.');
+  };
+  const extend = (row) => { if (row.work.lease_expires_at && !row.lost) acts.extend(row); };
+  const write = (field, row) => {
+    row.set({ noting: true });
+    draw();
+    field?.focus();
+  };
+  const never = (button) => {
+    button?.focus();
+    button?.click();
+  };
+  const key = (name, does, run, repeated) => ({ key: name, does, run, repeat: repeated });
+  return [
+    key('j', 'Next item', move(1), true),
+    key('k', 'Item before', move(-1), true),
+    key('ArrowDown', undefined, move(1, true), true),
+    key('ArrowUp', undefined, move(-1, true), true),
+    key('Enter', 'Open or close an item'), // every button does that
+    key('c', 'Complete', onRow((row) => acts.letGo(row, { outcome: 'complete' }))),
+    key('n', 'Complete and next', onRow((row) => acts.letGo(row, { outcome: 'complete' }, { next: true }))),
+    key('r', 'Return: then Tab to for how long, and Enter', inCard('.return button', (button) => button?.focus())),
+    key('x', 'Never again; twice, to be sure', inCard('.never', never)),
+    key('e', 'Keep: the lease begins anew', onRow(extend)),
+    key('o', 'Write a note', inCard('textarea', write)),
+    key('Escape', 'Leave a field'),
+    key('u', 'Undo', undoLast),
+    key('w', 'Get work of the item’s task, or the first', () => get(cards().get(at()?.work.task) ?? numbered(1))),
+    key('g 1', 'Get work of the first task; g 2 of the second …', () => get(numbered(1))),
+    ...[2, 3, 4, 5, 6, 7, 8, 9].map((n) => key(`g ${n}`, undefined, () => get(numbered(n)))),
+  ];
+}
