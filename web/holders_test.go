@@ -38,7 +38,7 @@ func (p holdersPage) shown() string {
 	return strings.Join(all, " ")
 }
 
-// A row for each user and task, his instances together, with the time of his oldest and the end of his first lease.
+// A row for each user and task, the user's instances together, with the oldest item's time and the first lease's end.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -69,7 +69,7 @@ func TestHolders(t *testing.T) {
 		t.Errorf("%v, want since %v without a lease", all.Holders[0], first[0].AssignedAt)
 	}
 	if at := all.Holders[3].LeaseExpiresAt; at == nil || time.Until(*at) > 10*time.Minute || time.Until(*at) < 5*time.Minute {
-		t.Errorf("his first lease is over at %v", at)
+		t.Errorf("the first lease is over at %v", at)
 	}
 	for query, want := range map[string]string{
 		"?task=verify":          "oliver:verify:2 tracy:verify:1 bot:verify:1/1, 3 hold 4",
@@ -87,15 +87,15 @@ func TestHolders(t *testing.T) {
 	}
 	n.call(t, "POST", workPath(first[0], "disposition"), as("oliver"), `{"outcome":"complete"}`).want(200)
 	if h := n.holders(t, "?user=oliver&task=verify").Holders[0]; h.Held != 1 || !h.OldestAt.Equal(first[1].AssignedAt) {
-		t.Errorf("of the other he has %+v", h)
+		t.Errorf("of the other task: %+v", h)
 	}
 	n.call(t, "POST", workPath(first[1], "disposition"), as("oliver"), `{"outcome":"complete"}`).want(200)
 	if got := n.holders(t, "?task=verify").shown(); got != "tracy:verify:1 bot:verify:1/1" {
-		t.Errorf("without him: %s", got)
+		t.Errorf("without oliver: %s", got)
 	}
 }
 
-// Hundreds of holders come page by page, each once, also where many began at the same moment; who comes meanwhile comes last.
+// Hundreds of holders come page by page, each once, also if many began at the same time; new holders come last.
 func TestHoldersPaged(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

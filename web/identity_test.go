@@ -37,7 +37,7 @@ func TestWhoAsks(t *testing.T) {
 	me("X-Getwork-User", "a", "X-Getwork-Groups", strings.Repeat("g", 129)).refused(400, "invalid", "groups")
 }
 
-// Under --auth dev only the machine's own names are answered to.
+// Under --auth dev the server answers only to the machine's own names.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -59,7 +59,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// What a role may do, and what it may not.
+// Each role's allowed and refused calls.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -140,7 +140,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Somebody else's is as if it were not there; a manager sees it.
+// Another user's request does not exist for a worker; a manager sees it.
 func TestSomebodyElses(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -163,7 +163,7 @@ func TestSomebodyElses(t *testing.T) {
 	}
 }
 
-// The log-in page's cookie says who asks, unless a header does.
+// The log-in page's cookie identifies the caller, unless a header does.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -210,14 +210,14 @@ func TestCookie(t *testing.T) {
 	logIn(`{"user":"a","groups":"a\tb"}`).refused(400, "invalid", "groups")
 	logIn(`{"user":"a","groups":["a"]}`).refused(400, "invalid", "groups")
 
-	// A cookie that is no good is nobody's, so that one can log in again.
+	// An invalid cookie counts as none, so that its user can log in again.
 	for _, bad := range []string{"user=a&role=king", "user=a%0ab", "user=a&role=worker&groups=a%0ab", "%zz", ""} {
 		n.call(t, "GET", "/api/v1/me", headers{"Cookie", devCookie(strings.TrimPrefix(n.URL, "http://")) + "=" + bad}, "").refused(401, "unauthenticated")
 		n.call(t, "POST", "/login", headers{"Cookie", devCookie(strings.TrimPrefix(n.URL, "http://")) + "=" + bad}, `{"user":"a"}`).want(204)
 	}
 }
 
-// What another site's page sends is refused, whatever cookie comes with it; what it reads it can't see.
+// Calls by another site's page are refused, whatever the cookie; answers to its reads stay invisible to it.
 func TestCrossSite(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -15,8 +15,8 @@ import (
 	"getwork/assign"
 )
 
-// Every call of the API can be told that there is too much to do, or that the database is away, and says when to come
-// back; nothing outside of it can be told the first.
+// The description of every call of the API has the answers for an overloaded node and an absent database, with Retry-After;
+// addresses outside the API lack the first.
 func TestOverloadIsDescribed(t *testing.T) {
 	t.Parallel()
 	d := described(t)
@@ -38,7 +38,7 @@ func TestOverloadIsDescribed(t *testing.T) {
 	}
 }
 
-// What is full is full for whoever comes next, each user has his share, and who leaves twice leaves once.
+// A full gate refuses the next call, each user has a share, and leaving twice counts once.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	g := newGate(320, 0) // 40 for each
@@ -72,7 +72,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Who finds no place waits for one, first come first served, but not for ever, nor behind too many.
+// A call without a place waits for one, first come, first served, but not for ever, nor behind too many.
 func TestGateLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestGateLine(t *testing.T) {
 	})
 }
 
-// A client that has gone just when it is let in gives its place back, and is counted as one that nobody answered.
+// A client that goes away just when it is let in releases its place, and counts as not answered.
 func TestGoneClientKeepsNoPlace(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{limit: 1})
@@ -135,8 +135,8 @@ func TestGoneClientKeepsNoPlace(t *testing.T) {
 	}
 }
 
-// Everything is answered as overloaded when the node has no place left, but for what tells how it is; who waits takes no
-// place, and when no more may wait, his answer comes at once.
+// A node without a free place answers every call as overloaded, except probes and metrics. A held answer takes no place, and if
+// no more may wait, it comes at once.
 func TestOverloadedNode(t *testing.T) {
 	t.Parallel()
 	n := startPatient(t, stationOptions{limit: 1})
@@ -145,7 +145,7 @@ func TestOverloadedNode(t *testing.T) {
 	path := fmt.Sprintf("/api/v1/requests/%d", r.ID)
 	held := make(chan reply, 1)
 	go func() { held <- n.call(t, "GET", path, as("oliver", "Prefer", "wait=60"), "") }()
-	await(t, "he has taken the one place of those who wait", func() bool {
+	await(t, "the one place for waiting calls is taken", func() bool {
 		return n.open.Load() == 1 && n.call(t, "GET", path, as("oliver", "Prefer", "wait=0"), "").want(200).header.Get("Preference-Applied") == ""
 	})
 	n.call(t, "GET", path, as("oliver", "Prefer", "wait=60"), "").want(200).wantHeader("Preference-Applied", "")

@@ -20,7 +20,7 @@ import (
 // figures reads /metrics: the value of each counter and gauge, and the count of each histogram, by name and labels.
 func (n *station) figures(t *testing.T) map[string]float64 {
 	t.Helper()
-	r := n.call(t, "GET", "/metrics", nil, "").want(200) // nobody has to say who he is
+	r := n.call(t, "GET", "/metrics", nil, "").want(200) // no identity is needed
 	if problems, err := promlint.New(strings.NewReader(r.body)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
@@ -76,7 +76,7 @@ func TestMetricsCount(t *testing.T) {
 	n.call(t, "POST", "/api/v1/tasks/broken/requests", as("peter"), `{"count":2}`).want(201) // in its back-off
 	n.call(t, "POST", "/api/v1/tasks/box/requests", as("peter"), `{"count":1}`).want(201)
 	waits := n.pendingRequest(t, "box", "oliver")
-	for range 2 { // who clicks again gets the same
+	for range 2 { // a second click gets the same
 		n.call(t, "POST", "/api/v1/tasks/box/requests", as("oliver"), `{"count":1,"linger":"1h"}`).want(202)
 	}
 	n.call(t, "DELETE", fmt.Sprint("/api/v1/requests/", waits.ID), as("oliver"), "").want(200)
@@ -105,7 +105,7 @@ func TestMetricsCount(t *testing.T) {
 	}
 }
 
-// What is under way, what waits to be let in, and who was not: by gate and why. It is shown as well when a node is full.
+// Calls under way, calls that wait, and refused calls, by gate and reason. They are shown also if a node is full.
 func TestMetricsOfGates(t *testing.T) {
 	t.Parallel()
 	n := startPatient(t, stationOptions{limit: 1})
@@ -222,7 +222,7 @@ func TestMetricsOfCalls(t *testing.T) {
 	}
 }
 
-// Only the machine's own names are answered to, as everywhere.
+// It answers only to the machine's own names, as everywhere.
 func TestMetricsOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -230,7 +230,7 @@ func TestMetricsOfAnotherHost(t *testing.T) {
 	n.call(t, "POST", "/metrics", nil, "").want(http.StatusMethodNotAllowed).wantHeader("Allow", "GET, HEAD")
 }
 
-// Whatever somebody says that they take, nobody writes of it in the log, and they get the figures.
+// Whatever a client accepts, it gets the figures, and the log stays empty.
 func TestMetricsEncodings(t *testing.T) {
 	t.Parallel()
 	var log buffer

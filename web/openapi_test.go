@@ -51,7 +51,7 @@ func (d apiDescription) resolve(v any) map[string]any {
 	}
 }
 
-// answer says what is not as described in an answer.
+// answer returns the differences between an answer and its description.
 func (d apiDescription) answer(method, path string, r reply) []string {
 	schema, response := d.expected(method, path, r)
 	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
@@ -75,7 +75,7 @@ func (d apiDescription) answer(method, path string, r reply) []string {
 	return d.check("", schema, v)
 }
 
-// expected is what the description says of an answer.
+// expected returns the description of an answer.
 func (d apiDescription) expected(method, path string, r reply) (schema any, response map[string]any) {
 	if method == "HEAD" {
 		method = "GET"
@@ -280,7 +280,7 @@ func mapOf(v any) map[string]any {
 	return m
 }
 
-// The description lists all problems that there are, as the contract names them.
+// The description lists all problems by their types.
 func TestProblemsAreDescribed(t *testing.T) {
 	t.Parallel()
 	want := strings.Fields(`invalid unauthenticated forbidden not-found method-not-allowed not-pending already-closed lease-lost

@@ -12,7 +12,7 @@ import (
 	"getwork/assign"
 )
 
-// A preview tells what a query would give and cost, and changes nothing.
+// A preview shows what a query would return and cost, and changes nothing.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -46,7 +46,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// What no task has yet is previewed as if one had it: the same rows, errors and limits, and nothing comes of it.
+// A query without a task is previewed as if a task had it: with the same rows, errors and limits, and without any effect.
 func TestPreviewOfNoTask(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -106,7 +106,7 @@ func TestLooksAtQuery(t *testing.T) {
 	}
 }
 
-// Whoever goes takes his query along, and it waits for no longer than the server allows.
+// The query of a client that goes away ends, and a client can't make it wait longer than the server allows.
 func TestPreviewOfNoTaskIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{writeTimeout: 300 * time.Millisecond})

@@ -16,7 +16,7 @@ func observer(more ...string) headers {
 	return as("otto", append(more, "X-Getwork-Role", "observer")...)
 }
 
-// Who waits is listed oldest first, page by page, also of several tasks, each with his place on his own.
+// Waiting requests are listed oldest first, page by page, also of several tasks, each with its position in its own task.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -70,7 +70,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// What really happened is in the history and among the returns as it is described.
+// History and returns have the real events, in the described form.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -180,7 +180,7 @@ func TestDetailsAreKept(t *testing.T) {
 	}
 }
 
-// A task of groups is there for their members and for those who see everything, and for nobody else.
+// A task of groups exists for their members, managers and observers, and for nobody else.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -201,7 +201,7 @@ func TestGroups(t *testing.T) {
 		absent := read[assign.Problem](n.call(t, "GET", "/api/v1/tasks/verifx", outside, ""))
 		hidden.Detail = strings.ReplaceAll(hidden.Detail, "verify", "verifx")
 		if diff := cmp.Diff(absent, hidden); diff != "" {
-			t.Errorf("it can be told from a task that there isn't:\n%s", diff)
+			t.Errorf("it differs from a task that does not exist:\n%s", diff)
 		}
 	}
 	n.call(t, "POST", "/api/v1/tasks/photos/items", asAgent("oliver"), `[{"item":"1"}]`).refused(404, "not-found")
@@ -216,7 +216,7 @@ func TestGroups(t *testing.T) {
 	n.call(t, "POST", "/api/v1/tasks/verify/requests", inside, `{"count":1}`).want(201)
 	n.call(t, "POST", "/api/v1/tasks/verify/items/loan%2F2/claim", inside, "").want(201)
 	n.listen(t, "?task=open,verify", inside).next("task")
-	n.call(t, "GET", "/api/v1/requests/1", as("oliver", "X-Getwork-Instance", ""), "").want(200) // what he has stays his
+	n.call(t, "GET", "/api/v1/requests/1", as("oliver", "X-Getwork-Instance", ""), "").want(200) // held work stays
 	for _, h := range []headers{manager(), as("otto", "X-Getwork-Role", "observer")} {
 		if got := n.taskNames(t, h); got != "open photos verify" {
 			t.Errorf("%v sees %s", h, got)
@@ -234,7 +234,7 @@ func (n *station) taskNames(t *testing.T, h headers) string {
 	return strings.Join(names, " ")
 }
 
-// How long a run took is told as it was measured, without what a float makes of it.
+// A run's duration is shown as measured, without a float's rounding errors.
 func TestDurationOfRuns(t *testing.T) {
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")

@@ -9,7 +9,7 @@ import (
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-// Each problem has a page at the address that is its type.
+// Each problem has a page at the address of its type.
 func TestEveryProblemHasAPage(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

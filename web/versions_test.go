@@ -7,7 +7,7 @@ import (
 	"getwork/assign"
 )
 
-// Every change of a task is a version, and each can be had back.
+// Every change of a task is a version, and each can be restored.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -17,7 +17,7 @@ func workPath(w assign.Work, what string) string {
 	return fmt.Sprintf("/api/v1/work/%d/%s", w.ID, what)
 }
 
-// A lease begins with the work, and anew when it is extended; who has lost it is told so, by every call.
+// A lease begins with the work, and is renewed by an extension; a former holder is refused by every call.
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -53,7 +53,7 @@ func TestExtend(t *testing.T) {
 	n.call(t, "POST", workPath(w, "extend"), as("oliver"), "").refused(409, "lease-lost")
 }
 
-// An agent may say how long it will hold what it gets; people may not, and the task's own lease goes before.
+// An agent may ask for a lease; people may not, and the task's own lease takes precedence.
 func TestLeaseOfARequest(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -75,7 +75,7 @@ func TestLeaseOfARequest(t *testing.T) {
 	}
 }
 
-// That a lease is about to run out is shown, and is no change of the request.
+// A lease that is about to run out is shown, and does not change the request.
 func TestExpiringIsNoChange(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -93,7 +93,7 @@ func TestExpiringIsNoChange(t *testing.T) {
 	after.wantHeader("ETag", before.header.Get("ETag"))
 }
 
-// What a disposition says of others and of failure, and what it may not say.
+// The fields of a disposition about others and failures, and the refused ones.
 func TestDispositionToOthersAndFailure(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -195,7 +195,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// All work there ever was, filtered and paged; notes are the writer's and managers'.
+// All work ever, filtered and paged; only the writer and managers see notes.
 func TestWorkHistory(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -45,7 +45,7 @@ attempt:
     if :: tracy -> waits[Tracy] = false; assigned[Tracy] = true :: else fi;
     oliver = false; tracy = false;
     lock = nobody;
-    ROW("assigns to those on his list, commits, is unlocked (5)")
+    ROW("assigns to those on the list, commits, is unlocked (5)")
   };
 #ifdef LOOK_AGAIN
   if
@@ -56,7 +56,7 @@ attempt:
 
 asks:
   if                                   /* which reads work_requested alone, and starts nothing: wait until it is so */
-  :: d_step { assigned[me] -> ROW("asks, and is told what he got (6, 7)") }
+  :: d_step { assigned[me] -> ROW("asks, and is told the result (6, 7)") }
   fi
 }
 

@@ -15,12 +15,12 @@ export async function open(app, place) {
   new Floor(app, place).start();
 }
 
-/** What its parts share. */
+/** The state that its parts share. */
 class Floor {
   tasks = new Map(); // all, by name
   ends = new Map(); // the last `run` event of a run that ended, with its time, by the task's name
-  chosen; // names of tasks; none: all
-  said = { at: -Infinity, text: '' }; // to who listens to the page
+  chosen; // names of tasks; empty for all
+  said = { at: -Infinity, text: '' }; // for screen readers
 
   constructor(app, { element, search, signal }) {
     this.app = app;
@@ -67,7 +67,7 @@ class Floor {
     this.draw();
   }
 
-  /** The button that does it is about to go. */
+  /** The clicked button is about to disappear. */
   #all() {
     this.choose([]);
     this.element.querySelector('#floor-title').focus();
@@ -77,7 +77,7 @@ class Floor {
     this.choose(this.chosen.has(name) ? this.names().filter((other) => other !== name) : [...this.chosen, name]);
   }
 
-  /** Keeps a choice in the address, for links and for coming back; an empty one is left out. */
+  /** Keeps a choice in the address, for links and for the way back; an empty one is left out. */
   keep(name, value) {
     if (value) this.address.set(name, value);
     else this.address.delete(name);
@@ -85,7 +85,7 @@ class Floor {
     history.replaceState(null, '', query ? `/floor?${query}` : '/floor');
   }
 
-  /** Few who look at the floor release something: the dialog is loaded when somebody does. */
+  /** Releases are rare, so the dialog is loaded on demand. */
   async release(filter) {
     const { app, signal } = this;
     const loaded = await import('./release.js').catch(() => app.say('It can’t be loaded now. Load the page anew.'));
@@ -94,12 +94,12 @@ class Floor {
     this.refocus('held');
   }
 
-  /** What had the focus may be gone since; then the part's heading has it. */
+  /** The focused element may have disappeared; then the part's heading gets the focus. */
   refocus(part) {
     if (document.activeElement === document.body) this.element.querySelector(`[data-part=${part}] h2`)?.focus();
   }
 
-  /** Reads what may be of some tasks: where one of them is not found, the list is old. */
+  /** Reads data of some tasks: if one is not found, the list of tasks is outdated. */
   reader(read, changed, options) {
     const reader = new Reader(read, () => {
       if (reader.error?.status === 404) this.list.again();

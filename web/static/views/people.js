@@ -1,6 +1,6 @@
 /**
- * People: who returns much, against the team, and which items many return. The address says since when (from=1h, 24h or 7d)
- * and of which task (task; without: all).
+ * People: who returns much, compared with the team, and which items many return. The address has the period (from=1h, 24h or
+ * 7d) and the task (task; all by default).
  */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
@@ -61,7 +61,7 @@ class People {
     list.again();
   }
 
-  /** Without a list the names do without titles, and the figures without events. */
+  /** Without a list of tasks, names are shown instead of titles, and figures are not updated by events. */
   #listed(tasks) {
     const before = [...this.#titles.keys()];
     this.#titles = new Map(tasks.toSorted(byTitle).map((t) => [t.name, t.title || t.name]));
@@ -72,7 +72,7 @@ class People {
 
   async #read() {
     const span = this.#span;
-    const minute = Math.ceil((Date.now() + this.#app.client.ahead - span.ms) / 60_000); // who asks in the same minute shares an answer
+    const minute = Math.ceil((Date.now() + this.#app.client.ahead - span.ms) / 60_000); // callers of the same minute share an answer
     for (const past of this.#open.values()) past.again();
     return { ...await this.#app.api.returns({ task: this.#task, from: new Date(minute * 60_000).toISOString() }), span };
   }
@@ -119,9 +119,9 @@ class People {
   #team({ team, span }) {
     const all = team.closed ? html` For the whole team, in the last ${span.name}, it is <b>${percent(team.share)}</b>:
       ${team.returned.toLocaleString()} of ${team.closed.toLocaleString()}, which is the mark on the bars.` : nothing;
-    return html`<p class="explained">Whoever returns an item puts it back, for later or for others. The <b>share returned</b> is how
-      much that is of all that somebody let go of.${all} Much can have good reasons, such as hard cases: look at the items first.
-      What a manager took away does not count.</p>`;
+    return html`<p class="explained">A returned item goes back, for later or for others. The <b>share returned</b> is the part of a
+person’s closed work that they returned.${all} A large share can have good reasons, such as hard cases: look at the items first.
+Work that a manager took away does not count.</p>`;
   }
 
   #people({ people, team, span }) {
@@ -193,7 +193,7 @@ function sorted(people, { of, down }) {
   return people.toSorted((a, b) => (down ? up(b, a) : up(a, b)));
 }
 
-/** Somebody's share as a bar, on which a mark is the team's, and in words. */
+/** A person's share as a bar with a mark for the team's, and in words. */
 function share(p, team) {
   if (p.share === null || !p.closed) return html`<span class="quiet">let go of nothing</span>`;
   return html`<span class="share"><b>${percent(p.share)}</b>

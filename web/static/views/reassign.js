@@ -1,9 +1,9 @@
-/** Gives work that somebody holds to somebody else, whom a dialog asks for. */
+/** Gives held work to another user, whom a dialog asks for. */
 
 import { html } from '../lib/lit-html/lit-html.js';
 import { askForm } from '../dialog.js';
 
-/** The promise gives the work as its new holder has it, or null when nothing was done. signal: closes it, when the view is left. */
+/** The promise has the new holder's work, or null if it was cancelled. signal closes the dialog when the view is left. */
 export async function reassignDialog(app, work, signal) {
   return await askForm({
     title: `Give ${work.item} to somebody else`,

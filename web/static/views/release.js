@@ -9,8 +9,8 @@ import { byTitle } from '../reader.js';
 const rows = 8; // of what is to be released are shown
 
 /**
- * Shows what a user holds, or what is held of a task, or both, and releases just that when it is confirmed. The promise gives
- * how many items were released; 0: none. signal: closes it, when the view that asked is left.
+ * Shows the held work of a user, a task, or a user in a task, and releases exactly that after a confirmation. The promise has
+ * the number of released items, or 0. signal closes the dialog when the view is left.
  */
 export function releaseDialog(app, { user = '', task = '', signal } = {}) {
   return new Release(app, user, task, signal).released;
@@ -49,7 +49,7 @@ class Release {
 
   get #what() { return { user: this.#user || undefined, task: this.#task || undefined }; }
 
-  /** Somebody chose otherwise: what was counted is not that any more. */
+  /** The choice has changed, so the count is outdated. */
   #choose(change, wait) {
     change();
     this.#found = null;
@@ -71,7 +71,7 @@ class Release {
     try {
       const what = this.#what;
       const { count, token } = await api.release({ ...what, dry_run: true });
-      const { work } = await api.work({ ...what, state: 'held', limit: rows }); // after: where it is another set, the token is refused
+      const { work } = await api.work({ ...what, state: 'held', limit: rows }); // read after the count: if the set differs, the token is refused
       if (round === this.#round) this.#found = { count, token, works: work };
     } catch (e) {
       if (round === this.#round) this.#error = `It can’t be counted: ${e.message}.`;

@@ -1,6 +1,6 @@
 /**
- * Chosen tasks on a big screen. It is looked at from afar and for days, by people who do not touch it; so it goes on by itself,
- * and always says whether what it shows is of now.
+ * Chosen tasks on a big screen. People look at it from afar and for days, and do not touch it. So it recovers by itself, and
+ * always says whether it is up to date.
  */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
@@ -11,7 +11,7 @@ import { Reader, keepListed, taskList } from '../reader.js';
 import { Ticker } from './wall/ticker.js';
 import { tile } from './wall/tile.js';
 
-const most = 12; // tasks are shown where none are chosen
+const most = 12; // tasks are shown if none are chosen
 const step = 5; // minutes of a bucket of the history
 const words = { live: 'Live', lagging: 'Late: some seconds behind', connecting: 'Connecting …', stopped: 'Stopped' };
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
@@ -23,13 +23,13 @@ export function open(app, { element, search, signal }) {
 class Wall {
   #app; #element; #signal;
   #chosen; // tasks' names in their order; none: all
-  #tasks = new Map(); // all that there are, by name
+  #tasks = new Map(); // all tasks, by name
   #list; // reads them
-  #figures; // reads, as who may watch, what events do not tell
+  #figures; // reads the figures that events do not have
   #known = new Map(); // of each task {oldest, buckets, last}
-  #ran; // tasks whose runs are to be read
+  #ran; // tasks whose runs must be read
   #ticker = new Ticker();
-  #sure = Date.now(); // until then what is shown was so
+  #sure = Date.now(); // the time until which the figures are right
   #draw;
   #keepAwake;
 
@@ -56,7 +56,7 @@ class Wall {
     on('task', (e) => this.#heard(e.detail));
     on('run', (e) => this.#ranNow(e.detail));
     on('state', ({ detail }) => {
-      if (detail.reason === 'patience') client.resume(); // nobody is there to click
+      if (detail.reason === 'patience') client.resume(); // nobody clicks on a wall
       this.#draw();
     });
     this.#signal.addEventListener('abort', () => client.unsubscribe([...this.#tasks.keys()]));
@@ -142,9 +142,9 @@ class Wall {
     this.#learn(name, { last: runs.find((run) => ['finished', 'failed', 'lost'].includes(run.state)) });
   }
 
-  // What there is to touch.
+  // Controls.
 
-  /** Escape leads back; the controls show themselves to who moves. */
+  /** Escape leads back; the controls appear when the pointer moves. */
   #leavable() {
     const signal = this.#signal;
     let timer;
@@ -180,7 +180,7 @@ class Wall {
     this.#draw();
   }
 
-  /** Asks for the screen to stay on, too: some browsers grant that to nobody before he clicks. */
+  /** Also asks for the screen to stay on: some browsers grant that only after a click. */
   async #fullScreen() {
     this.#keepAwake();
     try {
@@ -223,7 +223,7 @@ class Wall {
     return html`<article class="tile" data-kind="bad"><header><h2 dir="auto">${name}</h2></header><p class="run">${why}</p></article>`;
   }
 
-  /** Whether what is shown is of now, and else of when. */
+  /** Whether the figures are current, or of what time they are. */
   #state() {
     const { state } = this.#app.client;
     const pushed = state.name === 'live' || state.name === 'lagging';
@@ -238,7 +238,7 @@ class Wall {
 
   #controls() {
     const names = this.#names;
-    const all = new Set([...this.#tasks.keys(), ...names]); // what is there no more can be taken out
+    const all = new Set([...this.#tasks.keys(), ...names]); // tasks that no longer exist can be removed
     return html`<div class="wall-controls">
       <details class="chooser"><summary>Tasks (${names.length})</summary>
         <fieldset><legend class="visually-hidden">Tasks to show</legend>
@@ -253,12 +253,12 @@ class Wall {
   }
 }
 
-/** How many stand beside each other on a broad screen. */
+/** How many tiles a row has on a broad screen. */
 const columns = (n) => (n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4);
 
 /**
- * Keeps the screen on, where the browser can, until signal; it forgets when the page is hidden for a while. Returns what asks for it
- * again.
+ * Keeps the screen on, if the browser can, until the signal. The browser stops when the page is hidden for a while. Returns a
+ * function that asks again.
  */
 function awake(signal) {
   let lock = null;
@@ -266,7 +266,7 @@ function awake(signal) {
   const ask = async () => {
     if (document.hidden || held()) return;
     const got = await navigator.wakeLock?.request('screen').catch(() => null);
-    if (signal.aborted || held()) got?.release(); // meanwhile it was left, or asked twice
+    if (signal.aborted || held()) got?.release(); // meanwhile the view was left, or asked twice
     else lock = got;
   };
   document.addEventListener('visibilitychange', ask, { signal });

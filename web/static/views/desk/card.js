@@ -1,4 +1,4 @@
-/** How a row of the pipeline looks: open as a card or closed to a line, about to be let go of, or lost. */
+/** A row of the pipeline: open as a card, folded to a line, about to be closed, or lost. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
@@ -6,7 +6,7 @@ import { becomes, fully, held, letGo, remaining } from '../../words.js';
 import { details, summary } from './details.js';
 import { afterHours, presets } from './presets.js';
 
-/** A key that does the same as the button that it stands in. */
+/** The shortcut of a button, shown in it. */
 export const hint = (key) => html`<kbd aria-hidden="true">${key}</kbd>`;
 
 /**
@@ -35,7 +35,7 @@ export function card(row, view, acts) {
   </li>`;
 }
 
-/** Why it is lost, and what failed. */
+/** Why the work is lost, and errors. */
 const said = ({ lost, note, error }) => html`
   <p class="why" role="status" dir="auto">${lost ? `${lost.why}${note.trim() ? ' Your note is kept.' : ''}` : ''}</p>
   <p class="error" role="alert" dir="auto">${error}</p>`;
@@ -57,7 +57,7 @@ function lease(row, left, soon, acts) {
 
 function note(row) {
   const cut = row.excess;
-  // `toggle` comes later, and what is drawn until then would undo it.
+  // `toggle` comes later, and a redraw until then would undo it.
   const unfold = (e) => { row.noting = !e.currentTarget.parentElement.open; };
   return html`<details .open=${live(row.noting)} @toggle=${(e) => { row.noting = e.target.open; }}>
     <summary @click=${unfold}>Note${hint('o')}</summary>
@@ -67,7 +67,7 @@ function note(row) {
   </details>`;
 }
 
-/** What is said of a note that is too long by so many characters. */
+/** The message for a note that is too long by so many characters. */
 export const tooLong = (cut) => `The note is too long by about ${cut.toLocaleString()} characters`;
 
 function done(row, acts) {
@@ -75,7 +75,7 @@ function done(row, acts) {
   const never = (e) => {
     if (row.sure) return acts.letGo(row, { outcome: 'never' });
     row.set({ sure: true });
-    e.currentTarget.focus(); // not every browser gives a clicked button the focus, and its loss takes the question back
+    e.currentTarget.focus(); // not every browser focuses a clicked button, and losing the focus cancels the question
   };
   return html`<div class="done">
     <button class="complete primary" type="button" aria-keyshortcuts="c"
@@ -124,7 +124,7 @@ function again(row, acts) {
 /** Why an entry of the outbox is not sent yet. */
 export const keptBecause = ({ busy }) => `The server can’t ${busy ? 'take it' : 'be reached'} now; it is sent as soon as it can be.`;
 
-/** The line that is left of a card that was let go of. seconds: until it is sent. */
+/** The line for work that was let go of. seconds: until it is sent. */
 export function line(row, entry, seconds, acts) {
   const { item } = row.work;
   const { state, elsewhere, next } = entry;
@@ -144,7 +144,7 @@ export function line(row, entry, seconds, acts) {
 
 const hoursOf = /^(\d+)([hs])$/;
 
-/** What the work of an entry will be, as far as that is known. */
+/** The work of an entry as it will be, as far as that is known. */
 export function wanted({ disposition: { outcome, after, to }, due }) {
   const [, n, unit] = after?.match(hoursOf) ?? [];
   return {

@@ -1,4 +1,4 @@
-/** What the query says of an item: any columns, long texts folded. */
+/** An item's details: any columns, with long texts folded. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { exactly, label, value } from '../../words.js';

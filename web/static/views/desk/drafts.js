@@ -1,6 +1,6 @@
 /**
- * What of the desk outlasts a reload, or a tab that crashed: notes that are being written, and what was let go of and could not be
- * sent. It is this tab's alone and kept apart by user; page.js removes it when he logs out.
+ * The part of the desk that survives a reload or a crashed tab: notes that are being written, and dispositions that could not be
+ * sent. It belongs to this tab and is stored separately for each user; page.js removes it at a log-out.
  */
 
 export class Drafts {
@@ -14,10 +14,10 @@ export class Drafts {
     try {
       this.#text = sessionStorage.getItem(this.#key);
       Object.assign(this, JSON.parse(this.#text));
-    } catch { /* none, or not to be had */ }
+    } catch { /* none, or storage is forbidden */ }
   }
 
-  /** It is called with each change, and writes what has changed. */
+  /** Called after each change; writes if something differs. */
   save(notes, kept) {
     const text = notes.length || kept.length ? JSON.stringify({ notes, kept }) : null;
     if (text === this.#text) return;

@@ -1,34 +1,33 @@
 /**
- * What somebody let go of, and what was not sent yet: for five seconds it can be taken back.
+ * Dispositions that are not sent yet. Each can be undone for five seconds.
  *
  * An entry is {work, disposition, due, state, busy, from, next}: due is when it is sent (ms), and state
- *   waiting   it can be taken back
- *   sending   it is under way
- *   kept      the server could not be reached, or (busy) had no time, or nobody was logged in any more; it is sent again until it
- *             can, but not before from (ms), unless the page is left. It may have arrived
- * and elsewhere is true where it is another tab's. That tab sends it; when the tab dies, the work is held as before.
+ *   waiting   it can be undone
+ *   sending   the call is under way
+ *   kept      the server could not be reached, was busy, or nobody was logged in any more; it is sent again until that succeeds,
+ *             but not before from (ms), unless the page is left. It may have arrived
+ * and elsewhere is true if it is another tab's. That tab sends it; if the tab dies, the work is still held.
  *
- * What was sent once counts once, however often it is sent. So what a former page of this tab could not send is sent again by
- * the next.
+ * Dispositions are idempotent. So the next page of this tab sends again what the former one could not send.
  */
 
-const grace = 5000; // ms in which it can be taken back
-const reserve = 1500; // ms before a lease's end in which it is sent at the latest
+const grace = 5000; // ms in which it can be undone
+const reserve = 1500; // it is sent at the latest so many ms before the lease's end
 const busy = [429, 503];
-const later = [0, 401, ...busy, 502, 504]; // such failures, a proxy's too, say nothing about what was sent
-const retries = [1000, 20_000]; // ms before it is sent again: the first wait, doubled each time, and the longest
-const beat = 2000; // ms after which tabs say again what waits in them; one that has not for three beats is dead
+const later = [0, 401, ...busy, 502, 504]; // after these failures, a proxy's included, the call may have been executed
+const retries = [1000, 20_000]; // ms between attempts: the first wait, doubled each time, and the longest
+const beat = 2000; // ms between two announcements of a tab's entries; a tab that is silent for three beats is dead
 
 export class Outbox {
   #client;
   #on;
   #mine = new Map(); // by the work's id
-  #former = new Map(); // those of them that a former page kept, until it is known what is held
+  #former = new Map(); // those of a former page, until the pipeline is known
   #others = new Map(); // by tab
   #tab = String(Math.random());
   #tabs = new BroadcastChannel('getwork-desk');
 
-  /** on: {changed(), sent(entry, work), kept(entry), failed(entry, error)}; former: what was unanswered on the page before. */
+  /** on: {changed(), sent(entry, work), kept(entry), failed(entry, error)}; former: the former page's unanswered entries. */
   constructor(client, on, former) {
     this.#client = client;
     this.#on = on;
@@ -40,29 +39,29 @@ export class Outbox {
     this.#tabs.postMessage({ asks: this.#tab });
     setInterval(() => this.#beat(), beat);
     client.addEventListener('state', (e) => { if (e.detail.name === 'live') this.#again(); });
-    // A page that is left, or hidden, may never run again: phones end it without a word.
+    // A page that is left or hidden may never run again: phones end it without an event.
     window.addEventListener('pagehide', () => this.#sendAll({ keepalive: true }));
     document.addEventListener('visibilitychange', () => { if (document.hidden) this.flush({ keepalive: true }); });
     window.addEventListener('beforeunload', (e) => {
-      const over = ['closed', 'unauthenticated'].includes(client.state.reason); // nobody is logged in: the page goes by itself
+      const over = ['closed', 'unauthenticated'].includes(client.state.reason); // nobody is logged in: the page leaves by itself
       if (this.#kept().length > 0 && !over) e.preventDefault();
     });
   }
 
-  /** What was sent and has no answer yet is to outlast this page. What waits is sent when the page is left, or held as before. */
+  /** Entries that were sent and not answered must survive this page. Waiting ones are sent when the page is left, or stay held. */
   get unanswered() {
     const sent = [...this.#mine.values()].filter((e) => e.state !== 'waiting');
     return sent.map(({ work: { id, task, item }, disposition, due, busy: full, from }) =>
       ({ work: { id, task, item }, disposition, due, busy: full, from }));
   }
 
-  /** Of all tabs, the items that are not sent yet. */
+  /** The items of all tabs that are not sent yet. */
   get unsent() {
     const others = [...this.#others.values()].flatMap(({ entries }) => [...entries.values()]);
-    return [...new Set([...this.#mine.values(), ...others].map((e) => e.work.item))]; // a duplicated tab has the same
+    return [...new Set([...this.#mine.values(), ...others].map((e) => e.work.item))]; // a duplicated tab has the same ones
   }
 
-  /** next: whatever the caller wants to know when it is sent. */
+  /** next: any value that the caller wants back when it is sent. */
   add(work, disposition, next) {
     const left = this.#client.left(work);
     const wait = Math.max(0, left === null ? grace : Math.min(grace, left - reserve));
@@ -72,7 +71,7 @@ export class Outbox {
     this.#changed();
   }
 
-  /** The entry of a work's id, this tab's or another's. */
+  /** The entry for a work's id, of this tab or another. */
   of(id) {
     const mine = this.#mine.get(id);
     if (mine || this.#others.size === 0) return mine;
@@ -82,10 +81,10 @@ export class Outbox {
 
   mine(id) { return this.#mine.get(id); }
 
-  /** The id of what was let go of last, and can be taken back. */
+  /** The work's id of the last entry that can be undone. */
   get last() { return [...this.#mine.values()].findLast((e) => e.state === 'waiting')?.work.id; }
 
-  /** Takes it back, here or in the tab where it waits. It reports whether it was here. */
+  /** Undoes it, here or in the tab where it waits. Returns whether it was here. */
   undo(id) {
     const entry = this.#mine.get(id);
     if (!entry) this.#tabs.postMessage({ undo: id });
@@ -103,14 +102,14 @@ export class Outbox {
   /** Sends one at once. */
   now(id) { return this.#send(this.#mine.get(id)); }
 
-  /** Sends what waits, and what may be sent again, also what is under way. keepalive: the page may be left. */
+  /** Sends waiting and kept entries, and again those under way. keepalive: the page may be left. */
   flush(options) { return this.#sendAll(options, (e) => e.state !== 'kept' || e.from <= Date.now()); }
 
   #sendAll(options, which = () => true) {
     return Promise.all([...this.#mine.values()].filter(which).map((e) => this.#send(e, options)));
   }
 
-  /** Sends everything, in all tabs: somebody logs out of all of them. Nothing more is asked for. */
+  /** Sends everything, in all tabs, before a log-out from all of them. Nothing more is asked for. */
   async leave() {
     this.#tabs.postMessage({ leave: true });
     await this.#end();
@@ -124,7 +123,7 @@ export class Outbox {
 
   async #send(entry, options) {
     clearTimeout(entry.timer);
-    if (this.#client.state.reason === 'closed') return; // he is logged out; maybe somebody else is there already
+    if (this.#client.state.reason === 'closed') return; // logged out; another user may be logged in already
     const { id } = entry.work;
     entry.state = 'sending';
     this.#changed();
@@ -144,7 +143,7 @@ export class Outbox {
     this.arrived(work);
   }
 
-  /** Work is closed as its entry wanted it: the server's answer says so, or a push where the answer was lost. */
+  /** Work is closed as its entry wanted: by the server's answer, or by a push if the answer was lost. */
   arrived(work) {
     const entry = this.#mine.get(work.id);
     if (!entry) return;
@@ -172,7 +171,7 @@ export class Outbox {
   /** The server is back. */
   #again() { for (const entry of this.#kept()) if (entry.from <= Date.now()) this.#send(entry); }
 
-  /** The pipeline is known: what a former page kept is sent, though it may have arrived. */
+  /** The pipeline is known: the former page's entries are sent, though they may have arrived. */
   #resume() {
     if (!this.#client.known) return;
     for (const [id, entry] of this.#former) {

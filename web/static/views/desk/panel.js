@@ -1,19 +1,19 @@
-/** How a task looks to somebody who may get work of it. */
+/** A task's card at the desk. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { about, clock, counts, elapsed, fully, mayCome, outcome, yours } from '../../words.js';
 import { hint } from './card.js';
 
-const choices = 5; // more than so many items are typed
-const patience = '1h'; // of who waits for something to come
+const choices = 5; // larger numbers are typed
+const patience = '1h'; // how long a lingering request waits
 
-/** How many items one may ask for now, of which one holds so many: at least 1, so that the server can say why there is none. */
+/** How many items a user who holds so many may ask for now: at least 1, so that the server can say why there is none. */
 export const mayAsk = ({ max_request: most, max_open: limit }, held) => (limit ? Math.max(1, Math.min(most, limit - held)) : most);
 
 /**
- * card as an element of the list. view: {now, number, held, putOff}: the time; its place in the list, from 1; how many of
- * its items one holds; and what of it one returned. acts: {ask(name, count, options), cancel(name)}.
+ * card as an element of the list. view: {now, number, held, putOff}: the time; its position in the list, from 1; how many of
+ * its items the user holds; and which the user returned. acts: {ask(name, count, options), cancel(name)}.
  */
 export function panel(card, view, acts) {
   const { task, ended } = card;
@@ -90,7 +90,7 @@ function phase({ task, request: { position, linger_until: until }, run, due }) {
   return until && due === null ? `Waiting until ${clock(until)} for something to come.` : 'Waiting for the result.';
 }
 
-/** done: from 0 to 1; null: nobody knows. */
+/** done: from 0 to 1; null: unknown. */
 function bar(done, left) {
   return html`<progress class="progress" max="1" value=${done === null ? nothing : done.toFixed(3)}
     aria-label="How far it is" aria-valuetext=${left || 'Nobody knows how long it takes'}></progress>`;

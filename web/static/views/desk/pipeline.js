@@ -1,4 +1,4 @@
-/** The pipeline: a row for each item that is held, is about to be let go of, or was lost; and what was typed in it. */
+/** The pipeline: a row for each item that is held, about to be closed, or lost, with the input in it. */
 
 import { becomes, decimals, gone, mayComeBack, milliseconds } from '../../words.js';
 
@@ -18,7 +18,7 @@ export class Row {
   hours = '';
   sure = false; // never was asked for once
   whole = new Set(); // columns whose long text is unfolded
-  lost = null; // {why, again}: it is held no more; again: it makes sense to claim it
+  lost = null; // {why, again}: it is no longer held; again: claiming it makes sense
   claiming = false;
   error = '';
 
@@ -33,7 +33,7 @@ export class Row {
     this.changed();
   }
 
-  /** By about how many characters the note is too long to be sent. */
+  /** By about how many characters the note is too long. */
   get excess() {
     const text = this.note.trim();
     const { length } = utf8.encode(text);
@@ -66,17 +66,17 @@ export class Row {
   ends(left) { return left !== null && !this.lost && (this.work.expiring || left <= this.lease / 5); }
 }
 
-const named = ({ task, item }) => `${task} ${item}`; // one holds an item of a task at most once
+const named = ({ task, item }) => `${task} ${item}`; // a holder has an item of a task at most once
 
 export class Pipeline {
   rows = new Map();
   #columns = new Map(); // by task: how many decimals its columns have
   #client; #outbox; #on;
-  #former; // notes of the page before, by the work's id, until it is known what is held
+  #former; // the former page's notes, by the work's id, until the pipeline is known
   #begun = false;
   #renewing = false;
 
-  /** on: {changed(), tell(line), arrived(works)}; former: what notes was on the page before. */
+  /** on: {changed(), tell(line), arrived(works)}; former: the former page's notes. */
   constructor(client, outbox, on, former) {
     this.#client = client;
     this.#outbox = outbox;
@@ -84,13 +84,13 @@ export class Pipeline {
     this.#former = new Map(former);
   }
 
-  /** What is written of what is held, as [id, text]. */
+  /** The notes on held work, as [id, text]. */
   get notes() {
     const rows = [...this.rows.values()].filter((row) => row.note && !row.lost);
     return [...this.#former, ...rows.map((row) => [row.work.id, row.note])];
   }
 
-  /** Brings the rows in line with what the client and the outbox know. read: the client has read the pipeline. */
+  /** Updates the rows from the client and the outbox. read: the client has read the pipeline. */
   sync(read = false) {
     const { work: held } = this.#client;
     const fresh = [];
@@ -120,7 +120,7 @@ export class Pipeline {
     return row;
   }
 
-  /** How many decimals each column of a task has, so that one column's numbers are written alike. */
+  /** How many decimals each column of a task needs, so that a column's numbers are written alike. */
   columns(task) { return this.#columns.get(task); }
 
   #measure({ task, details }) {
@@ -130,24 +130,24 @@ export class Pipeline {
     if (wider.length) this.#columns.set(task, new Map([...before, ...wider]));
   }
 
-  /** How many items of a task are held, also those about to be let go of. */
+  /** How many items of a task are held, including those about to be closed. */
   held(task) {
     let n = 0;
     for (const work of this.#client.work.values()) if (work.task === task) n++;
     return n;
   }
 
-  /** Work is gone. A row that ran out of time, or has something typed in it, stays; else a message is enough. */
+  /** Work is gone. A row whose lease ran out, or that has input, stays; otherwise a message is enough. */
   lose(work) {
     const row = this.rows.get(named(work));
     if (row?.work.id !== work.id) return;
     const entry = this.#outbox.of(work.id);
     if (entry && !entry.elsewhere && entry.state !== 'waiting') {
-      if (work.state === 'held') return; // nobody said what became of it: it is sent again, and then somebody does
+      if (work.state === 'held') return; // its outcome is unknown: sending the disposition again will show it
       if (becomes[entry.disposition.outcome] === work.state) return this.#outbox.arrived(work);
     }
     const left = this.#client.left(work);
-    const over = left !== null && left < 2000; // to the second is as exact as it is known without push
+    const over = left !== null && left < 2000; // without push the time is known to the second only
     const why = gone(work, over);
     if (work.state === 'expired' || work.exhausted || (work.state === 'held' && over) || row.note.trim()) {
       row.set({ lost: { why, again: mayComeBack(work) }, noting: row.note !== '', error: '', sure: false });
@@ -155,7 +155,7 @@ export class Pipeline {
       this.rows.delete(named(work));
       if (!entry?.elsewhere) this.#on.tell(`${work.item}: ${why}`);
     }
-    this.#outbox.drop(work.id); // at last: a row that is not lost, nor waits for anything, is put away
+    this.#outbox.drop(work.id); // last, because a row that is neither lost nor waiting is removed
   }
 
   dismiss(row) {
@@ -164,8 +164,8 @@ export class Pipeline {
   }
 
   /**
-   * Somebody is at the page: renews leases of which a quarter is used up, one after another, and each as rarely when that
-   * fails. What is lost says so by itself.
+   * The user is active: renews leases of which a quarter is used up, one after another. After a failure each waits as long
+   * again. Lost work causes an event of its own.
    */
   async renew() {
     if (this.#renewing) return;
@@ -181,7 +181,7 @@ export class Pipeline {
     this.#renewing = false;
   }
 
-  /** A lease's time is up. Should nobody tell what became of it, it is looked for, once. */
+  /** A lease's time is up. If no event says what became of the work, it is looked up, once. */
   look(row) {
     const { id, lease_expires_at: until } = row.work;
     if (row.looked === until) return;

@@ -1,4 +1,4 @@
-/** For how long work can be returned by one click, and as hours that are typed. */
+/** Times for a return: presets, and hours that the user types. */
 
 const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
 
@@ -9,7 +9,7 @@ export function tomorrow(now = new Date()) {
 
 const forHours = (n) => ({ id: `${n}h`, text: `for ${n} h`, after: () => `${n}h` });
 
-/** after() is what the server is told, as of the moment it is called. It is never over 72 h: tomorrow's nine is at most 34 h away. */
+/** after() returns the duration for the server, from the time of the call. It is never over 72 h: tomorrow's nine is at most 34 h away. */
 export const presets = [
   forHours(1),
   forHours(4),
@@ -22,7 +22,7 @@ export const presets = [
   forHours(72),
 ];
 
-/** What was typed as hours, such as 1.5 or 1,5, as the server is told; undefined: they are none from 0 to 72. */
+/** Typed hours, such as 1.5 or 1,5, as a duration for the server; undefined if they are not a number from 0 to 72. */
 export function afterHours(typed) {
   const hours = Number(typed.trim().replace(',', '.') || NaN);
   return hours >= 0 && hours <= 72 ? `${Math.round(hours * 3600)}s` : undefined;

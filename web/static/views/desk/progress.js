@@ -1,6 +1,6 @@
 /**
- * How far a bar is that tells of a wait of about total ms after elapsed ms: from 0 to less than 0.97. It keeps the pace that
- * was foretold at first, slows down as the time comes near, and never claims an end that nobody has seen.
+ * The state of a progress bar for a wait of about total ms, after elapsed ms: from 0 to less than 0.97. It begins at the
+ * predicted pace, slows down as the predicted end comes near, and never shows an end that has not come.
  */
 export function progress(elapsed, total) {
   const x = Math.max(0, elapsed) / Math.max(1, total);

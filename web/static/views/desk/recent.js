@@ -1,4 +1,4 @@
-/** What somebody let go of today in this tab, newest first. It outlasts a reload, and is kept apart by user. */
+/** The user's closed work in this tab, newest first. It survives a reload, and is stored separately for each user. */
 
 const most = 100;
 
@@ -29,8 +29,8 @@ export class Recent {
   }
 
   /**
-   * What of a task is not handed out, or not to this user, because he returned it; what comes back first, first. now: by the
-   * server's clock.
+   * A task's items that this user returned and that are not handed out again yet, or not to this user; the first to come back
+   * first. now: by the server's clock.
    */
   putOff(task, now) {
     const back = (w) => (w.to_others ? Infinity : Date.parse(w.available_at));

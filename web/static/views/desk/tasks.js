@@ -1,9 +1,9 @@
-/** The tasks open to somebody, and what he asked of them. */
+/** The tasks open to the user, and the user's requests. */
 
 import { taskList } from '../../reader.js';
 import { progress } from './progress.js';
 
-const sameClick = 120_000; // ms in which a click that had no answer, made again, counts once
+const sameClick = 120_000; // ms in which a click without an answer and its repetition count once
 
 /** An idempotency key. Not randomUUID: a page without TLS has none. */
 const key = () => [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
@@ -15,13 +15,13 @@ class Card {
   since = 0; // when it was made, by this machine's clock
   ended = null; // the one that ended last
   run = null; // {since} or {phase} of the task, while one is known
-  due = null; // when the result should be there; null: nobody knows
+  due = null; // when the result should be there; null: unknown
   error = '';
   busy = false;
-  asked = null; // {text, key, at}: what was asked for last, while no answer came
+  asked = null; // {text, key, at}: the last click, while it has no answer
   #shown = 0;
 
-  /** How far the bar is at a time: never back, and never at its end; null: nobody knows how long it takes. */
+  /** The bar's state at a time: it never goes back, nor reaches its end; null: the duration is unknown. */
   bar(now) {
     if (this.due === null) return null;
     this.#shown = Math.max(this.#shown, progress(now - this.since, this.due - this.since));
@@ -39,7 +39,7 @@ class Card {
 }
 
 export class Tasks {
-  cards = new Map(); // by name; those that came first, first
+  cards = new Map(); // by name, in the order in which they came
   loaded = false;
   error = '';
   #client; #changed; #list;
@@ -51,7 +51,7 @@ export class Tasks {
     this.#list = taskList(client, () => client.tasks());
   }
 
-  /** Reads them. A failure is shown, and is the promise's too. */
+  /** Reads the tasks. A failure is shown, and rejects the promise. */
   async load() {
     let found;
     try {
@@ -112,7 +112,7 @@ export class Tasks {
     this.#changed();
   }
 
-  /** What was known of runs may be old. */
+  /** Known runs may be outdated. */
   forgetRuns() {
     for (const card of this.#known.values()) card.run = null;
   }

@@ -66,7 +66,7 @@ export class Charts {
 
   again() { this.#reader.again(); }
 
-  /** Push was away: what is known may be wrong. */
+  /** Push was down: the known data may be wrong. */
   reread() {
     this.#history.forget();
     this.again();
@@ -80,15 +80,15 @@ export class Charts {
     this.#draw();
   }
 
-  /** Brings the charts in line with what is known, and with the time. */
+  /** Updates the charts to the known data and the time. */
   show() {
     this.#draw();
-    if (!this.#history.read) return; // what is shown stays until there is something else
+    if (!this.#history.read) return; // the old charts stay until there is new data
     this.#rows = this.#history.rows(this.#floor.names(), this.#floor.now());
     if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#rows, this.#history.span.ms));
   }
 
-  /** Called now and then: time goes on also when nothing happens. */
+  /** Called now and then: time passes also when nothing happens. */
   tick() {
     const last = this.#rows.at(-1);
     if (last && this.#floor.now() >= last.at + this.#history.span.ms) this.show();

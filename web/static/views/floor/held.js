@@ -44,7 +44,7 @@ export class Held {
       people ||= total?.users;
       return { rows: holders, next };
     }, orders[this.#order].compare);
-    const lines = new Map(all.rows.map((h) => [keyOf(h), h])); // who lets go of his oldest between two pages is in both
+    const lines = new Map(all.rows.map((h) => [keyOf(h), h])); // a holder who closes their oldest item between two pages is on both
     await Promise.all([...lines].filter(([key]) => this.#open.has(key)).map(async ([key, holder]) => {
       const { user, task } = holder;
       holder.items = await firstRows(this.#open.get(key), [], async (at) => {
@@ -55,12 +55,12 @@ export class Held {
     return { lines, more: all.more, people };
   }
 
-  /** No event tells that a lease begins anew: when the first one would be over, it is read again. */
+  /** No event reports the extension of a lease, so holders are read again when the first lease would end. */
   #changed() {
     clearTimeout(this.#timer);
     const { client } = this.#floor.app;
     const lines = this.#reader.value?.lines ?? new Map();
-    for (const key of this.#open.keys()) if (!lines.has(key)) this.#open.delete(key); // who comes back is folded
+    for (const key of this.#open.keys()) if (!lines.has(key)) this.#open.delete(key); // a holder who returns is folded
     const first = Math.min(...[...lines.values()].map((h) => client.left(h) || Infinity));
     if (first < Infinity) this.#timer = setTimeout(() => this.again(), first + 1000 + 1000 * Math.random());
     this.#floor.draw();

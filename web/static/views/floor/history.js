@@ -1,4 +1,4 @@
-/** What the charts show: for each step of the last hours, what happened in it. */
+/** The charts' data: the counts of each step of the last hours. */
 
 /** How far back one can look, and in which steps; as the address, the server and people have it. */
 export const spans = [
@@ -21,7 +21,7 @@ export class History {
     this.span = span;
   }
 
-  /** Where to read from: all of it at first, then what may have changed since, which is mostly the last two steps. */
+  /** Where to read from: everything at first, then the steps that may have changed, mostly the last two. */
   from(now) {
     return this.#last === null ? this.#first(now) : Math.max(this.#first(now), Math.min(this.#open, this.#last - this.span.ms));
   }
@@ -48,12 +48,12 @@ export class History {
     return this;
   }
 
-  /** Forgets what it knows: push was away, and anything may have changed. */
+  /** Forgets everything: push was down, and any step may have changed. */
   forget() { this.#last = null; }
 
   /**
-   * A row for each step until now, oldest first: the tasks' counts are summed. Percentiles can't be: of several tasks it has
-   * the slowest one's. Steps that began after the last reading are empty, for had something happened, it would have been read.
+   * A row for each step until now, oldest first, with the sums of the tasks' counts. Percentiles can't be summed: a row has the
+   * slowest task's. Steps that began after the last read are empty, because an event would have caused a read.
    */
   rows(tasks, now) {
     const known = [...this.#buckets].filter(([task]) => !tasks.length || tasks.includes(task)).map(([, buckets]) => ({ buckets, held: 0 }));

@@ -1,4 +1,4 @@
-/** How an item stands in one task: what the history says at once, and what explain answers, which may run the task's query. */
+/** An item's state in one task: by the history at once, and by explain, which may run the task's query. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
@@ -41,13 +41,13 @@ export class Answer {
     return this.rowsAt > at && known(this.rows) !== known(history);
   }
 
-  /** Something has happened since that the explanation does not know. */
+  /** Reports whether there was a change after the explanation. */
   get #old() {
     const { until, version } = this.explanation;
     return version !== this.task.version || (until !== null && Date.parse(until) <= this.#now) || this.#overtaken;
   }
 
-  /** Goes to where the answer stands, since what had the focus is no longer there. */
+  /** Moves the focus to the answer, because the focused element has disappeared. */
   #focus() { document.getElementById(`verdict-${this.task.name}`)?.focus(); }
 
   /** Asks why the item is or is not handed out. */
@@ -71,7 +71,7 @@ export class Answer {
     this.view.draw();
   }
 
-  /** The item's history of this task was read. What costs nothing is asked again. */
+  /** The item's history of this task was read. A cheap explanation is asked for again. */
   known(rows, at) {
     this.rows = rows;
     this.rowsAt = at;
@@ -127,7 +127,7 @@ export class Answer {
     this.view.draw();
   }
 
-  /** Asking, how old the answer is, or that there is none yet. */
+  /** The progress of asking, the answer's age, or the lack of an answer. */
   #state() {
     if (this.asking) {
       return html`<p class="asking">

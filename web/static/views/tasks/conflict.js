@@ -1,11 +1,11 @@
-/** Somebody saved the task while one typed: who, what, and what to do about it. Nothing that was typed is lost by any answer. */
+/** Another user saved the task during an edit: who, what, and the choices. No choice loses input. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { when } from '../../parts.js';
 import { isText, valueText } from './settings.js';
 import { lineDiff } from './versions.js';
 
-/** theirs: {task, versions}, the newer ones, newest first. me: who types. */
+/** theirs: {task, versions}, the newer ones, newest first. me: this page's user. */
 export function conflict({ form, theirs, me, saveMine, loadTheirs, goOn }) {
   const { task, versions } = theirs;
   const meets = form.against(task);

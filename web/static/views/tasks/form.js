@@ -1,11 +1,11 @@
 /**
- * What a manager typed over a task's settings, and has not saved. It is kept for the tab, so that neither another view nor a
- * reload loses it: each keystroke is in sessionStorage at once.
+ * A manager's unsaved changes of a task's settings. Each keystroke is in sessionStorage at once, so that neither another view
+ * nor a reload loses them.
  */
 
 import { defaults, differing, fields, read, same, textOf } from './settings.js';
 
-/** What a new task lacks that nobody has touched. */
+/** The error of a required setting that was left empty. */
 const lacks = {
   name: 'A task needs a name, such as verify-bank-account.',
   query: 'Write a SELECT that returns a column item, best first, or make it an inbox.',
@@ -13,10 +13,10 @@ const lacks = {
 
 const keyOf = (user, name) => `getwork draft: ${user}: ${name}`;
 
-/** Whether somebody has typed something over that task, and not saved it. */
+/** Reports whether that task has unsaved changes in this tab. */
 export const hasDraft = (user, name) => sessionStorage.getItem(keyOf(user, name)) !== null;
 
-/** The task that somebody typed something over, as it was then; null: he has not. */
+/** The task that unsaved changes are based on; null if there are none. */
 export const typedOver = (user, name) => JSON.parse(sessionStorage.getItem(keyOf(user, name)))?.base ?? null;
 
 export class Form {
@@ -24,7 +24,7 @@ export class Form {
   constructor(user, task) {
     this.key = keyOf(user, task?.name ?? '');
     this.isNew = !task;
-    this.base = task ?? defaults; // what the typed settings are changes of
+    this.base = task ?? defaults; // the task that the typed settings change
     this.typed = {}; // by the setting's name
     this.errors = {}; // what the server said of a setting, until that is typed again
     this.former = {}; // and what it had said before that
@@ -46,7 +46,7 @@ export class Form {
 
   type(name, text) {
     this.typed[name] = text;
-    if (this.errors[name]?.includes('SQLSTATE')) this.former[name] = this.errors[name]; // who mends a query likes to read on
+    if (this.errors[name]?.includes('SQLSTATE')) this.former[name] = this.errors[name]; // an error of the query stays readable while the user corrects it
     delete this.errors[name];
     this.dropped = null;
     this.keep();
@@ -70,7 +70,7 @@ export class Form {
 
   get dirty() { return this.changed.length > 0; }
 
-  /** What is sent: of a task that there is, its changes alone. */
+  /** The body to send: only the changes, if the task exists. */
   get body() {
     const sent = Object.fromEntries(this.changed.map((f) => [f.name, read(f, this.typed[f.name]).value]));
     return this.isNew && this.inbox ? { ...sent, query: null } : sent;
@@ -88,7 +88,7 @@ export class Form {
     return sent.find((f) => read(f, this.text(f)).error);
   }
 
-  /** Says of such a setting what is wrong, also when nobody has touched it. */
+  /** Shows the error of such a setting, also if it was not touched. */
   complain(field) { this.errors[field.name] = this.error(field) || lacks[field.name]; }
 
   /** Takes the task as it is now; what was typed stays, where it still differs. */
@@ -168,6 +168,6 @@ export class Form {
     const { base, typed } = JSON.parse(kept);
     this.recalled = true;
     this.typed = typed;
-    if (base.version !== this.base.version) this.base = base; // it was changed since; who opened this form finds out
+    if (base.version !== this.base.version) this.base = base; // it was changed since, which this form's owner will notice
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Saving a task, and what others make of it meanwhile. Nothing that is typed is lost, and nobody's change is undone unseen:
- * where one was saved over what is typed here, it is asked what to do.
+ * Saves a task, and handles other users' changes meanwhile. No input is lost, and no change is overwritten unseen: if a change
+ * conflicts with the input, the user is asked.
  */
 
 import { differing, fields } from './settings.js';
@@ -13,7 +13,7 @@ export class Saving {
   theirs = null; // {task, versions}: what somebody else saved over what is typed here
   gone = null; // {name}: the name that the task has now; undefined: none, it was deleted
   #view;
-  #calls = 0; // of ours that change the task; what is told meanwhile is looked at after them
+  #calls = 0; // our calls that change the task; events are handled after them
   #later = null;
 
   /** task: as it was read; null: a new one. */
@@ -26,7 +26,7 @@ export class Saving {
 
   // What others do.
 
-  /** Takes in how the task is now. ours: we made it so. */
+  /** Handles the task's present state. ours: this page made the change. */
   take(task, ours = false) {
     const { form, versions } = this.#view;
     if (task.version < this.task.version) return; // it was overtaken

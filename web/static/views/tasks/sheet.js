@@ -30,7 +30,7 @@ export function sheet(view) {
   </div>`;
 }
 
-/** What a tab shows; of a new task, which has no tabs, all that there is. */
+/** A tab's content; a new task has no tabs, and shows everything. */
 function panel({ form, tab }, id, content) {
   return html`<div class="panel" id=${`panel-${id}`} role=${form.isNew ? nothing : 'tabpanel'}
       aria-labelledby=${form.isNew ? nothing : `tab-${id}`} ?hidden=${tab !== id}>${content}</div>`;
@@ -66,7 +66,7 @@ function head(view) {
   </header>`;
 }
 
-/** Somebody gave the task another name, or deleted it. Nothing that was typed is lost. */
+/** Another user renamed or deleted the task. No input is lost. */
 function gone(view) {
   const { form, saving } = view;
   const { name } = saving.gone;
@@ -81,7 +81,7 @@ function gone(view) {
   </section>`;
 }
 
-/** Somebody saved it over what is typed; what that is, and the question about it, is under another tab. */
+/** Another user saved a conflicting version; another tab shows it, and the question about it. */
 function overtaken(view) {
   const { version } = view.saving.theirs.task;
   return html`<p id="overtaken" class="notice">Version ${version} was saved while you typed.
@@ -147,7 +147,7 @@ function kind(view) {
     ${choice(true, 'They are pushed: an inbox', 'by programs, one by one. This can’t be changed later.')}</fieldset>`;
 }
 
-/** What is not saved, and how to save it; it stays in sight. */
+/** The unsaved changes, and the buttons to save them; it stays visible. */
 function bar(view, changed) {
   const { form, saving } = view;
   if (!form.isNew && changed.length === 0 && !saving.problem && view.tab !== 'edit') return nothing;

@@ -1,4 +1,4 @@
-/** One task: its settings and query, the query's preview, what it was, and its runs. */
+/** One task: its settings and query, the query's preview, its versions and runs. */
 
 import { html, render } from '../../lib/lit-html/lit-html.js';
 import { every, onceAFrame } from '../../parts.js';
@@ -30,7 +30,7 @@ export async function openTask(app, place) {
   }
   if (place.signal.aborted) return;
   view.start(task);
-  if (gone) view.again(); // which tells so, and tries again if it can't be found out what became of it
+  if (gone) view.again(); // shows that the task is gone, and tries again if that can't be determined
 }
 
 class TaskView {
@@ -57,10 +57,10 @@ class TaskView {
     api.tasks().then((all) => {
       this.others = all.map((t) => t.name).filter((n) => n !== name);
       this.draw();
-    }, () => {}); // only helps to type
+    }, () => {}); // the list is only a typing aid
   }
 
-  /** What had the focus may be gone by it; then the title has it. */
+  /** Drawing may remove the focused element; then the title gets the focus. */
   render() {
     const at = document.activeElement;
     const here = this.element.contains(at);
@@ -84,7 +84,7 @@ class TaskView {
     on('run', (e) => { if (e.detail.task === name) runs.again(); });
     keepListed(client, this.again, signal);
     document.addEventListener('keydown', (e) => this.key(e), { signal });
-    const left = () => client.state.reason === 'closed'; // he has logged out
+    const left = () => client.state.reason === 'closed'; // logged out
     window.addEventListener('beforeunload', (e) => {
       if (this.form.unkept && this.form.dirty && !left()) e.preventDefault();
     }, { signal });
@@ -102,7 +102,7 @@ class TaskView {
       saving.take((await api.task(name)).task);
     } catch (e) {
       if (e.status !== 404) throw e;
-      if (!saving.busy && !signal.aborted) await saving.lost(); // else it is we who do that
+      if (!saving.busy && !signal.aborted) await saving.lost(); // otherwise this page deletes or renames it
       return;
     }
     if (this.runs.rows) await this.runs.load();
@@ -116,7 +116,7 @@ class TaskView {
     e.preventDefault();
   }
 
-  /** Says what is wrong with a setting that can't be sent, and leads there. */
+  /** Shows the error of a setting that can't be sent, and leads there. */
   complain(field) {
     this.form.complain(field);
     this.lead(field.name);
@@ -142,7 +142,7 @@ class TaskView {
     this.draw();
   }
 
-  /** Leads to a setting; without a name to what somebody else did. */
+  /** Leads to a setting; without a name, to the other user's change. */
   async lead(name) {
     this.show('edit');
     await new Promise(requestAnimationFrame); // until it is drawn
@@ -150,7 +150,7 @@ class TaskView {
     else document.getElementById(name ? `set-${name}` : this.saving.gone ? 'gone-title' : 'conflict-title')?.focus();
   }
 
-  /** Goes on to another address, unless who waited for that is elsewhere by now. */
+  /** Opens another address, unless the user has left the view meanwhile. */
   leadTo(path) {
     if (!this.signal.aborted) this.app.go(path, { replace: true });
   }

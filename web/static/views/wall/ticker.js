@@ -1,11 +1,11 @@
-/** What happened last to the tasks of the wall, newest first. */
+/** The latest events of the wall's tasks, newest first. */
 
 import { html } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { took } from '../../parts.js';
 
 const most = 12;
-const together = 60_000; // of what happens again and again to a task's held items so much is one line
+const together = 60_000; // ms within which repeated changes of a task's held items are one line
 const past = 12 * 3_600_000;
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
 
@@ -32,7 +32,7 @@ export class Ticker {
     if (text) this.#add({ key: began ? `run ${id} began` : ended, at, task, text, kind: state === 'failed' || state === 'lost' ? 'bad' : '' });
   }
 
-  /** A task is not what it was. */
+  /** A task has changed. */
   task(before, after, at) {
     const { name, paused } = after;
     if (before.paused !== paused) this.#add({ key: `paused ${name} ${at}`, at, task: name, text: paused ? 'Paused' : 'Goes on', kind: paused ? 'warn' : '' });

@@ -9,12 +9,11 @@ const hour = 3_600_000;
 /** How many of the last hour's, by the history's buckets; which of them those are, time alone changes. */
 const lately = (buckets, now, column) => buckets.filter((b) => Date.parse(b.at) + 300_000 > now - hour).reduce((sum, b) => sum + b[column], 0);
 
-/** Whether a run has lasted so much longer than the last ones that somebody should look. */
+/** Reports whether a run has lasted so much longer than the last ones that somebody should check. */
 const slow = (ms, usual) => usual !== null && ms > Math.max(1500 * usual, 1000 * usual + 5000);
 
 /**
- * What is wrong with a task, or the best that can be said of it: {kind, word}. last: its last run that has ended, if that is
- * known.
+ * A task's state, the worst first: {kind, word}. last: its last ended run, if known.
  */
 export function condition(task, last, now) {
   const ms = task.running_since ? now - Date.parse(task.running_since) : null;
