@@ -40,7 +40,7 @@ func (n *station) listen(t *testing.T, query string, h headers) *listener {
 	return &listener{t, lines, cancel, response.Header}
 }
 
-// next is the body of the next event of that type; others are passed over, and all of them are as described.
+// next returns the body of the next event of that type. It skips others, and checks all against the description.
 func (l *listener) next(kind string) map[string]any {
 	l.t.Helper()
 	for {
@@ -54,7 +54,7 @@ func (l *listener) next(kind string) map[string]any {
 	}
 }
 
-// event is the next one, whatever it is; no type: the stream has ended.
+// event returns the next event of any type; its type is empty if the stream has ended.
 func (l *listener) event() (kind string, body map[string]any) {
 	l.t.Helper()
 	for l.lines.Scan() {
@@ -78,7 +78,7 @@ func (l *listener) event() (kind string, body map[string]any) {
 	return "", nil
 }
 
-// Hello, snapshot, then what happens, as the same JSON that REST gives.
+// A stream has hello, a snapshot, then changes, in the same JSON as REST.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and an open stream outlasts it
@@ -106,7 +106,7 @@ func TestEvents(t *testing.T) {
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"paused":false}`).want(200)
 	for l.next("run")["phase"] != "finished" {
 	}
-	// The run's end may be told before the round's commit is, so that is waited for by other means.
+	// The run's end may be announced before the round's commit, so the test waits for that by other means.
 	done := read[assign.Request](n.call(t, "GET", "/api/v1/requests/1", as("oliver", "Prefer", "wait=60"), "").want(200))
 	if done.ID != waits.ID || done.State != assign.Assigned {
 		t.Fatalf("request %+v", done)
@@ -119,7 +119,7 @@ func TestEvents(t *testing.T) {
 	await(t, "the stream's call ends with its client", func() bool { return n.open.Load() == 0 })
 }
 
-// A request's result is pushed to its owner with the items in it, and is what REST shows; nobody else hears of it.
+// A request's result is pushed with its items, only to its owner, and equals REST's answer.
 func TestResultIsPushed(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -127,7 +127,7 @@ func TestResultIsPushed(t *testing.T) {
 	oliver, tracy := n.listen(t, "", as("oliver")), n.listen(t, "", as("tracy"))
 	oliver.next("snapshot")
 	tracy.next("snapshot")
-	// Whether the answer is 202 or, if the round was faster than it, 201: the result is pushed.
+	// The result is pushed whether the answer is 202 or, if the round was faster, 201.
 	n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver"), `{"count":2}`)
 	pushed := oliver.next("request")
 	for pushed["state"] == "pending" {
@@ -164,7 +164,7 @@ func TestEventsRefused(t *testing.T) {
 	n.call(t, "GET", "/api/v1/events", nil, "").refused(401, "unauthenticated")
 }
 
-// A node that shuts down says so on every stream and ends it, also on one that is opened then.
+// A node that shuts down announces that on every stream and ends it, also on one that is opened then.
 func TestEventsEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -185,14 +185,14 @@ func TestEventsEndWithTheNode(t *testing.T) {
 			t.Errorf("after the end came %s", kind)
 		}
 	}
-	for range 20 { // which of the two is ready first is chance
+	for range 20 { // it is random which of the two is ready first
 		if kind, _ := n.listen(t, "", as("peter")).event(); kind != "hello" {
 			t.Fatalf("a stream that is opened now begins with %q", kind)
 		}
 	}
 }
 
-// Every stream tells that a task is new, changed or deleted, also to who may not see it; it does not say which.
+// Every stream reports that a task is new, changed or deleted, also to users who may not see it; it does not say which.
 func TestTasksAreToldOf(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

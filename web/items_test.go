@@ -9,7 +9,7 @@ import (
 	"getwork/assign"
 )
 
-// Items are pushed all or none, and counted once while they are there.
+// All items of a call are pushed, or none, and an item that is there already is a duplicate.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -82,7 +82,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// A claim names one item, whatever is in its key, and gets it, has it already, or is told why not.
+// A claim names one item, whatever its key, and gets it, has it already, or is refused with the reason.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -125,7 +125,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A query that fails when it looks for one item is the query's fault, and says how.
+// If a query fails while it looks for one item, the refusal has PostgreSQL's message.
 func TestClaimOfABrokenQuery(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

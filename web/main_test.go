@@ -55,7 +55,7 @@ func start(t *testing.T, o stationOptions) *station {
 	return startOn(t, schematest.URL(t), o)
 }
 
-// startPatient starts a node whose statements wait for a lock for as long as the test holds it, however long that is.
+// startPatient starts a node whose statements wait for a lock for as long as the test holds it.
 func startPatient(t *testing.T, o stationOptions) *station {
 	t.Helper()
 	return startOn(t, schematest.URL(t)+"&lock_timeout=2min", o)
@@ -130,12 +130,12 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	}))
 	n.Config.ReadTimeout, n.Config.WriteTimeout = o.readTimeout, o.writeTimeout
 	n.Start()
-	n.Client().Transport.(*http.Transport).DisableCompression = true // a test says itself what it takes
+	n.Client().Transport.(*http.Transport).DisableCompression = true // tests set Accept-Encoding themselves
 	n.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(n.Close)
 }
 
-// headers are pairs of a name and a value; the name Host means the host that is asked for.
+// headers are pairs of a name and a value; the name Host sets the requested host.
 type headers []string
 
 func as(user string, more ...string) headers { return append(headers{"X-Getwork-User", user}, more...) }
@@ -148,7 +148,7 @@ func manager(more ...string) headers {
 	return as("maria", append(more, "X-Getwork-Role", "manager")...)
 }
 
-// reply is what came back.
+// reply is an answer.
 type reply struct {
 	t      *testing.T
 	status int
@@ -157,7 +157,7 @@ type reply struct {
 	took   time.Duration
 }
 
-// call calls, and compares what comes back with the API's description.
+// call makes a call, and compares the answer with the API's description.
 func (n *station) call(t *testing.T, method, path string, h headers, body string) reply {
 	t.Helper()
 	began := time.Now()
@@ -209,7 +209,7 @@ func (r reply) want(status int) reply {
 	return r
 }
 
-// refused is a problem of that kind; fields are those that its errors name.
+// refused checks that the answer is a problem of that kind whose errors name these fields.
 func (r reply) refused(status int, kind string, fields ...string) {
 	r.t.Helper()
 	r.want(status)
@@ -237,8 +237,7 @@ func (r reply) wantHeader(name, value string) reply {
 	return r
 }
 
-// wantAgain checks when to ask again: that goes by the age of what waits, which was so old, and is older by the time that has
-// passed since.
+// wantAgain checks Retry-After, which depends on the request's age: the given age plus the time that has passed since.
 func (r reply) wantAgain(want string, age time.Duration, since time.Time) reply {
 	r.t.Helper()
 	later := "20"
@@ -266,7 +265,7 @@ func read[T any](r reply) T {
 	return v
 }
 
-// five is a query with five items.
+// five is a query that returns five items.
 const five = "select 'loan/' || g as item, g as amount from generate_series(1, 5) g order by g"
 
 // newTask makes a task over REST; more are further settings, as JSON.
@@ -281,7 +280,7 @@ func (n *station) newInbox(t *testing.T, name, more string) reply {
 	return n.call(t, "POST", "/api/v1/tasks", manager(), fmt.Sprintf(`{"name":%q,"query":null%s}`, name, more)).want(201)
 }
 
-// take gets work, which must be there.
+// take gets work, and fails the test if there is none.
 func (n *station) take(t *testing.T, task, user string, count int) []assign.Work {
 	t.Helper()
 	r := read[assign.Request](n.call(t, "POST", "/api/v1/tasks/"+task+"/requests", as(user, "Prefer", "wait=60"), fmt.Sprintf(`{"count":%d}`, count)).want(201))
@@ -291,13 +290,13 @@ func (n *station) take(t *testing.T, task, user string, count int) []assign.Work
 	return r.Work
 }
 
-// pendingRequest is one that waits on a paused task until somebody does something.
+// pendingRequest makes a request that waits on a paused task.
 func (n *station) pendingRequest(t *testing.T, task, user string) assign.Request {
 	t.Helper()
 	return read[assign.Request](n.call(t, "POST", "/api/v1/tasks/"+task+"/requests", as(user), `{"count":2,"linger":"1h"}`).want(202))
 }
 
-// await waits until something is so, by asking.
+// await polls until the condition is true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	timeout.Await(t, what, so)

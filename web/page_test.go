@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Every file of the page is served as it was written, compressed to who takes that, and not at all to who has it.
+// Every file of the page is served as written, compressed if the client accepts that, and not at all if the client has it.
 func TestPageFiles(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -67,7 +67,7 @@ func TestPageFiles(t *testing.T) {
 	}
 	version := "/static/" + theSite().version
 	n.file(t, "GET", version+"/page.js").wantHeader("Cache-Control", "public, max-age=31536000, immutable")
-	// Another version's are not replaced by ours, and nobody is to remember that they were not here.
+	// Another version's files are not replaced by ours, and no cache may store the 404.
 	n.file(t, "GET", "/static/000000000000/page.js").wantHeader("Cache-Control", "no-store").refused(404, "not-found")
 	for _, nothing := range []string{version, version + "/", version + "/views", version + "/views/", version + "/index.html", version + version + "/page.js"} {
 		n.file(t, "GET", nothing).refused(404, "not-found")
@@ -79,7 +79,7 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// file asks for a file of the page, which the API's description does not speak of.
+// file asks for a file of the page, which the API's description does not contain.
 func (n *station) file(t *testing.T, method, path string, h ...string) reply {
 	t.Helper()
 	response, err := n.Client().Do(n.request(t, method, path, h, ""))
@@ -173,7 +173,7 @@ func TestAcceptEncoding(t *testing.T) {
 	}
 }
 
-// What compressing would make longer stays as it is.
+// A file that compression would make longer is served plain.
 func TestSmallFilesStayPlain(t *testing.T) {
 	t.Parallel()
 	if a := newAsset("text/css", []byte("a{}")); !bytes.Equal(a.packed(), a.plain) {
@@ -181,7 +181,7 @@ func TestSmallFilesStayPlain(t *testing.T) {
 	}
 }
 
-// Lists are compressed for who takes that; a refusal is plain.
+// Lists are compressed if the client accepts that; a refusal is plain.
 func TestPackedLists(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -11,7 +11,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// Bodies that never come take no place: a node with one place serves others meanwhile, and answers 408 in the end.
+// Calls whose bodies never come take no place: a node with one place serves others meanwhile, and answers them 408 in the end.
 func TestBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{limit: 1})
@@ -38,7 +38,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A field is sent once, and by its name.
+// A field must be sent once, and by its exact name.
 func TestFieldsAreExact(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

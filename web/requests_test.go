@@ -24,7 +24,7 @@ func onlyAt(at engine.Step, f func(context.Context)) func(context.Context, engin
 	}
 }
 
-// A click, the status while it waits, and what it gets.
+// A click, its status while it waits, and its result.
 func TestGetWork(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
@@ -128,7 +128,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// The ETag names everything but what changes by itself: the position.
+// The ETag covers everything but what changes with time: the position.
 func TestETag(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -156,7 +156,7 @@ func TestETag(t *testing.T) {
 	}
 }
 
-// Prefer: wait holds the answer until there is something to say, and no longer than asked.
+// Prefer: wait holds the answer until there is a change, and no longer than requested.
 func TestPreferWait(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and a held answer outlasts it
@@ -196,7 +196,7 @@ func TestPreferWait(t *testing.T) {
 	}
 }
 
-// request has these headers, and goes nowhere.
+// request returns a request with these headers, which is not sent.
 func (h headers) request(t *testing.T) *http.Request {
 	return (&station{Server: &httptest.Server{URL: "http://localhost"}}).request(t, "GET", "/", h, "")
 }
@@ -223,7 +223,7 @@ func TestPrefersWait(t *testing.T) {
 	}
 }
 
-// An answer that is held is given when the node shuts down, also one that is asked for then.
+// A held answer is sent when the node shuts down, also for a call that comes then.
 func TestHeldAnswersEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -302,7 +302,7 @@ func TestDisposition(t *testing.T) {
 	n.call(t, "POST", "/api/v1/work/999/disposition", as("oliver"), `{"outcome":"complete"}`).refused(404, "not-found")
 }
 
-// The pipeline's tag stays while nothing of it changes, however long one waits, and changes with it.
+// The pipeline's tag changes only when the pipeline does, however long its requests wait.
 func TestPipelineETag(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

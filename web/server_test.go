@@ -12,7 +12,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What a body may not be, on any route that takes one.
+// Every route that takes a body refuses these.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -58,7 +58,7 @@ func TestPaths(t *testing.T) {
 	n.call(t, "GET", "/api/v1/tasks/verif%79", manager(), "").want(200)
 }
 
-// A method that does not work is refused with those that do.
+// A 405 names the methods that work.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -98,7 +98,7 @@ func TestMethods(t *testing.T) {
 	n.call(t, "HEAD", "/api/v1/requests/1", as("oliver"), "").want(404)
 }
 
-// Nothing of what is somebody's is kept by a cache on the way.
+// No cache on the way stores a user's data.
 func TestCaches(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -147,7 +147,7 @@ func (b *buffer) count(s string) int {
 	return strings.Count(b.b.String(), s)
 }
 
-// A panic is answered as a problem that tells nothing, and logged once.
+// A panic is answered as a problem without details, and logged once.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var log buffer

@@ -23,8 +23,7 @@ func TestEveryProblemHasAPage(t *testing.T) {
 	n.call(t, "GET", "/problems/nothing", nil, "").refused(404, "not-found")
 }
 
-// Whoever opens an address in a browser where there is nothing reads a page that leads on; programs get problems, and so does
-// everybody from the API.
+// A browser at an unknown address gets a page with links; programs get problems, and so does every client of the API.
 func TestBrowsersGetPages(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

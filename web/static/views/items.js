@@ -1,4 +1,4 @@
-/** Why an item is or is not handed out, who had it, and what a manager can do about it. Its address is the question. */
+/** Why an item is or is not handed out, who had it, and what a manager can do about it. The address has the question. */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
@@ -80,7 +80,7 @@ class Items {
     this.#list.restart();
   }
 
-  /** Brings the answers in line with the tasks; the one that was asked for is asked at once. */
+  /** Updates the answers to the tasks; the task in the address is asked at once. */
   #look() {
     const { item, task } = this.#asked;
     const tasks = task ? this.#tasks.filter((t) => t.name === task) : this.#tasks;

@@ -1,10 +1,10 @@
-/** What a manager can do with an item: each asks what it has to know, and gives whether something was done. */
+/** A manager's actions on an item: each asks for what it needs, and returns whether something was done. */
 
 import { html } from '../../lib/lit-html/lit-html.js';
 import { ask, askForm } from '../../dialog.js';
 import { reassignDialog } from '../reassign.js';
 
-/** Gives held work to somebody else. */
+/** Gives held work to another user. */
 export async function reassign(app, work, signal) {
   const given = await reassignDialog(app, work, signal);
   if (given) app.say(`${given.item} is with ${given.user} now.`);
@@ -53,7 +53,7 @@ export async function letGo(app, work, signal) {
   return Boolean(closed);
 }
 
-/** Puts back what is never. */
+/** Puts back an item that is never to return. */
 export async function redrive(app, task, item) {
   const sure = await ask({
     title: `Put ${item} back?`,

@@ -1,4 +1,4 @@
-/** How the items view tells what it knows. Everything here returns templates, or text. */
+/** The items view's sentences. Everything here returns templates, or text. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { span } from '../../parts.js';
@@ -133,7 +133,7 @@ export const badge = (w) => {
   return html`<span class="badge" data-kind=${kind}>${word}</span>`;
 };
 
-/** What became of work, as a sentence about its holder. */
+/** How work ended, as a sentence about its holder. */
 export function became(w) {
   const by = w.closed_by && w.closed_by !== w.user ? html` by ${name(w.closed_by)}` : nothing;
   switch (w.state) {

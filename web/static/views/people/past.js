@@ -1,4 +1,4 @@
-/** What somebody holds and had, newest first. */
+/** A person's present and past work, newest first. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';

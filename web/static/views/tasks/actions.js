@@ -1,4 +1,4 @@
-/** What the buttons beside Save do with a task, and with what is typed over it. */
+/** The actions of the buttons beside Save. */
 
 import { ask } from '../../dialog.js';
 import { hasDraft } from './form.js';
@@ -27,7 +27,7 @@ export async function restore(view, version) {
   document.getElementById('versions-title')?.focus();
 }
 
-/** Deletes the task. While it is in use, that is told. */
+/** Deletes the task, or shows that it is in use. */
 export async function remove(view) {
   const { api, app, form, name, saving } = view;
   const title = form.base.title || name;
@@ -53,17 +53,17 @@ export async function remove(view) {
   }
 }
 
-/** Begins a new task with all that stands here. */
+/** Begins a new task with all of these settings. */
 export async function copy({ app, form, saving }) {
   const { user } = app.me;
   const text = 'You have typed one and not created it. A copy takes its place.';
   if (hasDraft(user, '') && !await ask({ title: 'Begin another new task?', text, yes: 'Copy', danger: true })) return;
   form.copy(user);
-  if (saving.gone) form.forget(); // it is nowhere else to be saved
+  if (saving.gone) form.forget(); // the input can't be saved elsewhere
   app.go('/tasks?new=1');
 }
 
-/** Takes out what is typed; with a newer version there, that is shown. */
+/** Discards the input; a newer version, if there is one, is then shown. */
 export function putBack(view) {
   if (view.saving.theirs) view.saving.resolve();
   view.form.drop();

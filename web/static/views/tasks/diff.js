@@ -1,6 +1,6 @@
-/** What changed between two texts, line by line. */
+/** The differences between two texts, line by line. */
 
-const enough = 1000; // lines that differ; the work grows with the square of it, and nobody reads more
+const enough = 1000; // lines that differ; the cost grows with the square, and nobody reads more
 
 /** A text's lines; '' has none. */
 export const linesOf = (text) => (text ? text.replace(/\r\n?/g, '\n').split('\n') : []);

@@ -42,7 +42,7 @@ class List {
     this.draw();
   }
 
-  /** Of two that overtook each other the newer version counts. */
+  /** If two answers overtake each other, the newer version counts. */
   take(task) {
     const known = this.tasks.get(task.name);
     if (!known || known.version > task.version) return;
@@ -50,7 +50,7 @@ class List {
     this.draw();
   }
 
-  /** Whatever its version: pausing is about none of what others change. */
+  /** It sends If-Match: *, because pausing does not depend on other changes. */
   async pause(task, paused) {
     if (this.busy.has(task.name)) return;
     this.busy.add(task.name);

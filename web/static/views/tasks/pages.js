@@ -1,6 +1,6 @@
 /** A list that is read newest first, page by page. */
 
-/** What was read stays while its newest are read again, and what overtook another answer counts. */
+/** Rows stay while the newest are read again. If two answers overtake each other, the later call's counts. */
 export class Pages {
   rows = null; // once they are read
   next; // where older ones begin; undefined: there are none

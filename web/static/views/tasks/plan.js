@@ -1,4 +1,4 @@
-/** PostgreSQL's plan of a query, from "explain (format json)": what of it a person wants to know, and how that is shown. */
+/** PostgreSQL's plan of a query, from "explain (format json)", reduced to what people need. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 
@@ -6,13 +6,12 @@ const rows = new Intl.NumberFormat();
 const costs = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 0 });
 
-/** From so many rows on something is worth a warning. */
+/** The number of rows from which a warning is shown. */
 const many = 10_000;
 
 /**
- * The query's own part of a preview's plan, as a tree of {title, on, facts, rows, cost, share, warnings, children}. share: of
- * the whole cost, what the step itself takes. Around it stands what getwork adds to count, and to take out what is held; it
- * costs next to nothing.
+ * The query's own part of a preview's plan, as a tree of {title, on, facts, rows, cost, share, warnings, children}. share: the
+ * step's own part of the whole cost. Around it are getwork's steps, which count, and drop held items; they cost very little.
  */
 export function planOf(plan) {
   const root = plan[0].Plan;
@@ -20,7 +19,7 @@ export function planOf(plan) {
   return step(query, Number(query['Total Cost']), Number(query['Total Cost']) || 1);
 }
 
-/** The query stands in a scan of that name. Where the planner needs none, getwork numbers its rows, inside "keyed". */
+/** The query is in a scan of that name. If the planner needs none, getwork numbers its rows, inside "keyed". */
 function queryIn(root) {
   const own = find(root, (n) => n.Alias === 'getwork_query');
   if (own) return own.Plans?.[0] ?? own;
@@ -80,7 +79,7 @@ function placeOf(node) {
   return `${name}${alias}`.trim();
 }
 
-/** What of a node is told as facts, and the names that differ from PostgreSQL's. */
+/** The facts shown of a node, with names that differ from PostgreSQL's. */
 const told = ['Subplan Name', 'Index Name', 'Index Cond', 'Recheck Cond', 'Hash Cond', 'Merge Cond', 'Join Filter', 'Filter',
   'Sort Key', 'Group Key', 'Presorted Key'];
 const names = { 'Subplan Name': 'part', 'Index Name': 'index' };

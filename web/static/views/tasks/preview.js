@@ -9,7 +9,7 @@ import { microseconds } from './settings.js';
 const count = new Intl.NumberFormat();
 const counted = (n, one) => `${count.format(n)} ${one}${n === 1 ? '' : 's'}`;
 
-/** How long a call may take beside the query itself: a place to run it is waited for, and the answer has to be read. */
+/** How long a call may take beside the query itself: it waits for a run slot, and the answer has to be read. */
 const patience = 60_000;
 
 export class Preview {
@@ -52,7 +52,7 @@ export class Preview {
     }
   }
 
-  /** Gives up what is under way. The server ends the query, too. */
+  /** Aborts the preview under way. The server ends the query, too. */
   stop() {
     if (!this.under) return;
     this.under.aborted.abort();
@@ -96,7 +96,7 @@ export class Preview {
         <span class="quiet">It may take ${this.under.timeout}; go on with something else.</span></p>`;
   }
 
-  /** A mistake in the query is said where the query is. */
+  /** An error in the query is shown at the query. */
   failure() {
     const { errors, message } = this.problem;
     return html`<p class="error" role=${errors?.some((f) => f.field === 'query') ? nothing : 'alert'} dir="auto">${message}</p>`;

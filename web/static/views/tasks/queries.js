@@ -5,7 +5,7 @@ import { Editor } from './editor.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
 
-/** How an error tells its place; that is told beside it, in lines and columns. */
+/** The place in an error's text; it is shown beside it, as line and column. */
 const told = / at position (\d+) of the (?:query|recheck)$/;
 const plain = (error) => error.replace(told, '');
 
@@ -42,7 +42,7 @@ export class Queries {
   /** Whether the setting of that name has an editor. */
   has(name) { return name in this.#editors; }
 
-  /** Puts into the editors what the form has. */
+  /** Copies the form's values into the editors. */
   fill() {
     for (const [name, editor] of Object.entries(this.#editors)) editor.value = this.#view.form.text(fields.get(name));
   }
@@ -50,7 +50,7 @@ export class Queries {
   /** Leads into an editor, to its mistake if there is one. */
   go(name) { this.#editors[name].go(); }
 
-  /** Marks the places that the form's errors tell. */
+  /** Marks the places of the form's errors. */
   mark() {
     const { errors } = this.#view.form;
     for (const [name, editor] of Object.entries(this.#editors)) {
@@ -61,7 +61,7 @@ export class Queries {
 
   // The preview.
 
-  /** What it runs with beside the query: as it is saved, and as it is typed while nothing is. */
+  /** The settings that it runs with: the saved ones, or the typed ones of a new task. */
   get #settings() {
     const { form } = this.#view;
     const of = (name) => (form.isNew ? form.value(fields.get(name)) : form.base[name]);
@@ -75,7 +75,7 @@ export class Queries {
       : api.preview(name, { query, limit }, options);
   }
 
-  /** Of a new task what it runs with may still have to be mended; that is led to. */
+  /** A new task's settings may be wrong; this leads to the first such setting. */
   #ready() {
     const { form } = this.#view;
     const wrong = form.isNew && form.wrong(['query', 'query_timeout', 'slots']);

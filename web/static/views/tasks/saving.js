@@ -5,13 +5,13 @@
 
 import { differing, fields } from './settings.js';
 
-/** What a change names as what it changes. */
+/** The tag that a change names. */
 export const tagOf = (task) => `"${task.version}"`;
 
 export class Saving {
   problem = ''; // what is wrong beyond a field
-  theirs = null; // {task, versions}: what somebody else saved over what is typed here
-  gone = null; // {name}: the name that the task has now; undefined: none, it was deleted
+  theirs = null; // {task, versions}: another user's version that conflicts with the input
+  gone = null; // {name}: the task's present name; undefined if it was deleted
   #view;
   #calls = 0; // our calls that change the task; events are handled after them
   #later = null;
@@ -19,7 +19,7 @@ export class Saving {
   /** task: as it was read; null: a new one. */
   constructor(view, task) {
     this.#view = view;
-    this.task = task; // as it is now, by all that was heard
+    this.task = task; // its present state, by the newest answer or event
   }
 
   get busy() { return this.#calls > 0; }
@@ -56,7 +56,7 @@ export class Saving {
     if (last) app.say(`${last.created_by} ${did} this task. Version ${last.version} is shown.`);
   }
 
-  /** Asks what to do about a change of what is typed over. */
+  /** Asks what to do about a conflicting change. */
   async #meet(task) {
     const { api, app, form, name } = this.#view;
     const newer = (page) => page.versions.filter((v) => v.version > form.base.version);
@@ -65,7 +65,7 @@ export class Saving {
     this.#view.draw();
   }
 
-  /** There is no task of that name any more: somebody gave it another, which is looked for, or deleted it. */
+  /** The task's name no longer exists: it was renamed, and is looked up, or deleted. */
   async lost() {
     const { app, draw, signal } = this.#view;
     const name = await this.#nameNow();
@@ -75,7 +75,7 @@ export class Saving {
     draw();
   }
 
-  /** A version of it is the one that is known, under the name that is known. Tasks that were there all the time come last. */
+  /** Finds the task by its known version and name. Tasks that existed before come last. */
   async #nameNow() {
     const { api, name, others } = this.#view;
     const is = ({ version, name: then }) => version === this.task.version && then === name;
@@ -88,14 +88,14 @@ export class Saving {
     return undefined;
   }
 
-  /** Goes on where the task is now; what is typed goes along. */
+  /** Opens the task under its present name; input goes along. */
   follow() {
     const { app, form } = this.#view;
     form.move(app.me.user, this.gone.name);
     this.#view.leadTo(`/tasks/${this.gone.name}`);
   }
 
-  /** What is typed is typed over theirs from now on. */
+  /** From now on the input is based on their version. */
   resolve() {
     this.#view.form.rebase(this.theirs.task);
     this.theirs = null;
@@ -153,7 +153,7 @@ export class Saving {
     else app.say('There is nothing to save.');
   }
 
-  /** Sends what is typed. That somebody else saved meanwhile, without changing a setting, such as by pausing it, is no matter. */
+  /** Sends the input. Another user's change meanwhile is ignored if it changed no setting, such as a pause. */
   async #update() {
     const { api, form, name } = this.#view;
     try {
@@ -188,7 +188,7 @@ export class Saving {
     if (versions.rows) versions.load();
   }
 
-  /** Shows what the server has against a change, where it belongs, and leads there. */
+  /** Shows the server's error at its field, and leads there. */
   async #refused(e) {
     const { api, form, name, queries } = this.#view;
     if (e.type === '/problems/stale-version') {
@@ -207,7 +207,7 @@ export class Saving {
     this.#view.draw();
   }
 
-  /** A change was refused, since somebody else's came first. */
+  /** A change was refused, because another user's came first. */
   async #overtaken(task) {
     const { form } = this.#view;
     if (form.dirty && differing(form.base, task).length > 0) {

@@ -1,13 +1,13 @@
 /**
- * A task's settings: what each is called and means, what is typed for it, and how that is read. The server checks them
- * again; its limits are repeated here so that a slip is told while it is made.
+ * A task's settings: their titles and meanings, their input, and how it is parsed. The server checks them again; its limits are
+ * repeated here, so that a mistake is shown during input.
  */
 
 import { linesOf } from './diff.js';
 
 /**
- * kind: how it is typed and read. least, most: limits, in the kind's own writing. none: what an empty field means; where it is
- * missing, the field can't be empty. only: kinds of tasks that have it, 'query' or 'inbox'.
+ * kind: how it is typed and parsed. least, most: limits, written as the kind's input. none: what an empty field means; without
+ * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'.
  */
 export const groups = [
   { title: 'What it is', fields: [
@@ -63,7 +63,7 @@ const queries = [
 const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: g.only })));
 export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) => [f.name, f]));
 
-/** What a new task has, as the server has it. */
+/** A new task's values, as on the server. */
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
@@ -73,7 +73,7 @@ export const defaults = {
 /** Go's units in microseconds. */
 const units = { h: 3.6e9, m: 6e7, s: 1e6, ms: 1000, us: 1, µs: 1, μs: 1, ns: 0.001 };
 
-/** A duration as Go reads it, such as 1h30m, in microseconds; null: it is none. */
+/** A duration in Go's form, such as 1h30m, in microseconds; null if it is none. */
 export function microseconds(text) {
   if (text === '0' || text === '+0' || text === '-0') return 0;
   const [, sign, rest] = text.match(/^([-+]?)(.*)$/s);
@@ -85,13 +85,13 @@ export function microseconds(text) {
 const slug = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const bytes = (text) => new TextEncoder().encode(text).length;
 
-/** How a setting stands in its field. Of a list, what is being added to it is text, too. */
+/** A setting as the text of its field. Of a list, the entry that is being added is text, too. */
 export function textOf(field, value) {
   if (field.kind === 'list') return { list: value, adding: '' };
   return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
 }
 
-/** What was typed for a setting, as {value} or {error}. */
+/** A setting's input, as {value} or {error}. */
 export function read(field, typed) {
   const { kind, none, most } = field;
   const empty = kind !== 'list' && typed.trim() === '';
@@ -130,10 +130,10 @@ function readList({ one }, { list, adding }) {
   return { error: `“${bad}” is ${one === 'task' ? 'not a task’s name' : 'too long for a group, or has control characters'}.` };
 }
 
-/** A list with what was being added to it. */
+/** A list with the entry that was being added. */
 export const added = (list, adding) => [...new Set([...list, ...adding.split(',').map((v) => v.trim()).filter(Boolean)])];
 
-/** Whether two values of a setting mean the same: 120s is 2m, and the order of a list is nobody's. */
+/** Reports whether two values of a setting mean the same: 120s is 2m, and the order of a list does not matter. */
 export function same(field, a, b) {
   if (a === b || a === null || b === null) return a === b;
   switch (field.kind) {

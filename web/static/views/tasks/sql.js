@@ -1,4 +1,4 @@
-/** What a text in PostgreSQL's SQL is made of, for colouring: comments, strings, names, numbers, keywords, parameters. */
+/** Splits PostgreSQL's SQL into pieces for colouring: comments, strings, names, numbers, keywords, parameters. */
 
 const keywords = new Set(`all analyse analyze and any array as asc asymmetric between both by case cast check collate column cross
   cube current current_date current_time current_timestamp current_user desc distinct else end escape except exists extract
@@ -8,7 +8,7 @@ const keywords = new Set(`all analyse analyze and any array as asc asymmetric be
   right rollup row rows select session_user sets similar some symmetric table tablesample then ties to trailing true
   unbounded union unique user using values when where window with within without zone`.split(/\s+/));
 
-// What a piece can begin with; the order matters: e'…' is a string before it is a name. An end that is missing is the text's.
+// The beginnings of pieces; the order matters: e'…' is a string, not a name. A piece without an end reaches to the text's end.
 const piece = new RegExp([
   /(?<comment>--[^\n]*)/,
   /(?<nested>\/\*)/,

@@ -1,4 +1,4 @@
-/** What a task was: its versions, what changed between any two, and going back to one. */
+/** A task's versions, the differences between any two, and the way back to one. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
@@ -9,7 +9,7 @@ import { around, counted, diff, linesOf } from './diff.js';
 import { Pages } from './pages.js';
 import { differing, isText, valueText } from './settings.js';
 
-/** What a version changed in the one before it, in words. was null: it is the first. */
+/** A version's changes since the one before it, in words. was is null for the first. */
 function changeWords(was, is) {
   if (!was) return ['created'];
   const words = differing(was, is).map((f) => {
@@ -23,7 +23,7 @@ function changeWords(was, is) {
   return words.length ? words : ['nothing'];
 }
 
-/** A table of the settings in which two differ, and the lines of the texts among them. names: how either is headed. */
+/** A table of the settings in which two versions differ, and the changed lines of texts. names: the two headings. */
 function comparison(was, is, names) {
   const found = differing(was, is);
   const short = found.filter((f) => !isText(f));
@@ -38,7 +38,7 @@ function comparison(was, is, names) {
     ${found.length ? nothing : html`<p class="quiet">They do not differ${paused}.</p>`}`;
 }
 
-/** What changed between two texts, by lines. */
+/** The differences between two texts, by lines. */
 export function lineDiff(was, is, name) {
   const line = (l) => (l.kind === 'gap'
     ? html`<tr class="gap"><td colspan="4">${l.count} ${l.count === 1 ? 'line' : 'lines'} alike</td></tr>`
@@ -53,7 +53,7 @@ const sign = (shown, said) => html`<span aria-hidden="true">${shown}</span><span
 const signs = { del: sign('−', 'removed'), ins: sign('+', 'added'), same: nothing };
 
 export class Versions extends Pages {
-  // The last of rows only tells what the one after it changed, while there are older ones.
+  // While there are older versions, the last of rows only serves to show the changes of the one after it.
 
   /** As of Pages; restore(version) goes back to one. */
   constructor({ read, restore, changed }) {
@@ -63,7 +63,7 @@ export class Versions extends Pages {
 
   get current() { return this.rows[0].version; }
 
-  /** Those whose change can be told. */
+  /** The versions whose changes are known. */
   get shown() { return this.next ? this.rows.slice(0, -1) : this.rows; }
 
   compare(was, is) {
