@@ -1,4 +1,4 @@
-/** Who holds what: a line for each person and task, with the items behind it. */
+/** Held work: a line for each person and task, which unfolds to its items. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';

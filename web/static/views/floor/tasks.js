@@ -73,7 +73,7 @@ function gauge(since, usual) {
   </svg>`;
 }
 
-/** What is going on in few words. */
+/** The task's activity in few words. */
 export function summary(tasks, now) {
   const sum = (of) => tasks.reduce((n, task) => n + of(task), 0).toLocaleString();
   const running = tasks.filter((t) => t.running_since);

@@ -1,4 +1,4 @@
-/** Who waits, and for how long already: the requests that are pending, oldest first. */
+/** The pending requests, oldest first, and how long they have waited. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';

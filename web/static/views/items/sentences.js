@@ -95,7 +95,7 @@ function whoPutOff({ history, until }) {
   return html`: ${name(w.closed_by ?? w.user)} returned it, and put it off ${span(putOff(w))}`;
 }
 
-/** What the history alone says of an item of a task, as verdict() does; newest row first, now by the server's clock. */
+/** The verdict by the history alone; newest row first, now by the server's clock. */
 export function lastKnown(rows, now) {
   const held = rows.filter((w) => w.state === 'held');
   if (held.length) return { kind: 'busy', line: html`${holding({ held, slots: 1 })}.` };

@@ -43,5 +43,5 @@ function row({ field, was, theirs, mine, byThem }) {
   </tr>`;
 }
 
-/** What can't be read is shown as it was typed. */
+/** Invalid input is shown as it was typed. */
 const typedText = (mine) => (mine?.list ? [...mine.list, mine.adding] : mine);

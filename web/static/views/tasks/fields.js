@@ -50,7 +50,7 @@ function short(field, a) {
     aria-describedby=${a.describedBy} aria-invalid=${a.invalid} @input=${(e) => a.typed(e.target.value)}>`;
 }
 
-/** What is being added counts already when the task is saved. What is typed may not be drawn yet: a.now() has it. */
+/** An entry that is being added counts when the task is saved. Input may not be drawn yet: a.now() has it. */
 function list(field, a, others) {
   const { list: there, adding } = a.text;
   const type = (change) => {

@@ -26,8 +26,8 @@ export class Form {
     this.isNew = !task;
     this.base = task ?? defaults; // the task that the typed settings change
     this.typed = {}; // by the setting's name
-    this.errors = {}; // what the server said of a setting, until that is typed again
-    this.former = {}; // and what it had said before that
+    this.errors = {}; // the server's errors by setting, until it is edited
+    this.former = {}; // the errors before that
     this.dropped = null; // what was typed before all of it was put back
     this.#recall();
   }
@@ -138,28 +138,28 @@ export class Form {
     }
   }
 
-  /** Makes the draft of a new task, by another name, out of all that is here. */
+  /** Makes a draft of a new task with another name from all of these settings. */
   copy(user) {
     const copied = this.all.filter((f) => f.name !== 'name').map((f) => [f.name, this.text(f)]);
     const typed = { ...Object.fromEntries(copied), inbox: this.inbox };
     sessionStorage.setItem(keyOf(user, ''), JSON.stringify({ base: defaults, typed }));
   }
 
-  /** The new task is there; what was typed while it was being created is typed over it. */
+  /** The new task exists; later input becomes a change of it. */
   created(user, task) {
     this.isNew = false;
     this.rebase(task);
     this.move(user, task.name);
   }
 
-  /** The task has another name, and so has what is typed over it since. */
+  /** The task was renamed, and the stored changes with it. */
   move(user, name) {
     this.forget();
     this.key = keyOf(user, name);
     this.keep();
   }
 
-  /** What was typed is saved, or the task is gone. */
+  /** The input is saved, or the task is gone. */
   forget() { sessionStorage.removeItem(this.key); }
 
   #recall() {

@@ -1,4 +1,4 @@
-/** All tasks at a glance: who waits, what is held, and pause. */
+/** All tasks at a glance: waiting requests, held work, and pause. */
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';

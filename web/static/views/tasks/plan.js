@@ -53,7 +53,7 @@ function step(node, cost, whole, parent) {
   };
 }
 
-/** What each child costs: the inner side of a loop and a subplan once a row; together never more than the node does. */
+/** Each child's cost: the inner side of a loop and a subplan count once a row; together never more than the node's. */
 function partsOf(node, cost) {
   const plans = node.Plans ?? [];
   const outer = plans.find((p) => p['Parent Relationship'] === 'Outer');

@@ -24,7 +24,7 @@ export class Saving {
 
   get busy() { return this.#calls > 0; }
 
-  // What others do.
+  // Other users' changes.
 
   /** Handles the task's present state. ours: this page made the change. */
   take(task, ours = false) {
@@ -113,11 +113,11 @@ export class Saving {
     document.getElementById('save').focus();
   }
 
-  // What we do.
+  // This page's changes.
 
   /**
-   * Does something that changes the task, and takes its answer in: the promise gives the task as it is then. What it fails with
-   * is shown, and undefined is given.
+   * Makes a call that changes the task, and handles its answer. The promise has the changed task, or undefined after an error,
+   * which is shown.
    */
   async change(call, taken = () => {}) {
     const { draw } = this.#view;
