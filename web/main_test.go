@@ -21,6 +21,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/assign/report"
 	"getwork/notify"
 	"getwork/schema/schematest"
@@ -68,7 +69,7 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		o.log = t.Output()
 	}
 	log := slog.New(slog.NewTextHandler(o.log, nil))
-	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 )
 
 // Figures are shown at /metrics beside the engine's counters and this package's.
 type Figures struct {
-	Version string                   // of getwork
-	Pools   func() []engine.PoolStat // nil: none
-	Sockets func() int               // how many are open; nil: none
+	Version string               // of getwork
+	Pools   func() []pg.PoolStat // nil: none
+	Sockets func() int           // how many are open; nil: none
 
 	MaxSockets int // how many may be
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"getwork/assign"
-	"getwork/assign/engine"
+	"getwork/assign/pg"
 )
 
 // handler is a route's function. Only this file renders its error.
@@ -22,7 +22,7 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	if client := clientOf(r); client.Err() != nil && errors.Is(err, client.Err()) {
 		return // the client has gone
 	}
-	p, logged := engine.ProblemOf(err)
+	p, logged := pg.ProblemOf(err)
 	if logged {
 		if facts := s.complaints.About(err); facts != nil {
 			s.Log.Error("request failed", append(facts, "method", r.Method, "path", r.URL.Path)...)

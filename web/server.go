@@ -17,6 +17,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/assign/report"
 )
 
@@ -52,7 +53,7 @@ type server struct {
 	Config
 	calls, looking, waiting *gate
 	streams                 atomic.Int64 // open event streams
-	complaints              engine.Complaints
+	complaints              pg.LogLimiter
 	metrics                 *metrics
 }
 

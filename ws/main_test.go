@@ -17,6 +17,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -37,7 +38,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 	t.Helper()
 	url := schematest.URL(t)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 	}
 	if c.Refuse == nil {
 		c.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) {
-			p, _ := engine.ProblemOf(err)
+			p, _ := pg.ProblemOf(err)
 			w.WriteHeader(p.Status)
 			_ = json.NewEncoder(w).Encode(p)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 )
 
 // socket is one connection: one goroutine reads, the hub's writers write, and a timer pings.
@@ -118,7 +119,7 @@ func (s *socket) obey(m *command) bool {
 	if err == nil {
 		return true
 	}
-	problem, logged := engine.ProblemOf(err)
+	problem, logged := pg.ProblemOf(err)
 	if logged {
 		s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // placeWait bounds how long somebody who wants to look at a query's result waits for a place to run it.
@@ -166,7 +167,7 @@ func (e *Engine) enter(ctx context.Context, conn *pgxpool.Conn, timeout assign.D
 		}
 		began := time.Now()
 		err := f(ctx, tx)
-		if !cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
+		if !pg.Cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
 			return err
 		}
 		if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {

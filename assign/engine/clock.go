@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // The database's clock is the only one that counts, and it is set now and then: NTP corrects it, a virtual machine stood
@@ -101,14 +101,14 @@ select distinct task_id from moved`
 func (e *Engine) catchUp(ctx context.Context) error {
 	var tasks, freed []int64
 	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
-		if tasks, err = idsOf(ctx, tx, e.SQL(catchUpTasks)); err == nil {
+		if tasks, err = pg.IDs(ctx, tx, e.SQL(catchUpTasks)); err == nil {
 			_, err = tx.Exec(ctx, e.SQL(catchUpRequests), tasks)
 		}
 		return err
 	})
 	if err == nil {
 		err = e.transact(ctx, func(tx pgx.Tx) (err error) {
-			freed, err = idsOf(ctx, tx, e.SQL(catchUpWork))
+			freed, err = pg.IDs(ctx, tx, e.SQL(catchUpWork))
 			return err
 		})
 	}
@@ -135,14 +135,6 @@ func (e *Engine) closedLater(ctx context.Context) bool {
 	return e.api.QueryRow(ctx, e.SQL(closed)).Scan(&is) == nil && is
 }
 
-func idsOf(ctx context.Context, tx pgx.Tx, statement string) ([]int64, error) {
-	rows, err := tx.Query(ctx, statement)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
-}
-
 // errLeapt: a query was ended by its time-out before its time, which is no fault of its own.
 var errLeapt = errors.New("the database's clock was set forward while the query ran, and its time-out ended it")
 
@@ -159,10 +151,4 @@ func leapt(ctx context.Context, tx pgx.Tx, timeout assign.Duration) bool {
 // node's, one that the server ended for its time-out may have taken a little less.
 func timedOut(took time.Duration, timeout assign.Duration) bool {
 	return took >= time.Duration(timeout)/100*99
-}
-
-// cancelled reports whether PostgreSQL ended a statement, for its time-out or because it was asked to.
-func cancelled(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "57014"
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -66,7 +67,7 @@ select $1, 'item ' || i, 'ann', 'returned', at, pg_current_xact_id(), interval '
 from generate_series(1, $2::integer) i, lateral (select clock_timestamp() + (i - $2 + 10) * interval '1 hour' as at) a`, task, past)
 	execute(t, db, `analyze getwork.work`)
 	var plan []string
-	err := pgx.BeginTxFunc(t.Context(), db, readCommitted, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(t.Context(), db, pg.ReadCommitted, func(tx pgx.Tx) error {
 		rows, err := tx.Query(t.Context(), `explain (analyze, timing off) `+catchUpWork)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -21,7 +22,7 @@ func TestCommitIsNotCancelled(t *testing.T) {
 	execute(t, db, `alter system set synchronous_standby_names = 'nobody'`)
 	execute(t, db, `select pg_reload_conf()`)
 	await(t, "commits wait", func() bool { return query[string](t, db, `show synchronous_standby_names`) == "nobody" })
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url + separator(url) + "synchronous_commit=on", MaxRuns: 1, Name: t.Name()})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url + separator(url) + "synchronous_commit=on", MaxRuns: 1, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -104,7 +105,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	for i, user := range users {
 		told := ""
 		if errs[i] != nil {
-			p, _ := ProblemOf(errs[i])
+			p, _ := pg.ProblemOf(errs[i])
 			told = fmt.Sprint(p.Status, " ", p.Detail)
 		}
 		if wrong := user == "木村" || user == "Łukasz"; wrong != strings.HasPrefix(told, "400 the database can't hold this text") || !wrong && told != "" {
@@ -118,7 +119,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	}
 	n.Feed.snapshots.answerAll(t.Context(), asked)
 	for i, user := range users {
-		if refused := unheld(asked[i].err); refused != (user == "木村" || user == "Łukasz") || !refused && asked[i].err != nil {
+		if refused := pg.Unheld(asked[i].err); refused != (user == "木村" || user == "Łukasz") || !refused && asked[i].err != nil {
 			t.Errorf("%s's pipeline: %v", user, asked[i].err)
 		}
 	}
@@ -130,7 +131,7 @@ func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
 		n := startNode(t, schematest.Encoded(t, encoding), nodeOptions{})
 		_, err := n.Pipeline(t.Context(), assign.Holder{User: text})
-		if p, logged := ProblemOf(err); p.Status != 400 || logged {
+		if p, logged := pg.ProblemOf(err); p.Status != 400 || logged {
 			t.Errorf("%s: %v is shown as %+v", encoding, err, p)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -62,7 +63,7 @@ const (
 type Engine struct {
 	Config
 	Counts
-	api  lanes
+	api  pg.Router
 	runs *pgxpool.Pool
 
 	starts  sync.Mutex // see starting
@@ -76,7 +77,7 @@ type Engine struct {
 
 	Feed *Feed // tells this node's sockets and held answers what happened
 
-	complaints Complaints
+	complaints pg.LogLimiter
 
 	lists gather[struct{}, []assign.Task]
 
@@ -106,7 +107,7 @@ func New(c Config) *Engine {
 	}
 	e := &Engine{
 		Config:     c,
-		api:        lanes{c.API, c.Own},
+		api:        pg.Router{Calls: c.API, Own: c.Own},
 		runs:       c.Runs,
 		free:       c.MaxRuns,
 		leases:     make(chan struct{}, 1),
@@ -130,7 +131,7 @@ var errEnding = assign.Refuse(assign.Unavailable, "this node is shutting down; a
 // Run serves until ctx ends, and then until what it began is over: rounds commit or are given up, queries are
 // cancelled, and another node takes over what waits. It returns nil.
 func (e *Engine) Run(ctx context.Context) error {
-	g, base := errgroup.WithContext(asOwn(ctx))
+	g, base := errgroup.WithContext(pg.AsOwn(ctx))
 	e.mu.Lock()
 	e.base = base
 	e.mu.Unlock()

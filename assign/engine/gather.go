@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"getwork/assign/pg"
 )
 
 // gather reads something for many who ask at about the same time, with one statement for all: those who ask while a
@@ -84,7 +86,7 @@ func (g *gather[In, Out]) answerAll(ctx context.Context, asked []*question[In, O
 		in[i] = q.in
 	}
 	out, err := g.read(ctx, in)
-	if half := len(asked) / 2; half > 0 && unheld(err) { // somebody's name; it is theirs alone to be told of
+	if half := len(asked) / 2; half > 0 && pg.Unheld(err) { // somebody's name; it is theirs alone to be told of
 		g.answerAll(ctx, asked[:half])
 		g.answerAll(ctx, asked[half:])
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -152,7 +153,7 @@ func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.W
 	t.Helper()
 	statement, args := history(task, f)
 	var plan []byte
-	err := pgx.BeginTxFunc(t.Context(), db, readOnly, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(t.Context(), db, pg.ReadOnly, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 )
 
@@ -125,7 +126,7 @@ const settleItems = `settled as (
 // serveNow is a round that needs no run, on this node, for everybody who waits.
 func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
 	return e.rechecked(ctx, task, s, 0, func(found matching) error {
-		tx, err := e.api.BeginTx(ctx, readCommitted)
+		tx, err := e.api.BeginTx(ctx, pg.ReadCommitted)
 		if err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}

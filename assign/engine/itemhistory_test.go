@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -70,7 +71,7 @@ func buffersOf(t *testing.T, db *pgxpool.Pool, statements map[string]looked) map
 	read := map[string]int{}
 	for what, l := range statements {
 		err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), ownPlans); err != nil {
+			if _, err := tx.Exec(t.Context(), pg.OwnPlans); err != nil {
 				return err
 			}
 			var plans []struct {

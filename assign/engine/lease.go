@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -96,7 +97,7 @@ func (e *Engine) sweepLeases(ctx context.Context) error {
 		next := e.LookEvery/2 + rand.N(e.LookEvery)
 		if until, err := e.sweep(ctx); err == nil {
 			next = min(next, until)
-		} else if ctx.Err() == nil && !away(err) { // if the database is away, others say so
+		} else if ctx.Err() == nil && !pg.Away(err) { // if the database is away, others say so
 			e.Log.Warn("sweep leases", "error", err)
 		}
 		select {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -28,7 +29,7 @@ func who(user string) assign.Who { return assign.Who{Holder: assign.Holder{User:
 // frozen. What it is told to do it does.
 func still(t testing.TB, url string) *node {
 	t.Helper()
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork still"})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork still"})
 	if err != nil {
 		t.Fatal(err)
 	}

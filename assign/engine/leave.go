@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign/pg"
 )
 
 // A rollback takes off whatever somebody's query did, but for the advisory locks that it took for the session. Those would
@@ -18,8 +20,8 @@ const unlockAll = `; select pg_catalog.pg_advisory_unlock_all()`
 // spoils reports whether a connection on which somebody's query ended so is better given up: the server ran out of
 // something, such as room for locks, or broke. The end of the session gives back all that it had.
 func spoils(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "XX"))
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (strings.HasPrefix(pgErr.Code, "53") || strings.HasPrefix(pgErr.Code, "XX"))
 }
 
 // leaveTo goes back to a savepoint before somebody's query, of which err came, in a transaction that goes on. Where the
@@ -52,7 +54,7 @@ func giveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
 // inQuery calls f in a read-only transaction in which somebody's query is executed, and ends it, also when ctx is over: the
 // connection is used again. It ends in one message, since behind a transaction pooler the next may meet another session.
 func (e *Engine) inQuery(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
-	tx, err := conn.BeginTx(ctx, readOnly)
+	tx, err := conn.BeginTx(ctx, pg.ReadOnly)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

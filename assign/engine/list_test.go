@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -72,7 +73,7 @@ insert into getwork.run (task_id, version, node, state, finished_at, error) valu
 	}
 	tidy := func() (plan string, looked int) {
 		t.Helper()
-		err := pgx.BeginTxFunc(t.Context(), db, readCommitted, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(t.Context(), db, pg.ReadCommitted, func(tx pgx.Tx) error {
 			rows, err := tx.Query(t.Context(), `explain (analyze, timing off) `+removeCandidates)
 			if err != nil {
 				return err

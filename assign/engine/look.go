@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 )
 
@@ -214,7 +215,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 	after, cancel := e.afterQuery(ctx)
 	defer cancel()
 	var r *round
-	err = pgx.BeginTxFunc(after, e.api, readCommitted, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginTxFunc(after, e.api, pg.ReadCommitted, func(tx pgx.Tx) (err error) {
 		r, err = e.openRound(after, tx, task)
 		switch {
 		case err != nil:
@@ -276,7 +277,7 @@ func (e *Engine) beginRunLock(ctx context.Context) string {
 	case err == nil:
 		_ = tx.Rollback(ctx)
 		e.begin = beginLocking + watchClient
-	case ctx.Err() != nil || away(err):
+	case ctx.Err() != nil || pg.Away(err):
 		return beginLocking // it says nothing about the server
 	default:
 		e.begin = beginLocking

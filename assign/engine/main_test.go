@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
@@ -32,7 +33,7 @@ var pooledMode = os.Getenv("GETWORK_TEST_MODE") == "pooled"
 // node is one engine as a node has it: pools of its own, an announcer and a listener.
 type node struct {
 	*Engine
-	pools *Pools
+	pools *pg.Pools
 	stop  func()
 }
 
@@ -76,7 +77,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	if pooledMode {
 		o.pooled, through = true, pgbouncer.Start(t, url, pgbouncer.Options{}).URL
 	}
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
 	if err != nil {
 		t.Fatal(err)
 	}

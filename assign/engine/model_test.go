@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
 )
@@ -64,7 +65,7 @@ func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 // is over when Wait returns, so that a case is the same each time.
 func stillEngine(t testing.TB, url string) *Engine {
 	t.Helper()
-	pools, err := OpenPools(PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork still"})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork still"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/pg"
 )
 
 // A node has places for so many queries at a time. One that becomes free is handed to who has waited for longest: a task with
@@ -149,7 +151,7 @@ func (e *Engine) passOn(ctx context.Context, ran bool) {
 	}
 	e.mu.Unlock()
 	task, waited, err := e.firstInLine(ctx, ran, noted, placed)
-	if err != nil && ctx.Err() == nil && !away(err) { // then in any order; if the database is away, others say so
+	if err != nil && ctx.Err() == nil && !pg.Away(err) { // then in any order; if the database is away, others say so
 		e.Log.Warn("order of waiting tasks", "error", err)
 	}
 	e.mu.Lock()

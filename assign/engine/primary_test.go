@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -43,8 +44,8 @@ func standbyAndPrimary(t *testing.T) (standby, primary string) {
 func TestStandbyIsPassedOver(t *testing.T) {
 	t.Parallel()
 	standby, primary := standbyAndPrimary(t)
-	pools := func(url string) *Pools {
-		p, err := OpenPools(PoolsConfig{DatabaseURL: url, QueryURL: standby, MaxRuns: 1, Name: t.Name()})
+	pools := func(url string) *pg.Pools {
+		p, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, QueryURL: standby, MaxRuns: 1, Name: t.Name()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,12 +54,12 @@ func TestStandbyIsPassedOver(t *testing.T) {
 	}
 	alone := pools(standby)
 	both := pools(strings.Replace(standby, "/getwork", ","+hostOf(t, primary)+"/getwork", 1))
-	for name, use := range map[string]func(*Pools) *pgxpool.Pool{
-		"calls": func(p *Pools) *pgxpool.Pool { return p.API }, "own": func(p *Pools) *pgxpool.Pool { return p.Own },
-		"signals": func(p *Pools) *pgxpool.Pool { return p.Signals }, "runs": func(p *Pools) *pgxpool.Pool { return p.Runs },
+	for name, use := range map[string]func(*pg.Pools) *pgxpool.Pool{
+		"calls": func(p *pg.Pools) *pgxpool.Pool { return p.API }, "own": func(p *pg.Pools) *pgxpool.Pool { return p.Own },
+		"signals": func(p *pg.Pools) *pgxpool.Pool { return p.Signals }, "runs": func(p *pg.Pools) *pgxpool.Pool { return p.Runs },
 	} {
 		err := use(alone).Ping(t.Context())
-		if p, _ := ProblemOf(err); err == nil || p.Status != 503 {
+		if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
 			t.Errorf("%s: at a standby: %v, which is told as %d", name, err, p.Status)
 		}
 		if query[bool](t, use(both), `select pg_is_in_recovery()`) {
@@ -69,8 +70,8 @@ func TestStandbyIsPassedOver(t *testing.T) {
 		t.Error("the query database is no standby")
 	}
 	// Behind a pooler that does not say what it leads to.
-	_, err := pool(t, standby).BeginTx(t.Context(), readCommitted)
-	if p, _ := ProblemOf(err); err == nil || p.Status != 503 {
+	_, err := pool(t, standby).BeginTx(t.Context(), pg.ReadCommitted)
+	if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
 		t.Errorf("writing at a standby: %v, which is told as %d", err, p.Status)
 	}
 }
@@ -102,7 +103,7 @@ func TestEndedSessionIsNobodysFault(t *testing.T) {
 		return query[int](t, db, `select count(*) from pg_stat_activity where pid = $1`, conn.PgConn().PID()) == 0
 	})
 	_, err = conn.Exec(t.Context(), `select 1`)
-	if p, _ := ProblemOf(err); err == nil || p.Status != 503 {
+	if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
 		t.Errorf("%v is told as %d", err, p.Status)
 	}
 	var fault *errQuery

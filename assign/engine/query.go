@@ -11,45 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
-
-// The isolation level is set here, whatever the server's default is: at a higher one, the lock's statement would
-// fix what the whole transaction sees, and who waits would be who waited before the query. The idle time-out frees
-// the assign lock of a node that froze while it held it.
-var (
-	readCommitted = pgx.TxOptions{
-		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + ownPlans,
-	}
-	readOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
-)
-
-// ownPlans is how PostgreSQL is to plan what getwork itself asks: by index, and in its order. A plan made while a table was
-// empty, or before its statistics were taken, would scan it, or read and sort all of a shelf, and go on so while it grows.
-// And it is over before it would be compiled.
-const ownPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off`
-
-// transact runs f in a transaction of the API pool. If PostgreSQL ended it for a deadlock, it begins again: f may run
-// more than once, and must not keep anything of a run before.
-func (e *Engine) transact(ctx context.Context, f func(pgx.Tx) error) (err error) {
-	for range 3 {
-		err = pgx.BeginTxFunc(ctx, e.api, readCommitted, f)
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != "40P01" {
-			return err
-		}
-	}
-	return err
-}
-
-// write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
-// level, at which it fails where it meets another's change instead of waiting and looking again.
-func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag pgconn.CommandTag, err error) {
-	err = e.transact(ctx, func(tx pgx.Tx) error {
-		tag, err = tx.Exec(ctx, e.SQL(statement), args...)
-		return err
-	})
-	return tag, err
-}
 
 // A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
 // rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
@@ -198,7 +161,7 @@ func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
 	if e.Queries != nil {
 		begin, role = e.Queries.BeginTx, ""
 	}
-	tx, err := begin(ctx, readOnly)
+	tx, err := begin(ctx, pg.ReadOnly)
 	if err != nil {
 		return fmt.Errorf("try the query: %w", err)
 	}
@@ -213,8 +176,8 @@ func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
 
 // noSelect says, before PostgreSQL's words about a wrapped query, that it may be something else than a SELECT.
 func noSelect(what string, err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == "42601" || pg.Code == "0A000") { // syntax; it writes, where that can't stand
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42601" || pgErr.Code == "0A000") { // syntax; it writes, where that can't stand
 		return fmt.Errorf("a %s is one SELECT, without insert, update or delete: %w", what, err)
 	}
 	return err
@@ -228,15 +191,15 @@ func lead(query assign.Query, trimmed string) int {
 // refusedQuery tells what PostgreSQL has against the query, or the recheck, from what else may be wrong; field is which
 // of them it is. lead is how many characters stand before what was parsed; below 0: the position is not the query's.
 func refusedQuery(field string, err error, lead int) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || !queryFault(pg) || pg.Code == "55P03" { // only planned here: a table of its is locked just now
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" { // only planned here: a table of its is locked just now
 		return fmt.Errorf("try the %s: %w", field, err)
 	}
-	hint := strings.TrimSuffix(err.Error(), pg.Error()) // what was said before PostgreSQL's own words
-	if pg.Position > 0 && lead >= 0 {
-		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pg.Message, pg.Code, int(pg.Position)+lead, field)
+	hint := strings.TrimSuffix(err.Error(), pgErr.Error()) // what was said before PostgreSQL's own words
+	if pgErr.Position > 0 && lead >= 0 {
+		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pgErr.Message, pgErr.Code, int(pgErr.Position)+lead, field)
 	}
-	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pg.Message, pg.Code)
+	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pgErr.Message, pgErr.Code)
 }
 
 func queryRefusal(field, format string, args ...any) *assign.Refusal {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -50,7 +51,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	a := startNode(t, url, nodeOptions{steps: read.hold, deaf: true})
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
-	err := pgx.BeginTxFunc(t.Context(), a.pools.API, readCommitted, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
 		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, matching{})
 		return err
 	})
@@ -279,7 +280,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		var both sync.WaitGroup
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
-				err := pgx.BeginTxFunc(t.Context(), n.pools.API, readCommitted, func(tx pgx.Tx) error {
+				err := pgx.BeginTxFunc(t.Context(), n.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
 					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, matching{})
 					return err
 				})

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // ranked is one row of a ranking query that can be handed out.
@@ -74,7 +75,7 @@ func (e *Engine) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	if late := lateness(limited, err); late != nil {
 		return result{}, late
 	}
-	if cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
+	if pg.Cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
 		return result{}, errLeapt
 	}
 	return found, faultOf(err, took, s.QueryTimeout)
@@ -108,19 +109,19 @@ func lateness(limited context.Context, err error) error {
 
 // faultOf makes an errQuery of what is the query's own fault.
 func faultOf(err error, took time.Duration, timeout assign.Duration) error {
-	var pg *pgconn.PgError
+	var pgErr *pgconn.PgError
 	var connect *pgconn.ConnectError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pg) || !queryFault(pg):
+	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pgErr) || !pg.QueryFault(pgErr):
 		return fmt.Errorf("run the query: %w", err)
-	case pg.Code == "57014" && timedOut(took, timeout):
+	case pgErr.Code == "57014" && timedOut(took, timeout):
 		return tooLong(timeout)
-	case pg.Hint != "":
-		return &errQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pg.Message, pg.Hint, pg.Code)}
+	case pgErr.Hint != "":
+		return &errQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pgErr.Message, pgErr.Hint, pgErr.Code)}
 	}
-	return &errQuery{fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)}
+	return &errQuery{fmt.Sprintf("%s (SQLSTATE %s)", pgErr.Message, pgErr.Code)}
 }
 
 // usableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted those of

@@ -124,11 +124,11 @@ var uncast = regexp.MustCompile(`(?i)any\s*\(\s*\$1\s*\)`)
 
 // hinted says, before PostgreSQL's words about a recheck, what they probably mean.
 func hinted(err error, recheck string) error {
-	var pg *pgconn.PgError
+	var pgErr *pgconn.PgError
 	switch {
 	case strings.Contains(recheck, ";"):
 		return fmt.Errorf("a recheck is one SELECT, without a semicolon but at its end: %w", err)
-	case errors.As(err, &pg) && pg.Code == "42883" && uncast.MatchString(recheck): // there is no such operator
+	case errors.As(err, &pgErr) && pgErr.Code == "42883" && uncast.MatchString(recheck): // there is no such operator
 		return fmt.Errorf("$1 is text[], so a key that is a number is = any($1::bigint[]): %w", err)
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -183,7 +184,7 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 		fresh = false
 		err = record(matching{})
 	}
-	if half := len(batch) / 2; half > 0 && unheld(err) { // somebody's name or key, and only they are refused
+	if half := len(batch) / 2; half > 0 && pg.Unheld(err) { // somebody's name or key, and only they are refused
 		e.recordBatch(ctx, name, batch[:half])
 		e.recordBatch(ctx, name, batch[half:])
 		return

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -74,7 +75,7 @@ func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
 	task := newTask(t, n, "task", `select id as item from loan`, nil)
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 4990) i`, task.ID)
-	tx, err := n.Queries.BeginTx(t.Context(), readOnly)
+	tx, err := n.Queries.BeginTx(t.Context(), pg.ReadOnly)
 	if err != nil {
 		t.Fatal(err)
 	}

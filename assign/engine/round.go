@@ -262,8 +262,8 @@ func (r *round) serve(ctx context.Context, from supply) error {
 
 // again reports whether the constraints refused what was planned, or a row was not as it had been read.
 func again(err error) bool {
-	var pg *pgconn.PgError
-	return errors.Is(err, errMoved) || errors.As(err, &pg) && pg.Code == "23505"
+	var pgErr *pgconn.PgError
+	return errors.Is(err, errMoved) || errors.As(err, &pgErr) && pgErr.Code == "23505"
 }
 
 // assign plans once, and writes the plan.

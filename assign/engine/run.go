@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -172,7 +173,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, ownPlans); err != nil { // on the connection that ran somebody's query
+	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran somebody's query
 		return fmt.Errorf("begin the round: %w", err)
 	}
 	r, err := e.openRound(ctx, tx, t.task)
@@ -364,7 +365,7 @@ func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64,
 // retry puts off the next try after the world's fault, or fails the requests if that goes on for too long, or if a query of
 // another database gives what this one can't hold, which it will again. run is 0 where none was to be made.
 func (r *round) retry(ctx context.Context, timeout assign.Duration, run int64, cause error) error {
-	if unheld(cause) {
+	if pg.Unheld(cause) {
 		return r.e.failRetried(ctx, r, run, fmt.Sprintf("the query gives text that getwork's database, whose encoding is not UTF-8, can't hold: %v", cause))
 	}
 	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -196,7 +197,7 @@ func TestFrozenRoundLetsGo(t *testing.T) {
 	close(read.open)
 	if err := <-refused; err == nil {
 		t.Error("the frozen node's round was committed after it had lost its lock")
-	} else if p, _ := ProblemOf(err); p.Status != 503 {
+	} else if p, _ := pg.ProblemOf(err); p.Status != 503 {
 		t.Errorf("it answers %d: %v; want 503, so that the click is repeated", p.Status, err)
 	}
 	if n := query[int](t, db, `select count(*) from getwork.work where user_name = 'frozen'`); n != 0 {

@@ -138,8 +138,8 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 }
 
 func nameTaken(err error, name, doing string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "task_state_name" {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == "task_state_name" {
 		return assign.Refuse(assign.Exists, "there is a task %q already; choose another name, or update that one", name)
 	}
 	var refusal *assign.Refusal

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -70,7 +71,7 @@ func TestLockedTableIsNoWrongQuery(t *testing.T) {
 	s := assign.DefaultSettings()
 	s.Name, s.Query = "task", `select id as item from loan`
 	_, err = n.CreateTask(t.Context(), s, "boss")
-	if p, _ := ProblemOf(err); p.Status != 503 {
+	if p, _ := pg.ProblemOf(err); p.Status != 503 {
 		t.Errorf("%d: %s", p.Status, p.Detail)
 	}
 }
@@ -92,7 +93,7 @@ end $$`)
 	}
 	q := assign.Query(sorts)
 	_, err := n.Preview(t.Context(), "task", &q, 5)
-	if p, _ := ProblemOf(err); p.Status != 422 {
+	if p, _ := pg.ProblemOf(err); p.Status != 422 {
 		t.Errorf("preview: %d %s", p.Status, p.Detail)
 	}
 }
@@ -114,12 +115,12 @@ func TestCachedPlanIsNoStandby(t *testing.T) {
 	}
 	execute(t, db, `alter table loan alter id type text`)
 	err = conn.QueryRow(t.Context(), read).Scan(&id)
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "0A000" {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "0A000" {
 		t.Fatal(err)
 	}
-	if told, found := troubleOf(err); found {
-		t.Errorf("%s is told as: %s", pg.Message, told.advice)
+	if p, _ := pg.ProblemOf(err); p.Status == 503 {
+		t.Errorf("%s is told as: %s", pgErr.Message, p.Detail)
 	}
 }
 
@@ -160,16 +161,16 @@ func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 func TestAFullQueueOfNotificationsPasses(t *testing.T) {
 	full := &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "54000", Message: "too many notifications in the NOTIFY queue",
 		File: "async.c", Line: 977, Routine: "PreCommit_Notify"}
-	if p, logged := ProblemOf(fmt.Errorf("record request: %w", full)); p.Status != 503 || !strings.Contains(p.Detail, "notifications") || !logged {
+	if p, logged := pg.ProblemOf(fmt.Errorf("record request: %w", full)); p.Status != 503 || !strings.Contains(p.Detail, "notifications") || !logged {
 		t.Errorf("%d %s", p.Status, p.Detail)
 	}
 	address := schematest.URL(t)
 	_, err := pool(t, address).Exec(t.Context(), `create table wide (t text); create index on wide (t); insert into wide select string_agg(md5(i::text), '') from generate_series(1, 3000) i`)
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "54000" {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "54000" {
 		t.Fatal(err)
 	}
-	if p, _ := ProblemOf(err); p.Status != 500 {
+	if p, _ := pg.ProblemOf(err); p.Status != 500 {
 		t.Errorf("a row that is too wide for its index: %d %s", p.Status, p.Detail)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -77,7 +77,7 @@ func TestHistoryTakesTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = n.History(t.Context(), assign.Span{Since: &c.from})
-	if p, _ := engine.ProblemOf(err); p.Status != 503 {
+	if p, _ := pg.ProblemOf(err); p.Status != 503 {
 		t.Errorf("behind a lock: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

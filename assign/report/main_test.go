@@ -13,6 +13,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
 )
@@ -30,7 +31,7 @@ type rig struct {
 func start(t testing.TB, url string) *rig {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	pools, err := engine.OpenPools(engine.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork report test"})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork report test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,11 +91,11 @@ func (r *Report) begin(ctx context.Context, f func(pgx.Tx) error) error {
 		begun = true
 		return f(tx)
 	})
-	var pg *pgconn.PgError
+	var pgErr *pgconn.PgError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &pg) && pg.Code == "57014", begun && ctx.Err() != nil:
+	case errors.As(err, &pgErr) && pgErr.Code == "57014", begun && ctx.Err() != nil:
 		return assign.Refuse(assign.Unavailable, "counting this takes longer than 10 seconds; ask for a shorter span")
 	}
 	return fmt.Errorf("count what happened: %w", err)

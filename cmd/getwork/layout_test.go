@@ -13,14 +13,15 @@ import (
 // is not listed may import none; cmd may import all.
 var mayImport = map[string][]string{
 	"getwork/assign":            {},
-	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/plan", "getwork/notify"},
+	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/pg", "getwork/assign/plan", "getwork/notify"},
+	"getwork/assign/pg":         {"getwork/assign"},
 	"getwork/assign/report":     {"getwork/assign"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/engine", "getwork/assign/report"},
-	"getwork/ws":                {"getwork/assign", "getwork/assign/engine", "getwork/notify"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/engine", "getwork/assign/pg", "getwork/assign/report"},
+	"getwork/ws":                {"getwork/assign", "getwork/assign/engine", "getwork/assign/pg", "getwork/notify"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/cmd/internal/command"
 	"getwork/schema"
 )
@@ -54,7 +54,7 @@ func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine.SpeakUTF8(config)
+	pg.SpeakUTF8(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }

@@ -19,6 +19,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/assign/report"
 	"getwork/cmd/internal/command"
 	"getwork/notify"
@@ -31,7 +32,7 @@ import (
 type node struct {
 	config    Command
 	log       *slog.Logger
-	pools     *engine.Pools
+	pools     *pg.Pools
 	announcer *notify.Announcer
 	engine    *engine.Engine
 	listener  *notify.Listener // nil: --no-listen, or deaf is set
@@ -70,7 +71,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	if err := n.refuseLogins(ctx, name); err != nil {
 		return nil, err
 	}
-	n.pools, err = engine.OpenPools(engine.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
+	n.pools, err = pg.OpenPools(pg.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
 		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
 	if err != nil {
 		return nil, command.AsUsage(err)

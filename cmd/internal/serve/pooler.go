@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/schema"
 )
 
@@ -108,8 +108,8 @@ func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx
 	if err != nil {
 		return nil, err
 	}
-	engine.ConfigureConn(config, name, pooled)
-	engine.ToPrimary(config)
+	pg.ConfigureConn(config, name, pooled)
+	pg.ToPrimary(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }

@@ -1,4 +1,4 @@
-package engine
+package pg
 
 import (
 	"context"
@@ -36,11 +36,6 @@ const (
 	ownConnections    = 4
 	signalConnections = 2
 )
-
-// lockPatience is how long a statement waits for a lock. Whoever holds one of ours longer is stuck, or is somebody who
-// locked a table by hand: who waits is told so, and its connection is there for others. It is longer than a node that
-// froze under an assign lock keeps it.
-const lockPatience = "8s"
 
 // The pools of a node.
 type purpose int
@@ -102,7 +97,7 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {
 			config.ConnConfig.RuntimeParams["lock_timeout"] = lockPatience
 		}
-		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see ownPlans; this is for what is read without a transaction
+		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see OwnPlans; this is for what is read without a transaction
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
 	}

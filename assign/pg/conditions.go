@@ -1,4 +1,4 @@
-package engine
+package pg
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"getwork/assign"
 )
 
-// trouble is a state of the database in which it answers, but can't serve: what callers are told, and what its operator
+// condition is a state of the database in which it answers, but can't serve: what callers are told, and what its operator
 // can do. Each passes by itself when its cause does.
-type trouble struct{ told, advice string }
+type condition struct{ told, advice string }
 
 // fullQueue is the code of a commit that finds no room in the queue of notifications, and of much else.
 const fullQueue = "54000"
 
-var troubles = map[string]trouble{
+var conditions = map[string]condition{
 	"53100": {"the database has no room left on its disk; what was answered before is kept, try again in a moment",
 		"the disk of the database is full: make room, or make it larger; nothing that was answered is lost, and getwork goes on by itself"},
 	"53200": {"the database is out of memory; nothing is lost, try again in a moment",
@@ -39,18 +39,18 @@ var troubles = map[string]trouble{
 
 const standbyAdvice = "the database is read only: it is a standby, or default_transaction_read_only is on; name the primary in --database-url"
 
-func troubleOf(err error) (t trouble, found bool) {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+func conditionOf(err error) (t condition, found bool) {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
 		return t, false
 	}
-	if pg.Routine == "RevalidateCachedQuery" {
+	if pgErr.Routine == "RevalidateCachedQuery" {
 		return t, false // 0A000, too: "cached plan must not change result type"
 	}
-	if pg.Code == fullQueue && pg.Routine != "PreCommit_Notify" {
+	if pgErr.Code == fullQueue && pgErr.Routine != "PreCommit_Notify" {
 		return t, false
 	}
-	t, found = troubles[pg.Code]
+	t, found = conditions[pgErr.Code]
 	return t, found
 }
 
@@ -61,11 +61,11 @@ func ProblemOf(err error) (p assign.Problem, logged bool) {
 	switch {
 	case errors.As(err, &r):
 		return r.Problem(), false
-	case unheld(err):
+	case Unheld(err):
 		return assign.Refuse(assign.Invalid, "the database can't hold this text: U+0000, or a character that its encoding, which is not UTF-8, does not have; leave it out").Problem(), false
-	case away(err):
+	case Away(err):
 		detail := "the database does not answer; nothing is lost, try again in a moment"
-		if t, found := troubleOf(err); found {
+		if t, found := conditionOf(err); found {
 			detail = t.told
 		}
 		return assign.Refuse(assign.Unavailable, "%s", detail).Problem(), true
@@ -73,19 +73,19 @@ func ProblemOf(err error) (p assign.Problem, logged bool) {
 	return assign.Refuse(assign.Internal, "the cause is in the server's log; trying again may help").Problem(), true
 }
 
-// unheld reports whether PostgreSQL was given text that the database can't hold: a character that its encoding does not
+// Unheld reports whether PostgreSQL was given text that the database can't hold: a character that its encoding does not
 // have, or U+0000. Whoever sent it can mend that; trying again does not help.
-func unheld(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "22P05" || pg.Code == "22021")
+func Unheld(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == "22P05" || pgErr.Code == "22021")
 }
 
-// away reports whether an error says that the database can't be reached or can't serve now.
-func away(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		_, passing := troubleOf(err)
-		return passing || !queryFault(pg)
+// Away reports whether an error says that the database can't be reached or can't serve now.
+func Away(err error) bool {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		_, passing := conditionOf(err)
+		return passing || !QueryFault(pgErr)
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -93,17 +93,17 @@ func away(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// queryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
+// QueryFault reports whether an error is the query's own, its time-out included: repeating it would not help.
 // Lost connections (08), exhausted resources (53), a server that stops (57P) and conflicts with others or with
 // recovery (40) are the world's, and so is whatever ends the session: a server that stood still ends those that were
 // idle in a transaction meanwhile, and says so to the statement that comes next.
-func queryFault(pg *pgconn.PgError) bool {
+func QueryFault(pgErr *pgconn.PgError) bool {
 	switch {
-	case pg.SeverityUnlocalized == "FATAL", pg.SeverityUnlocalized == "PANIC":
+	case pgErr.SeverityUnlocalized == "FATAL", pgErr.SeverityUnlocalized == "PANIC":
 		return false
-	case pg.Code == "53400": // temp_file_limit: it needs more than it may have, and will again
+	case pgErr.Code == "53400": // temp_file_limit: it needs more than it may have, and will again
 		return true
-	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "40"):
+	case strings.HasPrefix(pgErr.Code, "08"), strings.HasPrefix(pgErr.Code, "53"), strings.HasPrefix(pgErr.Code, "57P"), strings.HasPrefix(pgErr.Code, "40"):
 		return false
 	}
 	return true

@@ -1,0 +1,46 @@
+package pg
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Router are the connections of short statements: one pool for people's calls, another for the engine's own work, which
+// is looks, rounds, sweeps, and what is told. However many calls wait for a lock or for a slow disk, those who wait
+// already are served, and told. Whose a statement is, its context says.
+type Router struct{ Calls, Own *pgxpool.Pool }
+
+type ownWork struct{}
+
+// AsOwn marks what is begun with the context as the engine's own work.
+func AsOwn(ctx context.Context) context.Context { return context.WithValue(ctx, ownWork{}, true) }
+
+func (l Router) of(ctx context.Context) *pgxpool.Pool {
+	if l.Own != nil && ctx.Value(ownWork{}) != nil {
+		return l.Own
+	}
+	return l.Calls
+}
+
+func (l Router) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
+	return l.of(ctx).BeginTx(ctx, o)
+}
+
+func (l Router) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return l.of(ctx).Exec(ctx, sql, args...)
+}
+
+func (l Router) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return l.of(ctx).Query(ctx, sql, args...)
+}
+
+func (l Router) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return l.of(ctx).QueryRow(ctx, sql, args...)
+}
+
+func (l Router) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return l.of(ctx).SendBatch(ctx, b)
+}
