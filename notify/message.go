@@ -32,7 +32,10 @@ type Round struct {
 	Requests int   `json:"requests"`      // how many requests this round answered
 }
 
-// Change names what changed in one task, outside of a round.
+// MaxQuickRound is how many requests one of [Change.Rounds] answered at most.
+const MaxQuickRound = 500
+
+// Change names what was changed in one task, outside of a round.
 type Change struct {
 	Task     int64   `json:"task"`
 	Rounds   []int64 `json:"rounds,omitempty"`   // rounds that answered only the clicks that started them; read like a Round

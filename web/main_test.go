@@ -21,7 +21,9 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/notify"
 	"getwork/schema/schematest"
@@ -33,10 +35,12 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 // station is a node in this process: an engine with its listener, behind the handler.
 type station struct {
 	*httptest.Server
-	engine *engine.Engine
-	db     *pgxpool.Pool
-	open   atomic.Int64 // calls under way
-	drain  func()
+	engine  *engine.Engine
+	records *records.Records
+	feed    *feed.Feed
+	db      *pgxpool.Pool
+	open    atomic.Int64 // calls under way
+	drain   func()
 }
 
 type stationOptions struct {
@@ -78,18 +82,21 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		return err
 	}
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	e := engine.New(engine.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	records := records.New(pools.Router(), nil)
+	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
+	e := engine.New(engine.Config{Node: "n1", Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, Steps: o.steps})
 	up := make(chan struct{}, 100)
 	listener := &notify.Listener{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-		Send:    send, Channel: "getwork", Node: "n1", Handle: e.Heard, Log: log,
-		Up:   func() { e.Feed.Connected(); up <- struct{}{} },
-		Down: func(error) { e.Feed.Disconnected() },
+		Send:    send, Channel: "getwork", Node: "n1", Handle: func(m notify.Message) { e.Heard(m); feed.Heard(m) }, Log: log,
+		Up:   func() { feed.Connected(); up <- struct{}{} },
+		Down: func(error) { feed.Disconnected() },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })
+	running.Go(func() { _ = feed.Run(ctx) })
 	running.Go(func() { _ = announcer.Loop(ctx) })
 	running.Go(func() { _ = listener.Run(ctx) })
 	t.Cleanup(func() {
@@ -98,7 +105,7 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		pools.Close()
 	})
 	<-up
-	n := &station{engine: e, db: pools.API}
+	n := &station{engine: e, records: records, feed: feed, db: pools.API}
 	n.serve(t, o, log)
 	return n
 }
@@ -107,7 +114,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	draining := make(chan struct{})
 	n.drain = sync.OnceFunc(func() { close(draining) })
 	h := Handler(Config{
-		Engine: n.engine,
+		Engine: n.engine, Records: n.records, Feed: n.feed,
 		Report: report.New(n.db, nil),
 		Identify: func(r *http.Request) (*Caller, error) {
 			if r.Header.Get(panics) != "" {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -123,9 +124,11 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 		show(d, prometheus.CounterValue, float64(n.Load()), labels...)
 	}
 	e := c.Engine
-	for d, n := range map[*prometheus.Desc]*engine.Counter{recorded: &e.Recorded, rescued: &e.Rescued, given: &e.Given, expired: &e.Expired, rounds: &e.Rounds,
-		looks: &e.Looks, reconnects: &e.Reconnects, sent: &e.Sent, dropped: &e.Dropped, slow: &e.Slow} {
+	for d, n := range map[*prometheus.Desc]*engine.Counter{recorded: &e.Recorded, rescued: &e.Rescued, given: &e.Given, expired: &e.Expired, rounds: &e.Rounds, looks: &e.Looks} {
 		count(d, n)
+	}
+	for d, n := range map[*prometheus.Desc]*atomic.Int64{reconnects: &c.Feed.Reconnects, sent: &c.Feed.Sent, dropped: &c.Feed.Dropped, slow: &c.Feed.Slow} {
+		show(d, prometheus.CounterValue, float64(n.Load()))
 	}
 	for as, n := range e.Ended {
 		count(ended, n, string(as))
@@ -136,7 +139,7 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	n, sum, within := e.RunsTook.Load()
 	to <- prometheus.MustNewConstHistogram(ranFor, n, sum, within)
 	up := 0.0
-	if e.Feed.Listening() {
+	if c.Feed.Listening() {
 		up = 1
 	}
 	show(listening, prometheus.GaugeValue, up)

@@ -87,7 +87,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 	c := CallerOf(r)
 	leave, err := s.stay(r)
 	if err != nil {
-		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+		return s.Records.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
@@ -100,9 +100,9 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 		}
 	}()
 	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
-	req, err := s.Engine.AwaitRequest(ctx, id, c.Holder, c.Role == Manager, ready)
-	if err != nil && ctx.Err() != nil { // the wait was over before the first read
-		return s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+	req, err := s.Feed.Await(ctx, id, c.Holder, c.Role == Manager, ready)
+	if err != nil && ctx.Err() != nil { // the wait was over before the first look
+		return s.Records.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
 	return req, err
 }
@@ -183,7 +183,7 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 		}
 		req, err = s.hold(w, r, id, wait, ready)
 	} else {
-		req, err = s.Engine.Request(r.Context(), id, c.Holder, c.Role == Manager)
+		req, err = s.Records.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *server) listRequests(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	requests, err := s.Engine.Waiting(r.Context(), v.Get("task"), after, limit)
+	requests, err := s.Records.Waiting(r.Context(), v.Get("task"), after, limit)
 	if err != nil {
 		return err
 	}
@@ -234,12 +234,12 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	switch user := r.URL.Query().Get("user"); {
 	case user == "" || user == c.Holder.User && c.Role != Manager:
-		p, err = s.Engine.Pipeline(r.Context(), c.Holder)
+		p, err = s.Records.Pipeline(r.Context(), c.Holder)
 	case c.Role != Manager:
 		err = assign.Refuse(assign.Forbidden, "only a manager may see somebody else's pipeline")
 	default:
 		if err = assign.CheckUser(user); err == nil {
-			p, err = s.Engine.UserPipeline(r.Context(), user)
+			p, err = s.Records.UserPipeline(r.Context(), user)
 		}
 	}
 	if err != nil {

@@ -17,13 +17,17 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/assign/report"
 )
 
 // Config has the handler's settings and the parts of the node that it serves.
 type Config struct {
 	Engine   *engine.Engine
+	Records  *records.Records
+	Feed     *feed.Feed
 	Report   *report.Report
 	Identify Identify
 	LogInBy  string       // "dev": the page may set a cookie by name

@@ -50,7 +50,7 @@ func answerTask(w http.ResponseWriter, status int, t assign.Task) error {
 }
 
 func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.Engine.Tasks(r.Context())
+	all, err := s.Records.Tasks(r.Context())
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.Engine.Task(r.Context(), name)
+	t, err := s.Records.Task(r.Context(), name)
 	if err == nil && !CallerOf(r).Who().May(t.Groups) {
 		err = assign.Refuse(assign.NotFound, noTask, name)
 	}
@@ -110,7 +110,7 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.Engine.Task(r.Context(), name)
+	t, err := s.Records.Task(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.Header.Get("If-Match") != "" { // the header is optional here, but obeyed
-		t, err := s.Engine.Task(r.Context(), name)
+	if r.Header.Get("If-Match") != "" { // it need not be there, but it is heeded
+		t, err := s.Records.Task(r.Context(), name)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	runs, err := s.Engine.Runs(r.Context(), name, before, limit)
+	runs, err := s.Records.Runs(r.Context(), name, before, limit)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	versions, err := s.Engine.Versions(r.Context(), name, before, limit)
+	versions, err := s.Records.Versions(r.Context(), name, before, limit)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	}
 	only := 0 // any version
 	if len(r.Header.Values("If-Match")) > 0 {
-		t, err := s.Engine.Task(r.Context(), name)
+		t, err := s.Records.Task(r.Context(), name)
 		if err != nil {
 			return err
 		}

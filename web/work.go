@@ -103,7 +103,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
 		return err
 	}
-	works, err := s.Engine.WorkHistory(r.Context(), filter)
+	works, err := s.Records.WorkHistory(r.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -9,22 +9,33 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/assign/engine"
 )
 
 // Config is what a Hub needs.
 type Config struct {
-	Engine *engine.Engine
+	Open   func(holder assign.Holder, ready func()) Stream   // a socket's events; ready is called when there is something to Take
 	Caller func(*http.Request) (who assign.Who, role string) // the authenticated caller of a request
 	Log    *slog.Logger
 
 	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0 for no limit
+	// Problem is what a client is shown of an error, and whether that belongs in the log.
+	Problem func(error) (p assign.Problem, logged bool)
 	// Refuse answers a request that exceeds MaxSockets; required with MaxSockets.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
 	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
 	PongAfter time.Duration // how long a client may take to answer; default 20 s
 	WriteFor  time.Duration // how long one write may take; default 10 s
+}
+
+// Stream is where the events of one socket come from.
+type Stream interface {
+	Start(ctx context.Context, role string) error // hello and a snapshot come first
+	Take() (events []assign.Event, slow bool)     // slow: events were lost, and the socket must be closed
+	Put(events ...assign.Event)                   // queues behind what has come
+	Follow(ctx context.Context, tasks []string, who assign.Who) error
+	Unfollow(tasks []string)
+	Close()
 }
 
 // Hub holds a node's sockets.

@@ -17,12 +17,12 @@ func TestNodeEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)
 	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
-	n.engine.Feed.Disconnected()
+	n.feed.Disconnected()
 	for _, c := range clients {
 		for body := c.next("node"); body["state"] != "lagging"; body = c.next("node") {
 		}
 	}
-	n.engine.Feed.Connected()
+	n.feed.Connected()
 	for _, c := range clients {
 		c.next("snapshot") // what may have been missed
 		if body := c.next("node"); body["state"] != "live" {

@@ -17,7 +17,9 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -30,6 +32,7 @@ type station struct {
 	*httptest.Server
 	hub    *Hub
 	engine *engine.Engine
+	feed   *feed.Feed
 	db     *pgxpool.Pool
 }
 
@@ -47,18 +50,21 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 		return err
 	}
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	e := engine.New(engine.Config{Node: "n1", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	records := records.New(pools.Router(), nil)
+	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
+	e := engine.New(engine.Config{Node: "n1", Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, Steps: steps})
 	up := make(chan struct{}, 100)
 	listener := &notify.Listener{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-		Send:    send, Channel: "getwork", Node: "n1", Handle: e.Heard, Log: log,
-		Up:   func() { e.Feed.Connected(); up <- struct{}{} },
-		Down: func(error) { e.Feed.Disconnected() },
+		Send:    send, Channel: "getwork", Node: "n1", Handle: func(m notify.Message) { e.Heard(m); feed.Heard(m) }, Log: log,
+		Up:   func() { feed.Connected(); up <- struct{}{} },
+		Down: func(error) { feed.Disconnected() },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })
+	running.Go(func() { _ = feed.Run(ctx) })
 	running.Go(func() { _ = announcer.Loop(ctx) })
 	running.Go(func() { _ = listener.Run(ctx) })
 	t.Cleanup(func() {
@@ -67,7 +73,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 		pools.Close()
 	})
 	<-up
-	c.Engine, c.Log = e, log
+	c.Open, c.Problem, c.Log = func(h assign.Holder, ready func()) Stream { return feed.Open(h, ready) }, pg.ProblemOf, log
 	if c.Caller == nil {
 		c.Caller = func(r *http.Request) (assign.Who, string) {
 			return assign.Who{Holder: assign.Holder{User: r.Header.Get("User")}}, "worker"
@@ -80,7 +86,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 			_ = json.NewEncoder(w).Encode(p)
 		}
 	}
-	n := &station{hub: NewHub(c), engine: e, db: pools.API}
+	n := &station{hub: NewHub(c), engine: e, feed: feed, db: pools.API}
 	n.Server = httptest.NewServer(n.hub)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -203,7 +209,7 @@ func (n *station) click(t *testing.T, task, user string, linger assign.Duration)
 
 // mark broadcasts a distinctive event.
 func (n *station) mark(text string) {
-	n.engine.Feed.Broadcast(assign.Event{Type: "mark", Body: map[string]string{"text": text}})
+	n.feed.Broadcast(assign.Event{Type: "mark", Body: map[string]string{"text": text}})
 }
 
 // await polls until the condition is true.

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/assign/engine"
-	"getwork/assign/pg"
 )
 
 // socket is one connection: one goroutine reads, the hub's writers write, and a timer pings.
@@ -18,7 +16,7 @@ type socket struct {
 	hub    *Hub
 	conn   conn
 	who    assign.Who
-	stream *engine.Stream
+	stream Stream
 	ping   *time.Timer
 	next   *socket // next in the writers' queue
 
@@ -32,7 +30,7 @@ type socket struct {
 
 func newSocket(h *Hub, c conn, who assign.Who) *socket {
 	s := &socket{hub: h, conn: c, who: who}
-	s.stream = h.Engine.OpenStream(who.Holder, s.wake)
+	s.stream = h.Open(who.Holder, s.wake)
 	return s
 }
 
@@ -119,7 +117,7 @@ func (s *socket) obey(m *command) bool {
 	if err == nil {
 		return true
 	}
-	problem, logged := pg.ProblemOf(err)
+	problem, logged := s.hub.Problem(err)
 	if logged {
 		s.hub.Log.Warn("message failed", "user", s.who.Holder.User, "error", err)
 	}

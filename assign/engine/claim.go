@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -34,7 +35,7 @@ type named struct {
 }
 
 const selectHeld = `
-select ` + workColumns + `
+select ` + records.WorkColumns + `
 from getwork.work w join getwork.task_state s using (task_id)
 where w.task_id = $1 and w.item = $2 and w.user_name = $3 and w.instance = $4 and w.state = 'held'`
 
@@ -44,7 +45,7 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 	if detail := assign.CheckItem(item); detail != "" {
 		return assign.Work{}, false, assign.Refuse(assign.NotFound, "%s", detail)
 	}
-	task, s, err := e.find(ctx, name, by)
+	task, s, err := e.Records.Find(ctx, name, by)
 	if err != nil {
 		return assign.Work{}, false, err
 	}
@@ -71,7 +72,7 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 			return assign.Work{}, false, err
 		}
 		shelf = !errors.Is(err, errSinceRun)
-		if task, s, err = e.find(ctx, name, by); err != nil { // it changed meanwhile
+		if task, s, err = e.Records.Find(ctx, name, by); err != nil { // it changed meanwhile
 			return assign.Work{}, false, err
 		}
 	}
@@ -84,7 +85,7 @@ func (e *Engine) held1(ctx context.Context, task int64, item string, by assign.H
 	if err != nil {
 		return assign.Work{}, fmt.Errorf("read work: %w", err)
 	}
-	w, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row) })
+	w, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row) })
 	if err != nil {
 		err = fmt.Errorf("read work: %w", err)
 	}

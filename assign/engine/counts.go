@@ -31,11 +31,6 @@ type Counts struct {
 	Oldest  Age     // of the request that waits longest, of any node's, as the last look saw
 
 	oldestRead time.Time // when it was asked for; the periodic look's own
-
-	Reconnects Counter // how often the listener came up again
-	Sent       Counter // events taken by the live channels of this node
-	Dropped    Counter // events lost to live channels that were cut off because they were too slow
-	Slow       Counter // those live channels
 }
 
 // RunEnd is how a run ended.

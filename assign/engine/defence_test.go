@@ -64,7 +64,7 @@ func TestLastClickIsServed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
 	defer cancel()
-	r, err := b.AwaitRequest(ctx, tracy.ID, tracy.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
+	r, err := b.Feed.Await(ctx, tracy.ID, tracy.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -81,7 +82,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 }
 
 const selectWork = `
-select ` + workColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
+select ` + records.WorkColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
 from getwork.work w join getwork.task_state s using (task_id)
 where w.id = $1`
 
@@ -91,7 +92,7 @@ func (e *Engine) work(ctx context.Context, id int64, d assign.Disposition) (w as
 	if err != nil {
 		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
 	}
-	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row, &same) })
+	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row, &same) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return assign.Work{}, false, noWork(id)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -32,6 +33,7 @@ type Config struct {
 	SQL       func(string) string // puts the schema's name into a statement; nil: it is getwork
 	Channel   string              // of NOTIFY
 
+	Records  *records.Records // what is read for others, too; nil: its own
 	Announce *notify.Announcer
 	Log      *slog.Logger
 
@@ -75,11 +77,7 @@ type Engine struct {
 	leases chan struct{} // work was given for a time: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: look closely, its node may die
 
-	Feed *Feed // tells this node's sockets and held answers what happened
-
 	complaints pg.LogLimiter
-
-	lists gather[struct{}, []assign.Task]
 
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
@@ -102,6 +100,9 @@ func New(c Config) *Engine {
 	if c.SQL == nil {
 		c.SQL = func(s string) string { return s }
 	}
+	if c.Records == nil {
+		c.Records = records.New(pg.Router{Calls: c.API, Own: c.Own}, c.SQL)
+	}
 	if c.Steps == nil {
 		c.Steps = func(context.Context, Step) {}
 	}
@@ -120,8 +121,6 @@ func New(c Config) *Engine {
 		told:       map[int64]time.Time{},
 	}
 	e.Counts.begin()
-	e.lists.engine, e.lists.read = e, e.list
-	e.Feed = newFeed(e)
 	return e
 }
 
@@ -137,7 +136,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Unlock()
 	g.Go(func() error { return e.lookForOrphans(base) })
 	g.Go(func() error { return e.sweepLeases(base) })
-	g.Go(func() error { return e.Feed.run(base) })
 	g.Go(func() error { return e.tidy(base) })
 	err := g.Wait()
 	e.mu.Lock()
@@ -180,14 +178,14 @@ func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	return true
 }
 
-// ended reports whether the engine no longer works, or not yet.
-func (e *Engine) ended() bool {
+// Running reports whether the engine works: Run has begun, and its context has not ended.
+func (e *Engine) Running() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.base == nil || e.base.Err() != nil
+	return e.base != nil && e.base.Err() == nil
 }
 
-// Heard is told what NOTIFY said, and passes on what concerns this node. It does not block.
+// Heard is told what NOTIFY said, and does what it asks of this node's rounds. It does not block.
 func (e *Engine) Heard(m notify.Message) {
 	for _, c := range m.Changes {
 		if c.Settings || len(c.Requests) > 0 || c.Many {
@@ -200,5 +198,4 @@ func (e *Engine) Heard(m notify.Message) {
 			e.Look(c.Task)
 		}
 	}
-	e.Feed.heard(m)
 }

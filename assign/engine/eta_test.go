@@ -167,7 +167,7 @@ func TestPosition(t *testing.T) {
 		}
 	}
 	asked := []int64{other[2], ids[0], ids[5], ids[6], ids[500], ids[1004], ids[1005], ids[1009]}
-	requests, err := n.requests(t.Context(), asked)
+	requests, err := n.Requests(t.Context(), asked)
 	if err != nil || len(requests) != len(asked) {
 		t.Fatal(requests, err)
 	}

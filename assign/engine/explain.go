@@ -22,7 +22,7 @@ func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explana
 	if detail := assign.CheckItem(item); detail != "" {
 		return assign.Explanation{}, assign.RefuseField("item", "%s", detail)
 	}
-	id, settings, err := e.find(ctx, task, assign.Who{Anything: true})
+	id, settings, err := e.Records.Find(ctx, task, assign.Who{Anything: true})
 	if err != nil {
 		return assign.Explanation{}, err
 	}

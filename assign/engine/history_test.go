@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/schema/schematest"
 )
 
@@ -151,7 +152,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 // planned is the index by which a page is read, and how many of its rows that touches.
 func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.WorkFilter) (index string, rows int) {
 	t.Helper()
-	statement, args := history(task, f)
+	statement, args := records.History(task, f)
 	var plan []byte
 	err := pgx.BeginTxFunc(t.Context(), db, pg.ReadOnly, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {

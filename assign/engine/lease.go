@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -137,7 +139,7 @@ func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
 			}
 			if statement == expireWork && n > 0 {
 				e.Expired.n.Add(int64(n))
-				e.freed(ctx, keys(tasks)...)
+				e.freed(ctx, slices.Sorted(maps.Keys(tasks))...)
 			}
 		}
 	}

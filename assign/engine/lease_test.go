@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/notify"
 	"getwork/schema/schematest"
@@ -38,7 +39,8 @@ func still(t testing.TB, url string) *node {
 	unsent := func(context.Context, string, string) error { return nil }
 	e := New(Config{Node: "still", API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: notify.NewAnnouncer(unsent, "getwork", "still", log), Log: log})
-	return &node{Engine: e, pools: pools}
+	f := feed.New(feed.Config{Node: "still", DB: pools.Router(), Records: e.Records, Log: log})
+	return &node{Engine: e, Records: e.Records, Feed: f, pools: pools}
 }
 
 // newInbox makes a task without a query; change may be nil.
@@ -356,7 +358,7 @@ func counting(t testing.TB, url, statement string, times *atomic.Int64) *node {
 		cancel()
 		running.Wait()
 	})
-	await(t, "the engine runs", func() bool { return !n.ended() })
+	await(t, "the engine runs", func() bool { return n.Running() })
 	return n
 }
 

@@ -42,11 +42,7 @@ func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 	for range 49 {
 		all.Go(ask)
 	}
-	await(t, "the others wait for the next reading", func() bool {
-		n.lists.mu.Lock()
-		defer n.lists.mu.Unlock()
-		return len(n.lists.queue) == 49
-	})
+	await(t, "the others wait for the next reading", func() bool { return n.Queued() == 49 })
 	if busy := n.pools.API.Stat().AcquiredConns(); busy != 1 {
 		t.Errorf("it takes %d connections", busy)
 	}

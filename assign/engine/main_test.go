@@ -16,7 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
@@ -33,6 +35,8 @@ var pooledMode = os.Getenv("GETWORK_TEST_MODE") == "pooled"
 // node is one engine as a node has it: pools of its own, an announcer and a listener.
 type node struct {
 	*Engine
+	*records.Records
+	Feed  *feed.Feed
 	pools *pg.Pools
 	stop  func()
 }
@@ -93,7 +97,10 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	if o.every > 0 {
 		announcer.Every = o.every
 	}
-	e := New(Config{Node: name, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role,
+	router := pg.Router{Calls: pools.API}
+	rs := records.New(router, nil)
+	f := feed.New(feed.Config{Node: name, DB: router, Records: rs, Log: log})
+	e := New(Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role,
 		Channel: "getwork", Announce: announcer, Log: log, LookEvery: o.look, Steps: o.steps})
 	working, endEngine := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,25 +110,26 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 			t.Error(err)
 		}
 	})
+	engine.Go(func() { _ = f.Run(working) })
 	running.Go(func() { _ = announcer.Loop(ctx) })
 	up := make(chan struct{}, 1)
 	switch {
 	case o.deaf:
-		e.Feed.Deaf()
+		f.Deaf()
 		up <- struct{}{}
 	case o.mute:
 		up <- struct{}{}
 	default:
 		l := &notify.Listener{
 			Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-			Send:    send, Channel: "getwork", Node: name, Handle: e.Heard,
-			Up:   func() { e.Feed.Connected(); up <- struct{}{} },
-			Down: func(error) { e.Feed.Disconnected() },
+			Send:    send, Channel: "getwork", Node: name, Handle: func(m notify.Message) { e.Heard(m); f.Heard(m) },
+			Up:   func() { f.Connected(); up <- struct{}{} },
+			Down: func(error) { f.Disconnected() },
 			Log:  log,
 		}
 		running.Go(func() { _ = l.Run(ctx) })
 	}
-	n := &node{Engine: e, pools: pools}
+	n := &node{Engine: e, Records: rs, Feed: f, pools: pools}
 	n.stop = sync.OnceFunc(func() {
 		endEngine()
 		engine.Wait()
@@ -131,7 +139,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	})
 	t.Cleanup(n.stop)
 	<-up
-	await(t, "the engine runs", func() bool { return !e.ended() })
+	await(t, "the engine runs", func() bool { return e.Running() })
 	return n
 }
 
@@ -194,7 +202,7 @@ func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
 	defer cancel()
-	r, err := n.AwaitRequest(ctx, id, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
+	r, err := n.Feed.Await(ctx, id, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (w *modelWorld) doClick() {
 	}
 	w.e.Wait(w.Context())
 	if waits || r.State == assign.Pending {
-		r, err = w.e.Request(w.Context(), r.ID, who.Holder, false)
+		r, err = w.e.Records.Request(w.Context(), r.ID, who.Holder, false)
 		w.must(err)
 	}
 	w.compareAnswer(t, m, r)

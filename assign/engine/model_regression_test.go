@@ -17,7 +17,7 @@ func regress(t *testing.T, query string, change func(*assign.Settings)) *Engine 
 	url := schematest.URL(t)
 	execute(t, pool(t, url), `create table model_rows (item text primary key, places int); insert into model_rows select i, 1 from generate_series(1, 2) i`)
 	e := stillEngine(t, url)
-	newTask(t, &node{Engine: e}, "task", query, change)
+	newTask(t, &node{Engine: e, Records: e.Records}, "task", query, change)
 	return e
 }
 
@@ -36,7 +36,7 @@ func regressClick(t *testing.T, e *Engine, user string, count int, linger assign
 
 func regressNow(t *testing.T, e *Engine, r assign.Request) assign.Request {
 	t.Helper()
-	r, err := e.Request(t.Context(), r.ID, r.Holder(), false)
+	r, err := e.Records.Request(t.Context(), r.ID, r.Holder(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func regressDispose(t *testing.T, e *Engine, w assign.Work, d assign.Disposition
 
 func regressChange(t *testing.T, e *Engine, change func(*assign.Settings)) {
 	t.Helper()
-	task, err := e.Task(t.Context(), "task")
+	task, err := e.Records.Task(t.Context(), "task")
 	if err == nil {
 		_, err = e.UpdateTask(t.Context(), "task", task.Version, "boss", func(s *assign.Settings) error { change(s); return nil })
 	}

@@ -16,7 +16,7 @@ import (
 // to run was free. Where queries run on another database, they are read until limit items are found, and the counts
 // cover what was read.
 func (e *Engine) Preview(ctx context.Context, task string, query *assign.Query, limit int) (assign.Preview, error) {
-	id, s, err := e.find(ctx, task, assign.Who{Anything: true})
+	id, s, err := e.Records.Find(ctx, task, assign.Who{Anything: true})
 	if err != nil {
 		return assign.Preview{}, err
 	}

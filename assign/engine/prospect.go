@@ -9,6 +9,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/records"
 )
 
 // servable is a pending request r that a round could end now, but for what its task's state says: no round has
@@ -53,7 +54,7 @@ select s.version, s.deleted_at is not null,
     ) t
     where t.at > clock.at
       and exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')), 0)::float8,
-  ` + settingsColumns + `
+  ` + records.SettingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.shelf_run
 cross join (select clock_timestamp() as at offset 0) clock
@@ -99,7 +100,7 @@ func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect
 	var next float64
 	v := &p.view
 	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh, &p.Name, &next}
-	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, intoSettings(&p.Settings)...)...); err != nil {
+	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
 	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +38,7 @@ select count(*) from inserted`
 // Push adds items to an inbox: all of them or, if anything is wrong with any, none. It returns when they are committed;
 // who lingers is served by them at once.
 func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, by assign.Who) (assign.Pushed, error) {
-	task, s, err := e.find(ctx, name, by)
+	task, s, err := e.Records.Find(ctx, name, by)
 	if err != nil {
 		return assign.Pushed{}, err
 	}
@@ -99,25 +98,4 @@ func newColumns(items []assign.NewItem) (c itemColumns, err error) {
 		return c, &assign.Refusal{Kind: assign.Invalid, Detail: fields[0].Field + ": " + fields[0].Detail + "; nothing was pushed", Fields: fields[:min(len(fields), 100)]}
 	}
 	return c, nil
-}
-
-const selectByName = `
-select s.task_id, s.name, s.paused, ` + settingsColumns + `
-from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.name = $1 and s.deleted_at is null`
-
-// find reads a task's id and settings, without the counts that [Engine.Task] has. One that is not open to who asks is
-// not there for him.
-func (e *Engine) find(ctx context.Context, name string, by assign.Who) (id int64, s assign.Settings, err error) {
-	err = e.api.QueryRow(ctx, e.SQL(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, intoSettings(&s)...)...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s, assign.NoTask(name)
-	}
-	if err != nil {
-		return 0, s, fmt.Errorf("read the task: %w", err)
-	}
-	if !by.May(s.Groups) {
-		return 0, s, assign.NoTask(name)
-	}
-	return id, s, nil
 }

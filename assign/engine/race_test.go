@@ -113,7 +113,7 @@ func TestLostWakeUpStressed(t *testing.T) {
 					return
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
-				r, err = n.AwaitRequest(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
+				r, err = n.Feed.Await(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
 				cancel()
 				if err != nil || r.State != assign.Assigned {
 					t.Errorf("%s: request %d is %s (%v)", r.User, r.ID, r.State, err)

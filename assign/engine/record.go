@@ -80,7 +80,7 @@ type dispatcher struct{ queue []*click }
 const recordWithin = 15 * time.Second
 
 // maxBatch bounds one transaction, and so how long it may hold the assign lock.
-const maxBatch = 500
+const maxBatch = notify.MaxQuickRound
 
 // maxQueued bounds a dispatcher's queue, and so how long the last in it waits.
 const maxQueued = 4000
@@ -264,7 +264,7 @@ func (e *Engine) answer(ctx context.Context, task int64, batch []*click) {
 	if len(ids) == 0 {
 		return
 	}
-	found, err := e.requests(ctx, ids)
+	found, err := e.Records.Requests(ctx, ids)
 	byID := make(map[int64]*assign.Request, len(found))
 	waits := err != nil
 	for i := range found {

@@ -34,7 +34,7 @@ func (e *Engine) Redrive(ctx context.Context, name string, items []string, by st
 			return 0, assign.RefuseField(fmt.Sprintf("items[%d]", i), "%s", detail)
 		}
 	}
-	task, _, err := e.find(ctx, name, assign.Who{Anything: true})
+	task, _, err := e.Records.Find(ctx, name, assign.Who{Anything: true})
 	if err != nil {
 		return 0, err
 	}

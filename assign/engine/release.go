@@ -52,7 +52,7 @@ func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (a
 	var task int64
 	if what.Task != "" {
 		var err error
-		if task, _, err = e.find(ctx, what.Task, assign.Who{Anything: true}); err != nil {
+		if task, _, err = e.Records.Find(ctx, what.Task, assign.Who{Anything: true}); err != nil {
 			return assign.Released{}, err
 		}
 	}

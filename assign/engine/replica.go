@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 // errElsewhere: a former run of the task still executes where queries run.
@@ -148,7 +149,7 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 // one more than max_candidates or no more rows. The counts cover the rows that were read.
 func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (result, error) {
 	found := result{seenUntil: new(time.Time)}
-	if err := e.api.QueryRow(ctx, selectClock).Scan(&found.clock); err != nil {
+	if err := e.api.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
 		return result{}, fmt.Errorf("%w: %w", errOurs, err)
 	}
 	found.began = time.Now()

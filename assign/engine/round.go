@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -100,7 +101,7 @@ select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
   coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
   ` + shelfFresh + `,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
-  ` + settingsColumns + `
+  ` + records.SettingsColumns + `
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.shelf_run
@@ -161,7 +162,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	var retrying float64
 	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
 		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
-	if err := results.QueryRow().Scan(append(into, intoSettings(&s.Settings)...)...); err != nil {
+	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
 	s.retrying = time.Duration(retrying * float64(time.Second))

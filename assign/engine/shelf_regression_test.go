@@ -97,7 +97,7 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
-	r, err := n.AwaitRequest(ctx, cyd.ID, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
+	r, err := n.Feed.Await(ctx, cyd.ID, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
 	if err != nil || r.State == assign.Pending {
 		t.Fatalf("cyd still lingers (%s) though a place of the item is free and places for rechecks are; look_after in %s", r.State,
 			query[time.Duration](t, db, `select look_after - clock_timestamp() from getwork.work_requested where id = $1`, cyd.ID))

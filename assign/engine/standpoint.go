@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 // standpoint is an explanation while it is made, and what it is concluded from.
@@ -52,13 +53,13 @@ cross join (
 ) u` + standing
 
 	selectBinding = `
-select ` + workColumns + `, ` + blocks + `, coalesce(w.closed_by, w.user_name)
+select ` + records.WorkColumns + `, ` + blocks + `, coalesce(w.closed_by, w.user_name)
 from getwork.work w join getwork.task_state s on s.task_id = w.task_id
 where w.task_id = $1 and w.item = $2 and ` + binding + `
 order by w.id + 0`
 
 	selectMember = `
-select ` + workColumns + `
+select ` + records.WorkColumns + `
 from getwork.work w join getwork.task_state s on s.task_id = w.task_id
 where w.task_id = $1 and w.exclusive = $3 and w.state = 'held' and w.item <> $2`
 
@@ -92,7 +93,7 @@ func (s *standpoint) read(ctx context.Context, tx pgx.Tx) error {
 	})
 	batch.Queue(s.e.SQL(selectBinding), s.id, s.Item).Query(s.readBinding)
 	batch.Queue(s.e.SQL(selectMember), s.id, s.Item, s.Exclusive).Query(func(rows pgx.Rows) error {
-		members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row) })
+		members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row) })
 		if len(members) > 0 {
 			s.member = &members[0]
 		}
@@ -106,9 +107,9 @@ func (s *standpoint) read(ctx context.Context, tx pgx.Tx) error {
 		})
 		return err
 	})
-	statement, args := history(s.id, assign.WorkFilter{Item: s.Item, Limit: explainHistory})
+	statement, args := records.History(s.id, assign.WorkFilter{Item: s.Item, Limit: explainHistory})
 	batch.Queue(s.e.SQL(statement), args...).Query(func(rows pgx.Rows) (err error) {
-		s.History, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row) })
+		s.History, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row) })
 		return err
 	})
 	return tx.SendBatch(ctx, &batch).Close()
@@ -121,7 +122,7 @@ func (s *standpoint) readBinding(rows pgx.Rows) error {
 		var b bound
 		var blocks bool
 		var err error
-		if b.Work, err = scanWork(rows, &blocks, &b.by); err != nil {
+		if b.Work, err = records.ScanWork(rows, &blocks, &b.by); err != nil {
 			return err
 		}
 		switch {

@@ -4,72 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 )
-
-const selectTasks = `
-select s.task_id, s.name, s.paused, s.version,
-  (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
-  (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
-  case when v.query is null then
-    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
-  when s.fresh_until > clock_timestamp() then
-    (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
-  (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
-  round(extract(epoch from s.usual), 3)::float8,
-  coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
-  coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
-  ` + settingsColumns + `
-from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
-order by s.name`
-
-// tasks reads those with that name, or those ids; nil: all.
-func (e *Engine) tasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
-	rows, err := e.api.Query(ctx, e.SQL(selectTasks), name, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read tasks: %w", err)
-	}
-	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Task, error) {
-		var t assign.Task
-		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, intoSettings(&t.Settings)...)...)
-		t.RunningSince = assign.UTC(t.RunningSince)
-		return t, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read tasks: %w", err)
-	}
-	return tasks, nil
-}
-
-// Tasks reads all tasks, by name. All pages ask at about the same time when the list has changed, so those who do share what
-// they get, and must not change it.
-func (e *Engine) Tasks(ctx context.Context) ([]assign.Task, error) {
-	return e.lists.ask(ctx, struct{}{})
-}
-
-// list is Tasks for all who ask.
-func (e *Engine) list(ctx context.Context, asked []struct{}) ([][]assign.Task, error) {
-	tasks, err := e.tasks(ctx, nil, nil)
-	return slices.Repeat([][]assign.Task{tasks}, len(asked)), err
-}
-
-// Task reads the task of that name, or is refused with [NotFound].
-func (e *Engine) Task(ctx context.Context, name string) (assign.Task, error) {
-	tasks, err := e.tasks(ctx, &name, nil)
-	if err != nil {
-		return assign.Task{}, err
-	}
-	if len(tasks) == 0 {
-		return assign.Task{}, assign.NoTask(name)
-	}
-	return tasks[0], nil
-}
 
 const insertVersion = `
 insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
@@ -134,7 +74,7 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		return assign.Task{}, nameTaken(err, s.Name, "create task")
 	}
 	e.Announce.Settings(id)
-	return e.Task(ctx, s.Name)
+	return e.Records.Task(ctx, s.Name)
 }
 
 func nameTaken(err error, name, doing string) error {
@@ -193,7 +133,7 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 // empties the shelf, and the run under way starts over; a changed recheck concerns the next round, and leaves the shelf
 // alone. Every change ends the back-off after a failed run.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
-	t, err := e.Task(ctx, name)
+	t, err := e.Records.Task(ctx, name)
 	if err != nil {
 		return assign.Task{}, err
 	}
@@ -267,7 +207,7 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		return assign.Task{}, nameTaken(err, s.Name, "update task")
 	}
 	e.settingsChanged(t.ID, partners...)
-	return e.Task(ctx, s.Name)
+	return e.Records.Task(ctx, s.Name)
 }
 
 // settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now, also those of the
@@ -292,7 +232,7 @@ select exists (select from getwork.work where task_id = $1 and state = 'held')
 // DeleteTask hides a task and frees its name; history stays. Refused with [InUse] while somebody holds work of it
 // or waits. A request recorded beside it is ended as cancelled by the next look.
 func (e *Engine) DeleteTask(ctx context.Context, name string) error {
-	t, err := e.Task(ctx, name)
+	t, err := e.Records.Task(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -342,17 +282,4 @@ func (e *Engine) hide(ctx context.Context, tx pgx.Tx, t assign.Task) (partners [
 	}
 	_, err = tx.Exec(ctx, e.SQL(deleteTask), t.ID)
 	return partners, err
-}
-
-const settingsColumns = `v.title, v.description, coalesce(v.query, ''),
-  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
-  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
-  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
-  (extract(epoch from v.rerun_after) * 1000000)::bigint,
-  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
-
-// intoSettings are the places for settingsColumns.
-func intoSettings(s *assign.Settings) []any {
-	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
-		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}
 }

@@ -72,6 +72,9 @@ func OpenPools(c PoolsConfig) (*Pools, error) {
 	return p, nil
 }
 
+// Router leads short statements to the pool of their purpose.
+func (p *Pools) Router() Router { return Router{Calls: p.API, Own: p.Own} }
+
 // Close closes all of them.
 func (p *Pools) Close() {
 	for _, pool := range []*pgxpool.Pool{p.API, p.Own, p.Signals, p.Runs, p.Queries} {

@@ -13,15 +13,17 @@ import (
 // is not listed may import none; cmd may import all.
 var mayImport = map[string][]string{
 	"getwork/assign":            {},
-	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/pg", "getwork/assign/plan", "getwork/notify"},
 	"getwork/assign/pg":         {"getwork/assign"},
+	"getwork/assign/records":    {"getwork/assign", "getwork/assign/pg"},
 	"getwork/assign/report":     {"getwork/assign"},
+	"getwork/assign/feed":       {"getwork/assign", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
+	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/pg", "getwork/assign/plan", "getwork/assign/records", "getwork/notify"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/engine", "getwork/assign/pg", "getwork/assign/report"},
-	"getwork/ws":                {"getwork/assign", "getwork/assign/engine", "getwork/assign/pg", "getwork/notify"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/engine", "getwork/assign/feed", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report"},
+	"getwork/ws":                {"getwork/assign"},
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 
@@ -80,6 +82,20 @@ func TestLayout(t *testing.T) {
 	}
 	if files := importers(t, "github.com/coder/websocket"); len(files) != 1 {
 		t.Errorf("the WebSocket library is imported in %v; one file of ws may", files)
+	}
+}
+
+// TestClientsLinkNoDatabase: ws/client and ws/agent are meant for programs of others, which must not grow by PostgreSQL's driver
+// and the engine.
+func TestClientsLinkNoDatabase(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "getwork/ws/client", "getwork/ws/agent").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(dep, "github.com/jackc/") || strings.HasPrefix(dep, "getwork/assign/") || dep == "database/sql" {
+			t.Errorf("a client links %s", dep)
+		}
 	}
 }
 

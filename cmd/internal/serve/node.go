@@ -19,7 +19,9 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/feed"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/cmd/internal/command"
 	"getwork/notify"
@@ -34,6 +36,8 @@ type node struct {
 	log       *slog.Logger
 	pools     *pg.Pools
 	announcer *notify.Announcer
+	records   *records.Records
+	feed      *feed.Feed
 	engine    *engine.Engine
 	listener  *notify.Listener // nil: --no-listen, or deaf is set
 	hub       *ws.Hub
@@ -88,20 +92,28 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		return err
 	}
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
-	n.engine = engine.New(engine.Config{Node: id, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+	n.records = records.New(n.pools.Router(), name.SQL)
+	n.feed = feed.New(feed.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Records: n.records, Log: n.log})
+	n.engine = engine.New(engine.Config{Node: id, Records: n.records, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
 		Pooled: c.Pooled, QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
 	switch {
 	case c.NoListen:
-		n.engine.Feed.Deaf()
+		n.feed.Deaf()
 	case n.deaf != nil:
-		n.engine.Feed.Disconnected()
+		n.feed.Disconnected()
 	default:
 		n.listener = &notify.Listener{Connect: n.connectDirectly, Send: send, Channel: name.Channel(), Node: id,
-			Handle: n.engine.Heard, Up: n.engine.Feed.Connected, Down: func(error) { n.engine.Feed.Disconnected() }, Log: n.log,
+			Handle: n.heard, Up: n.feed.Connected, Down: func(error) { n.feed.Disconnected() }, Log: n.log,
 			MaxBackoff: 2 * time.Second} // cheap even for a dozen nodes, and a database that is back is soon noticed
 	}
 	n.serveHTTP()
 	return n, nil
+}
+
+// heard passes on what NOTIFY said: to the engine, which may have something to do, and to all who follow on this node.
+func (n *node) heard(m notify.Message) {
+	n.engine.Heard(m)
+	n.feed.Heard(m)
 }
 
 // directURL returns the URL for what needs a session of its own: LISTEN, and the lock that serialises migrations.
@@ -135,12 +147,13 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 // serveHTTP returns the server with all handlers.
 func (n *node) serveHTTP() {
 	n.hub = ws.NewHub(ws.Config{
-		Engine: n.engine,
+		Open: func(holder assign.Holder, ready func()) ws.Stream { return n.feed.Open(holder, ready) },
 		Caller: func(r *http.Request) (assign.Who, string) {
 			c := web.CallerOf(r)
 			return c.Who(), string(c.Role)
 		},
 		MaxSockets: n.config.MaxSockets,
+		Problem:    pg.ProblemOf,
 		Refuse:     web.Refuser(n.log),
 		Log:        n.log,
 	})
@@ -149,6 +162,8 @@ func (n *node) serveHTTP() {
 	n.server = &http.Server{
 		Handler: web.Handler(web.Config{
 			Engine:     n.engine,
+			Records:    n.records,
+			Feed:       n.feed,
 			Report:     report.New(n.pools.API, n.engine.SQL),
 			Identify:   web.DevIdentity,
 			LogInBy:    n.config.Auth,
@@ -180,8 +195,8 @@ func (n *node) checks(ctx context.Context) []web.Check {
 	if n.draining.Load() {
 		checks[0].Err = errors.New("the node is shutting down")
 	}
-	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's pool, which is full when there is much to do, and a busy node is still ready
-	if !n.engine.Feed.Listening() {
+	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's: however much there is to do, the node is there
+	if !n.feed.Listening() {
 		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
 		if n.deaf != nil {
 			checks[2].Err = n.deaf
@@ -221,6 +236,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 		})
 	}
 	part("engine", func() error { return n.engine.Run(engine) })
+	part("feed", func() error { return n.feed.Run(engine) })
 	part("announcer", func() error { return n.announcer.Loop(hearing) })
 	if n.listener != nil {
 		part("listener", func() error { return n.listener.Run(hearing) })

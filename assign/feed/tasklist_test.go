@@ -1,40 +1,19 @@
-package engine
+package feed
 
 import (
 	"context"
 	"fmt"
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"getwork/assign"
-	"getwork/notify"
-	"getwork/schema/schematest"
-	"getwork/schema/schematest/timeout"
 )
-
-// listed is the next event that tells of another list of tasks. It names none.
-func (f *follower) listed(what string) {
-	f.t.Helper()
-	e := f.next("another list of tasks: "+what, ofType("tasks"))
-	if b, err := e.AppendMessage(nil); err != nil || string(b) != `{"type":"tasks","tasks":{}}` {
-		f.t.Errorf("%s (%v)", b, err)
-	}
-}
-
-// join follows, and reads hello and the snapshot.
-func join(t *testing.T, n *node, user string) *follower {
-	t.Helper()
-	f := follow(t, n, user)
-	if err := f.Start(t.Context(), "worker"); err != nil {
-		t.Fatal(err)
-	}
-	f.next("the snapshot", ofType("snapshot"))
-	return f
-}
 
 // announcements listens as nodes do, and returns what waits until one says that a task is new, changed or deleted.
 func announcements(t *testing.T, url string) (await func(what string)) {
@@ -207,7 +186,7 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
 	ann := join(t, n, "ann")
-	n.Feed.heard(notify.Message{Changes: []notify.Change{
+	n.Feed.Heard(notify.Message{Changes: []notify.Change{
 		{Task: 1, Requests: []int64{1}, Work: []int64{1}, Waiting: true, Items: true}, {Task: 2, Many: true}}})
 	ann.next("everybody is read again", func(e assign.Event) bool {
 		if e.Type == "tasks" {
@@ -215,9 +194,9 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 		}
 		return e.Type == "snapshot"
 	})
-	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: 1, Settings: true}}})
+	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: 1, Settings: true}}})
 	ann.listed("the task has changed")
-	n.Feed.heard(notify.Message{All: true})
+	n.Feed.Heard(notify.Message{All: true})
 	ann.listed("everything may have changed")
 }
 

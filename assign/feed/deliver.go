@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 // resync reads everybody's pipeline again and delivers it as a snapshot; held answers get their requests.
 func (f *Feed) resync(ctx context.Context) error {
 	began := time.Now()
-	for part := range slices.Chunk(f.here(), addAtOnce) {
-		pipelines, _, err := f.engine.pipelines(ctx, part)
+	for part := range slices.Chunk(f.here(), records.MaxBatch) {
+		pipelines, _, err := f.config.Records.Pipelines(ctx, part)
 		if err != nil {
 			return err
 		}
 		for h, p := range pipelines {
 			f.to(h, assign.Event{Type: "snapshot", Body: p})
 		}
-		if err := f.tellRounds(ctx); err != nil {
+		if err := f.deliverRounds(ctx); err != nil {
 			return err
 		}
 	}
@@ -45,8 +46,8 @@ const (
 	manyWithin = 4 * time.Second // but at most this, however much is changed that nobody can name
 )
 
-// tellRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
-func (f *Feed) tellRounds(ctx context.Context) error {
+// deliverRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
+func (f *Feed) deliverRounds(ctx context.Context) error {
 	heard := newNews()
 	f.mu.Lock()
 	if len(f.news.rounds) > 0 {
@@ -57,11 +58,11 @@ func (f *Feed) tellRounds(ctx context.Context) error {
 	if len(heard.rounds) == 0 {
 		return nil
 	}
-	return f.tellRequests(ctx, heard)
+	return f.deliverRequests(ctx, heard)
 }
 
-// tellMany has everybody read again who may be concerned by what was too much to be named.
-func (f *Feed) tellMany(ctx context.Context, n news) error {
+// deliverMany has everybody read again who may be concerned by what was too much to be named.
+func (f *Feed) deliverMany(ctx context.Context, n news) error {
 	if !n.many || n.gap { // that was more
 		return nil
 	}
@@ -75,7 +76,7 @@ func (f *Feed) tellMany(ctx context.Context, n news) error {
 // selectNews reads the requests of some rounds, and some by id. All that were answered would be too many where ten
 // nodes share ten thousand people: then $3 are the users who follow here.
 const selectNews = `
-select ` + requestColumns + `
+select ` + records.RequestColumns + `
 from (
   select r.* from getwork.work_requested r
   where r.round_id = any($1::bigint[])
@@ -86,16 +87,16 @@ from (
 where $3::text[] is null or r.user_name in (select unnest($3::text[]))
 order by r.id`
 
-// tellRequests tells of requests, each its owner, and of runs, whoever waits on the task and whoever follows it. Who was
+// deliverRequests tells of requests, each its owner, and of runs, whoever waits on the task and whoever follows it. Who was
 // answered by a run hears that it is over together with his answer.
-func (f *Feed) tellRequests(ctx context.Context, n news) error {
+func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	runs, requests, err := f.readNews(ctx, n)
 	if err != nil {
 		return fmt.Errorf("read what rounds answered: %w", err)
 	}
 	told := map[taskHolder]bool{}
 	var events []assign.Event
-	err = f.engine.fill(ctx, requests, func(r *assign.Request) {
+	err = f.config.Records.Fill(ctx, requests, func(r *assign.Request) {
 		events = append(events[:0], runs[r.TaskID]...)
 		if len(events) > 0 {
 			told[taskHolder{r.TaskID, r.Holder()}] = true
@@ -110,14 +111,14 @@ func (f *Feed) tellRequests(ctx context.Context, n news) error {
 	if err != nil {
 		return err
 	}
-	return f.tellRuns(ctx, runs, told)
+	return f.deliverRuns(ctx, runs, told)
 }
 
 // readNews reads events of runs, by their tasks, and the requests of who follows here, in one exchange.
 func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, err error) {
 	var batch pgx.Batch
 	if len(n.runs) > 0 {
-		batch.Queue(f.engine.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(f.config.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
 			runs, err = runEvents(rows)
 			return err
 		})
@@ -127,15 +128,15 @@ func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Ev
 		for _, answered := range n.rounds {
 			most += answered
 		}
-		batch.Queue(f.engine.SQL(selectNews), keys(n.rounds), keys(n.requests), f.users(most)).Query(func(rows pgx.Rows) (err error) {
-			requests, err = pgx.CollectRows(rows, newRequestScan().scan)
+		batch.Queue(f.config.SQL(selectNews), keys(n.rounds), keys(n.requests), f.users(most)).Query(func(rows pgx.Rows) (err error) {
+			requests, err = pgx.CollectRows(rows, records.NewRequestScan().Scan)
 			return err
 		})
 	}
 	if batch.Len() == 0 {
 		return nil, nil, nil
 	}
-	if err := f.engine.api.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := f.config.DB.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, nil, err
 	}
 	f.mu.Lock()
@@ -158,20 +159,20 @@ func (f *Feed) users(most int) []string {
 }
 
 const selectWorkNews = `
-select ` + workColumns + `
+select ` + records.WorkColumns + `
 from getwork.work w join getwork.task_state s using (task_id)
 where w.id = any($1::bigint[])
 order by w.id`
 
-func (f *Feed) tellWork(ctx context.Context, n news) error {
+func (f *Feed) deliverWork(ctx context.Context, n news) error {
 	if len(n.work) == 0 {
 		return nil
 	}
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWorkNews), keys(n.work))
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWorkNews), keys(n.work))
 	if err != nil {
 		return fmt.Errorf("read what became of work: %w", err)
 	}
-	works, err := pgx.CollectRows(rows, newWorkScan().scan)
+	works, err := pgx.CollectRows(rows, records.NewWorkScan().Scan)
 	if err != nil {
 		return fmt.Errorf("read what became of work: %w", err)
 	}
@@ -183,8 +184,8 @@ func (f *Feed) tellWork(ctx context.Context, n news) error {
 
 const (
 	selectRunNews = `
-select u.id, u.task_id, s.name, u.state, u.candidates, ` + runMS + `,
-  case when u.state = 'running' then ` + timeLeft + ` end
+select u.id, u.task_id, s.name, u.state, u.candidates, ` + records.RunMS + `,
+  case when u.state = 'running' then ` + records.TimeLeft + ` end
 from getwork.run u join getwork.task_state s on s.task_id = u.task_id
 where u.id = any($1::bigint[])
 order by u.id`
@@ -213,8 +214,8 @@ func runEvents(rows pgx.Rows) (map[int64][]assign.Event, error) {
 	return events, err
 }
 
-// tellRuns tells of runs all but those who were told.
-func (f *Feed) tellRuns(ctx context.Context, runs map[int64][]assign.Event, told map[taskHolder]bool) error {
+// deliverRuns tells of runs all but those who were told.
+func (f *Feed) deliverRuns(ctx context.Context, runs map[int64][]assign.Event, told map[taskHolder]bool) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -251,7 +252,7 @@ type taskHolder struct {
 
 // waitingHere are the holders who wait on one of the tasks and follow on this node.
 func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
-	rows, err := f.engine.api.Query(ctx, f.engine.SQL(selectWaitingHolders), tasks, f.users(addAtOnce))
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWaitingHolders), tasks, f.users(records.MaxBatch))
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
@@ -271,11 +272,11 @@ const (
 	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
 )
 
-// tellTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
+// deliverTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
 // before, though as many. However many changes came, each
 // task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
 // not wait for the others' turn.
-func (f *Feed) tellTasks(ctx context.Context, n news) error {
+func (f *Feed) deliverTasks(ctx context.Context, n news) error {
 	f.mu.Lock()
 	followers := 0
 	for _, t := range f.topics {
@@ -305,7 +306,7 @@ func (f *Feed) tellTasks(ctx context.Context, n news) error {
 		return nil
 	}
 	f.readTasks = time.Now()
-	tasks, err := f.engine.tasks(ctx, nil, keys(ids))
+	tasks, err := f.config.Records.SomeTasks(ctx, nil, keys(ids))
 	if err != nil {
 		return err
 	}
@@ -313,7 +314,7 @@ func (f *Feed) tellTasks(ctx context.Context, n news) error {
 	defer f.mu.Unlock()
 	for i := range tasks {
 		if t := f.topics[tasks[i].Name]; t != nil {
-			t.tell(&tasks[i], wait > 0)
+			t.deliver(&tasks[i], wait > 0)
 		}
 	}
 	return nil
@@ -321,10 +322,10 @@ func (f *Feed) tellTasks(ctx context.Context, n news) error {
 
 const tellListEvery = time.Second // and tellTaskIn for each who is told: the least time between two events of the list of tasks
 
-// tellList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
+// deliverList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
 // came, the last is followed by one event. The list is read before that, so that what is changed later is found by the next
 // reread even if nobody tells of it.
-func (f *Feed) tellList(ctx context.Context) {
+func (f *Feed) deliverList(ctx context.Context) {
 	f.mu.Lock()
 	wait := tellListEvery + time.Duration(f.all)*tellTaskIn - time.Since(f.toldList)
 	f.mu.Unlock()
@@ -340,8 +341,8 @@ func (f *Feed) tellList(ctx context.Context) {
 	f.putOff(wait, func(later *news) { later.list = true })
 }
 
-// tell delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
-func (t *topic) tell(task *assign.Task, newcomers bool) {
+// deliver delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
+func (t *topic) deliver(task *assign.Task, newcomers bool) {
 	now := assign.Event{Type: "task", Body: task}.Shared()
 	if t.last == nil || t.last.Body.(*assign.Task).Newest != task.Newest || !t.last.Same(now) {
 		t.last = &now

@@ -1,4 +1,4 @@
-package engine
+package records
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 )
 
 const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_at, u.error, u.given, u.blocked, u.passed_over,
-  u.candidates, u.cut, ` + runMS + `, u.task_id`
+  u.candidates, u.cut, ` + RunMS + `, u.task_id`
 
-// runMS is how long a run u took; null: it is under way. The clock may have been set back meanwhile.
+// RunMS is how long a run u took; null: it is under way. The clock may have been set back meanwhile.
 // It is reckoned before it is a float8: as one, 1691.39 would be told as 1691.3899999999999.
-const runMS = `case when u.finished_at is not null then (greatest(extract(epoch from u.finished_at - u.started_at), 0) * 1000)::float8 end`
+const RunMS = `case when u.finished_at is not null then (greatest(extract(epoch from u.finished_at - u.started_at), 0) * 1000)::float8 end`
 
 func scanRun(row pgx.CollectableRow) (assign.Run, error) {
 	var r assign.Run
@@ -32,15 +32,15 @@ order by u.id desc
 limit $3`
 
 // Runs reads a task's runs, newest first, those before the given id (0: from the newest).
-func (e *Engine) Runs(ctx context.Context, name string, before int64, limit int) ([]assign.Run, error) {
-	t, err := e.Task(ctx, name)
+func (rs *Records) Runs(ctx context.Context, name string, before int64, limit int) ([]assign.Run, error) {
+	t, err := rs.Task(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if before == 0 {
 		before = 1<<63 - 1
 	}
-	rows, err := e.api.Query(ctx, e.SQL(selectRuns), t.ID, before, limit)
+	rows, err := rs.db.Query(ctx, rs.sql(selectRuns), t.ID, before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
 	}

@@ -1,4 +1,4 @@
-package engine
+package records
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"getwork/assign"
 )
 
-// workColumns are read by scanWork; s is task_state, w work.
-const workColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
+// WorkColumns are read by ScanWork; s is task_state, w work.
+const WorkColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
   w.attempt, w.state, w.closed_at, w.available_at, w.note, w.error, w.to_others, w.exhausted,
   coalesce(w.state = 'held' and w.lease_expires_at - w.lease * 0.2 <= clock_timestamp(), false),
   (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.task_id`
 
-// workScan reads rows of workColumns, one after another.
+// workScan reads rows of WorkColumns, one after another.
 type workScan struct {
 	w                           assign.Work
 	task, user, instance, state repeated
@@ -24,8 +24,8 @@ type workScan struct {
 	into                        []any
 }
 
-// newWorkScan reads workColumns, and what follows them into also.
-func newWorkScan(also ...any) *workScan {
+// NewWorkScan reads WorkColumns, and what follows them into also.
+func NewWorkScan(also ...any) *workScan {
 	s := &workScan{}
 	w := &s.w
 	s.into = append([]any{&w.ID, &s.task, &w.Item, &s.user, &s.instance, &w.Slot, &s.details, &w.AssignedAt, &w.LeaseExpiresAt,
@@ -34,7 +34,7 @@ func newWorkScan(also ...any) *workScan {
 	return s
 }
 
-func (s *workScan) scan(row pgx.CollectableRow) (assign.Work, error) {
+func (s *workScan) Scan(row pgx.CollectableRow) (assign.Work, error) {
 	err := row.Scan(s.into...)
 	w := s.w
 	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), assign.WorkState(s.state)
@@ -44,9 +44,9 @@ func (s *workScan) scan(row pgx.CollectableRow) (assign.Work, error) {
 	return w, err
 }
 
-// scanWork reads one row.
-func scanWork(row pgx.CollectableRow, also ...any) (assign.Work, error) {
-	return newWorkScan(also...).scan(row)
+// ScanWork reads one row.
+func ScanWork(row pgx.CollectableRow, also ...any) (assign.Work, error) {
+	return NewWorkScan(also...).Scan(row)
 }
 
 // repeated is text that is mostly the same in row after row, and then is not copied again.
@@ -61,28 +61,28 @@ func (r *repeated) ScanBytes(text []byte) error {
 }
 
 const selectPipelineWork = `
-select ` + workColumns + `
+select ` + WorkColumns + `
 from getwork.work w join getwork.task_state s using (task_id)
 where w.user_name = any($1::text[]) and w.state = 'held'
 order by w.id`
 
 const selectPipelineRequests = `
-select ` + requestColumns + `
+select ` + RequestColumns + `
 from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.user_name = any($1::text[]) and r.state = 'pending'
 order by r.id`
 
 // Pipeline reads what one holder holds and waits for.
-func (e *Engine) Pipeline(ctx context.Context, holder assign.Holder) (assign.Pipeline, error) {
-	all, at, err := e.pipelines(ctx, []assign.Holder{holder})
+func (rs *Records) Pipeline(ctx context.Context, holder assign.Holder) (assign.Pipeline, error) {
+	all, at, err := rs.Pipelines(ctx, []assign.Holder{holder})
 	p := all[holder]
 	p.At = at
 	return p, err
 }
 
-// snapshots reads those of several at once, one for each.
-func (e *Engine) snapshots(ctx context.Context, holders []assign.Holder) ([]assign.Pipeline, error) {
-	all, at, err := e.pipelines(ctx, holders)
+// Snapshots reads those of several at once, one for each.
+func (rs *Records) Snapshots(ctx context.Context, holders []assign.Holder) ([]assign.Pipeline, error) {
+	all, at, err := rs.Pipelines(ctx, holders)
 	if err != nil {
 		return nil, err
 	}
@@ -95,20 +95,20 @@ func (e *Engine) snapshots(ctx context.Context, holders []assign.Holder) ([]assi
 }
 
 // UserPipeline reads what a user holds and waits for, he himself and all instances of his.
-func (e *Engine) UserPipeline(ctx context.Context, user string) (assign.Pipeline, error) {
-	works, requests, _, err := e.held(ctx, []string{user})
+func (rs *Records) UserPipeline(ctx context.Context, user string) (assign.Pipeline, error) {
+	works, requests, _, err := rs.held(ctx, []string{user})
 	return assign.Pipeline{Work: append([]assign.Work{}, works...), Requests: append([]assign.Request{}, requests...)}, err
 }
 
-// pipelines reads those of many holders at once; each of them is in the answer.
-func (e *Engine) pipelines(ctx context.Context, holders []assign.Holder) (pipelines map[assign.Holder]assign.Pipeline, at time.Time, err error) {
+// Pipelines reads those of many holders at once; each of them is in the answer.
+func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipelines map[assign.Holder]assign.Pipeline, at time.Time, err error) {
 	pipelines = make(map[assign.Holder]assign.Pipeline, len(holders))
 	users := make([]string, 0, len(holders))
 	for _, h := range holders {
 		pipelines[h] = assign.Pipeline{Work: []assign.Work{}, Requests: []assign.Request{}}
 		users = append(users, h.User)
 	}
-	works, requests, at, err := e.held(ctx, users)
+	works, requests, at, err := rs.held(ctx, users)
 	if err != nil {
 		return pipelines, at, err
 	}
@@ -127,22 +127,22 @@ func (e *Engine) pipelines(ctx context.Context, holders []assign.Holder) (pipeli
 	return pipelines, at, nil
 }
 
-const selectClock = `select clock_timestamp()`
+const SelectClock = `select clock_timestamp()`
 
 // held reads what users hold and wait for, whatever their instances.
-func (e *Engine) held(ctx context.Context, users []string) (works []assign.Work, requests []assign.Request, at time.Time, err error) {
+func (rs *Records) held(ctx context.Context, users []string) (works []assign.Work, requests []assign.Request, at time.Time, err error) {
 	var batch pgx.Batch
-	batch.Queue(selectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
-	batch.Queue(e.SQL(selectPipelineWork), users).Query(func(rows pgx.Rows) (err error) {
-		works, err = pgx.CollectRows(rows, newWorkScan().scan)
+	batch.Queue(SelectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
+	batch.Queue(rs.sql(selectPipelineWork), users).Query(func(rows pgx.Rows) (err error) {
+		works, err = pgx.CollectRows(rows, NewWorkScan().Scan)
 		return err
 	})
-	batch.Queue(e.SQL(selectPipelineRequests), users).Query(func(rows pgx.Rows) (err error) {
-		requests, err = pgx.CollectRows(rows, newRequestScan().scan)
+	batch.Queue(rs.sql(selectPipelineRequests), users).Query(func(rows pgx.Rows) (err error) {
+		requests, err = pgx.CollectRows(rows, NewRequestScan().Scan)
 		return err
 	})
-	if err = e.api.SendBatch(ctx, &batch).Close(); err == nil {
-		err = e.fill(ctx, requests, func(*assign.Request) {})
+	if err = rs.db.SendBatch(ctx, &batch).Close(); err == nil {
+		err = rs.Fill(ctx, requests, func(*assign.Request) {})
 	}
 	if err != nil {
 		err = fmt.Errorf("read pipeline: %w", err)

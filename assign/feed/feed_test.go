@@ -1,72 +1,26 @@
-package engine
+package feed
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"testing"
-	"time"
-
 	"getwork/assign"
+	"getwork/assign/engine"
+	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
+	"strings"
+	"testing"
+	"time"
 )
-
-// follower gathers what a stream delivers.
-type follower struct {
-	*Stream
-	t     *testing.T
-	ready chan struct{}
-	seen  []assign.Event
-}
-
-func follow(t *testing.T, n *node, user string) *follower {
-	t.Helper()
-	f := &follower{t: t, ready: make(chan struct{}, 1)}
-	f.Stream = n.OpenStream(assign.Holder{User: user}, func() {
-		select {
-		case f.ready <- struct{}{}:
-		default:
-		}
-	})
-	t.Cleanup(f.Close)
-	return f
-}
-
-// next is the next event that matches.
-func (f *follower) next(what string, match func(assign.Event) bool) assign.Event {
-	f.t.Helper()
-	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
-	defer deadline.Stop()
-	for {
-		for i, e := range f.seen {
-			if match(e) {
-				f.seen = f.seen[i+1:]
-				return e
-			}
-		}
-		f.seen = nil
-		select {
-		case <-f.ready:
-			f.seen, _ = f.Take()
-		case <-deadline.C:
-			f.t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-func ofType(kind string) func(assign.Event) bool {
-	return func(e assign.Event) bool { return e.Type == kind }
-}
 
 // A round on one node is pushed on another, to its owner alone, with the work in it; runs and tasks are told to who
 // waits or follows.
 func TestPushedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	queried := newGate(StepQueried)
+	queried := newGate(engine.StepQueried)
 	a := startNode(t, url, nodeOptions{steps: queried.hold})
 	b := startNode(t, url, nodeOptions{steps: queried.hold})
 	newTask(t, a, "task", numbers, nil)
@@ -197,7 +151,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the first look takes
 	defer cancel()
-	if r, err := n.AwaitRequest(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending }); err != nil || r.State != assign.Pending {
+	if r, err := n.Feed.Await(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending }); err != nil || r.State != assign.Pending {
 		t.Errorf("%s, %v", r.State, err)
 	}
 }
@@ -268,7 +222,7 @@ func TestRoundOfThousands(t *testing.T) {
 	n := startTold(t)
 	task := newTask(t, n, "task", numbers, nil)
 	db := n.pools.API
-	const answeredAll, each = 2*addAtOnce + 100, 3
+	const answeredAll, each = 2*records.MaxBatch + 100, 3
 	execute(t, db, answeredRun, task.ID, n.Node)
 	execute(t, db, answeredRequests, task.ID, answeredAll, each)
 	execute(t, db, answeredWork, task.ID, each)
@@ -280,14 +234,14 @@ func TestRoundOfThousands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []*follower
-			for _, i := range []int{1, 2, 7, addAtOnce, addAtOnce + 1, answeredAll, answeredAll} {
+			for _, i := range []int{1, 2, 7, records.MaxBatch, records.MaxBatch + 1, answeredAll, answeredAll} {
 				f := follow(t, n, fmt.Sprintf("user %05d", i))
 				f.live = true
 				all = append(all, f)
 			}
 			stranger := follow(t, n, "somebody else")
 			stranger.live = true
-			n.Feed.heard(m)
+			n.Feed.Heard(m)
 			for _, f := range all {
 				f.next("the run's end", func(e assign.Event) bool {
 					if e.Type == "request" {
@@ -394,7 +348,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 // follow is told at once.
 func TestThousandsFollowATask(t *testing.T) {
 	t.Parallel()
-	n := still(t, schematest.URL(t)) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
 	var told []string
 	followAs := func(user string) {
@@ -411,7 +365,7 @@ func TestThousandsFollowATask(t *testing.T) {
 	tell := func() []string {
 		t.Helper()
 		told, n.Feed.readTasks = nil, time.Time{}
-		if err := n.Feed.catchUp(t.Context()); err != nil {
+		if err := n.Feed.drainNews(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return told
@@ -425,7 +379,7 @@ func TestThousandsFollowATask(t *testing.T) {
 	}
 	n.Feed.toldTasks = time.Now().Add(time.Hour) // so that it is not their turn just then
 	execute(t, n.pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
-	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
+	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
 	followAs("newcomer")
 	if got := tell(); len(got) != 1 || got[0] != "newcomer another" {
 		t.Errorf("%d are told, the first is %v", len(got), got[:min(1, len(got))])
@@ -445,7 +399,7 @@ func TestThousandsFollowATask(t *testing.T) {
 // When more has changed than can be named, everybody is read again, but not all the time; what is named comes meanwhile.
 func TestMoreChangesThanNamed(t *testing.T) {
 	t.Parallel()
-	n := still(t, schematest.URL(t)) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
 	id := waits(t, n.pools.API, task, 1)[0]
 	ann := follow(t, n, "user 1")
@@ -456,11 +410,11 @@ func TestMoreChangesThanNamed(t *testing.T) {
 		case <-n.Feed.wake:
 		default:
 		}
-		if err := n.Feed.catchUp(t.Context()); err != nil {
+		if err := n.Feed.drainNews(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	many := func() { n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Many: true}}}) }
+	many := func() { n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Many: true}}}) }
 	many()
 	tell()
 	if p := ann.next("a snapshot", ofType("snapshot")).Body.(assign.Pipeline); len(p.Requests) != 1 || p.Requests[0].ID != id {
@@ -468,7 +422,7 @@ func TestMoreChangesThanNamed(t *testing.T) {
 	}
 	n.Feed.manyAfter = time.Now().Add(time.Hour) // as if that had taken long
 	many()
-	n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Requests: []int64{id}}}})
+	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Requests: []int64{id}}}})
 	tell()
 	ann.next("the request before the snapshot", func(e assign.Event) bool {
 		if e.Type == "snapshot" {
@@ -509,7 +463,7 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 		return f
 	}
 	heard := func() {
-		n.Feed.heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Work: []int64{work.ID}}}})
+		n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Work: []int64{work.ID}}}})
 	}
 	told := func(f *follower, waiting int64) {
 		t.Helper()

@@ -1,7 +1,8 @@
-package engine
+package records
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -10,8 +11,8 @@ import (
 )
 
 const (
-	// timeLeft is about how long the task's run (u) that is under way will still take; null if none has finished before.
-	timeLeft = `case when s.usual is not null then
+	// TimeLeft is about how long the task's run (u) that is under way will still take; null if none has finished before.
+	TimeLeft = `case when s.usual is not null then
     round(extract(epoch from s.usual - greatest(interval '0', least(s.usual, clock_timestamp() - u.started_at))), 3) end::float8`
 
 	// Who waits on a task: the first thousand of them, in their order, up to $2. And how long that takes whom no round has
@@ -30,7 +31,7 @@ select array(
   ),
   case
     when s.paused then null
-    when u.id is not null then ` + timeLeft + `
+    when u.id is not null then ` + TimeLeft + `
     else round(extract(epoch from s.usual)
       + coalesce(greatest(0, extract(epoch from greatest(s.retry_at, s.failed_until) - clock_timestamp())), 0), 3)::float8
   end
@@ -51,15 +52,15 @@ func outlooksOf(requests []assign.Request) outlooks {
 	return last
 }
 
-func (o outlooks) queue(e *Engine, batch *pgx.Batch) {
-	for _, task := range keys(o) {
-		batch.Queue(e.SQL(selectOutlook), task, o[task])
+func (o outlooks) queue(rs *Records, batch *pgx.Batch) {
+	for _, task := range slices.Sorted(maps.Keys(o)) {
+		batch.Queue(rs.sql(selectOutlook), task, o[task])
 	}
 }
 
 // tell tells those who wait what the batch found.
 func (o outlooks) tell(results pgx.BatchResults, requests []assign.Request) error {
-	for _, task := range keys(o) {
+	for _, task := range slices.Sorted(maps.Keys(o)) {
 		var first []int64
 		var eta *float64
 		if err := results.QueryRow().Scan(&first, &eta); err != nil {

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // bounded queue that is never waited for. Who does not take fast enough is cut off, and comes back for a new
 // snapshot.
 type Stream struct {
-	engine *Engine
+	feed   *Feed
 	holder assign.Holder
 	ready  func()
 	sub    *Subscription
@@ -27,23 +27,23 @@ type Stream struct {
 // streamLimit is how many events may wait for a connection.
 const streamLimit = 256
 
-// OpenStream registers a connection; nothing comes before Start. ready is called when there is something to Take;
+// Open registers a connection; nothing comes before Start. ready is called when there is something to Take;
 // it must not block nor call the stream.
-func (e *Engine) OpenStream(holder assign.Holder, ready func()) *Stream {
-	s := &Stream{engine: e, holder: holder, ready: ready}
-	s.sub, _ = e.Feed.Subscribe(holder, s.Put)
-	s.lagging = e.Feed.lagging() // asked after subscribing: if that ends, it is heard
+func (f *Feed) Open(holder assign.Holder, ready func()) *Stream {
+	s := &Stream{feed: f, holder: holder, ready: ready}
+	s.sub, _ = f.Subscribe(holder, s.Put)
+	s.lagging = f.lagging() // asked after subscribing: if that ends, it is heard
 	return s
 }
 
 // Start puts hello and a snapshot before what has come since the stream was opened, and goes live.
 func (s *Stream) Start(ctx context.Context, role string) error {
-	p, err := s.engine.Feed.snapshots.ask(ctx, s.holder)
+	p, err := s.feed.snapshots.Ask(ctx, s.holder)
 	if err != nil {
 		return err
 	}
 	first := []assign.Event{
-		{Type: "hello", Body: assign.Hello{Node: s.engine.Node, User: s.holder.User, Role: role, ServerTime: p.At.UTC()}},
+		{Type: "hello", Body: assign.Hello{Node: s.feed.config.Node, User: s.holder.User, Role: role, ServerTime: p.At.UTC()}},
 		{Type: "snapshot", Body: p},
 	}
 	if s.lagging {
@@ -62,10 +62,10 @@ func (s *Stream) Put(events ...assign.Event) {
 	s.mu.Lock()
 	if n := len(s.queue) + len(events); s.slow || n > streamLimit {
 		if !s.slow {
-			s.engine.Slow.n.Add(1)
+			s.feed.Slow.Add(1)
 		}
 		s.slow, s.queue = true, nil
-		s.engine.Dropped.n.Add(int64(n))
+		s.feed.Dropped.Add(int64(n))
 	}
 	if !s.slow {
 		s.queue = append(s.queue, events...)
@@ -83,7 +83,7 @@ func (s *Stream) Take() (events []assign.Event, slow bool) {
 	defer s.mu.Unlock()
 	if s.live {
 		events, s.queue = s.queue, nil
-		s.engine.Sent.n.Add(int64(len(events)))
+		s.feed.Sent.Add(int64(len(events)))
 	}
 	return events, s.slow
 }
@@ -96,7 +96,7 @@ func (s *Stream) Follow(ctx context.Context, names []string, who assign.Who) err
 			return noTopic(name)
 		}
 	}
-	tasks, err := s.engine.Feed.tasks.ask(ctx, names)
+	tasks, err := s.feed.tasks.Ask(ctx, names)
 	if err != nil {
 		return err
 	}

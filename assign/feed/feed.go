@@ -1,24 +1,47 @@
-package engine
+package feed
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/notify"
 )
+
+// Config is what a Feed needs.
+type Config struct {
+	Node    string // names this process
+	DB      pg.Router
+	SQL     func(string) string // puts the schema's name into a statement; nil: it is getwork
+	Records *records.Records
+	Log     *slog.Logger
+}
+
+// Counts are what the live channels of this node did since it started.
+type Counts struct {
+	Reconnects atomic.Int64 // how often the listener came up again
+	Sent       atomic.Int64 // events that live channels took
+	Dropped    atomic.Int64 // events lost to live channels that were cut off because they were too slow
+	Slow       atomic.Int64 // those live channels
+}
 
 // Feed is the node's one reader of what happened. NOTIFY names what changed; the feed reads it from the tables,
 // once for all who follow it on this node, and hands each his own. Its one loop reads, then delivers, then reads
 // again, so a later event is never older than an earlier one.
 type Feed struct {
-	engine *Engine
+	Counts
+	config Config
+	limit  pg.LogLimiter
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -39,8 +62,8 @@ type Feed struct {
 	toldList  time.Time // when everybody was last told that there is another list of tasks
 	manyAfter time.Time // until then everybody is not read again because of many changes
 
-	snapshots gather[assign.Holder, assign.Pipeline]
-	tasks     gather[[]string, map[string]followed]
+	snapshots records.Batcher[assign.Holder, assign.Pipeline]
+	tasks     records.Batcher[[]string, map[string]followed]
 }
 
 // Subscription is one follower: a socket, an event stream, or a held answer.
@@ -73,10 +96,13 @@ func newNews() news {
 	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false, false}
 }
 
-func newFeed(e *Engine) *Feed {
-	f := &Feed{engine: e, wake: make(chan struct{}, 1), holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
-	f.snapshots.engine, f.snapshots.read = e, e.snapshots
-	f.tasks.engine, f.tasks.read = e, e.toFollow
+// New makes a feed that delivers nothing until Run.
+func New(c Config) *Feed {
+	if c.SQL == nil {
+		c.SQL = func(statement string) string { return statement }
+	}
+	f := &Feed{config: c, wake: make(chan struct{}, 1), holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
+	f.snapshots.Read, f.tasks.Read = c.Records.Snapshots, f.toFollow
 	return f
 }
 
@@ -127,10 +153,10 @@ from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id a
 where s.name = any($1::text[]) and s.deleted_at is null`
 
 // toFollow reads tasks for several who each name some; all get all of them.
-func (e *Engine) toFollow(ctx context.Context, asked [][]string) ([]map[string]followed, error) {
+func (f *Feed) toFollow(ctx context.Context, asked [][]string) ([]map[string]followed, error) {
 	names := slices.Concat(asked...)
 	slices.Sort(names)
-	rows, err := e.api.Query(ctx, e.SQL(selectToFollow), slices.Compact(names))
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectToFollow), slices.Compact(names))
 	if err != nil {
 		return nil, fmt.Errorf("read tasks to follow: %w", err)
 	}
@@ -192,8 +218,8 @@ func (s *Subscription) RequestsOnly() *Subscription {
 	return s
 }
 
-// heard notes what a NOTIFY said.
-func (f *Feed) heard(m notify.Message) {
+// Heard is told what NOTIFY said. It does not block.
+func (f *Feed) Heard(m notify.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.owes(m)
@@ -215,7 +241,7 @@ func (f *Feed) heard(m notify.Message) {
 			n.list = n.list || c.Settings
 			n.many = n.many || c.Many
 			for _, id := range c.Rounds {
-				n.rounds[id] = maxBatch // or less
+				n.rounds[id] = notify.MaxQuickRound // or less
 			}
 			note(n.requests, c.Requests)
 			note(n.work, c.Work)
@@ -301,7 +327,7 @@ func (f *Feed) listening(state assign.NodeState) {
 	first := f.state == ""
 	changed := f.state != state
 	if changed && !first && state == assign.Live {
-		f.engine.Reconnects.n.Add(1)
+		f.Reconnects.Add(1)
 	}
 	f.state = state
 	if state == assign.Live {
@@ -333,8 +359,9 @@ const (
 	deafEvery   = 2 * time.Second
 )
 
-// run reads and delivers until ctx ends. While nobody follows, nothing wakes it.
-func (f *Feed) run(ctx context.Context) error {
+// Run reads and delivers until ctx ends, and returns nil. While nobody follows, nothing wakes it.
+func (f *Feed) Run(ctx context.Context) error {
+	ctx = pg.AsOwn(ctx)
 	again := time.NewTimer(deafEvery)
 	defer again.Stop()
 	ticks, reread := true, time.Now()
@@ -359,9 +386,9 @@ func (f *Feed) run(ctx context.Context) error {
 			again.Reset(deafEvery)
 			ticks = true
 		}
-		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
-			if facts := f.engine.complaints.About(err); facts != nil {
-				f.engine.Log.Warn("tell what happened; it is tried again", facts...)
+		if err := f.drainNews(ctx); err != nil && ctx.Err() == nil {
+			if facts := f.limit.About(err); facts != nil {
+				f.config.Log.Warn("tell what happened; it is tried again", facts...)
 			}
 			f.mu.Lock()
 			f.hear(func(n *news) { n.gap = true })
@@ -394,7 +421,9 @@ where deleted_at is null`
 func (f *Feed) reread(ctx context.Context) {
 	changed, ids, err := f.listChanged(ctx)
 	if err != nil {
-		f.engine.failedLook("look for tasks that have changed", err)
+		if facts := f.limit.Again("look for tasks that have changed", err); facts != nil && ctx.Err() == nil {
+			f.config.Log.Warn("look for tasks that have changed; it is tried again", facts...)
+		}
 		return
 	}
 	if !changed && len(ids) == 0 {
@@ -415,7 +444,7 @@ func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err 
 	names := slices.Collect(maps.Keys(f.topics))
 	f.mu.Unlock()
 	var list string
-	if err := f.engine.api.QueryRow(ctx, f.engine.SQL(selectList), names).Scan(&ids, &list); err != nil {
+	if err := f.config.DB.QueryRow(ctx, f.config.SQL(selectList), names).Scan(&ids, &list); err != nil {
 		return false, nil, fmt.Errorf("read the list of tasks: %w", err)
 	}
 	f.mu.Lock()
@@ -425,8 +454,8 @@ func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err 
 	return changed, ids, nil
 }
 
-// catchUp reads all that was heard, and delivers it.
-func (f *Feed) catchUp(ctx context.Context) error {
+// drainNews reads all that was heard, and delivers it.
+func (f *Feed) drainNews(ctx context.Context) error {
 	f.mu.Lock()
 	n := f.news
 	f.news = news{}
@@ -437,7 +466,7 @@ func (f *Feed) catchUp(ctx context.Context) error {
 		return nil
 	}
 	if n.list {
-		f.tellList(ctx)
+		f.deliverList(ctx)
 	}
 	if n.gap {
 		if err := f.resync(ctx); err != nil {
@@ -447,7 +476,7 @@ func (f *Feed) catchUp(ctx context.Context) error {
 			f.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Live}})
 		}
 	}
-	for _, tell := range []func(context.Context, news) error{f.tellRequests, f.tellWork, f.tellTasks, f.tellMany} {
+	for _, tell := range []func(context.Context, news) error{f.deliverRequests, f.deliverWork, f.deliverTasks, f.deliverMany} {
 		if err := tell(ctx, n); err != nil {
 			return err
 		}

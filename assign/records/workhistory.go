@@ -1,4 +1,4 @@
-package engine
+package records
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // WorkHistory reads work, newest first. A name that no task has is refused with [NotFound], a state that there is not
 // with [Invalid]. However long the history is, work of an item, a user or a task is found by index; what else is asked
 // for is sifted out of what that index gives.
-func (e *Engine) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
+func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
@@ -23,17 +23,17 @@ func (e *Engine) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign
 			return nil, assign.NoTask(f.Task)
 		}
 		var err error
-		if task, _, err = e.find(ctx, f.Task, assign.Who{Anything: true}); err != nil {
+		if task, _, err = rs.Find(ctx, f.Task, assign.Who{Anything: true}); err != nil {
 			return nil, err
 		}
 	}
-	statement, args := history(task, f)
+	statement, args := History(task, f)
 	// Planned for these values each time: of a user and a task either can be the rare one.
-	rows, err := e.api.Query(ctx, e.SQL(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
+	rows, err := rs.db.Query(ctx, rs.sql(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read work: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return scanWork(row) })
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row) })
 	if err != nil {
 		return nil, fmt.Errorf("read work: %w", err)
 	}
@@ -55,7 +55,7 @@ var (
 
 const (
 	historyHead = `
-select ` + workColumns + `
+select ` + WorkColumns + `
 from (
   select w.*
   from getwork.work w
@@ -67,7 +67,7 @@ order by w.id desc`
 
 	// The index of items begins with the task: the newest rows of each, and the newest of all those.
 	historyOfItem = `
-select ` + workColumns + `
+select ` + WorkColumns + `
 from getwork.task_state s
 cross join lateral (
   select w.*
@@ -81,9 +81,9 @@ order by w.id desc
 limit $2`
 )
 
-// history is the statement that reads the work that f asks for; task is the id of the task that it names, or 0. The
+// History is the statement that reads the work that f asks for; task is the id of the task that it names, or 0. The
 // state stands in the statement's text, so that indexes of one state can be used; check has seen it.
-func history(task int64, f assign.WorkFilter) (statement string, args []any) {
+func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 	if f.Before == 0 {
 		f.Before = math.MaxInt64
 	}

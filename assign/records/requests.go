@@ -1,4 +1,4 @@
-package engine
+package records
 
 import (
 	"context"
@@ -10,14 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
-	"getwork/notify"
 )
 
-// requestColumns are read by requestScan; s is task_state, r work_requested.
-const requestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
+// RequestColumns are read by requestScan; s is task_state, r work_requested.
+const RequestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
   case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null`
 
-// requestScan reads rows of requestColumns, one after another.
+// requestScan reads rows of RequestColumns, one after another.
 type requestScan struct {
 	r                     assign.Request
 	task, instance, state repeated
@@ -25,7 +24,7 @@ type requestScan struct {
 	into                  []any
 }
 
-func newRequestScan() *requestScan {
+func NewRequestScan() *requestScan {
 	s := &requestScan{}
 	r := &s.r
 	s.into = []any{&r.ID, &s.task, &r.User, &s.instance, &r.Wanted, &r.Requested, &r.Assigned, &s.state, &r.Reason, &r.Error,
@@ -33,7 +32,7 @@ func newRequestScan() *requestScan {
 	return s
 }
 
-func (s *requestScan) scan(row pgx.CollectableRow) (assign.Request, error) {
+func (s *requestScan) Scan(row pgx.CollectableRow) (assign.Request, error) {
 	err := row.Scan(s.into...)
 	r := s.r
 	r.Task, r.Instance, r.State = string(s.task), string(s.instance), assign.State(s.state)
@@ -45,23 +44,23 @@ func (s *requestScan) scan(row pgx.CollectableRow) (assign.Request, error) {
 }
 
 const selectRequests = `
-select ` + requestColumns + `
+select ` + RequestColumns + `
 from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
 
-// requests reads requests by id, each with its work or how long it will wait, in the order of their ids. By index alone:
+// Requests reads requests by id, each with its work or how long it will wait, in the order of their ids. By index alone:
 // it never starts the heavy query nor waits for it.
-func (e *Engine) requests(ctx context.Context, ids []int64) ([]assign.Request, error) {
-	rows, err := e.api.Query(ctx, e.SQL(selectRequests), ids)
+func (rs *Records) Requests(ctx context.Context, ids []int64) ([]assign.Request, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectRequests), ids)
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	requests, err := pgx.CollectRows(rows, newRequestScan().scan)
+	requests, err := pgx.CollectRows(rows, NewRequestScan().Scan)
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	if err := e.fill(ctx, requests, func(*assign.Request) {}); err != nil {
+	if err := rs.Fill(ctx, requests, func(*assign.Request) {}); err != nil {
 		return nil, err // a request without the work that it says it has would be taken for an answer
 	}
 	return requests, nil
@@ -69,25 +68,22 @@ func (e *Engine) requests(ctx context.Context, ids []int64) ([]assign.Request, e
 
 const (
 	selectWorkOfRequests = `
-select ` + workColumns + `, w.request_id
+select ` + WorkColumns + `, w.request_id
 from getwork.work w join getwork.task_state s using (task_id)
 where w.request_id = any($1::bigint[])
 order by w.request_id, w.rank, w.id`
-
-	// addAtOnce is for how many requests or holders one statement reads: few enough to be sorted in memory.
-	addAtOnce = 1000
 )
 
-// fill gives each request the work that it was answered with, or tells how long it will wait, and hands each on in turn
+// Fill gives each request the work that it was answered with, or tells how long it will wait, and hands each on in turn
 // as soon as it is complete; they are in the order of their ids. It is one exchange with the database, however many they
 // are, and none if nobody got anything nor waits.
-func (e *Engine) fill(ctx context.Context, requests []assign.Request, complete func(*assign.Request)) error {
+func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete func(*assign.Request)) error {
 	var batch pgx.Batch
 	waits := outlooksOf(requests)
-	waits.queue(e, &batch)
-	for part := range slices.Chunk(requests, addAtOnce) {
+	waits.queue(rs, &batch)
+	for part := range slices.Chunk(requests, MaxBatch) {
 		if ids := answered(part); len(ids) > 0 {
-			batch.Queue(e.SQL(selectWorkOfRequests), ids)
+			batch.Queue(rs.sql(selectWorkOfRequests), ids)
 		}
 	}
 	if batch.Len() == 0 {
@@ -96,12 +92,12 @@ func (e *Engine) fill(ctx context.Context, requests []assign.Request, complete f
 		}
 		return nil
 	}
-	results := e.api.SendBatch(ctx, &batch)
+	results := rs.db.SendBatch(ctx, &batch)
 	defer results.Close()
 	if err := waits.tell(results, requests); err != nil {
 		return err
 	}
-	for part := range slices.Chunk(requests, addAtOnce) {
+	for part := range slices.Chunk(requests, MaxBatch) {
 		if err := addWork(results, part, complete); err != nil {
 			return fmt.Errorf("read the requests' work: %w", err)
 		}
@@ -140,9 +136,9 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 		defer rows.Close()
 		first := 0
 		var id int64
-		row := newWorkScan(&id)
+		row := NewWorkScan(&id)
 		for rows.Next() {
-			w, err := row.scan(rows)
+			w, err := row.Scan(rows)
 			if err != nil {
 				return err
 			}
@@ -163,13 +159,13 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 	return nil
 }
 
-// Request reads one request. It is not-found for everybody but its holder, unless any is set (a manager).
-func (e *Engine) Request(ctx context.Context, id int64, by assign.Holder, any bool) (assign.Request, error) {
-	found, err := e.requests(ctx, []int64{id})
+// Request reads one request. It is not-found for everybody but its holder, unless a manager asks.
+func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
+	found, err := rs.Requests(ctx, []int64{id})
 	if err != nil {
 		return assign.Request{}, err
 	}
-	if len(found) == 0 || !any && found[0].Holder() != by {
+	if len(found) == 0 || !asManager && found[0].Holder() != by {
 		return assign.Request{}, assign.Refuse(assign.NotFound, "no request %d of yours; GET /api/v1/pipeline lists those that wait", id)
 	}
 	return found[0], nil
@@ -177,7 +173,7 @@ func (e *Engine) Request(ctx context.Context, id int64, by assign.Holder, any bo
 
 // Of each task the oldest by its index, and the oldest of all those.
 const selectPending = `
-select ` + requestColumns + `
+select ` + RequestColumns + `
 from getwork.task_state s
 cross join lateral (
   select q.*
@@ -192,7 +188,7 @@ limit $3`
 
 // Waiting reads the requests that wait on a task, or on any if name is empty, oldest first, those after the given id. A
 // name that no task has is refused with [NotFound].
-func (e *Engine) Waiting(ctx context.Context, name string, after int64, limit int) ([]assign.Request, error) {
+func (rs *Records) Waiting(ctx context.Context, name string, after int64, limit int) ([]assign.Request, error) {
 	var only *string
 	if name != "" {
 		if !assign.IsTaskName(name) {
@@ -200,51 +196,17 @@ func (e *Engine) Waiting(ctx context.Context, name string, after int64, limit in
 		}
 		only = &name
 	}
-	rows, err := e.api.Query(ctx, e.SQL(selectPending), only, after, limit)
+	rows, err := rs.db.Query(ctx, rs.sql(selectPending), only, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
-	requests, err := pgx.CollectRows(rows, newRequestScan().scan)
+	requests, err := pgx.CollectRows(rows, NewRequestScan().Scan)
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
 	if len(requests) == 0 && only != nil {
-		_, _, err = e.find(ctx, name, assign.Who{Anything: true})
+		_, _, err = rs.Find(ctx, name, assign.Who{Anything: true})
 		return nil, err
 	}
-	return requests, e.fill(ctx, requests, func(*assign.Request) {})
-}
-
-const cancelRequest = `
-update getwork.work_requested
-set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
-where id = $1 and state = 'pending'`
-
-// Cancel ends a pending request with nothing; repeating it changes nothing. A round that has read the request
-// holds its row until it commits, so that exactly one of the two ends it: [NotPending] says that the round did.
-func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, any bool) (assign.Request, error) {
-	r, err := e.Request(ctx, id, by, any)
-	if err != nil {
-		return assign.Request{}, err
-	}
-	var cancelled bool
-	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		tag, err := tx.Exec(ctx, e.SQL(cancelRequest), id)
-		if cancelled = tag.RowsAffected() > 0; !cancelled {
-			return nil, err
-		}
-		return []notify.Change{{Task: r.TaskID, Requests: []int64{id}}}, err
-	})
-	if err != nil {
-		return assign.Request{}, fmt.Errorf("cancel request: %w", err)
-	}
-	if cancelled {
-		e.countEnd(assign.Cancelled, 1)
-		e.poke(r.TaskID)
-	}
-	r, err = e.Request(ctx, id, by, any)
-	if err == nil && r.State != assign.Cancelled {
-		err = assign.Refuse(assign.NotPending, "request %d has ended as %s; what it got is in your pipeline", id, r.State)
-	}
-	return r, err
+	return requests, rs.Fill(ctx, requests, func(*assign.Request) {})
 }

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 	"getwork/assign"
 )
 
-// AwaitRequest reads a request, and holds the answer until it is ready or ctx ends; then it answers with the
+// Await reads a request, and holds the answer until it is ready or ctx ends; then it answers with the
 // request as it last was. The feed tells when it changed; without a listener, or while it is gone, the request is
 // read every second.
-func (e *Engine) AwaitRequest(ctx context.Context, id int64, by assign.Holder, any bool, ready func(*assign.Request) bool) (assign.Request, error) {
-	r, err := e.Request(ctx, id, by, any)
+func (f *Feed) Await(ctx context.Context, id int64, by assign.Holder, asManager bool, ready func(*assign.Request) bool) (assign.Request, error) {
+	r, err := f.config.Records.Request(ctx, id, by, asManager)
 	if err != nil || ready(&r) {
 		return r, err
 	}
 	changed := make(chan *assign.Request, 1) // how it ended; nil: read it
-	sub, cancel := e.Feed.Subscribe(r.Holder(), func(events ...assign.Event) {
+	sub, cancel := f.Subscribe(r.Holder(), func(events ...assign.Event) {
 		for _, ev := range events {
 			if ev.Request == nil || ev.Request.ID == id {
 				select {
@@ -29,7 +29,7 @@ func (e *Engine) AwaitRequest(ctx context.Context, id int64, by assign.Holder, a
 	defer cancel()
 	sub.RequestsOnly()
 	for {
-		now, err := e.Request(ctx, id, by, any) // subscribed first, read then: nothing falls between
+		now, err := f.config.Records.Request(ctx, id, by, asManager) // subscribed first, read then: nothing falls between
 		if ctx.Err() != nil {
 			return r, nil
 		}
@@ -37,7 +37,7 @@ func (e *Engine) AwaitRequest(ctx context.Context, id int64, by assign.Holder, a
 			return r, err
 		}
 		every := 5 * time.Second
-		if !e.Feed.Listening() {
+		if !f.Listening() {
 			every = time.Second
 		}
 		again := time.NewTimer(every)

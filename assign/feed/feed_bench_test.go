@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // What it takes to tell those who follow on this node of a round that answered ten thousand, three items each: from the
 // NOTIFY to the last message, read, queued and encoded, but for the sockets.
 //
-//	go test -run '^$' -bench Push -benchtime 20x ./assign/engine
+//	go test -run '^$' -bench Push -benchtime 20x ./assign/feed
 func BenchmarkPush(b *testing.B) {
 	for _, here := range []int{10_000, 1_000, 1} {
 		b.Run(fmt.Sprintf("%d here", here), func(b *testing.B) { benchmarkPush(b, here) })
@@ -31,7 +31,7 @@ func benchmarkPush(b *testing.B, here int) {
 	execute(b, db, answeredRun, task.ID, n.Node)
 	execute(b, db, answeredRequests, task.ID, users, each)
 	execute(b, db, answeredWork, task.ID, each)
-	execute(b, db, analyze)
+	execute(b, db, `vacuum analyze getwork.work, getwork.item, getwork.work_requested`)
 	n.Feed.Connected()
 	var told sync.WaitGroup
 	ready := make(chan *Stream, 2*here)
@@ -41,7 +41,7 @@ func benchmarkPush(b *testing.B, here int) {
 	}
 	for i := range here {
 		var s *Stream
-		s = n.OpenStream(assign.Holder{User: fmt.Sprintf("user %05d", i+1)}, func() { ready <- s })
+		s = n.Feed.Open(assign.Holder{User: fmt.Sprintf("user %05d", i+1)}, func() { ready <- s })
 		s.live = true
 		b.Cleanup(s.Close)
 	}
@@ -49,7 +49,7 @@ func benchmarkPush(b *testing.B, here int) {
 	began := cpu()
 	for range b.N {
 		told.Add(2 * here) // the answer, and that the run is over
-		n.Feed.heard(notify.Message{Round: &notify.Round{Task: task.ID, ID: 1, Run: 1, Requests: users}})
+		n.Feed.Heard(notify.Message{Round: &notify.Round{Task: task.ID, ID: 1, Run: 1, Requests: users}})
 		told.Wait()
 	}
 	b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N)/1000, "cpu-ms/op")

@@ -1,10 +1,12 @@
-package engine
+package feed
 
 import (
 	"sync/atomic"
 	"testing"
 
 	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/records"
 )
 
 // countsEncoding counts how often it is encoded.
@@ -18,7 +20,7 @@ func (c countsEncoding) MarshalJSON() ([]byte, error) {
 // Whoever has several sockets gets one message, encoded once.
 func TestEncodedOnce(t *testing.T) {
 	t.Parallel()
-	f := newFeed(&Engine{})
+	f := New(Config{Records: records.New(pg.Router{}, nil)})
 	var got [][]byte
 	for range 3 {
 		_, end := f.Subscribe(assign.Holder{User: "ann"}, func(events ...assign.Event) {

@@ -1,0 +1,322 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/assign/engine"
+	"getwork/assign/pg"
+	"getwork/assign/records"
+	"getwork/notify"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
+
+// node is one engine as a node has it: pools of its own, an announcer and a listener.
+type node struct {
+	*engine.Engine
+	*records.Records
+	Feed  *Feed
+	pools *pg.Pools
+	stop  func()
+}
+
+type nodeOptions struct {
+	steps func(ctx context.Context, step engine.Step)
+	still bool          // nothing of it runs: what it is told to do it does
+	deaf  bool          // no listener
+	mute  bool          // a listener that never comes up
+	every time.Duration // between two announcements
+	dumb  bool          // its announcer can't send, as if the node had died before it did
+	log   io.Writer
+}
+
+var nodeCount struct {
+	sync.Mutex
+	n int
+}
+
+// startNode starts a node on the database of that URL, and ends it with the test.
+func startNode(t testing.TB, url string, o nodeOptions) *node {
+	t.Helper()
+	nodeCount.Lock()
+	nodeCount.n++
+	name := fmt.Sprintf("n%d", nodeCount.n)
+	nodeCount.Unlock()
+	if o.log == nil {
+		o.log = t.Output()
+	}
+	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork " + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(ctx context.Context, channel, payload string) error {
+		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
+		return err
+	}
+	announce := send
+	if o.dumb {
+		announce = func(context.Context, string, string) error { return errors.New("dumb") }
+	}
+	announcer := notify.NewAnnouncer(announce, "getwork", name, log)
+	if o.every > 0 {
+		announcer.Every = o.every
+	}
+	router := pg.Router{Calls: pools.API}
+	rs := records.New(router, nil)
+	f := New(Config{Node: name, DB: router, Records: rs, Log: log})
+	e := engine.New(engine.Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+		Announce: announcer, Log: log, LookEvery: time.Hour, Steps: o.steps})
+	if o.still {
+		t.Cleanup(pools.Close)
+		return &node{Engine: e, Records: rs, Feed: f, pools: pools}
+	}
+	working, endEngine := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	var engine, running sync.WaitGroup
+	engine.Go(func() {
+		if err := e.Run(working); err != nil {
+			t.Error(err)
+		}
+	})
+	engine.Go(func() { _ = f.Run(working) })
+	running.Go(func() { _ = announcer.Loop(ctx) })
+	up := make(chan struct{}, 1)
+	switch {
+	case o.deaf:
+		f.Deaf()
+		up <- struct{}{}
+	case o.mute:
+		up <- struct{}{}
+	default:
+		l := &notify.Listener{
+			Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
+			Send:    send, Channel: "getwork", Node: name, Handle: func(m notify.Message) { e.Heard(m); f.Heard(m) },
+			Up:   func() { f.Connected(); up <- struct{}{} },
+			Down: func(error) { f.Disconnected() },
+			Log:  log,
+		}
+		running.Go(func() { _ = l.Run(ctx) })
+	}
+	n := &node{Engine: e, Records: rs, Feed: f, pools: pools}
+	n.stop = sync.OnceFunc(func() {
+		endEngine()
+		engine.Wait()
+		cancel()
+		running.Wait()
+		pools.Close()
+	})
+	t.Cleanup(n.stop)
+	<-up
+	await(t, "the engine runs", func() bool { return e.Running() })
+	return n
+}
+
+// await waits until something is so, by asking; it fails the test after a while.
+func await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	timeout.Await(t, what, so)
+}
+
+// standstill measures for how long, from now on, the machine stood still, or the database: in what it tells nothing could go on,
+// so a bound in seconds is longer by that.
+func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
+	t.Helper()
+	const step, normal = 10 * time.Millisecond, 60 * time.Millisecond
+	ctx, end := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var sum time.Duration
+	last := time.Now()
+	count := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		sum += max(0, time.Since(last)-normal)
+		last = time.Now()
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if _, err := db.Exec(ctx, `select 1`); err == nil {
+				count()
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	stop := func() { end(); watching.Wait() }
+	t.Cleanup(stop)
+	return func() time.Duration {
+		stop()
+		count()
+		return sum
+	}
+}
+
+// click asks for work, and must be answered.
+func (n *node) click(t testing.TB, task, user string, count int) assign.Request {
+	t.Helper()
+	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
+	if err != nil {
+		t.Fatalf("%s clicks: %v", user, err)
+	}
+	return r
+}
+
+// ended waits until a request has ended.
+func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
+	defer cancel()
+	r, err := n.Feed.Await(ctx, id, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.State == assign.Pending {
+		t.Fatalf("request %d of %s waits in vain", id, r.User)
+	}
+	return r
+}
+
+// items are the keys of what a request got.
+func items(r assign.Request) []string {
+	keys := []string{}
+	for _, w := range r.Work {
+		keys = append(keys, w.Item)
+	}
+	return keys
+}
+
+// newTask makes a task; change may be nil.
+func newTask(t testing.TB, n *node, name, query string, change func(*assign.Settings)) assign.Task {
+	t.Helper()
+	s := assign.DefaultSettings()
+	s.Name, s.Query = name, assign.Query(query)
+	if change != nil {
+		change(&s)
+	}
+	task, err := n.CreateTask(t.Context(), s, "a manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// pool is a connection pool of the test's own.
+func pool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	p, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// query reads one value.
+func query[T any](t testing.TB, p *pgxpool.Pool, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := p.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func execute(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := p.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// gate holds whoever comes to it at one step, until it is opened.
+type gate struct {
+	at      engine.Step
+	reached chan struct{}
+	open    chan struct{}
+	once    sync.Once
+}
+
+func newGate(at engine.Step) *gate {
+	return &gate{at: at, reached: make(chan struct{}), open: make(chan struct{})}
+}
+
+// hold stops the first who comes.
+func (g *gate) hold(ctx context.Context, step engine.Step) {
+	if step != g.at {
+		return
+	}
+	g.once.Do(func() {
+		close(g.reached)
+		select {
+		case <-g.open:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// numbers is a query that finds a thousand items.
+const numbers = `select i as item from generate_series(1, 1000) i order by i`
+
+// waits leaves pending requests behind that nobody serves, and returns their ids.
+func waits(t *testing.T, db *pgxpool.Pool, task assign.Task, count int) (ids []int64) {
+	t.Helper()
+	return query[[]int64](t, db, `
+with r as (
+  insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until)
+  select $1, 'user ' || i, 1, 1, clock_timestamp() + interval '1 hour' from generate_series(1, $2::integer) i
+  returning id)
+select array_agg(id order by id) from r`, task.ID, count)
+}
+
+func newInbox(t testing.TB, n *node, name string, change func(*assign.Settings)) assign.Task {
+	t.Helper()
+	return newTask(t, n, name, "", change)
+}
+
+// push pushes items that have a key and nothing else.
+func (n *node) push(t testing.TB, task string, keys ...string) {
+	t.Helper()
+	var batch []assign.NewItem
+	for _, k := range keys {
+		batch = append(batch, assign.NewItem{Item: k})
+	}
+	n.pushItems(t, task, batch...)
+}
+
+func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) assign.Pushed {
+	t.Helper()
+	p, err := n.Push(t.Context(), task, batch, assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true})
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	return p
+}
+
+// linger asks for work and waits for it, for an hour if need be.
+func (n *node) linger(t testing.TB, task, user string, count int) assign.Request {
+	t.Helper()
+	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: assign.Duration(time.Hour)})
+	if err != nil {
+		t.Fatalf("%s lingers: %v", user, err)
+	}
+	return r
+}

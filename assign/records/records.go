@@ -1,0 +1,24 @@
+package records
+
+import (
+	"getwork/assign"
+	"getwork/assign/pg"
+)
+
+// Records reads what the tables say.
+type Records struct {
+	db  pg.Router
+	sql func(string) string
+
+	lists Batcher[struct{}, []assign.Task]
+}
+
+// New reads from the database that db leads to. sql puts the schema's name into a statement; nil: it is getwork.
+func New(db pg.Router, sql func(string) string) *Records {
+	if sql == nil {
+		sql = func(statement string) string { return statement }
+	}
+	rs := &Records{db: db, sql: sql}
+	rs.lists.Read = rs.list
+	return rs
+}

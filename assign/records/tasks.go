@@ -1,0 +1,107 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"getwork/assign"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const selectTasks = `
+select s.task_id, s.name, s.paused, s.version,
+  (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
+  (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
+  case when v.query is null then
+    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
+  when s.fresh_until > clock_timestamp() then
+    (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
+  (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
+  round(extract(epoch from s.usual), 3)::float8,
+  coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
+  coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
+  ` + SettingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
+order by s.name`
+
+// SomeTasks reads those with that name, or those ids; nil: all.
+func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectTasks), name, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Task, error) {
+		var t assign.Task
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, IntoSettings(&t.Settings)...)...)
+		t.RunningSince = assign.UTC(t.RunningSince)
+		return t, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	return tasks, nil
+}
+
+// Tasks reads all tasks, by name. All pages ask at about the same time when the list has changed, so those who do share what
+// they get, and must not change it.
+func (rs *Records) Tasks(ctx context.Context) ([]assign.Task, error) {
+	return rs.lists.Ask(ctx, struct{}{})
+}
+
+// Queued is how many callers of [Records.Tasks] wait for a read that has not begun.
+func (rs *Records) Queued() int { return rs.lists.Queued() }
+
+// list is Tasks for all who ask.
+func (rs *Records) list(ctx context.Context, asked []struct{}) ([][]assign.Task, error) {
+	tasks, err := rs.SomeTasks(ctx, nil, nil)
+	return slices.Repeat([][]assign.Task{tasks}, len(asked)), err
+}
+
+// Task reads the task of that name, or is refused with [NotFound].
+func (rs *Records) Task(ctx context.Context, name string) (assign.Task, error) {
+	tasks, err := rs.SomeTasks(ctx, &name, nil)
+	if err != nil {
+		return assign.Task{}, err
+	}
+	if len(tasks) == 0 {
+		return assign.Task{}, assign.NoTask(name)
+	}
+	return tasks[0], nil
+}
+
+const selectByName = `
+select s.task_id, s.name, s.paused, ` + SettingsColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = $1 and s.deleted_at is null`
+
+// Find reads a task's id and settings, without the counts that [Engine.Task] has. One that is not open to who asks is
+// not there for him.
+func (rs *Records) Find(ctx context.Context, name string, by assign.Who) (id int64, s assign.Settings, err error) {
+	err = rs.db.QueryRow(ctx, rs.sql(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, IntoSettings(&s)...)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, s, assign.NoTask(name)
+	}
+	if err != nil {
+		return 0, s, fmt.Errorf("read the task: %w", err)
+	}
+	if !by.May(s.Groups) {
+		return 0, s, assign.NoTask(name)
+	}
+	return id, s, nil
+}
+
+const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
+  (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
+  coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
+  (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
+  (extract(epoch from v.rerun_after) * 1000000)::bigint,
+  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
+
+// IntoSettings are the places for SettingsColumns.
+func IntoSettings(s *assign.Settings) []any {
+	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}
+}
