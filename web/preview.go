@@ -25,7 +25,7 @@ func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
-		return s.Engine.Preview(ctx, name, body.Query, body.Limit)
+		return s.Engine.Ranker.Preview(ctx, name, body.Query, body.Limit)
 	})
 }
 
@@ -42,7 +42,7 @@ func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
-		return s.Engine.PreviewNew(ctx, settings, body.Limit)
+		return s.Engine.Ranker.PreviewNew(ctx, settings, body.Limit)
 	})
 }
 

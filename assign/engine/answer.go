@@ -97,18 +97,18 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
 		lease = w.lease
 	}
 	var rank *int64
-	if o.rank > 0 {
-		rank = &o.rank
+	if o.cand.Rank > 0 {
+		rank = &o.cand.Rank
 	}
-	g.items = append(g.items, o.item)
+	g.items = append(g.items, o.cand.Item)
 	g.slots = append(g.slots, int32(slot))
 	g.attempts = append(g.attempts, int32(o.attempt))
-	g.exclusives = append(g.exclusives, o.exclusive)
+	g.exclusives = append(g.exclusives, o.cand.Exclusive)
 	g.users = append(g.users, w.holder.User)
 	g.instances = append(g.instances, w.holder.Instance)
 	g.requests = append(g.requests, w.id)
 	g.ranks = append(g.ranks, rank)
-	g.details = append(g.details, o.details)
+	g.details = append(g.details, o.cand.Details)
 	g.leases = append(g.leases, microseconds(lease))
 }
 
@@ -254,14 +254,14 @@ func nextUntil(offers []offer) (next *time.Time) {
 func nextRank(offers []offer, gone []bool, all bool) int64 {
 	for i := range offers {
 		if !gone[i] {
-			return offers[i].rank
+			return offers[i].cand.Rank
 		}
 	}
 	switch {
 	case all: // and what can't be handed out now can't be handed out later: it was taken since the run
 		return math.MaxInt64
 	case len(offers) > 0:
-		return offers[len(offers)-1].rank + 1
+		return offers[len(offers)-1].cand.Rank + 1
 	}
 	return 1 // nobody waits, so nothing was read
 }

@@ -3,26 +3,16 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"getwork/assign"
-	"getwork/assign/pg"
 )
 
-// placeWait bounds how long somebody who wants to look at a query's result waits for a place to run it.
-const placeWait = 20 * time.Second
-
-// withPlace calls f with a connection on which ranking queries run: of the query database if there is one, else of the
-// runs' pool. It takes one of the node's places for runs meanwhile, so that previews, explanations, claims and rechecks
-// together with the runs are never more than the database was promised. Who finds none free for as long as he can wait,
-// or before ctx's deadline, is refused with [Busy]; a node that drains refuses with [Unavailable]. The connection is f's
-// until it returns.
-func (e *Engine) withPlace(ctx context.Context, wait time.Duration, f func(*pgxpool.Conn) error) error {
+// withRunSlot calls f with one of the node's run slots, so that previews, explanations, claims and rechecks together with the
+// runs are never more than the database was promised. A caller who gets none within wait, or before ctx's deadline, is refused
+// with [assign.Busy]; a node that drains refuses with [assign.Unavailable], and ends f's context.
+func (e *Engine) withRunSlot(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
 	base, done := e.join()
 	if base == nil {
 		return errEnding
@@ -31,20 +21,13 @@ func (e *Engine) withPlace(ctx context.Context, wait time.Duration, f func(*pgxp
 	if err := e.takePlace(ctx, base, wait); err != nil {
 		return err
 	}
-	defer func() { // after the connection was given back: whoever takes the place finds one
+	defer func() { // after the connection was given back: whoever takes the slot finds one
 		e.leave(ctx)
 		e.givePlace()
 	}()
-	pool := e.runs
-	if e.Queries != nil {
-		pool = e.Queries
-	}
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("get a connection to run: %w", err)
-	}
-	defer conn.Release()
-	return f(conn)
+	ctx, cancel := e.untilEnding(ctx)
+	defer cancel()
+	return f(ctx)
 }
 
 // takePlace takes a place for runs, and waits so long for one; 0: not at all.
@@ -106,39 +89,6 @@ func (e *Engine) join() (base context.Context, done func()) {
 	return e.base, e.working.Done
 }
 
-// asQuery calls f in a transaction in which a ranking query can be looked at without a run: where queries run, read
-// only, with the query role's rights, each statement limited to timeout, and with a place of the node's, for which it
-// waits so long. It is rolled back in the end. What is the query's own fault, its time-out included, is [QueryRefused].
-func (e *Engine) asQuery(ctx context.Context, wait time.Duration, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
-	return e.withPlace(ctx, wait, func(conn *pgxpool.Conn) error {
-		ctx, cancel := e.untilEnding(ctx)
-		defer cancel()
-		limit := bounded
-		if e.Queries != nil { // rows are fetched in chunks there, and the server's limit counts for each anew
-			limit = untilTimeout
-		}
-		ctx, done := limit(ctx, timeout)
-		defer done()
-		began := time.Now()
-		err := e.enter(ctx, conn, timeout, f)
-		var refusal *assign.Refusal
-		if err == nil || errors.As(err, &refusal) {
-			return err
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		var fault *errQuery
-		if !errors.As(err, &fault) {
-			err = faultOf(err, time.Since(began), timeout)
-		}
-		if errors.As(err, &fault) {
-			return queryRefusal("query", "%s", fault.message)
-		}
-		return err
-	})
-}
-
 // untilEnding is ctx, cancelled when the engine begins to end: a node that drains waits for nobody's query.
 func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.mu.Lock()
@@ -150,29 +100,4 @@ func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.Canc
 		stop()
 		cancel(nil)
 	}
-}
-
-// enter begins the transaction, makes it fit for somebody's query, and rolls it back after f.
-func (e *Engine) enter(ctx context.Context, conn *pgxpool.Conn, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
-	settings := limitStatements(timeout) // that login has its own rights
-	if e.Queries == nil {
-		settings = e.enterQuery(timeout)
-		if e.beginRunLock(ctx) != beginLocking {
-			settings += watchClient // so that the query of a node that died ends soon, as a run's does
-		}
-	}
-	return e.inQuery(ctx, conn.Conn(), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
-			return fmt.Errorf("enter the query: %w", err)
-		}
-		began := time.Now()
-		err := f(ctx, tx)
-		if !pg.Cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
-			return err
-		}
-		if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {
-			return assign.Refuse(assign.Unavailable, "%v; try again", errLeapt)
-		}
-		return err
-	})
 }

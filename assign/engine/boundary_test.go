@@ -60,9 +60,12 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 				}
 				return nil
 			},
-			"preview": func(ctx context.Context) error { _, err := n.Preview(ctx, "locks", nil, 5); return err },
+			"preview": func(ctx context.Context) error { _, err := n.Ranker.Preview(ctx, "locks", nil, 5); return err },
 			"explain": func(ctx context.Context) error { _, err := n.Explain(ctx, "locks", "7"); return err },
-			"recheck": func(ctx context.Context) error { _, err := n.recheck(ctx, asking(recheck), []string{"1"}); return err },
+			"recheck": func(ctx context.Context) error {
+				_, err := n.Ranker.Recheck(ctx, asking(recheck), []string{"1"})
+				return err
+			},
 		} {
 			if err := f(t.Context()); err != nil {
 				t.Errorf("%s, %s: %v", where, what, err)
@@ -82,7 +85,7 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`
 	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{queries: url})} {
-		if _, err := n.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
+		if _, err := n.Ranker.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
 			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second)}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
 			t.Fatalf("%s: %v, want that the table of locks was full", where, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 	"getwork/assign/records"
 	"getwork/notify"
 )
@@ -26,7 +27,7 @@ var errSinceRun = fmt.Errorf("%w: it was let go of since the run", errMoved)
 
 // named is the supply of a claim: one item, as it was found.
 type named struct {
-	ranked
+	cand      ranking.Candidate
 	source    plan.Source
 	run       *int64 // of the shelf
 	snapshot  *string
@@ -131,14 +132,14 @@ const selectNamed = `
 select ` + standingColumns + `, st.gone,
   coalesce((
     select (array_agg(w.state order by w.id desc))[1] from getwork.work w
-    where w.task_id = $1 and w.item = c.item and ` + binding + ` and ` + blocks + `), ''),
+    where w.task_id = $1 and w.item = c.item and ` + records.Binding + ` and ` + records.Blocks + `), ''),
   coalesce((select coalesce(i.due_at > clock_timestamp() and i.due_at < 'infinity', false) from getwork.item i where i.task_id = $1 and i.item = c.item and i.done_at is null), $8)
 from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
 cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + standing
 
 // stands reads how a named item stands, and refuses what is gone.
 func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.item, found.slots, found.exclusive,
+	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.cand.Item, found.cand.Slots, found.cand.Exclusive,
 		found.snapshot, found.seenUntil, found.source == plan.Inbox)
 	if err != nil {
 		return nil, fmt.Errorf("read how the item stands: %w", err)
@@ -153,20 +154,20 @@ func (r *round) stands(ctx context.Context, found *named) (*offer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read how the item stands: %w", err)
 	case later && !gone && !found.held:
-		return nil, assign.Refuse(assign.NotAvailable, "item %q is not due yet, or was done just now", found.item)
+		return nil, assign.Refuse(assign.NotAvailable, "item %q is not due yet, or was done just now", found.cand.Item)
 	case !gone:
-		o.ranked = found.ranked
+		o.cand = found.cand
 		return &o, nil
 	case state == "held":
-		return nil, assign.Refuse(assign.NoSlot, "somebody else holds item %q", found.item)
+		return nil, assign.Refuse(assign.NoSlot, "somebody else holds item %q", found.cand.Item)
 	case state == "never":
-		return nil, assign.Refuse(assign.NotAvailable, "item %q is not to be handed out again; a manager can redrive it", found.item)
+		return nil, assign.Refuse(assign.NotAvailable, "item %q is not to be handed out again; a manager can redrive it", found.cand.Item)
 	case state != "":
-		return nil, assign.Refuse(assign.NotAvailable, "item %q is put off", found.item)
+		return nil, assign.Refuse(assign.NotAvailable, "item %q is put off", found.cand.Item)
 	case found.source == plan.Shelf: // it was closed since that run: ask the query
 		return nil, errSinceRun
 	}
-	return nil, assign.Refuse(assign.NotAvailable, "item %q was let go of just now; try again", found.item)
+	return nil, assign.Refuse(assign.NotAvailable, "item %q was let go of just now; try again", found.cand.Item)
 }
 
 // trailing lets a scan function read a row that has more columns behind its own.
@@ -198,7 +199,7 @@ func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err er
 			return 0, assign.Refuse(assign.NoSlot, "another item of the group %q is held; only one at a time is", o.Exclusive)
 		}
 	}
-	return 0, assign.Refuse(assign.NoSlot, "all %d places of item %q are taken", o.Slots, o.item)
+	return 0, assign.Refuse(assign.NoSlot, "all %d places of item %q are taken", o.Slots, o.cand.Item)
 }
 
 // barred says which rule keeps an item from somebody.
@@ -206,11 +207,11 @@ func (r *round) barred(w waiter, o *offer) error {
 	user := w.holder.User
 	switch {
 	case slices.Contains(o.Holders, plan.Holder(w.holder)):
-		return assign.Refuse(assign.NotAvailable, "%s holds item %q already", user, o.item)
+		return assign.Refuse(assign.NotAvailable, "%s holds item %q already", user, o.cand.Item)
 	case slices.Contains(o.elsewhere, user):
-		return assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under a task that task %q conflicts with (four eyes)", user, o.item, r.state.Name)
+		return assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under a task that task %q conflicts with (four eyes)", user, o.cand.Item, r.state.Name)
 	case slices.Contains(o.Barred, user):
-		return assign.Refuse(assign.NotAvailable, "%s has returned item %q to others, or put it off", user, o.item)
+		return assign.Refuse(assign.NotAvailable, "%s has returned item %q to others, or put it off", user, o.cand.Item)
 	}
 	return assign.Refuse(assign.NotAvailable, "task %q is for members of its groups: %s", r.state.Name, strings.Join(r.state.Groups, ", "))
 }
@@ -229,7 +230,7 @@ func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int
 	if err := wrote.send(ctx, r.tx); err != nil {
 		return 0, err
 	}
-	err = r.tx.QueryRow(ctx, r.e.SQL(selectGiven), r.task, o.item, w.holder.User, w.holder.Instance).Scan(&id)
+	err = r.tx.QueryRow(ctx, r.e.SQL(selectGiven), r.task, o.cand.Item, w.holder.User, w.holder.Instance).Scan(&id)
 	return id, err
 }
 
@@ -260,18 +261,18 @@ where s.task_id = $1 and c.item = $2 and ` + shelfFresh
 func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, item string, shelf bool) (*named, error) {
 	if s.Inbox() {
 		n := named{source: plan.Inbox}
-		err := e.api.QueryRow(ctx, e.SQL(selectPushed), task, item, s.Slots).Scan(&n.item, &n.slots, &n.exclusive, &n.details)
+		err := e.api.QueryRow(ctx, e.SQL(selectPushed), task, item, s.Slots).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details)
 		return foundOr(&n, err)
 	}
 	if !shelf {
 		return e.queryNamed(ctx, s, item)
 	}
 	n := named{source: plan.Shelf}
-	n.item = item
+	n.cand.Item = item
 	var run int64
 	n.run = &run
 	err := e.api.QueryRow(ctx, e.SQL(selectOnShelf), task, item).
-		Scan(&n.rank, &n.slots, &n.exclusive, &n.details, &run, &n.snapshot, &n.seenUntil)
+		Scan(&n.cand.Rank, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &run, &n.snapshot, &n.seenUntil)
 	shelved, err := foundOr(&n, err)
 	if err != nil {
 		return nil, err
@@ -279,7 +280,7 @@ func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, i
 	if shelved == nil {
 		return e.queryNamed(ctx, s, item)
 	}
-	still, err := e.recheck(ctx, s, []string{item})
+	still, err := e.Ranker.Recheck(ctx, s, []string{item})
 	if err != nil || still != nil && !still[item] {
 		return nil, err
 	}
@@ -300,10 +301,10 @@ func foundOr(n *named, err error) (*named, error) {
 // query's own: what was closed by a transaction that it did not see is not given from it.
 const (
 	namedHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + rowDetails + `, pg_current_snapshot()::text
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + ranking.RowDetails + `, pg_current_snapshot()::text
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
-cross join lateral (` + rowsHead
-	namedTail = rowsTail + `) getwork_rows
+cross join lateral (` + ranking.RowsHead
+	namedTail = ranking.RowsTail + `) getwork_rows
 where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 and octet_length(getwork_rows.exclusive) <= 200 or getwork_rows.exclusive is null)
 limit 1`
 )
@@ -311,25 +312,25 @@ limit 1`
 // queryNamed has the ranking query look for one item, read only, in one of the node's places for runs.
 func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string) (n *named, err error) {
 	statement := fmt.Sprintf(namedHead, s.Slots) + s.Query.Trimmed() + namedTail
-	err = e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = e.Ranker.InTx(ctx, ranking.SlotWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found := named{source: plan.Result}
-		if e.Queries != nil {
+		if e.Ranker.Elsewhere() {
 			found.seenUntil = new(time.Time)
-			if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
+			if err := tx.QueryRow(ctx, ranking.SeenUntil).Scan(found.seenUntil); err != nil {
 				return err
 			}
 		}
 		var snapshot string
 		err := tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, item).
-			Scan(&found.item, &found.slots, &found.exclusive, &found.details, &snapshot)
-		found.details = detailsOf(found.details)
+			Scan(&found.cand.Item, &found.cand.Slots, &found.cand.Exclusive, &found.cand.Details, &snapshot)
+		found.cand.Details = ranking.DetailsOf(found.cand.Details)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		if e.Queries == nil {
+		if !e.Ranker.Elsewhere() {
 			found.snapshot = &snapshot
 		}
-		if err != nil || usableKeys(found.item, found.exclusive) { // as its run would pass it over
+		if err != nil || ranking.UsableKeys(found.cand.Item, found.cand.Exclusive) { // as its run would pass it over
 			n = &found
 		}
 		return err

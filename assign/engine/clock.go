@@ -2,13 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"getwork/assign"
 	"getwork/assign/pg"
 )
 
@@ -133,22 +130,4 @@ func (e *Engine) closedLater(ctx context.Context) bool {
 	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
 	var is bool
 	return e.api.QueryRow(ctx, e.SQL(closed)).Scan(&is) == nil && is
-}
-
-// errLeapt: a query was ended by its time-out before its time, which is no fault of its own.
-var errLeapt = errors.New("the database's clock was set forward while the query ran, and its time-out ended it")
-
-// leapt reports whether the clock leapt over a query's time-out: then PostgreSQL ends the query as soon as any of its timers
-// fires, and one does soon, which looks after the client. Since the transaction began the time-out has passed by the clock,
-// though not by ours; of a statement that somebody cancelled it has by neither. It is asked at a savepoint before the query.
-func leapt(ctx context.Context, tx pgx.Tx, timeout assign.Duration) bool {
-	const passed = `select clock_timestamp() - now() >= $1 * interval '1 microsecond'`
-	var is bool
-	return tx.QueryRow(ctx, passed, timeout).Scan(&is) == nil && is
-}
-
-// timedOut reports whether a query that took so long has used up its time. No two machines' clocks are equally fast: to this
-// node's, one that the server ended for its time-out may have taken a little less.
-func timedOut(took time.Duration, timeout assign.Duration) bool {
-	return took >= time.Duration(timeout)/100*99
 }

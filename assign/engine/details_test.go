@@ -5,6 +5,8 @@ import (
 	"maps"
 	"reflect"
 	"testing"
+
+	"getwork/assign/ranking"
 )
 
 func TestDetailsOf(t *testing.T) {
@@ -20,7 +22,7 @@ func TestDetailsOf(t *testing.T) {
 		`{"a": [ {"x" : "]" } , 2 ],"item":{"k": [1, "}"]},"c":"ä\\"}`: `{"a": [ {"x" : "]" } , 2 ],"c":"ä\\"}`,
 		`{"\"item":1,"Item":2}`:                                        `{"\"item":1,"Item":2}`,
 	} {
-		if got := detailsOf(row); got != want {
+		if got := ranking.DetailsOf(row); got != want {
 			t.Errorf("of %s: %s, want %s", row, got, want)
 		}
 	}
@@ -44,7 +46,7 @@ func FuzzDetailsOf(f *testing.F) {
 		if json.Unmarshal([]byte(row), &want) != nil {
 			t.Skip()
 		}
-		if err := json.Unmarshal([]byte(detailsOf(row)), &got); err != nil {
+		if err := json.Unmarshal([]byte(ranking.DetailsOf(row)), &got); err != nil {
 			t.Fatalf("of %s: %v", row, err)
 		}
 		maps.DeleteFunc(want, func(k string, _ any) bool { return k == "item" || k == "slots" || k == "exclusive" })

@@ -14,6 +14,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/assign/records"
 	"getwork/notify"
 )
@@ -71,8 +72,8 @@ type Engine struct {
 	starts  sync.Mutex // see starting
 	passing sync.Mutex // one place at a time is passed on, so that no two go to one task
 
-	watches sync.Mutex // guards begin
-	begin   string     // of a run's transaction; empty until it is known whether the server watches its clients
+	clientWatch pg.ClientWatch
+	Ranker      *ranking.Ranker // somebody else's SQL: previews, rechecks
 
 	leases chan struct{} // work was given for a time: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: look closely, its node may die
@@ -121,6 +122,9 @@ func New(c Config) *Engine {
 		told:       map[int64]time.Time{},
 	}
 	e.Counts.begin()
+	e.clientWatch.DB, e.clientWatch.Log = e.api, c.Log
+	e.Ranker = ranking.New(ranking.Config{DB: e.api, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
+		QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.withRunSlot})
 	return e
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/ranking"
 )
 
 // explainHistory is how many work rows an explanation shows.
@@ -50,12 +51,12 @@ limit 1`
 	// The rank is the item's real one, so the condition stays outside; nothing of our schema is named, since the
 	// query may run elsewhere.
 	rankOfHead = `
-select rank, slots, exclusive, ` + rowDetails + `
+select rank, slots, exclusive, ` + ranking.RowDetails + `
 from (
   select row_number() over () as rank, getwork_rows.*
   from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
-  cross join lateral (` + rowsHead
-	rankOfTail = rowsTail + `) getwork_rows
+  cross join lateral (` + ranking.RowsHead
+	rankOfTail = ranking.RowsTail + `) getwork_rows
 ) ranked
 where item = $1
 order by rank
@@ -84,7 +85,7 @@ func (s *standpoint) match(ctx context.Context) error {
 		if errors.Is(err, pgx.ErrNoRows) {
 			s.Source = "query"
 			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + s.task.Query.Trimmed() + rankOfTail
-			err = s.e.asQuery(ctx, placeWait, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+			err = s.e.Ranker.InTx(ctx, ranking.SlotWait, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
 				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(into...)
 			})
 		}
@@ -96,12 +97,12 @@ func (s *standpoint) match(ctx context.Context) error {
 		return fmt.Errorf("explain item: %w", err)
 	}
 	if s.Source == "query" {
-		*details = detailsOf(*details)
+		*details = ranking.DetailsOf(*details)
 	}
 	s.Matches, s.Details = true, json.RawMessage(*details)
 	s.passedOver = s.Slots < 1 || s.Slots > 1 && s.Exclusive != nil
 	if s.Source == "shelf" {
-		still, err := s.e.recheck(ctx, s.task, []string{s.Item})
+		still, err := s.e.Ranker.Recheck(ctx, s.task, []string{s.Item})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 )
 
 // inbox hands out what was pushed to a task without a query. There is no run, no run lock and no shelf: a round takes
@@ -91,7 +92,7 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 }
 
 func scanPushed(row pgx.CollectableRow) (o offer, err error) {
-	err = scanStanding(row, &o, &o.item, &o.details, &o.until)
+	err = scanStanding(row, &o, &o.cand.Item, &o.cand.Details, &o.until)
 	return o, err
 }
 
@@ -125,13 +126,13 @@ const settleItems = `settled as (
 
 // serveNow is a round that needs no run, on this node, for everybody who waits.
 func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
-	return e.rechecked(ctx, task, s, 0, func(found matching) error {
+	return e.rechecked(ctx, task, s, 0, func(found ranking.Matching) error {
 		tx, err := e.api.BeginTx(ctx, pg.ReadCommitted)
 		if err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
 		defer func() {
-			after, cancel := e.afterQuery(ctx)
+			after, cancel := pg.Detached(ctx)
 			defer cancel()
 			_ = tx.Rollback(after) // after a commit it does nothing
 		}()

@@ -160,7 +160,7 @@ func TestAPreviewStandsInLine(t *testing.T) {
 	r.begins(t, 0)
 	seen := make(chan error, 1)
 	go func() {
-		_, err := n.Preview(t.Context(), r.tasks[1], nil, 1)
+		_, err := n.Ranker.Preview(t.Context(), r.tasks[1], nil, 1)
 		seen <- err
 	}()
 	await(t, "the preview stands in line", func() bool {

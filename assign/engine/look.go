@@ -13,6 +13,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 )
 
 // looking is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
@@ -35,7 +36,7 @@ func (e *Engine) Stir(task int64) { e.lookAt(task, true) }
 // freed stirs tasks of which work was let go of, and those that they conflict with: who held it may have its item there
 // now.
 func (e *Engine) freed(ctx context.Context, tasks ...int64) {
-	ctx, cancel := e.afterQuery(ctx) // it is committed, whether or not the caller still waits
+	ctx, cancel := pg.Detached(ctx) // it is committed, whether or not the caller still waits
 	defer cancel()
 	partners, _ := e.partners(ctx, e.api, tasks...) // without them, who lingers there is looked at again in a while
 	for _, task := range append(partners, tasks...) {
@@ -212,7 +213,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 	}
 	var refusal *assign.Refusal
 	errors.As(cause, &refusal)
-	after, cancel := e.afterQuery(ctx)
+	after, cancel := pg.Detached(ctx)
 	defer cancel()
 	var r *round
 	err = pgx.BeginTxFunc(after, e.api, pg.ReadCommitted, func(tx pgx.Tx) (err error) {
@@ -241,15 +242,15 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 		return false, fmt.Errorf("get a connection to run: %w", err)
 	}
 	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: e.beginRunLock(ctx)})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + e.clientWatch.Setting(ctx)})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
 	defer func() {
-		after, cancel := e.afterQuery(ctx)
+		after, cancel := pg.Detached(ctx)
 		defer cancel()
 		_ = tx.Rollback(after) // after a commit it does nothing
-		giveUpSpoilt(after, conn.Conn())
+		ranking.GiveUpSpoilt(after, conn.Conn())
 	}()
 	return e.underLock(ctx, tx, task, begun)
 }
@@ -259,32 +260,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 // lock of the whole table; the idle time-out, so that a node that froze between the query's end and its round
 // loses the lock, and its round, to others; the last, so that a query ends, and its lock is free, soon after its
 // node died.
-const (
-	beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
-	watchClient  = `; set local client_connection_check_interval = '500ms'`
-)
-
-// beginRunLock begins a run's transaction. Servers on some platforms can't watch their clients, and refuse to be told
-// to; this is found out once, when one answers.
-func (e *Engine) beginRunLock(ctx context.Context) string {
-	e.watches.Lock()
-	defer e.watches.Unlock()
-	if e.begin != "" {
-		return e.begin
-	}
-	tx, err := e.api.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + watchClient})
-	switch {
-	case err == nil:
-		_ = tx.Rollback(ctx)
-		e.begin = beginLocking + watchClient
-	case ctx.Err() != nil || pg.Away(err):
-		return beginLocking // it says nothing about the server
-	default:
-		e.begin = beginLocking
-		e.Log.Warn("this server does not watch its clients: the query of a node that died runs to its end", "error", err)
-	}
-	return e.begin
-}
+const beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
 
 // runLock locks the task's row, or returns no row: it is locked, or there is none. "no key update" and not
 // "update": inserting a request takes a key share lock on the row it refers to, which "update" would have wait for

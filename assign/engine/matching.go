@@ -4,22 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/ranking"
 )
 
 // A task with a recheck hands out only what matched a moment ago. The recheck is somebody's query and may take its time,
 // so it is executed before the assign lock is taken, on the best candidates: twice as many as are asked for, and some. If
 // the round then comes to one that was not among them, it is given up, and begun again with more.
-
-// matching says of the candidates that were rechecked whether they match.
-type matching struct {
-	by    assign.Query // the recheck that said so; empty: the task has none
-	items map[string]bool
-}
 
 var (
 	// errUnchecked: more candidates must be rechecked than were, or by another recheck.
@@ -29,12 +23,7 @@ var (
 	errNoRecheck = errors.New("recheck what is on the shelf")
 )
 
-// recheckAtOnce is how many candidates one execution of a recheck is asked about.
-const recheckAtOnce = 500
-
 const (
-	selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
-
 	// What is gone is left out: it would be asked about for ever behind one that does not match and keeps the shelf from
 	// moving on.
 	selectCandidates = `
@@ -46,23 +35,15 @@ order by c.rank
 limit $3`
 )
 
-// askedFor is how many items those want who wait for the task.
-func (e *Engine) askedFor(ctx context.Context, task int64) (n int, err error) {
-	if err = e.api.QueryRow(ctx, e.SQL(selectAskedFor), task).Scan(&n); err != nil {
-		err = fmt.Errorf("%w: count what is asked for: %w", errOurs, err)
-	}
-	return n, err
-}
-
 // rechecked calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
 // them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
 // takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
-func (e *Engine) rechecked(ctx context.Context, task int64, s assign.Settings, more int, round func(matching) error) error {
+func (e *Engine) rechecked(ctx context.Context, task int64, s assign.Settings, more int, round func(ranking.Matching) error) error {
 	look := shelfLook{e: e, task: task, s: s}
 	asked := 0
 	for range attempts {
 		if look.s.Recheck != "" {
-			n, err := e.askedFor(ctx, task)
+			n, err := e.Ranker.AskedFor(ctx, task)
 			if err == nil {
 				asked = max(2*(n+more)+20, 4*asked)
 				err = look.on(ctx, asked)
@@ -90,7 +71,7 @@ type shelfLook struct {
 	e     *Engine
 	task  int64
 	s     assign.Settings
-	found matching
+	found ranking.Matching
 	run   int64 // whose result is on the shelf
 	next  int64 // the rank from which on nothing was asked
 	all   bool  // there is no more
@@ -98,13 +79,13 @@ type shelfLook struct {
 
 // on goes on until so many more match, or there are no more.
 func (l *shelfLook) on(ctx context.Context, enough int) error {
-	if l.found.items == nil {
-		l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+	if l.found.Items == nil {
+		l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 	}
 	for !l.all && enough > 0 {
 		var items []string
 		run := l.run
-		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, l.next, recheckAtOnce)
+		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, l.next, ranking.RecheckAtOnce)
 		if err == nil {
 			_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item string, err error) {
 				err = row.Scan(&l.next, &item, &run)
@@ -117,60 +98,23 @@ func (l *shelfLook) on(ctx context.Context, enough int) error {
 		}
 		if l.run != 0 && run != l.run { // swapped meanwhile: from its best on
 			*l = shelfLook{e: l.e, task: l.task, s: l.s, run: run}
-			l.found = matching{by: l.s.Recheck, items: map[string]bool{}}
+			l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 			continue
 		}
 		l.run = run
 		l.next++
-		l.all = len(items) < recheckAtOnce
+		l.all = len(items) < ranking.RecheckAtOnce
 		if len(items) == 0 {
 			return nil
 		}
-		match, err := l.e.recheckNow(ctx, l.s, items)
+		match, err := l.e.Ranker.RecheckNow(ctx, l.s, items)
 		if err != nil {
 			return err
 		}
 		for _, item := range items {
-			l.found.items[item] = match[item]
+			l.found.Items[item] = match[item]
 		}
 		enough -= len(match)
-	}
-	return nil
-}
-
-// recheckResult does the same with a run's result, in the transaction in which its query was executed. What was not
-// rechecked is not handed out in the run's own round.
-func (e *Engine) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *result) error {
-	if s.Recheck == "" {
-		return nil
-	}
-	n, err := e.askedFor(ctx, task)
-	if err != nil {
-		return err
-	}
-	found.matching = matching{by: s.Recheck, items: map[string]bool{}}
-	for from, matched := 0, 0; from < len(found.items) && matched < 2*n+20; from += recheckAtOnce {
-		var items []string
-		for _, it := range found.items[from:min(from+recheckAtOnce, len(found.items))] {
-			items = append(items, it.item)
-		}
-		if err := e.enterAgain(ctx, tx, s.QueryTimeout); err != nil {
-			return err
-		}
-		began := time.Now()
-		match, err := recheckIn(ctx, tx, s.Recheck, items)
-		markSpoilt(tx.Conn(), err)
-		var fault *errQuery
-		if err = faultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {
-			return &errQuery{"the task's recheck: " + fault.message}
-		}
-		if err != nil {
-			return err
-		}
-		for _, item := range items {
-			found.matching.items[item] = match[item]
-		}
-		matched += len(match)
 	}
 	return nil
 }

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"getwork/assign"
+	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 )
 
@@ -41,7 +40,7 @@ func TestPreview(t *testing.T) {
 	task := newTask(t, n, "task", `select i as item, i * 10 as amount from generate_series(1, 8) i order by i`, fresh(time.Hour))
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '2', 'ann')`, task.ID)
 
-	p, err := n.Preview(t.Context(), "task", nil, 3)
+	p, err := n.Ranker.Preview(t.Context(), "task", nil, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func TestPreview(t *testing.T) {
 		t.Errorf("cost %v, %v ms, plan %s", p.Cost, p.DurationMS, p.Plan)
 	}
 
-	p, err = n.Preview(t.Context(), "task", asked(`
+	p, err = n.Ranker.Preview(t.Context(), "task", asked(`
 		select * from (values ('a', 3, null), ('b', 1, 'g'), ('c', 2, 'g'), (null, 1, null), ('a', 1, null)) v (item, slots, exclusive) -- as they come;`), 100)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +59,7 @@ func TestPreview(t *testing.T) {
 	if got, want := previewed(p), `1:a/3/{} 2:b/1/g{} | 5 given, 0 blocked, 3 passed over`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	p, err = n.Preview(t.Context(), "task", asked(`select 1 as item where false`), 1)
+	p, err = n.Ranker.Preview(t.Context(), "task", asked(`select 1 as item where false`), 1)
 	if err != nil || p.Rows == nil || p.Given != 0 {
 		t.Errorf("of a query that gives nothing: %+v, %v", p, err)
 	}
@@ -84,7 +83,7 @@ func TestPreviewNew(t *testing.T) {
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'ann')`, task.ID)
 	s := assign.DefaultSettings()
 	s.Query, s.Slots = ranked, 3
-	p, err := n.PreviewNew(t.Context(), s, 100)
+	p, err := n.Ranker.PreviewNew(t.Context(), s, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +111,7 @@ func TestPreviewNew(t *testing.T) {
 		execute(t, db, `create sequence if not exists seq`)
 		s := s
 		change(&s)
-		_, err := n.PreviewNew(t.Context(), s, 1)
+		_, err := n.Ranker.PreviewNew(t.Context(), s, 1)
 		var r *assign.Refusal
 		if !errors.As(err, &r) || !strings.Contains(r.Detail, says) || len(r.Fields) != 1 {
 			t.Errorf("%v, want %s", err, says)
@@ -120,8 +119,8 @@ func TestPreviewNew(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := n.withPlace(t.Context(), placeWait, func(*pgxpool.Conn) error {
-		_, err := n.PreviewNew(soon, s, 1)
+	if err := n.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error {
+		_, err := n.Ranker.PreviewNew(soon, s, 1)
 		wantKind(t, err, assign.Busy)
 		return nil
 	}); err != nil {
@@ -161,13 +160,13 @@ func TestPreviewIsRefused(t *testing.T) {
 		{"task", asked("select write() as item"), 1, assign.QueryRefused, "read-only"},
 		{"task", asked("select set_config('transaction_read_only', 'off', true) as item, write()"), 1, assign.QueryRefused, "read-"},
 	} {
-		_, err := n.Preview(t.Context(), c.task, c.query, c.limit)
+		_, err := n.Ranker.Preview(t.Context(), c.task, c.query, c.limit)
 		var r *assign.Refusal
 		if !errors.As(err, &r) || r.Kind != c.kind || !strings.Contains(r.Detail, c.says) {
 			t.Errorf("%s %v: %v, want %s: %s", c.task, c.query, err, c.kind, c.says)
 		}
 	}
-	if _, err := n.Preview(t.Context(), "inbox", asked("select 1 as item"), 1); err != nil {
+	if _, err := n.Ranker.Preview(t.Context(), "inbox", asked("select 1 as item"), 1); err != nil {
 		t.Errorf("a query sent for an inbox: %v", err)
 	}
 	if rows := query[int](t, db, `select count(*) from victim`); rows != 0 {
@@ -196,29 +195,29 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 	task := newTask(t, here, "task", `select id as item from loan order by id`, nil)
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 1500) i`, task.ID)
 	for name, n := range map[string]*node{"here": here, "there": there} {
-		p, err := n.Preview(t.Context(), "task", nil, 2)
+		p, err := n.Ranker.Preview(t.Context(), "task", nil, 2)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got := previewed(p); !strings.HasPrefix(got, "1501:1501/1/{} 1502:1502/1/{} |") || p.Blocked != 1500 || p.Cost <= 0 {
 			t.Errorf("%s: %s, cost %v", name, got, p.Cost)
 		}
-		_, err = n.Preview(t.Context(), "task", asked(`select i as item from secret`), 1)
+		_, err = n.Ranker.Preview(t.Context(), "task", asked(`select i as item from secret`), 1)
 		wantKind(t, err, assign.QueryRefused)
 		s := assign.DefaultSettings()
 		s.Query = `select id as item from loan order by id`
-		if p, err := n.PreviewNew(t.Context(), s, 2); err != nil || !strings.HasPrefix(previewed(p), "1:1/1/{} 2:2/1/{} |") || p.Blocked != 0 {
+		if p, err := n.Ranker.PreviewNew(t.Context(), s, 2); err != nil || !strings.HasPrefix(previewed(p), "1:1/1/{} 2:2/1/{} |") || p.Blocked != 0 {
 			t.Errorf("%s, of no task: %s, %v", name, previewed(p), err)
 		}
 		s.Query = `select i as item from secret`
-		_, err = n.PreviewNew(t.Context(), s, 2)
+		_, err = n.Ranker.PreviewNew(t.Context(), s, 2)
 		wantKind(t, err, assign.QueryRefused)
 		if x, err := n.Explain(t.Context(), "task", "1700"); err != nil || x.Rank == nil || *x.Rank != 1700 {
 			t.Errorf("%s: %+v, %v", name, x, err)
 		}
 	}
 	execute(t, db, `update getwork.task_version set query_timeout = '300 ms'`)
-	_, err := there.Preview(t.Context(), "task", asked(`select id as item from loan, pg_sleep(20)`), 1)
+	_, err := there.Ranker.Preview(t.Context(), "task", asked(`select id as item from loan, pg_sleep(20)`), 1)
 	wantKind(t, err, assign.QueryRefused)
 }
 
@@ -232,7 +231,7 @@ func TestPlacesAreLent(t *testing.T) {
 	newTask(t, n, "task", `select 1 as item`, nil)
 	has, giveBack, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- n.withPlace(context.Background(), placeWait, func(*pgxpool.Conn) error {
+		ended <- n.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error {
 			close(has)
 			<-giveBack
 			return nil
@@ -241,15 +240,15 @@ func TestPlacesAreLent(t *testing.T) {
 	<-has
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantKind(t, n.withPlace(soon, placeWait, func(*pgxpool.Conn) error { return nil }), assign.Busy)
+	wantKind(t, n.withRunSlot(soon, ranking.SlotWait, func(context.Context) error { return nil }), assign.Busy)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := n.withPlace(gone, placeWait, func(*pgxpool.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := n.withRunSlot(gone, ranking.SlotWait, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who went away got %v", err)
 	}
 	r := n.click(t, "task", "ann", 1) // noted: there is no place for a run
 	go func() {
-		ended <- n.withPlace(context.Background(), placeWait, func(*pgxpool.Conn) error { return nil })
+		ended <- n.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error { return nil })
 	}()
 	close(giveBack)
 	for range 2 {
@@ -262,7 +261,7 @@ func TestPlacesAreLent(t *testing.T) {
 	}
 
 	go func() {
-		_, err := n.Preview(context.Background(), "task", asked(`select 1 as item, pg_sleep(60)`), 1)
+		_, err := n.Ranker.Preview(context.Background(), "task", asked(`select 1 as item, pg_sleep(60)`), 1)
 		ended <- err
 	}()
 	await(t, "the preview runs", func() bool {
@@ -270,7 +269,7 @@ func TestPlacesAreLent(t *testing.T) {
 	})
 	n.stop()
 	wantKind(t, <-ended, assign.Unavailable)
-	wantKind(t, n.withPlace(t.Context(), placeWait, func(*pgxpool.Conn) error { return nil }), assign.Unavailable)
+	wantKind(t, n.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error { return nil }), assign.Unavailable)
 	await(t, "its query has ended", func() bool {
 		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})

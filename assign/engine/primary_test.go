@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 )
 
@@ -106,8 +107,8 @@ func TestEndedSessionIsNobodysFault(t *testing.T) {
 	if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
 		t.Errorf("%v is told as %d", err, p.Status)
 	}
-	var fault *errQuery
-	if errors.As(faultOf(err, time.Second, assign.Duration(time.Minute)), &fault) {
+	var fault *ranking.ErrQuery
+	if errors.As(ranking.FaultOf(err, time.Second, assign.Duration(time.Minute)), &fault) {
 		t.Errorf("the query is blamed: %v", fault)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 // The ids, which are the items' ages, follow the batch's order; the rows are inserted in the order of their keys, like
@@ -27,8 +28,8 @@ with numbered as materialized (
   from numbered n
   where not exists (
     select from getwork.work w
-    where w.task_id = $1 and w.item = n.item and ` + binding + `
-      and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1) and ` + blocks + `))
+    where w.task_id = $1 and w.item = n.item and ` + records.Binding + `
+      and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1) and ` + records.Blocks + `))
   order by n.item collate "C", n.id
   on conflict (task_id, item) where done_at is null do nothing
   returning 1

@@ -12,6 +12,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
@@ -52,7 +53,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, matching{})
+		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, ranking.Matching{})
 		return err
 	})
 	if err != nil {
@@ -205,7 +206,7 @@ func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot := "1:1:"
-	o := &outcome{result: result{items: []ranked{{rank: 1, item: "a", slots: 1, details: "{}"}, {rank: 2, item: "b", slots: 1, details: "{}"}}, given: 2, snapshot: &snapshot}, run: run}
+	o := &outcome{Result: ranking.Result{Items: []ranking.Candidate{{Rank: 1, Item: "a", Slots: 1, Details: "{}"}, {Rank: 2, Item: "b", Slots: 1, Details: "{}"}}, Given: 2, Snapshot: &snapshot}, run: run}
 	behind := behindTheBack{o, func() {
 		if _, err := tx.Exec(t.Context(), `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where user_name = 'ann'`); err != nil {
 			t.Error(err)
@@ -281,7 +282,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, matching{})
+					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, ranking.Matching{})
 					return err
 				})
 				if err != nil {

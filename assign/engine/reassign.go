@@ -9,6 +9,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 	"getwork/notify"
 )
 
@@ -78,7 +79,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	var run *int64
 	var slot, attempt int
 	var held bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.exclusive, &o.item, &run, &o.rank, &o.details, &attempt, &held)
+	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &attempt, &held)
 	if errors.Is(err, pgx.ErrNoRows) { // it was over, and has been removed
 		return 0, noSuchWork(id)
 	}
@@ -92,11 +93,11 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 		return 0, err
 	}
 	// How the item stands without him: his place and his group are free.
-	stands, err := r.stands(ctx, &named{ranked: ranked{item: o.item, slots: anyPlaces}, held: true})
+	stands, err := r.stands(ctx, &named{cand: ranking.Candidate{Item: o.cand.Item, Slots: anyPlaces}, held: true})
 	if err != nil {
 		return 0, err
 	}
-	stands.ranked, stands.attempt = o.ranked, attempt
+	stands.cand, stands.attempt = o.cand, attempt
 	if _, err := r.grant(ctx, to, stands); err != nil {
 		return 0, err
 	}

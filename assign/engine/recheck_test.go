@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 )
 
@@ -32,7 +33,7 @@ func asking(recheck string) assign.Settings {
 
 func rechecked(t *testing.T, n *node, recheck string, items ...string) string {
 	t.Helper()
-	got, err := n.recheck(t.Context(), asking(recheck), items)
+	got, err := n.Ranker.Recheck(t.Context(), asking(recheck), items)
 	if err != nil {
 		t.Fatalf("%s: %v", recheck, err)
 	}
@@ -69,7 +70,7 @@ func TestRecheck(t *testing.T) {
 			if got := rechecked(t, n, "select x as item from unnest($1) x", " ", ""); got != "  " {
 				t.Errorf("a blank and nothing: %q", got)
 			}
-			if got, err := n.recheck(t.Context(), asking(""), []string{"1"}); got != nil || err != nil {
+			if got, err := n.Ranker.Recheck(t.Context(), asking(""), []string{"1"}); got != nil || err != nil {
 				t.Errorf("without a recheck: %v, %v", got, err)
 			}
 		})
@@ -103,7 +104,7 @@ func TestRecheckFails(t *testing.T) {
 			if strings.Contains(says, "query_timeout") { // the others are to fail by themselves, however slowly
 				s.QueryTimeout = assign.Duration(300 * time.Millisecond)
 			}
-			_, err := n.recheck(t.Context(), s, []string{"one"})
+			_, err := n.Ranker.Recheck(t.Context(), s, []string{"one"})
 			var r *assign.Refusal
 			if !errors.As(err, &r) || r.Kind != assign.QueryRefused || r.Fields[0].Field != "recheck" || !strings.Contains(r.Detail, "the task's recheck: ") || !strings.Contains(r.Detail, says) {
 				t.Errorf("%s, %s: %v, want it refused with %s", name, recheck, err, says)
@@ -114,7 +115,7 @@ func TestRecheckFails(t *testing.T) {
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := n.recheck(soon, asking("select x as item from unnest($1) x, pg_sleep(20)"), []string{"1"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.Ranker.Recheck(soon, asking("select x as item from unnest($1) x, pg_sleep(20)"), []string{"1"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, with a deadline: %v", name, err)
 		}
 		if n.places() != n.MaxRuns {
@@ -136,7 +137,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	s := asking("select x as item from unnest($1) x")
 	now := func() string {
-		got, err := n.recheckNow(t.Context(), s, []string{"1"})
+		got, err := n.Ranker.RecheckNow(t.Context(), s, []string{"1"})
 		if err != nil {
 			wantKind(t, err, assign.Busy)
 			return "busy"
@@ -147,17 +148,17 @@ func TestRecheckTakesAPlace(t *testing.T) {
 		t.Errorf("with a free place: %s", got)
 	}
 	waited := make(chan error, 1)
-	err := n.withPlace(t.Context(), 0, func(*pgxpool.Conn) error {
+	err := n.withRunSlot(t.Context(), 0, func(context.Context) error {
 		asked := time.Now()
-		if got, took := now(), time.Since(asked); got != "busy" || took > placeWait/2 {
+		if got, took := now(), time.Since(asked); got != "busy" || took > ranking.SlotWait/2 {
 			t.Errorf("without a place: %s after %s", got, took)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := n.recheck(soon, s, []string{"1"}) // it waits as long as it may
+		_, err := n.Ranker.Recheck(soon, s, []string{"1"}) // it waits as long as it may
 		wantKind(t, err, assign.Busy)
 		go func() {
-			_, err := n.recheck(context.Background(), s, []string{"1"})
+			_, err := n.Ranker.Recheck(context.Background(), s, []string{"1"})
 			waited <- err
 		}()
 		return nil
@@ -169,7 +170,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 		t.Errorf("when it was given back: %s", got)
 	}
 	n.stop()
-	_, err = n.recheckNow(context.Background(), s, []string{"1"})
+	_, err = n.Ranker.RecheckNow(context.Background(), s, []string{"1"})
 	wantKind(t, err, assign.Unavailable)
 }
 

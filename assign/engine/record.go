@@ -14,6 +14,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/notify"
 )
 
@@ -164,7 +165,7 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 		return
 	}
 	var served *round // nil: they were only recorded
-	record := func(found matching) error {
+	record := func(found ranking.Matching) error {
 		return e.transactTelling(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 			served, err = e.recordAndServe(ctx, tx, task, batch, fresh, found)
 			return []notify.Change{{Task: task, Requests: unanswered(batch)}}, err
@@ -182,7 +183,7 @@ func (e *Engine) recordBatch(ctx context.Context, name string, batch []*click) {
 		fallthrough // the look, which can wait, sees to the recheck
 	default:
 		fresh = false
-		err = record(matching{})
+		err = record(ranking.Matching{})
 	}
 	if half := len(batch) / 2; half > 0 && pg.Unheld(err) { // somebody's name or key, and only they are refused
 		e.recordBatch(ctx, name, batch[:half])
@@ -289,7 +290,7 @@ func (e *Engine) answer(ctx context.Context, task int64, batch []*click) {
 // assign lock, and records the batch as it serves everybody who waits. If the shelf has gone stale meanwhile, or was so
 // before, it only records: the next step is the run lock's, in a transaction of its own. It returns the round, if there
 // was one.
-func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found matching) (r *round, err error) {
+func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found ranking.Matching) (r *round, err error) {
 	if fresh {
 		if r, err = e.openRoundFor(ctx, tx, task, batch); err != nil {
 			return nil, err

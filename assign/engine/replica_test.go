@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 )
 
@@ -73,7 +74,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer former.Rollback(context.Background())
-	if _, err := former.Exec(t.Context(), queryLock, n.queryLockClass(), int32(task.ID)); err != nil {
+	if _, err := former.Exec(t.Context(), ranking.QueryLock, n.Ranker.QueryLockClass(), int32(task.ID)); err != nil {
 		t.Fatal(err)
 	}
 	r := n.click(t, "task", "ann", 1)

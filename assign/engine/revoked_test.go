@@ -80,9 +80,9 @@ func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	found, err := n.stream(t.Context(), tx, task.ID, task.Settings)
-	if err != nil || len(found.items) != 10 || len(found.seen) != 10 || found.blocked+found.passedOver != 4992 {
-		t.Errorf("%d items, %d remembered, %d blocked, %d passed over, %v", len(found.items), len(found.seen), found.blocked, found.passedOver, err)
+	found, err := n.Ranker.Stream(t.Context(), tx, task.ID, task.Settings)
+	if err != nil || len(found.Items) != 10 || len(found.Seen) != 10 || found.Blocked+found.PassedOver != 4992 {
+		t.Errorf("%d items, %d remembered, %d blocked, %d passed over, %v", len(found.Items), len(found.Seen), found.Blocked, found.PassedOver, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 	"getwork/assign/records"
 	"getwork/notify"
 )
@@ -26,7 +27,7 @@ type round struct {
 	task  int64
 	state lockedState
 
-	matching matching                   // what the task's recheck said of the shelf's best
+	matching ranking.Matching           // what the task's recheck said of the shelf's best
 	dropped  bool                       // some of it did not match any more
 	clicks   map[assign.Holder][]*click // to be recorded by this round
 	clickers []assign.Holder            // their holders, sorted
@@ -205,7 +206,7 @@ func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 
 // offer is an item of a supply as the plan sees it, and what is written when it is handed out.
 type offer struct {
-	ranked
+	cand ranking.Candidate
 	plan.Item
 	attempt   int        // which one it will be
 	until     *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places

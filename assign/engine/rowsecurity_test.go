@@ -32,7 +32,7 @@ func TestRowSecurity(t *testing.T) {
 		if r := n.endedRequest(t, n.click(t, where, "bob", 5).ID); fmt.Sprint(items(r)) != "[7 9]" {
 			t.Errorf("%s: bob has %v, want what the recheck shows still", where, items(r))
 		}
-		if p, err := n.Preview(t.Context(), where, nil, 20); err != nil || p.Given != 4 {
+		if p, err := n.Ranker.Preview(t.Context(), where, nil, 20); err != nil || p.Given != 4 {
 			t.Errorf("%s: a preview shows %+v, %v", where, p, err)
 		}
 		if e, err := n.Explain(t.Context(), where, "2"); err != nil || e.Matches {

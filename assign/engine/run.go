@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/notify"
 )
 
@@ -70,22 +71,22 @@ func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect, begun func()) e
 	found, err := e.rank(ctx, tx, t)
 	e.Steps(ctx, StepQueried)
 
-	after, cancel := e.afterQuery(ctx)
+	after, cancel := pg.Detached(ctx)
 	defer cancel()
-	var fault *errQuery
+	var fault *ranking.ErrQuery
 	end := RunFinished
 	switch {
 	case err == nil:
 		err = e.handOut(after, tx, t, id, found)
 	case errors.As(err, &fault):
 		end = RunFailed
-		err = e.failRequests(after, tx, t, id, fault.message)
+		err = e.failRequests(after, tx, t, id, fault.Message)
 	}
 	if err == nil {
 		e.countRun(end, time.Since(began))
 		return nil
 	}
-	ending, done := e.afterQuery(ctx) // the other may be used up
+	ending, done := pg.Detached(ctx) // the other may be used up
 	defer done()
 	end, failed := e.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
@@ -94,13 +95,8 @@ func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect, begun func()) e
 	return errors.Join(err, failed)
 }
 
-// afterQuery is a context for what follows the query: also while the node drains it may still be written.
-func (e *Engine) afterQuery(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // a million candidates take their time
-}
-
-// rank executes the query, and watches meanwhile that somebody still wants it.
-func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error) {
+// Rank executes the query, and watches meanwhile that somebody still wants it.
+func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (ranking.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watching := make(chan struct{})
 	go func() {
@@ -111,10 +107,7 @@ func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (result, error
 		cancel(nil)
 		<-watching
 	}()
-	if e.Queries != nil {
-		return e.rankThere(ctx, tx, t.task, t.Settings)
-	}
-	return e.rankHere(ctx, tx, t.task, t.Settings)
+	return e.Ranker.Rank(ctx, tx, t.task, t.Settings)
 }
 
 const stillWanted = `
@@ -166,8 +159,8 @@ func (r *round) stopped(t prospect) bool {
 }
 
 // handOut is the run's own round.
-func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found result) error {
-	o := &outcome{result: found, run: run}
+func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found ranking.Result) error {
+	o := &outcome{Result: found, run: run}
 	if t.FreshFor > 0 {
 		if err := o.store(ctx, e, tx); err != nil {
 			return err
@@ -183,15 +176,15 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if r.stopped(t) {
 		return errStopped
 	}
-	if back, err := found.wasSetBack(ctx, tx); err != nil || back {
-		return cmp.Or(err, errSetBack)
+	if back, err := found.WasSetBack(ctx, tx); err != nil || back {
+		return cmp.Or(err, ranking.ErrSetBack)
 	}
 	if t.FreshFor > 0 {
 		o.freshFor = r.state.FreshFor
 	}
 	r.run = run
-	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.snapshot, found.seenUntil,
-		found.given, found.blocked, found.passedOver, len(found.items), found.cut)
+	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
+		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut)
 	if err != nil {
 		return fmt.Errorf("finish the run: %w", err)
 	}

@@ -121,7 +121,7 @@ func TestRankingKeepsItsOrder(t *testing.T) {
 		select $1, i, 'ann', 'returned', clock_timestamp(), pg_current_xact_id(), '1 hour', clock_timestamp() + interval '1 hour'
 		from generate_series(1, 400000) i`, task.ID)
 	execute(t, db, `analyze getwork.work`)
-	plan := query[string](t, db, `explain (format json) `+n.wrapped(task.Query, task.ID, 1, 1001))
+	plan := query[string](t, db, `explain (format json) `+n.Ranker.Wrapped(task.Query, task.ID, 1, 1001))
 	if !strings.Contains(plan, "hashed SubPlan") {
 		t.Error("the plan does not look the blocked items up in a hash; this test shows nothing")
 	}
@@ -353,8 +353,8 @@ func TestWatchingClientsIsAskedAgain(t *testing.T) {
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	n.beginRunLock(ended)
-	if got := n.beginRunLock(t.Context()); got != beginLocking+watchClient {
+	n.clientWatch.Setting(ended)
+	if got := n.clientWatch.Setting(t.Context()); got == "" {
 		t.Errorf("the lock's transaction begins with %q", got)
 	}
 }

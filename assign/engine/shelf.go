@@ -9,6 +9,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/plan"
+	"getwork/assign/ranking"
 )
 
 // shelfFresh tells whether what the run u left on the shelf of task s may be handed out still: in the time that it has, and in
@@ -48,16 +49,16 @@ func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error)
 	return offers, len(offers) < n, r.recheck(offers)
 }
 
-// recheck takes the places off what does not match any more. It stays on the shelf: it may match again.
+// Recheck takes the places off what does not match any more. It stays on the shelf: it may match again.
 func (r *round) recheck(offers []offer) error {
 	if r.state.Recheck == "" {
 		return nil
 	}
-	if r.matching.by != r.state.Recheck {
+	if r.matching.By != r.state.Recheck {
 		return errUnchecked
 	}
 	for i := range offers {
-		matches, known := r.matching.items[offers[i].item]
+		matches, known := r.matching.Items[offers[i].cand.Item]
 		if !known {
 			return errUnchecked
 		}
@@ -71,7 +72,7 @@ func (r *round) recheck(offers []offer) error {
 
 // scanOffer reads a rank, an item, its details, and how it stands.
 func scanOffer(row pgx.CollectableRow) (o offer, err error) {
-	err = scanStanding(row, &o, &o.rank, &o.item, &o.details)
+	err = scanStanding(row, &o, &o.cand.Rank, &o.cand.Item, &o.cand.Details)
 	return o, err
 }
 
@@ -90,20 +91,20 @@ func (s shelf) settle(after settlement) (string, []any) {
 
 // outcome hands out a run's own result in the run's own round.
 type outcome struct {
-	result
+	ranking.Result
 	run      int64
 	dropped  bool            // some of it did not match any more when it was rechecked
 	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: they don't
 }
 
-func (o *outcome) cut() bool { return o.result.cut || o.unchecked() }
+func (o *outcome) cut() bool { return o.Result.Cut || o.unchecked() }
 
 // usable: what does not match any more, and nothing of which is held, is as if it had never been there.
-func (o *outcome) usable() bool { return o.given > o.passedOver && (!o.dropped || o.blocked > 0) }
+func (o *outcome) usable() bool { return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0) }
 
 // unchecked reports whether not all of the result was rechecked.
 func (o *outcome) unchecked() bool {
-	return o.matching.by != "" && len(o.matching.items) < len(o.items)
+	return o.Matching.By != "" && len(o.Matching.Items) < len(o.Items)
 }
 
 // source: who finds too little of what was rechecked waits for the shelf that this result becomes, not for another run.
@@ -129,23 +130,23 @@ limit $9`
 func (o *outcome) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
 	var free []offer
 	chunk := max(256, 2*n)
-	for from := 0; from < len(o.items) && len(free) < n; chunk *= 4 {
-		part := o.items[from:min(from+chunk, len(o.items))]
+	for from := 0; from < len(o.Items) && len(free) < n; chunk *= 4 {
+		part := o.Items[from:min(from+chunk, len(o.Items))]
 		p := columnsOf(part)
 		at := make(map[int64]int, len(part))
 		for i, it := range part {
-			at[it.rank] = i
+			at[it.Rank] = i
 		}
 		rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, r.state.conflicts, p.ranks, p.items, p.slots, p.exclusives,
-			o.snapshot, o.seenUntil, n-len(free))
+			o.Snapshot, o.SeenUntil, n-len(free))
 		if err != nil {
 			return nil, false, err
 		}
 		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f offer, err error) {
 			var rank int64
 			if err = scanStanding(row, &f, &rank); err == nil {
-				f.ranked = part[at[rank]]
-				if o.matching.by != "" && !o.matching.items[f.item] { // it does not match any more, or nobody asked
+				f.cand = part[at[rank]]
+				if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it does not match any more, or nobody asked
 					f.Slots = 0
 					o.dropped = true
 				}
@@ -169,13 +170,13 @@ type columns struct {
 	exclusives     []*string
 }
 
-func columnsOf(items []ranked) (c columns) {
+func columnsOf(items []ranking.Candidate) (c columns) {
 	for _, it := range items {
-		c.ranks = append(c.ranks, it.rank)
-		c.items = append(c.items, it.item)
-		c.details = append(c.details, it.details)
-		c.slots = append(c.slots, int32(it.slots))
-		c.exclusives = append(c.exclusives, it.exclusive)
+		c.ranks = append(c.ranks, it.Rank)
+		c.items = append(c.items, it.Item)
+		c.details = append(c.details, it.Details)
+		c.slots = append(c.slots, int32(it.Slots))
+		c.exclusives = append(c.exclusives, it.Exclusive)
 	}
 	return c
 }
@@ -204,16 +205,16 @@ func (o *outcome) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
 		return settleRunWithoutShelf, []any{after.used}
 	}
-	return settleRun, []any{after.used, o.run, after.next, o.result.cut, len(o.items) - after.gone, o.freshFor}
+	return settleRun, []any{after.used, o.run, after.next, o.Result.Cut, len(o.Items) - after.gone, o.freshFor}
 }
 
 // store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
 // click waits for them. They count only when settle names the run.
 func (o *outcome) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
 	schema := strings.Trim(strings.TrimSuffix(e.SQL("getwork.candidate"), ".candidate"), `"`)
-	rows := pgx.CopyFromSlice(len(o.items), func(i int) ([]any, error) {
-		it := &o.items[i]
-		return []any{o.run, it.rank, it.item, it.details, int32(it.slots), it.exclusive}, nil
+	rows := pgx.CopyFromSlice(len(o.Items), func(i int) ([]any, error) {
+		it := &o.Items[i]
+		return []any{o.run, it.Rank, it.Item, it.Details, int32(it.Slots), it.Exclusive}, nil
 	})
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{schema, "candidate"}, []string{"run_id", "rank", "item", "details", "slots", "exclusive"}, rows)
 	if err != nil {

@@ -4,23 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
-)
-
-// binding is what has a say in who may have an item now: held, put off, never to return, or returned to others. It is one
-// range of the index work_binding, whose expression it repeats; what is over is not in it, so the length of an item's history
-// does not matter. As a sub-query the time is read once, and after the statement has fixed what it sees.
-const binding = `w.state in ('held', 'never', 'returned', 'failed')
-    and coalesce(case when not w.to_others then w.available_at end, 'infinity'::timestamptz) > (select clock_timestamp())`
-
-// blocks tells of work w that binds whether it keeps the item from everybody, if that has one place, or else its own user.
-const blocks = `(w.available_at is null or w.available_at > clock_timestamp())`
-
-// lastOf begins a look at the newest row of an item's work, with a condition of its own and newestFirst behind it. "between",
-// because of an order by a column that is known the planner makes nothing: it would be free to walk back through the work of
-// all items until it comes to one of this.
-const (
-	lastOf      = `w.item between c.item and c.item`
-	newestFirst = `order by w.item desc, w.id desc limit 1`
+	"getwork/assign/records"
 )
 
 // standsAlone is how an item c (item, slots, exclusive) of the task $1 stands now: who holds its places, who may not have
@@ -43,17 +27,17 @@ cross join lateral (
     array_agg(w.user_name) filter (where w.state = 'held') as users,
     array_agg(w.instance) filter (where w.state = 'held') as instances,
     array_agg(w.user_name) filter (where w.to_others or c.slots > 1 and w.state <> 'held') as barred,
-    min(w.available_at) filter (where c.slots > 1 and ` + blocks + `) as until,
-    coalesce(bool_or(c.slots = 1 and ` + blocks + `), false) as bound
+    min(w.available_at) filter (where c.slots > 1 and ` + records.Blocks + `) as until,
+    coalesce(bool_or(c.slots = 1 and ` + records.Blocks + `), false) as bound
   from getwork.work w
-  where w.task_id = $1 and w.item = c.item and ` + binding + `
+  where w.task_id = $1 and w.item = c.item and ` + records.Binding + `
 ) now
 left join lateral (
   select w.closed_xid, w.closed_at,
     case when w.state in ('failed', 'expired') then w.attempt + 1 when w.state in ('returned', 'reassigned') then w.attempt end as attempt
   from getwork.work w
-  where w.task_id = $1 and ` + lastOf + ` and w.state <> 'held'
-  ` + newestFirst + `
+  where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held'
+  ` + records.NewestFirst + `
 ) last on true
 cross join lateral (
   select now.taken, now.users, now.instances, now.barred, now.until, coalesce(last.attempt, 1) as attempt,
@@ -104,14 +88,14 @@ const nothingSeen = `cross join (select null::pg_snapshot as snapshot, null::tim
 // scanStanding reads into, and then standingColumns.
 func scanStanding(row pgx.CollectableRow, o *offer, into ...any) error {
 	var users, instances []string
-	err := row.Scan(append(into, &o.slots, &o.exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.elsewhere, &o.Busy)...)
+	err := row.Scan(append(into, &o.cand.Slots, &o.cand.Exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.elsewhere, &o.Busy)...)
 	for i := range users {
 		o.Holders = append(o.Holders, plan.Holder{User: users[i], Instance: instances[i]})
 	}
 	o.Barred = append(o.Barred, o.elsewhere...)
-	o.Slots = o.slots
-	if o.exclusive != nil {
-		o.Exclusive = *o.exclusive
+	o.Slots = o.cand.Slots
+	if o.cand.Exclusive != nil {
+		o.Exclusive = *o.cand.Exclusive
 	}
 	return err
 }

@@ -53,9 +53,9 @@ cross join (
 ) u` + standing
 
 	selectBinding = `
-select ` + records.WorkColumns + `, ` + blocks + `, coalesce(w.closed_by, w.user_name)
+select ` + records.WorkColumns + `, ` + records.Blocks + `, coalesce(w.closed_by, w.user_name)
 from getwork.work w join getwork.task_state s on s.task_id = w.task_id
-where w.task_id = $1 and w.item = $2 and ` + binding + `
+where w.task_id = $1 and w.item = $2 and ` + records.Binding + `
 order by w.id + 0`
 
 	selectMember = `

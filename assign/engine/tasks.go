@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 const insertVersion = `
@@ -38,12 +39,12 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		return assign.Task{}, err
 	}
 	if !s.Inbox() {
-		if err := e.tryQuery(ctx, s.Query); err != nil {
+		if err := e.Ranker.TryQuery(ctx, s.Query); err != nil {
 			return assign.Task{}, err
 		}
 	}
 	if s.Recheck != "" {
-		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
+		if err := e.Ranker.TryRecheck(ctx, s.Recheck); err != nil {
 			return assign.Task{}, err
 		}
 	}
@@ -106,7 +107,7 @@ where task_id = $1`
 	// all work be read in the order of its ids.
 	lockBlocking = `
 select from getwork.work w
-where w.task_id = $1 and ` + binding + ` and ` + blocks + `
+where w.task_id = $1 and ` + records.Binding + ` and ` + records.Blocks + `
 order by w.id + 0
 for update`
 	settlePlaces = `
@@ -115,7 +116,7 @@ set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due
 from (
   select w.item, max(coalesce(w.available_at, 'infinity')) as until
   from getwork.work w
-  where w.task_id = $1 and ` + binding + ` and ` + blocks + `
+  where w.task_id = $1 and ` + records.Binding + ` and ` + records.Blocks + `
   group by w.item
 ) b
 where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
@@ -148,12 +149,12 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		return assign.Task{}, assign.RefuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
 	}
 	if s.Query != t.Query {
-		if err := e.tryQuery(ctx, s.Query); err != nil {
+		if err := e.Ranker.TryQuery(ctx, s.Query); err != nil {
 			return assign.Task{}, err
 		}
 	}
 	if s.Recheck != t.Recheck && s.Recheck != "" {
-		if err := e.tryRecheck(ctx, s.Recheck); err != nil {
+		if err := e.Ranker.TryRecheck(ctx, s.Recheck); err != nil {
 			return assign.Task{}, err
 		}
 	}

@@ -92,7 +92,7 @@ end $$`)
 		t.Errorf("ann is %s", r.State)
 	}
 	q := assign.Query(sorts)
-	_, err := n.Preview(t.Context(), "task", &q, 5)
+	_, err := n.Ranker.Preview(t.Context(), "task", &q, 5)
 	if p, _ := pg.ProblemOf(err); p.Status != 422 {
 		t.Errorf("preview: %d %s", p.Status, p.Detail)
 	}

@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -46,6 +47,13 @@ func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error
 	return err
 }
 
+// Detached is a context for what must be written although ctx is over, such as what follows a query while the node shuts down. It
+// ends after a minute: a million candidates take their time.
+func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+}
+
+// IDs reads the ids that a statement returns.
 func IDs(ctx context.Context, tx pgx.Tx, statement string) ([]int64, error) {
 	rows, err := tx.Query(ctx, statement)
 	if err != nil {

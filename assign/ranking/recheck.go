@@ -1,4 +1,4 @@
-package engine
+package ranking
 
 import (
 	"context"
@@ -34,24 +34,24 @@ func rechecking(recheck assign.Query) string { return recheckHead + recheck.Trim
 // keysType is that of $1, whatever PostgreSQL would take it for where the query first uses it.
 var keysType = []uint32{pgtype.TextArrayOID}
 
-// recheck asks the task's recheck which of the items still match; nil: the task has none, and whether they do is not
-// known to have changed. It is executed as asQuery does: whoever calls it holds neither a connection of the API pool nor
+// Recheck asks the task's recheck which of the items still match; nil: the task has none, and whether they do is not
+// known to have changed. It is executed as InTx does: whoever calls it holds neither a connection of the API pool nor
 // a lock. [QueryRefused] is the recheck's own fault, its time-out included.
-func (e *Engine) recheck(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
-	return e.recheckWithin(ctx, placeWait, s, items)
+func (q *Ranker) Recheck(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
+	return q.recheckWithin(ctx, SlotWait, s, items)
 }
 
-// recheckNow is recheck for who can't wait until a place is free: then it is refused with [Busy] at once.
-func (e *Engine) recheckNow(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
-	return e.recheckWithin(ctx, 0, s, items)
+// RecheckNow is recheck for who can't wait until a place is free: then it is refused with [Busy] at once.
+func (q *Ranker) RecheckNow(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
+	return q.recheckWithin(ctx, 0, s, items)
 }
 
-func (e *Engine) recheckWithin(ctx context.Context, wait time.Duration, s assign.Settings, items []string) (map[string]bool, error) {
+func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign.Settings, items []string) (map[string]bool, error) {
 	if s.Recheck == "" {
 		return nil, nil
 	}
 	var still map[string]bool
-	err := e.asQuery(ctx, wait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := q.InTx(ctx, wait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		still, err = recheckIn(ctx, tx, s.Recheck, items)
 		return err
 	})
@@ -84,11 +84,11 @@ func recheckIn(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []str
 	return still, nil
 }
 
-// tryRecheck has PostgreSQL read the recheck, alone and wrapped, and plan it with the rights that it will have, but
+// TryRecheck has PostgreSQL read the recheck, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
-func (e *Engine) tryRecheck(ctx context.Context, recheck assign.Query) error {
+func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 	trimmed := recheck.Trimmed()
-	return e.trying(ctx, func(tx pgx.Tx) error {
+	return q.trying(ctx, func(tx pgx.Tx) error {
 		conn := tx.Conn().PgConn()
 		alone, err := conn.Prepare(ctx, "", trimmed, keysType)
 		if err != nil {

@@ -1,4 +1,4 @@
-package engine
+package ranking
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // limit is 1 to 100. [QueryRefused] says what PostgreSQL has against the query, or how it failed; [Busy] that no place
 // to run was free. Where queries run on another database, they are read until limit items are found, and the counts
 // cover what was read.
-func (e *Engine) Preview(ctx context.Context, task string, query *assign.Query, limit int) (assign.Preview, error) {
-	id, s, err := e.Records.Find(ctx, task, assign.Who{Anything: true})
+func (q *Ranker) Preview(ctx context.Context, task string, query *assign.Query, limit int) (assign.Preview, error) {
+	id, s, err := q.Records.Find(ctx, task, assign.Who{Anything: true})
 	if err != nil {
 		return assign.Preview{}, err
 	}
@@ -26,37 +26,37 @@ func (e *Engine) Preview(ctx context.Context, task string, query *assign.Query, 
 	if s.Inbox() {
 		return assign.Preview{}, assign.RefuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
 	}
-	return e.preview(ctx, id, s, limit)
+	return q.preview(ctx, id, s, limit)
 }
 
 // PreviewNew is [Engine.Preview] for a task that there is not yet. Of its settings Query, QueryTimeout and Slots count.
 // Nothing is blocked: nobody holds, put off or refused anything of it.
-func (e *Engine) PreviewNew(ctx context.Context, s assign.Settings, limit int) (assign.Preview, error) {
+func (q *Ranker) PreviewNew(ctx context.Context, s assign.Settings, limit int) (assign.Preview, error) {
 	if s.Inbox() {
 		return assign.Preview{}, assign.RefuseField("query", "an inbox has no query; send the query to be previewed")
 	}
 	s.Name = "new" // it need not have one yet, but check wants one
 	const none = 0 // ids begin at 1
-	return e.preview(ctx, none, s, limit)
+	return q.preview(ctx, none, s, limit)
 }
 
-func (e *Engine) preview(ctx context.Context, task int64, s assign.Settings, limit int) (assign.Preview, error) {
+func (q *Ranker) preview(ctx context.Context, task int64, s assign.Settings, limit int) (assign.Preview, error) {
 	if limit < 1 || limit > 100 {
 		return assign.Preview{}, assign.RefuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
 	}
 	if err := s.Check(); err != nil {
 		return assign.Preview{}, err
 	}
-	if err := e.tryQuery(ctx, s.Query); err != nil {
+	if err := q.TryQuery(ctx, s.Query); err != nil {
 		return assign.Preview{}, err
 	}
 	s.MaxCandidates = limit
 	p := assign.Preview{Rows: []assign.PreviewRow{}}
-	err := e.asQuery(ctx, placeWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		if err := explainPreview(ctx, tx, &p, e.previewed(task, s)); err != nil {
+	err := q.InTx(ctx, SlotWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		if err := explainPreview(ctx, tx, &p, q.previewed(task, s)); err != nil {
 			return err
 		}
-		return e.executePreview(ctx, tx, &p, task, s)
+		return q.executePreview(ctx, tx, &p, task, s)
 	})
 	if err != nil {
 		return assign.Preview{}, err
@@ -65,11 +65,11 @@ func (e *Engine) preview(ctx context.Context, task int64, s assign.Settings, lim
 }
 
 // previewed is the statement that a preview executes.
-func (e *Engine) previewed(task int64, s assign.Settings) string {
-	if e.Queries != nil {
-		return ranking(s.Query, s.Slots)
+func (q *Ranker) previewed(task int64, s assign.Settings) string {
+	if q.Queries != nil {
+		return elsewhere(s.Query, s.Slots)
 	}
-	return e.wrapped(s.Query, task, s.Slots, s.MaxCandidates)
+	return q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates)
 }
 
 func explainPreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, statement string) error {
@@ -89,18 +89,18 @@ func explainPreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, statement
 	return nil
 }
 
-func (e *Engine) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, task int64, s assign.Settings) (err error) {
-	var found result
+func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, task int64, s assign.Settings) (err error) {
+	var found Result
 	began := time.Now()
-	if e.Queries != nil {
-		found, err = e.stream(ctx, tx, task, s)
+	if q.Queries != nil {
+		found, err = q.Stream(ctx, tx, task, s)
 	} else {
-		found, err = readRanked(ctx, tx, e.previewed(task, s), s.MaxCandidates)
+		found, err = readRanked(ctx, tx, q.previewed(task, s), s.MaxCandidates)
 	}
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
-	p.Given, p.Blocked, p.PassedOver = found.given, found.blocked, found.passedOver
-	for _, r := range found.items {
-		p.Rows = append(p.Rows, assign.PreviewRow{Rank: r.rank, Item: r.item, Slots: r.slots, Exclusive: r.exclusive, Details: json.RawMessage(r.details)})
+	p.Given, p.Blocked, p.PassedOver = found.Given, found.Blocked, found.PassedOver
+	for _, r := range found.Items {
+		p.Rows = append(p.Rows, assign.PreviewRow{Rank: r.Rank, Item: r.Item, Slots: r.Slots, Exclusive: r.Exclusive, Details: json.RawMessage(r.Details)})
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package engine
+package ranking
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func spoils(err error) bool {
 }
 
 // leaveTo goes back to a savepoint before somebody's query, of which err came, in a transaction that goes on. Where the
-// connection is not to be used after that transaction, it is marked for [giveUpSpoilt].
+// connection is not to be used after that transaction, it is marked for [GiveUpSpoilt].
 func leaveTo(ctx context.Context, tx pgx.Tx, savepoint string, err error) error {
 	_, left := tx.Exec(ctx, "rollback to savepoint "+savepoint+unlockAll)
 	markSpoilt(tx.Conn(), err)
@@ -44,8 +44,8 @@ func markSpoilt(conn *pgx.Conn, err error) {
 	}
 }
 
-// giveUpSpoilt closes a connection that was marked; its pool opens another.
-func giveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
+// GiveUpSpoilt closes a connection that was marked; its pool opens another.
+func GiveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
 	if conn.PgConn().CustomData()[spoilt] != nil {
 		_ = conn.Close(ctx)
 	}
@@ -53,18 +53,18 @@ func giveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
 
 // inQuery calls f in a read-only transaction in which somebody's query is executed, and ends it, also when ctx is over: the
 // connection is used again. It ends in one message, since behind a transaction pooler the next may meet another session.
-func (e *Engine) inQuery(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
+func (q *Ranker) inQuery(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
 	tx, err := conn.BeginTx(ctx, pg.ReadOnly)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	err = f(tx)
-	after, cancel := e.afterQuery(ctx)
+	after, cancel := pg.Detached(ctx)
 	defer cancel()
 	if _, left := conn.PgConn().Exec(after, "rollback"+unlockAll).ReadAll(); left != nil {
 		_ = conn.Close(after)
 	}
 	markSpoilt(conn, err)
-	giveUpSpoilt(after, conn)
+	GiveUpSpoilt(after, conn)
 	return err
 }

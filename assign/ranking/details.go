@@ -1,14 +1,14 @@
-package engine
+package ranking
 
 import "strings"
 
-// rowDetails is a whole row of a query as JSON, in the order of its columns; detailsOf takes off what getwork reads
+// RowDetails is a whole row of a query as JSON, in the order of its columns; DetailsOf takes off what getwork reads
 // itself. Left to PostgreSQL, the latter would cost ten times as much as the former.
-const rowDetails = `row_to_json(r)::text`
+const RowDetails = `row_to_json(r)::text`
 
-// detailsOf is what the query said of an item besides item, slots and exclusive: a JSON object, whose members stand as
+// DetailsOf is what the query said of an item besides item, slots and exclusive: a JSON object, whose members stand as
 // they came.
-func detailsOf(row string) string {
+func DetailsOf(row string) string {
 	var kept strings.Builder
 	kept.Grow(len(row))
 	kept.WriteByte('{')

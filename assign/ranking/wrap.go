@@ -1,4 +1,4 @@
-package engine
+package ranking
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 //   - row_number() over () counts the rows as they come; it is the rank.
 //   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
 //     made only of what is kept.
-//   - Details keep the order of the query's columns: json, not jsonb. detailsOf makes them.
+//   - Details keep the order of the query's columns: json, not jsonb. DetailsOf makes them.
 //   - Only items with one place can be blocked here. What is full, or whose group is busy, stays, since it may be free
 //     again while the result is on the shelf; but it comes last, so that what is free is not cut off behind it.
 //     "offset 0" has the look at what is blocked made once a row.
@@ -34,22 +34,22 @@ import (
 // Numbers are written into the text: a placeholder would be taken for one of the query's own.
 const (
 	// rows is the query with its columns as getwork reads them.
-	rowsHead = `
+	RowsHead = `
   select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
     nullif(exclusive::text collate "C", '') as exclusive, getwork_query as r
   from (
 `
-	rowsTail = `
+	RowsTail = `
   ) getwork_query`
 
 	wrapHead = `
 with ranked as (
   select row_number() over () as rank, getwork_rows.*
   from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
-  cross join lateral (` + rowsHead
-	wrapTail = rowsTail + `) getwork_rows
+  cross join lateral (` + RowsHead
+	wrapTail = RowsTail + `) getwork_rows
 )
-select rank, item, slots, exclusive, ` + rowDetails + `, free, given, blocked, passed_over, pg_current_snapshot()::text
+select rank, item, slots, exclusive, ` + RowDetails + `, free, given, blocked, passed_over, pg_current_snapshot()::text
 from (
   select rank, item, slots, exclusive, r, usable and not held as free,
     count(*) over () as given,
@@ -76,19 +76,19 @@ from (
 ) best`
 )
 
-// wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
+// Wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
 // one row if the query gives any. slots are the task's.
-func (e *Engine) wrapped(query assign.Query, task int64, slots, limit int) string {
-	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + e.SQL(fmt.Sprintf(wrapTail, task, limit))
+func (q *Ranker) Wrapped(query assign.Query, task int64, slots, limit int) string {
+	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
 // enterQuery makes a transaction fit for somebody's query: it is read-only, has a time limit, and the rights of
 // the query role. That keeps accidents away: a query that means harm can leave the role, but not what the login may do. Under a
 // savepoint, rolling back to it takes all of that off again.
-func (e *Engine) enterQuery(timeout assign.Duration) string {
+func (q *Ranker) enterQuery(timeout assign.Duration) string {
 	s := "set local transaction_read_only = on; set local lock_timeout = 0; " + limitStatements(timeout)
-	if e.QueryRole != "" {
-		s += "; set local role " + pgx.Identifier{e.QueryRole}.Sanitize()
+	if q.QueryRole != "" {
+		s += "; set local role " + pgx.Identifier{q.QueryRole}.Sanitize()
 	}
 	return s
 }
@@ -96,10 +96,10 @@ func (e *Engine) enterQuery(timeout assign.Duration) string {
 // enterAgain takes off what somebody's query left behind in its transaction, and makes that fit for the next, here and on
 // the query database: what one of them sets, its own time-out and role included, or makes, such as a large object, is not
 // there for the other.
-func (e *Engine) enterAgain(ctx context.Context, tx pgx.Tx, timeout assign.Duration) error {
+func (q *Ranker) enterAgain(ctx context.Context, tx pgx.Tx, timeout assign.Duration) error {
 	enter := limitStatements(timeout)
-	if e.Queries == nil {
-		enter = e.enterQuery(timeout)
+	if q.Queries == nil {
+		enter = q.enterQuery(timeout)
 	}
 	if _, err := tx.Exec(ctx, "rollback to savepoint ranking; "+enter); err != nil {
 		return fmt.Errorf("enter the recheck: %w", err)
@@ -112,11 +112,11 @@ func limitStatements(timeout assign.Duration) string {
 	return fmt.Sprintf("set local statement_timeout = %d", max(1, time.Duration(timeout).Milliseconds()))
 }
 
-// tryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
+// TryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
 // doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
-func (e *Engine) tryQuery(ctx context.Context, query assign.Query) error {
+func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 	trimmed := query.Trimmed()
-	return e.trying(ctx, func(tx pgx.Tx) error {
+	return q.trying(ctx, func(tx pgx.Tx) error {
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
 			if strings.Contains(trimmed, ";") {
@@ -139,9 +139,9 @@ func (e *Engine) tryQuery(ctx context.Context, query assign.Query) error {
 				return queryRefusal("query", "the query returns %d columns named %q; give each a name of its own", n, name)
 			}
 		}
-		statement := e.wrapped(query, 0, 1, 1)
-		if e.Queries != nil {
-			statement = ranking(query, 1)
+		statement := q.Wrapped(query, 0, 1, 1)
+		if q.Queries != nil {
+			statement = elsewhere(query, 1)
 		}
 		rows, err := tx.Query(ctx, "explain "+statement, pgx.QueryExecModeExec)
 		if err == nil {
@@ -156,10 +156,10 @@ func (e *Engine) tryQuery(ctx context.Context, query assign.Query) error {
 }
 
 // trying calls f in a transaction with the rights that queries will have. It is rolled back in the end.
-func (e *Engine) trying(ctx context.Context, f func(pgx.Tx) error) error {
-	begin, role := e.api.BeginTx, e.QueryRole
-	if e.Queries != nil {
-		begin, role = e.Queries.BeginTx, ""
+func (q *Ranker) trying(ctx context.Context, f func(pgx.Tx) error) error {
+	begin, role := q.DB.BeginTx, q.QueryRole
+	if q.Queries != nil {
+		begin, role = q.Queries.BeginTx, ""
 	}
 	tx, err := begin(ctx, pg.ReadOnly)
 	if err != nil {

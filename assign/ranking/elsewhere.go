@@ -1,4 +1,4 @@
-package engine
+package ranking
 
 import (
 	"cmp"
@@ -18,17 +18,17 @@ import (
 var errElsewhere = errors.New("a former run of this query still executes on the query database")
 
 const (
-	queryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
+	QueryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
 
 	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
 	rankingHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + rowDetails + `
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
-cross join lateral (` + rowsHead
-	rankingTail = rowsTail + `) getwork_rows`
+cross join lateral (` + RowsHead
+	rankingTail = RowsTail + `) getwork_rows`
 
 	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
-	seenUntil = `
+	SeenUntil = `
 select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), 'epoch') else clock_timestamp() end
   - interval '5 seconds'`
 
@@ -37,18 +37,18 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 
 	// And what was closed after the query's time: it could not be handed out from this run. Of what nobody holds the last
 	// closing says so.
-	blockedItems = `
+	BlockedItems = `
 select item from getwork.blocked where task_id = $1 and item = any($2::text[])
 union
 select c.item
 from unnest($2::text[]) c (item)
-cross join lateral (select w.closed_at from getwork.work w where w.task_id = $1 and ` + lastOf + ` and w.state <> 'held' ` + newestFirst + `) last
+cross join lateral (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) last
 where last.closed_at > $3`
 )
 
-// wasSetBack reports whether the primary's clock was, since the query began.
-func (r *result) wasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {
-	if r.seenUntil == nil {
+// WasSetBack reports whether the primary's clock was, since the query began.
+func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {
+	if r.SeenUntil == nil {
 		return false, nil
 	}
 	if err := tx.QueryRow(ctx, setBackSince, r.clock, time.Since(r.began).Microseconds()).Scan(&back); err != nil {
@@ -59,18 +59,18 @@ func (r *result) wasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err erro
 
 const fetchRows = 1000
 
-// errSetBack: of what was closed since the query began nobody can tell whether it has seen that.
-var errSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
+// ErrSetBack: of what was closed since the query began nobody can tell whether it has seen that.
+var ErrSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
 
 // ranking is the statement for a query that runs elsewhere: all of its rows, as they come.
-func ranking(query assign.Query, slots int) string {
+func elsewhere(query assign.Query, slots int) string {
 	return fmt.Sprintf(rankingHead, slots) + query.Trimmed() + rankingTail
 }
 
 // rankThere runs the query on the query database, in a transaction that first takes an advisory lock: if it is
 // taken, a run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's
 // connection is asked for a sign of life every few seconds; when it is lost, so is the run.
-func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (result, error) {
+func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	alive := make(chan struct{})
@@ -78,11 +78,11 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 		defer close(alive)
 		keepAlive(ctx, lock, cancel)
 	}()
-	var found result
+	var found Result
 	began := time.Now()
-	err := e.overThere(ctx, func(tx pgx.Tx) error {
+	err := q.overThere(ctx, func(tx pgx.Tx) error {
 		var free bool
-		if err := tx.QueryRow(ctx, queryLock, e.queryLockClass(), int32(task)).Scan(&free); err != nil {
+		if err := tx.QueryRow(ctx, QueryLock, q.QueryLockClass(), int32(task)).Scan(&free); err != nil {
 			return err
 		}
 		if !free {
@@ -95,8 +95,8 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 		if _, err := tx.Exec(limited, "savepoint ranking"); err != nil { // see enterAgain
 			return err
 		}
-		if found, err = e.stream(limited, tx, task, s); err == nil {
-			err = e.recheckResult(limited, tx, task, s, &found)
+		if found, err = q.Stream(limited, tx, task, s); err == nil {
+			err = q.recheckResult(limited, tx, task, s, &found)
 		}
 		return cmp.Or(lateness(limited, err), err)
 	})
@@ -104,23 +104,23 @@ func (e *Engine) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 	cancel(nil)
 	<-alive
 	if err != nil && cause != nil {
-		return result{}, cause
+		return Result{}, cause
 	}
-	return found, faultOf(err, time.Since(began), s.QueryTimeout)
+	return found, FaultOf(err, time.Since(began), s.QueryTimeout)
 }
 
-func (e *Engine) overThere(ctx context.Context, f func(pgx.Tx) error) error {
-	conn, err := e.Queries.Acquire(ctx)
+func (q *Ranker) overThere(ctx context.Context, f func(pgx.Tx) error) error {
+	conn, err := q.Queries.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	return e.inQuery(ctx, conn.Conn(), f)
+	return q.inQuery(ctx, conn.Conn(), f)
 }
 
-func (e *Engine) queryLockClass() int32 {
+func (q *Ranker) QueryLockClass() int32 {
 	h := fnv.New32a()
-	h.Write([]byte("getwork run " + e.Channel))
+	h.Write([]byte("getwork run " + q.Channel))
 	return int32(h.Sum32())
 }
 
@@ -145,42 +145,42 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 	}
 }
 
-// stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until there are
+// Stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until there are
 // one more than max_candidates or no more rows. The counts cover the rows that were read.
-func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (result, error) {
-	found := result{seenUntil: new(time.Time)}
-	if err := e.api.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
-		return result{}, fmt.Errorf("%w: %w", errOurs, err)
+func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
+	found := Result{SeenUntil: new(time.Time)}
+	if err := q.DB.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
+		return Result{}, fmt.Errorf("%w: %w", errOurs, err)
 	}
 	found.began = time.Now()
-	if err := tx.QueryRow(ctx, seenUntil).Scan(found.seenUntil); err != nil {
-		return result{}, err
+	if err := tx.QueryRow(ctx, SeenUntil).Scan(found.SeenUntil); err != nil {
+		return Result{}, err
 	}
-	if bound := found.clock.Add(-5 * time.Second); found.seenUntil.After(bound) { // by a clock that is ahead, or was
-		*found.seenUntil = bound
+	if bound := found.clock.Add(-5 * time.Second); found.SeenUntil.After(bound) { // by a clock that is ahead, or was
+		*found.SeenUntil = bound
 	}
 	const settings = "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; "
 	if _, err := tx.Exec(ctx, settings+limitStatements(s.QueryTimeout)); err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	if _, err := tx.Exec(ctx, "declare ranked no scroll cursor for"+ranking(s.Query, s.Slots), pgx.QueryExecModeExec); err != nil {
-		return result{}, err
+	if _, err := tx.Exec(ctx, "declare ranked no scroll cursor for"+elsewhere(s.Query, s.Slots), pgx.QueryExecModeExec); err != nil {
+		return Result{}, err
 	}
-	found.seen = map[string]bool{}
-	for !found.cut {
-		chunk, read, err := e.fetch(ctx, tx, &found)
+	found.Seen = map[string]bool{}
+	for !found.Cut {
+		chunk, read, err := q.fetch(ctx, tx, &found)
 		if err != nil {
-			return result{}, err
+			return Result{}, err
 		}
-		if chunk, err = e.dropBlocked(ctx, task, chunk, &found); err != nil {
-			return result{}, err
+		if chunk, err = q.dropBlocked(ctx, task, chunk, &found); err != nil {
+			return Result{}, err
 		}
 		for _, r := range chunk { // not what is blocked: of that there may be millions, and the next look-up finds it again
-			found.seen[r.item] = true
+			found.Seen[r.Item] = true
 		}
-		found.items = append(found.items, chunk...)
-		if len(found.items) > s.MaxCandidates {
-			found.items, found.cut = found.items[:s.MaxCandidates], true
+		found.Items = append(found.Items, chunk...)
+		if len(found.Items) > s.MaxCandidates {
+			found.Items, found.Cut = found.Items[:s.MaxCandidates], true
 		}
 		if read < fetchRows {
 			return found, nil
@@ -190,7 +190,7 @@ func (e *Engine) stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 }
 
 // fetch reads one chunk, without what can't be an item or was there before.
-func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result) (chunk []ranked, read int, err error) {
+func (q *Ranker) fetch(ctx context.Context, tx pgx.Tx, found *Result) (chunk []Candidate, read int, err error) {
 	rows, err := tx.Query(ctx, fmt.Sprintf("fetch %d from ranked", fetchRows), pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, 0, err
@@ -199,34 +199,34 @@ func (e *Engine) fetch(ctx context.Context, tx pgx.Tx, found *result) (chunk []r
 	here := make(map[string]bool, fetchRows)
 	for rows.Next() {
 		var item *string
-		var r ranked
-		if err := rows.Scan(&item, &r.slots, &r.exclusive, &r.details); err != nil {
+		var r Candidate
+		if err := rows.Scan(&item, &r.Slots, &r.Exclusive, &r.Details); err != nil {
 			return nil, 0, err
 		}
 		read++
-		found.given++
-		if item == nil || *item == "" || !usableKeys(*item, r.exclusive) || found.seen[*item] || here[*item] || r.slots < 1 || r.exclusive != nil && r.slots > 1 {
-			found.passedOver++
+		found.Given++
+		if item == nil || *item == "" || !UsableKeys(*item, r.Exclusive) || found.Seen[*item] || here[*item] || r.Slots < 1 || r.Exclusive != nil && r.Slots > 1 {
+			found.PassedOver++
 			continue
 		}
 		here[*item] = true
-		r.rank, r.item, r.details = found.given, *item, detailsOf(r.details)
+		r.Rank, r.Item, r.Details = found.Given, *item, DetailsOf(r.Details)
 		chunk = append(chunk, r)
 	}
 	return chunk, read, rows.Err()
 }
 
-func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, found *result) ([]ranked, error) {
+func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate, found *Result) ([]Candidate, error) {
 	if len(chunk) == 0 {
 		return nil, nil
 	}
 	var items []string
 	for _, r := range chunk {
-		if r.slots == 1 { // how many places of the others are left is seen when they are handed out
-			items = append(items, r.item)
+		if r.Slots == 1 { // how many places of the others are left is seen when they are handed out
+			items = append(items, r.Item)
 		}
 	}
-	rows, err := e.api.Query(ctx, e.SQL(blockedItems), task, items, found.seenUntil)
+	rows, err := q.DB.Query(ctx, q.SQL(BlockedItems), task, items, found.SeenUntil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
@@ -240,8 +240,8 @@ func (e *Engine) dropBlocked(ctx context.Context, task int64, chunk []ranked, fo
 	}
 	free := chunk[:0]
 	for _, r := range chunk {
-		if blocked[r.item] {
-			found.blocked++
+		if blocked[r.Item] {
+			found.Blocked++
 			continue
 		}
 		free = append(free, r)

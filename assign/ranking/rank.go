@@ -1,0 +1,175 @@
+package ranking
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+)
+
+// Candidate is one row of a ranking query that can be handed out.
+type Candidate struct {
+	Rank      int64
+	Item      string
+	Slots     int
+	Exclusive *string
+	Details   string // JSON
+}
+
+// Result is what one execution of a ranking query gave.
+type Result struct {
+	Items                      []Candidate // best first, at most max_candidates
+	Cut                        bool        // there were more
+	Given, Blocked, PassedOver int64
+	Matching                   Matching // what the task's recheck said of the best of them
+
+	// What it saw: a snapshot of the same server, or else a time.
+	Snapshot  *string
+	SeenUntil *time.Time
+
+	Seen map[string]bool // the keys of items; of a query that runs elsewhere
+
+	clock, began time.Time // with SeenUntil: the primary's clock when the query began, and this node's
+}
+
+// ErrQuery is an error of the query itself: its requests fail with it.
+type ErrQuery struct{ Message string }
+
+// errOurs: a statement of getwork's own failed while a query ran, which is not the query's fault.
+var errOurs = errors.New("read what getwork itself knows")
+
+func (e *ErrQuery) Error() string { return e.Message }
+
+// rankHere runs the query on the lock's own connection, under a savepoint of the lock's transaction. Lock and
+// query are one backend: neither outlives the other, so no second run can start beside it. The lock survives a
+// query that fails.
+func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
+	if _, err := tx.Exec(ctx, "savepoint ranking; "+q.enterQuery(s.QueryTimeout)); err != nil {
+		return Result{}, fmt.Errorf("enter the query: %w", err)
+	}
+	limited, done := bounded(ctx, s.QueryTimeout)
+	defer done()
+	began := time.Now()
+	found, err := readRanked(limited, tx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
+	took := time.Since(began)
+	if err == nil {
+		err = q.recheckResult(limited, tx, task, s, &found)
+	}
+
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if left := leaveTo(after, tx, "ranking", err); left != nil {
+		return Result{}, errors.Join(err, left)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return Result{}, cause
+	}
+	if late := lateness(limited, err); late != nil {
+		return Result{}, late
+	}
+	if pg.Cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
+		return Result{}, errLeapt
+	}
+	return found, FaultOf(err, took, s.QueryTimeout)
+}
+
+// bounded is a context for all that is executed of somebody's in one transaction. A query can switch the server's
+// statement_timeout off for what comes after it, and a long row of rechecks can keep to it one by one; without this bound
+// either would hold the task, a place and a connection for as long as it likes.
+func bounded(ctx context.Context, timeout assign.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, 2*time.Duration(timeout)+5*time.Second,
+		&ErrQuery{fmt.Sprintf("the query and its recheck together took longer than twice the query_timeout of %s, and 5s", timeout)})
+}
+
+// untilTimeout is a context for a query whose rows are fetched in chunks.
+func untilTimeout(ctx context.Context, timeout assign.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, time.Duration(timeout), tooLong(timeout))
+}
+
+func tooLong(timeout assign.Duration) *ErrQuery {
+	return &ErrQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}
+}
+
+// lateness is the ErrQuery that a context was ended with, if that is why there is an error; nil: it is not.
+func lateness(limited context.Context, err error) error {
+	var late *ErrQuery
+	if err != nil && !errors.Is(err, errOurs) && errors.As(context.Cause(limited), &late) {
+		return late
+	}
+	return nil
+}
+
+// FaultOf makes an ErrQuery of what is the query's own fault.
+func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
+	var pgErr *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pgErr) || !pg.QueryFault(pgErr):
+		return fmt.Errorf("run the query: %w", err)
+	case pgErr.Code == "57014" && timedOut(took, timeout):
+		return tooLong(timeout)
+	case pgErr.Hint != "":
+		return &ErrQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pgErr.Message, pgErr.Hint, pgErr.Code)}
+	}
+	return &ErrQuery{fmt.Sprintf("%s (SQLSTATE %s)", pgErr.Message, pgErr.Code)}
+}
+
+// UsableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted those of
+// the database's own encoding, which may be fewer.
+func UsableKeys(item string, exclusive *string) bool {
+	return len(item) <= 200 && (exclusive == nil || len(*exclusive) <= 200)
+}
+
+// readRanked reads what a wrapped query returns: counts in every row, and items in those that are free.
+func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Result, error) {
+	var found Result
+	// One statement by the extended protocol, whatever the pool's mode: more than one would be refused.
+	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
+	if err != nil {
+		return Result{}, err
+	}
+	defer rows.Close()
+	var given, unusable int
+	for rows.Next() {
+		var r Candidate
+		var item, snapshot *string
+		var free bool
+		if err := rows.Scan(&r.Rank, &item, &r.Slots, &r.Exclusive, &r.Details, &free, &found.Given, &found.Blocked, &found.PassedOver, &snapshot); err != nil {
+			return Result{}, err
+		}
+		found.Snapshot = snapshot
+		if !free {
+			continue
+		}
+		given++
+		if !UsableKeys(*item, r.Exclusive) {
+			unusable++
+			continue
+		}
+		r.Item, r.Details = *item, DetailsOf(r.Details)
+		found.Items = append(found.Items, r)
+	}
+	if err := rows.Err(); err != nil {
+		return Result{}, err
+	}
+	if found.Cut = given > most; len(found.Items) > most {
+		found.Items = found.Items[:most]
+	}
+	found.PassedOver += int64(unusable)
+	slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) }) // what is full came last
+	if found.Snapshot == nil {                                                                    // it gave no rows at all, so nothing will be compared with what it saw
+		empty := "1:1:"
+		found.Snapshot = &empty
+	}
+	return found, nil
+}

@@ -1,0 +1,59 @@
+package ranking
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/records"
+)
+
+// Config is what a Ranker needs.
+type Config struct {
+	DB      pg.Router           // what getwork itself asks
+	Records *records.Records    // the tasks' settings
+	Runs    *pgxpool.Pool       // connections of runs
+	Queries *pgxpool.Pool       // where ranking queries run, if not under the lock's own connection; nil: there
+	SQL     func(string) string // puts the schema's name into a statement
+	Watch   *pg.ClientWatch
+
+	QueryRole string // entered with "set local role" for ranking queries; empty: none
+	Channel   string // of NOTIFY: names the installation
+
+	// WithSlot calls f with one of the node's run slots, for which it waits so long; 0: not at all.
+	WithSlot func(ctx context.Context, wait time.Duration, f func(context.Context) error) error
+}
+
+// Ranker executes ranking queries and rechecks.
+type Ranker struct{ Config }
+
+// New makes a ranker.
+func New(c Config) *Ranker { return &Ranker{c} }
+
+// Elsewhere reports whether queries run on a database of their own.
+func (q *Ranker) Elsewhere() bool { return q.Queries != nil }
+
+// Rank executes a task's query for its run, and asks the recheck about the best of what it found. lock is the transaction that
+// holds the run lock. [ErrQuery] is the query's own fault, its time-out included; any other error is the world's, and the query
+// is to be tried again.
+func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
+	if q.Queries != nil {
+		return q.rankThere(ctx, lock, task, s)
+	}
+	return q.rankHere(ctx, lock, task, s)
+}
+
+const selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
+
+// AskedFor is how many items the requests that wait for the task ask for.
+func (q *Ranker) AskedFor(ctx context.Context, task int64) (n int, err error) {
+	if err = q.DB.QueryRow(ctx, q.SQL(selectAskedFor), task).Scan(&n); err != nil {
+		err = fmt.Errorf("%w: count what is asked for: %w", errOurs, err)
+	}
+	return n, err
+}
