@@ -304,19 +304,19 @@ func TestStuckWhateverTheClockSays(t *testing.T) {
 	alive := func() bool {
 		return query[bool](t, db, `select exists (select from pg_stat_activity where pid = $1)`, backend)
 	}
-	running := map[int64]time.Time{}
+	r := newRescuer(n.Engine)
 	set(aDay)
-	n.endStuck(t.Context(), running)
-	if running[run].IsZero() || !alive() {
-		t.Fatalf("a run that was seen first a moment ago was ended: %v", running)
+	r.endStuck(t.Context())
+	if r.running[run].IsZero() || !alive() {
+		t.Fatalf("a run that was seen first a moment ago was ended: %v", r.running)
 	}
 	set(-aDay)
-	running[run] = time.Now().Add(-time.Duration(task.QueryTimeout) - stuckAfter + time.Minute/2)
-	if n.endStuck(t.Context(), running); !alive() {
+	r.running[run] = time.Now().Add(-time.Duration(task.QueryTimeout) - stuckAfter + time.Minute/2)
+	if r.endStuck(t.Context()); !alive() {
 		t.Fatal("it was ended before its time")
 	}
-	running[run] = running[run].Add(-time.Minute)
-	n.endStuck(t.Context(), running)
+	r.running[run] = r.running[run].Add(-time.Minute)
+	r.endStuck(t.Context())
 	await(t, "it is ended", func() bool { return !alive() })
 }
 

@@ -68,7 +68,7 @@ from generate_series(1, $2::integer) i, lateral (select clock_timestamp() + (i -
 	execute(t, db, `analyze getwork.work`)
 	var plan []string
 	err := pgx.BeginTxFunc(t.Context(), db, pg.ReadCommitted, func(tx pgx.Tx) error {
-		rows, err := tx.Query(t.Context(), `explain (analyze, timing off) `+catchUpWork)
+		rows, err := tx.Query(t.Context(), `explain (analyze, timing off) `+healWork)
 		if err != nil {
 			return err
 		}
@@ -100,14 +100,14 @@ func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
 	run := query[int64](t, db, insertRunning, task.ID, 1<<30)
 	execute(t, db, `update getwork.run set started_at = started_at - interval '2 hours'`)
 	state := func() string { return query[string](t, db, `select state from getwork.run`) }
-	l := lookout{dead: map[int64]bool{}, running: map[int64]time.Time{}, gone: map[int64]time.Time{}}
-	n.lookAround(t.Context(), &l)
-	n.lookAround(t.Context(), &l)
-	if s := state(); s != "running" || l.gone[run].IsZero() {
-		t.Fatalf("it is %s already; known to be gone: %v", s, l.gone)
+	r := newRescuer(n.Engine)
+	r.rescueOnce(t.Context())
+	r.rescueOnce(t.Context())
+	if s := state(); s != "running" || r.gone[run].IsZero() {
+		t.Fatalf("it is %s already; known to be gone: %v", s, r.gone)
 	}
-	l.gone[run] = l.gone[run].Add(-n.LookEvery)
-	if n.lookAround(t.Context(), &l); state() != "lost" {
+	r.gone[run] = r.gone[run].Add(-n.LookEvery)
+	if r.rescueOnce(t.Context()); state() != "lost" {
 		t.Error("it is never given up")
 	}
 }
@@ -122,7 +122,7 @@ func TestGlancePassesOverDeletedTasks(t *testing.T) {
 	execute(t, db, `insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'old', 'select 1', 'x' from getwork.task where id > 1`)
 	execute(t, db, `insert into getwork.task_state (task_id, name, version, deleted_at) select id, 'old', 1, clock_timestamp() from getwork.task where id > 1`)
 	execute(t, db, `analyze getwork.task_state, getwork.task_version`)
-	rows, err := n.api.Query(t.Context(), `explain (analyze, timing off) `+glance)
+	rows, err := n.api.Query(t.Context(), `explain (analyze, timing off) `+selectAnythingToRescue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 	await(t, "the node has a timer", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.timers) == 1 && len(n.looks) == 0
+		return len(n.timers) == 1 && len(n.loops) == 0
 	})
 	before := n.Looks.Load()
 	await(t, "the node has looked", func() bool { return n.Looks.Load() > before+1 })

@@ -47,12 +47,12 @@ where $1 = any(v.conflicts_with) and s.deleted_at is null and s.task_id <> $1`
 )
 
 // conflictIDs finds the tasks of those names; a name that no task has is refused.
-func (e *Engine) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]int64, error) {
+func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]int64, error) {
 	ids := []int64{}
 	if len(names) == 0 {
 		return ids, nil
 	}
-	rows, err := tx.Query(ctx, e.SQL(taskIDs), names)
+	rows, err := tx.Query(ctx, ed.SQL(taskIDs), names)
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
@@ -75,19 +75,19 @@ func (e *Engine) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]
 }
 
 // lockConflicts takes the assign locks of a task, of those that it conflicts with, and of some that it will.
-func (e *Engine) lockConflicts(ctx context.Context, tx pgx.Tx, task int64, also []int64) error {
-	if _, err := tx.Exec(ctx, e.SQL(lockAssigns), append([]int64{task}, also...), task); err != nil {
+func (ed taskEditor) lockConflicts(ctx context.Context, tx pgx.Tx, task int64, also []int64) error {
+	if _, err := tx.Exec(ctx, ed.SQL(lockAssigns), append([]int64{task}, also...), task); err != nil {
 		return fmt.Errorf("take the assign locks: %w", err)
 	}
 	return nil
 }
 
 // setConflicts puts what a task says of its conflicts into force; the locks of both sides are held.
-func (e *Engine) setConflicts(ctx context.Context, tx pgx.Tx, task int64, others []int64) error {
-	if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), task); err != nil {
+func (ed taskEditor) setConflicts(ctx context.Context, tx pgx.Tx, task int64, others []int64) error {
+	if _, err := tx.Exec(ctx, ed.SQL(forgetConflicts), task); err != nil {
 		return fmt.Errorf("set conflicts: %w", err)
 	}
-	if _, err := tx.Exec(ctx, e.SQL(insertConflicts), task, others); err != nil {
+	if _, err := tx.Exec(ctx, ed.SQL(insertConflicts), task, others); err != nil {
 		return fmt.Errorf("set conflicts: %w", err)
 	}
 	return nil

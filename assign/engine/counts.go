@@ -30,7 +30,6 @@ type Counts struct {
 	Looks   Counter // how often the periodic look was made
 	Oldest  Age     // of the request that waits longest, of any node's, as the last look saw
 
-	oldestRead time.Time // when it was asked for; the periodic look's own
 }
 
 // RunEnd is how a run ended.

@@ -54,7 +54,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 		return assign.Work{}, noWork(id)
 	}
 	var quiet bool // nothing became free by it: it is done
-	err = e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
 	})
 	closed := err == nil
@@ -62,7 +62,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 		return assign.Work{}, fmt.Errorf("close work: %w", err)
 	}
 	if closed && !quiet { // before anything else is asked: whoever closed it may be gone by now
-		e.freed(ctx, w.TaskID)
+		e.wakeFreed(ctx, w.TaskID)
 	}
 	w, same, err := e.work(ctx, id, d)
 	switch {
@@ -71,7 +71,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	case closed:
 		return w, nil
 	case w.State == "held", w.RanOut():
-		return assign.Work{}, lost(w)
+		return assign.Work{}, leaseLostErr(w)
 	case same:
 		return w, nil
 	}

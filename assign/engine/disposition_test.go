@@ -73,7 +73,7 @@ func TestAttempts(t *testing.T) {
 // expires sweeps, and so much must run out.
 func (n *node) expires(t testing.TB, want int) {
 	t.Helper()
-	if found, err := n.sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
+	if found, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
 		t.Fatalf("%d ran out (%v), want %d", len(found), err, want)
 	}
 }
@@ -335,7 +335,7 @@ func TestTwoOnOneRow(t *testing.T) {
 						switch what {
 						case "expire":
 							var found []swept
-							if found, err = n.sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
+							if found, err = (sweeper{n.Engine}).sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
 								err = errNothing
 							}
 						case "extend":
@@ -386,7 +386,7 @@ func TestTwoOnOneRow(t *testing.T) {
 				if got := query[int](t, db, `select count(*) from getwork.work where item = $1 and state = 'held'`, user); got != test.held {
 					t.Errorf("%d hold it, want %d", got, test.held)
 				}
-				if _, err := a.sweepOnce(t.Context(), expireWork); err != nil {
+				if _, err := (sweeper{a.Engine}).sweepOnce(t.Context(), expireWork); err != nil {
 					t.Error(err)
 				}
 				if got := query[string](t, db, `select state from getwork.work where id = $1`, w.ID); got != test.state {

@@ -69,9 +69,9 @@ type Engine struct {
 	api  pg.Router
 	runs *pgxpool.Pool
 
-	starts  sync.Mutex // see starting
-	passing sync.Mutex // one place at a time is passed on, so that no two go to one task
+	starts sync.Mutex // see starting
 
+	slots       *runSlots
 	clientWatch pg.ClientWatch
 	Ranker      *ranking.Ranker // somebody else's SQL: previews, rechecks
 
@@ -82,14 +82,11 @@ type Engine struct {
 
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before
-	looks      map[int64]*looking
-	free       int            // places for queries that nobody has
-	line       []*inLine      // who waits for one
-	noted      map[int64]bool // tasks that wait for a place to run, and whether they were stirred
+	loops      map[int64]*serveLoop
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
-	told       map[int64]time.Time // when a round of a task last told of itself, though only who clicked had to know
+	lastNotify map[int64]time.Time // when a round of a task last told of itself, though only who clicked had to know
 	working    sync.WaitGroup
 }
 
@@ -111,20 +108,19 @@ func New(c Config) *Engine {
 		Config:     c,
 		api:        pg.Router{Calls: c.API, Own: c.Own},
 		runs:       c.Runs,
-		free:       c.MaxRuns,
 		leases:     make(chan struct{}, 1),
 		began:      make(chan struct{}, 1),
-		looks:      map[int64]*looking{},
-		noted:      map[int64]bool{},
+		loops:      map[int64]*serveLoop{},
 		dispatches: map[string]*dispatcher{},
 		timers:     map[int64]*time.Timer{},
 		refreshes:  map[int64]*refresh{},
-		told:       map[int64]time.Time{},
+		lastNotify: map[int64]time.Time{},
 	}
 	e.Counts.begin()
+	e.slots = &runSlots{Engine: e, free: c.MaxRuns, parked: map[int64]bool{}}
 	e.clientWatch.DB, e.clientWatch.Log = e.api, c.Log
 	e.Ranker = ranking.New(ranking.Config{DB: e.api, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
-		QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.withRunSlot})
+		QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.slots.withRunSlot})
 	return e
 }
 
@@ -138,8 +134,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.base = base
 	e.mu.Unlock()
-	g.Go(func() error { return e.lookForOrphans(base) })
-	g.Go(func() error { return e.sweepLeases(base) })
+	g.Go(func() error { return newRescuer(e).run(base) })
+	g.Go(func() error { return sweeper{e}.run(base) })
 	g.Go(func() error { return e.tidy(base) })
 	err := g.Wait()
 	e.mu.Lock()
@@ -196,10 +192,10 @@ func (e *Engine) Heard(m notify.Message) {
 			e.poke(c.Task)
 		}
 		if len(c.Runs) > 0 {
-			e.runBegan()
+			e.rescueSoon()
 		}
 		if (c.Settings || c.Waiting) && m.Node != e.Node {
-			e.Look(c.Task)
+			e.Wake(c.Task)
 		}
 	}
 }

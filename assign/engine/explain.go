@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 )
 
 // explainHistory is how many work rows an explanation shows.
@@ -27,7 +29,7 @@ func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explana
 	if err != nil {
 		return assign.Explanation{}, err
 	}
-	s := standpoint{e: e, id: id, task: settings, Explanation: assign.Explanation{Task: task, Item: item, Slots: settings.Slots, Held: []assign.Work{}, Barred: []assign.Barred{}}}
+	s := explainer{e: e, id: id, task: settings, Explanation: assign.Explanation{Task: task, Item: item, Slots: settings.Slots, Held: []assign.Work{}, Barred: []assign.Barred{}}}
 	if err := s.match(ctx); err != nil {
 		return assign.Explanation{}, err
 	}
@@ -72,7 +74,7 @@ where i.task_id = $1 and i.item = $2 and i.done_at is null`
 )
 
 // match finds the item where the task has it.
-func (s *standpoint) match(ctx context.Context) error {
+func (s *explainer) match(ctx context.Context) error {
 	var details *string
 	into := []any{&s.Rank, &s.Slots, &s.Exclusive, &details}
 	var err error
@@ -109,4 +111,150 @@ func (s *standpoint) match(ctx context.Context) error {
 		s.dropped = still != nil && !still[s.Item]
 	}
 	return nil
+}
+
+// explainer is an explanation while it is made, and what it is concluded from.
+type explainer struct {
+	assign.Explanation
+	e    *Engine
+	id   int64 // the task's
+	task assign.Settings
+
+	passedOver bool   // the query gives it, but with places and a group that can't be
+	dropped    bool   // it is on the shelf, but the task's recheck does not return it
+	shelfRun   *int64 // the run that ranked it, if that is on the shelf
+	paused     bool
+	freshUntil *time.Time   // null: no fresh shelf
+	onShelf    bool         // and it can be handed out from there, as far as its rank says
+	taken      int          // places
+	gone, busy bool         // see standing
+	blocking   []bound      // put off or never, and not for one user alone
+	member     *assign.Work // of its exclusive group, and held
+	due        *time.Time   // of an inbox, in the future
+}
+
+// bound is work that is closed, but still has a say.
+type bound struct {
+	assign.Work
+	by string // who closed it, or else had it
+}
+
+const (
+	selectTaskNow = `
+select s.paused, case when ` + shelfFresh + ` then s.fresh_until end, c.rank >= s.shelf_from is true,
+  (select i.due_at from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
+from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left join getwork.candidate c on c.run_id = s.shelf_run and c.item = $2
+where s.task_id = $1
+limit 1`
+
+	// As a round sees it.
+	selectStanding = `
+select coalesce(cardinality(st.taken), 0), st.gone, eyes.busy
+from (values ($3::text collate "C", $4::integer, $5::text)) c (item, slots, exclusive)
+cross join (
+  select (select snapshot from getwork.run where id = $6) as snapshot, (select seen_until from getwork.run where id = $6) as seen_until
+) u` + availability
+
+	selectBinding = `
+select ` + records.WorkColumns + `, ` + records.Blocks + `, coalesce(w.closed_by, w.user_name)
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id
+where w.task_id = $1 and w.item = $2 and ` + records.Binding + `
+order by w.id + 0`
+
+	selectMember = `
+select ` + records.WorkColumns + `
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id
+where w.task_id = $1 and w.exclusive = $3 and w.state = 'held' and w.item <> $2`
+
+	selectElsewhere = `
+select d.user_name, s.name
+from (select other_id as id from getwork.task_conflict where task_id = $1) t
+join getwork.task_state s on s.task_id = t.id
+cross join (select $2::text collate "C" as item) c
+cross join lateral (
+  select w.user_name from getwork.work w where w.task_id = t.id and w.item = c.item and w.state = 'held'
+  union
+  select b.user_name from ` + completedBy + ` b
+) d
+order by 1, 2`
+
+	conflictsOf = `select coalesce(array_agg(other_id), '{}') from getwork.task_conflict where task_id = $1`
+)
+
+// read reads what the item's fate depends on.
+func (s *explainer) read(ctx context.Context, tx pgx.Tx) error {
+	var conflicts []int64
+	if err := tx.QueryRow(ctx, s.e.SQL(conflictsOf), s.id).Scan(&conflicts); err != nil {
+		return err
+	}
+	var batch pgx.Batch
+	batch.Queue(s.e.SQL(selectTaskNow), s.id, s.Item).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.paused, &s.freshUntil, &s.onShelf, &s.due)
+	})
+	batch.Queue(s.e.SQL(selectStanding), s.id, conflicts, s.Item, s.Slots, s.Exclusive, s.shelfRun).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.taken, &s.gone, &s.busy)
+	})
+	batch.Queue(s.e.SQL(selectBinding), s.id, s.Item).Query(s.readBinding)
+	batch.Queue(s.e.SQL(selectMember), s.id, s.Item, s.Exclusive).Query(func(rows pgx.Rows) error {
+		members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row) })
+		if len(members) > 0 {
+			s.member = &members[0]
+		}
+		return err
+	})
+	batch.Queue(s.e.SQL(selectElsewhere), s.id, s.Item).Query(func(rows pgx.Rows) error {
+		var user, task string
+		_, err := pgx.ForEachRow(rows, []any{&user, &task}, func() error {
+			s.bar(assign.Barred{User: user, Because: "holds or completed it under task " + task})
+			return nil
+		})
+		return err
+	})
+	statement, args := records.History(s.id, assign.WorkFilter{Item: s.Item, Limit: explainHistory})
+	batch.Queue(s.e.SQL(statement), args...).Query(func(rows pgx.Rows) (err error) {
+		s.History, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row) })
+		return err
+	})
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// readBinding reads what of the item's work keeps it from everybody, or its own user from it.
+func (s *explainer) readBinding(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		var b bound
+		var blocks bool
+		var err error
+		if b.Work, err = records.ScanWork(rows, &blocks, &b.by); err != nil {
+			return err
+		}
+		switch {
+		case b.State == "held":
+			s.Held = append(s.Held, b.Work)
+			s.bar(assign.Barred{User: b.User, Instance: b.Instance, Because: "holds it"})
+		case blocks && s.Slots == 1:
+			s.blocking = append(s.blocking, b)
+		case blocks && b.State == "never":
+			s.bar(assign.Barred{User: b.User, Because: "is never to have it again"})
+		case blocks && !b.ToOthers:
+			s.bar(assign.Barred{User: b.User, Because: "put it off", Until: b.AvailableAt})
+		}
+		if b.ToOthers {
+			s.bar(assign.Barred{User: b.User, Because: "returned it to others"})
+		}
+	}
+	return rows.Err()
+}
+
+// bar adds somebody, once for each reason.
+func (s *explainer) bar(b assign.Barred) {
+	for i, other := range s.Barred {
+		if other.User == b.User && other.Instance == b.Instance && other.Because == b.Because {
+			if b.Until != nil && other.Until != nil && b.Until.After(*other.Until) {
+				s.Barred[i].Until = b.Until
+			}
+			return
+		}
+	}
+	s.Barred = append(s.Barred, b)
 }

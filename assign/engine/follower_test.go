@@ -1,11 +1,12 @@
 package engine
 
 import (
+	"testing"
+	"time"
+
 	"getwork/assign"
 	"getwork/assign/feed"
 	"getwork/schema/schematest/timeout"
-	"testing"
-	"time"
 )
 
 // follower gathers what a stream delivers.

@@ -73,7 +73,7 @@ func benchmarkExpiry(b *testing.B, rows int) {
 		execute(b, db, `insert into getwork.work (task_id, item, user_name, lease, lease_expires_at)
 			select $1, $2::text || ' ' || i, 'ann', '1 minute', clock_timestamp() from generate_series(1, 100) i`, task.ID, fmt.Sprint(round))
 		b.StartTimer()
-		if found, err := n.sweepOnce(b.Context(), expireWork); err != nil || len(found) != 100 {
+		if found, err := (sweeper{n.Engine}).sweepOnce(b.Context(), expireWork); err != nil || len(found) != 100 {
 			b.Fatal(len(found), err)
 		}
 	}

@@ -262,7 +262,7 @@ func TestManyFallDueAtOnce(t *testing.T) {
 		waiting = append(waiting, n.linger(t, "inbox", fmt.Sprint("user ", i), 1000))
 	}
 	execute(t, db, `update getwork.item set due_at = clock_timestamp() - (3000 - id) * interval '1 millisecond' where due_at is not null`)
-	n.Look(waiting[0].TaskID)
+	n.Wake(waiting[0].TaskID)
 	got := map[string]bool{}
 	for i, r := range waiting {
 		r = n.endedRequest(t, r.ID)
@@ -388,7 +388,7 @@ func TestAttemptsWithPlaces(t *testing.T) {
 		given += len(r.Work)
 		if i%2 == 1 { // the older of two dies
 			execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = (select min(id) from getwork.work where state = 'held')`)
-			if _, err := n.sweepOnce(t.Context(), expireWork); err != nil {
+			if _, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork); err != nil {
 				t.Fatal(err)
 			}
 		}

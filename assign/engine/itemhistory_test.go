@@ -42,7 +42,7 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		return of(selectAvailable, jobs, conflicts, []int64{1}, []string{old}, []int32{1}, []*string{nil}, nil, nil, 1)
 	}
 	return map[string]looked{
-		"a click on the shelf":                   of(selectShelfAhead, jobs, 1),
+		"a click on the shelf":                   of(selectShelfPrefetch, jobs, 1),
 		"a round of the shelf":                   of(selectShelf, jobs, none, run, 1, 1),
 		"a round of the shelf, four eyes":        of(selectShelf, jobs, conflicts, run, 1, 1),
 		"candidates for a recheck":               of(selectCandidates, jobs, 0, 10),

@@ -37,7 +37,7 @@ type keyOf struct{ user, key string }
 
 // claimKeys writes the batch's keys before anything is recorded for them, so that of two clicks with one key only
 // one is recorded, whatever nodes they came to; the other answers with its request.
-func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
 	byKey := map[keyOf][]*click{}
 	var users, keys, bodies []string
 	for _, k := range batch {
@@ -53,7 +53,7 @@ func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*
 	if len(byKey) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, e.SQL(claimKeys), task, users, keys, bodies)
+	rows, err := tx.Query(ctx, c.SQL(claimKeys), task, users, keys, bodies)
 	if err != nil {
 		return fmt.Errorf("claim idempotency keys: %w", err)
 	}
@@ -75,7 +75,7 @@ func (e *Engine) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*
 	if len(won) == len(byKey) {
 		return nil
 	}
-	return e.answerKeys(ctx, tx, task, byKey, won)
+	return c.answerKeys(ctx, tx, task, byKey, won)
 }
 
 // follow answers a click with what its key got before, or refuses it.
@@ -86,14 +86,14 @@ func (k *click) follow(body string, id int64) {
 	}
 }
 
-func (e *Engine) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey map[keyOf][]*click, won map[keyOf]bool) error {
+func (c recorder) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey map[keyOf][]*click, won map[keyOf]bool) error {
 	var users, keys []string
 	for id := range byKey {
 		if !won[id] {
 			users, keys = append(users, id.user), append(keys, id.key)
 		}
 	}
-	rows, err := tx.Query(ctx, e.SQL(selectKeys), task, users, keys)
+	rows, err := tx.Query(ctx, c.SQL(selectKeys), task, users, keys)
 	if err != nil {
 		return fmt.Errorf("read idempotency keys: %w", err)
 	}
@@ -114,7 +114,7 @@ func (e *Engine) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey ma
 }
 
 // bindKeys records with each key the request that answered it, also when that was pending already.
-func (e *Engine) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+func (c recorder) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
 	var users, keys []string
 	var ids []int64
 	first := map[keyOf]int64{}
@@ -133,7 +133,7 @@ func (e *Engine) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*c
 	if len(ids) == 0 {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, e.SQL(bindKeys), task, users, keys, ids); err != nil {
+	if _, err := tx.Exec(ctx, c.SQL(bindKeys), task, users, keys, ids); err != nil {
 		return fmt.Errorf("record idempotency keys: %w", err)
 	}
 	return nil

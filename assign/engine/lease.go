@@ -83,24 +83,27 @@ const (
 	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
 )
 
-// leased has the sweep see whether it is due earlier now.
-func (e *Engine) leased() {
+// wakeSweep has the sweep see whether it is due earlier now.
+func (e *Engine) wakeSweep() {
 	select {
 	case e.leases <- struct{}{}:
 	default:
 	}
 }
 
-// sweepLeases sleeps until the next lease runs out, or somebody is to be warned. The node that gave a lease knows of it
+// sweeper ends what has run out.
+type sweeper struct{ *Engine }
+
+// run sleeps until the next lease runs out, or somebody is to be warned. The node that gave a lease knows of it
 // at once; the others within two seconds, should that node be gone by then. It pauses after each sweep: a row that is
 // due but locked by somebody would have it spin, and so would a lease a millisecond, of which the shortest is a second.
-func (e *Engine) sweepLeases(ctx context.Context) error {
+func (s sweeper) run(ctx context.Context) error {
 	for {
-		next := e.LookEvery/2 + rand.N(e.LookEvery)
-		if until, err := e.sweep(ctx); err == nil {
+		next := s.LookEvery/2 + rand.N(s.LookEvery)
+		if until, err := s.sweep(ctx); err == nil {
 			next = min(next, until)
 		} else if ctx.Err() == nil && !pg.Away(err) { // if the database is away, others say so
-			e.Log.Warn("sweep leases", "error", err)
+			s.Log.Warn("sweep leases", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -111,45 +114,45 @@ func (e *Engine) sweepLeases(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(next - sweepPause):
-		case <-e.leases:
+		case <-s.leases:
 		}
 	}
 }
 
 // sweep ends what has run out and warns whose lease is about to, if any has, and tells how long until the next.
-func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
-	if next, err = e.untilLease(ctx); err != nil || next > 0 {
+func (s sweeper) sweep(ctx context.Context) (next time.Duration, err error) {
+	if next, err = s.untilLease(ctx); err != nil || next > 0 {
 		return next, err
 	}
 	for _, statement := range []string{expireWork, warnHolders} {
 		for n := sweepBatch; n == sweepBatch; {
 			var found []swept
-			if found, err = e.sweepOnce(ctx, statement); err != nil {
+			if found, err = s.sweepOnce(ctx, statement); err != nil {
 				return 0, fmt.Errorf("sweep leases: %w", err)
 			}
 			n = 0
 			tasks := map[int64]bool{}
 			for _, f := range found {
 				if !f.work {
-					e.countEnd(assign.Cancelled, 1)
+					s.countEnd(assign.Cancelled, 1)
 					continue
 				}
 				tasks[f.task] = true
 				n++
 			}
 			if statement == expireWork && n > 0 {
-				e.Expired.n.Add(int64(n))
-				e.freed(ctx, slices.Sorted(maps.Keys(tasks))...)
+				s.Expired.n.Add(int64(n))
+				s.wakeFreed(ctx, slices.Sorted(maps.Keys(tasks))...)
 			}
 		}
 	}
-	return e.untilLease(ctx)
+	return s.untilLease(ctx)
 }
 
 // untilLease is how long until a lease runs out or its holder is to be warned.
-func (e *Engine) untilLease(ctx context.Context) (time.Duration, error) {
+func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
 	var seconds float64
-	if err := e.api.QueryRow(ctx, e.SQL(nextLease)).Scan(&seconds); err != nil {
+	if err := s.api.QueryRow(ctx, s.SQL(nextLease)).Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("read the next lease: %w", err)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
@@ -162,9 +165,9 @@ type swept struct {
 }
 
 // sweepOnce sweeps one batch.
-func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
-	err = e.transactTelling(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
-		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
+func (s sweeper) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
+	err = s.transactAnnouncing(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
+		rows, err := tx.Query(ctx, s.SQL(statement), sweepBatch)
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +198,7 @@ returning w.task_id`
 // holder's, and whatever he did with it since may be somebody else's by now.
 func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign.Work, error) {
 	var extended bool
-	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		var task int64
 		err := tx.QueryRow(ctx, e.SQL(extendWork), id, by.User, by.Instance).Scan(&task)
 		if extended = err == nil; errors.Is(err, pgx.ErrNoRows) {
@@ -217,11 +220,11 @@ func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign
 	case w.State == "held" && w.LeaseExpiresAt == nil:
 		return w, nil
 	}
-	return assign.Work{}, lost(w)
+	return assign.Work{}, leaseLostErr(w)
 }
 
-// lost tells a holder that work is no longer his.
-func lost(w assign.Work) error {
+// leaseLostErr tells a holder that work is no longer his.
+func leaseLostErr(w assign.Work) error {
 	switch w.State {
 	case "never":
 		return assign.Refuse(assign.LeaseLost, "the lease of work %d ran out, and with it the last attempt at %s; a manager can redrive it", w.ID, w.Item)

@@ -128,7 +128,7 @@ func (n *node) ends(t testing.TB, db *pgxpool.Pool, user, in string) {
 	t.Helper()
 	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + $2::text::interval, warn_at = clock_timestamp() + interval '200 ms'
 		where user_name = $1 and state = 'held'`, user, in)
-	n.leased()
+	n.wakeSweep()
 }
 
 // workEvents follows a holder's work.
@@ -261,7 +261,7 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 	for i, n := range nodes {
 		all.Go(func() {
 			for {
-				found, err := n.sweepOnce(t.Context(), expireWork)
+				found, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork)
 				if err != nil {
 					t.Error(err)
 				}
@@ -374,7 +374,7 @@ func (n *node) serve(t testing.TB, task, user string, count int) assign.Request 
 
 func (n *node) tryServe(ctx context.Context, name string, c assign.Click) (assign.Request, error) {
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
-	n.recordBatch(ctx, name, []*click{k})
+	(recorder{n.Engine}).recordBatch(ctx, name, []*click{k})
 	if k.err != nil {
 		return assign.Request{}, k.err
 	}
@@ -497,7 +497,7 @@ func TestStoppedClock(t *testing.T) {
 		}
 		execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where state = 'held'`)
 		execute(t, db, `update getwork.item set due_at = clock_timestamp() where item = 'later'`)
-		good.leased()
+		good.wakeSweep()
 		// No timer fires here; the database is asked until it is so.
 		for query[int](t, db, `select count(*) from getwork.work where state = 'expired'`) < 2 {
 		}
@@ -506,7 +506,7 @@ func TestStoppedClock(t *testing.T) {
 		if r := n.click(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[later a c]" || r.Work[1].Attempt != 2 {
 			t.Errorf("bob got %v", items(r))
 		}
-		if _, err := n.sweep(t.Context()); err != nil {
+		if _, err := (sweeper{n.Engine}).sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if held := query[int](t, db, `select count(*) from getwork.work where state = 'held'`); held != 3 {
@@ -570,7 +570,7 @@ func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
 	silent, next, person := ask(dead), ask(alive), ask(assign.Holder{User: "robot"})
 	n.idle(t) // a round that is at the dead one's request just then keeps it
 	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp()`)
-	n.leased()
+	n.wakeSweep()
 	if r := n.endedRequest(t, next.ID); r.State != assign.Assigned || r.Work[0].Attempt != 2 {
 		t.Errorf("the living one is %s, with %v", r.State, r.Work)
 	}

@@ -166,7 +166,7 @@ func TestAPreviewStandsInLine(t *testing.T) {
 	await(t, "the preview stands in line", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.line) > 0
+		return len(n.slots.line) > 0
 	})
 	if err := r.ask(t.Context(), 0, r.tasks[1], "behind it"); err != nil {
 		t.Fatal(err)

@@ -177,12 +177,12 @@ func TestRecheckWaitsForAPlace(t *testing.T) {
 	recheckedTask(t, n, db, 4, nil)
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	n.idle(t)
-	n.takeNow(t.Context())
+	n.slots.takeFreeSlot(t.Context())
 	r := n.click(t, "task", "bob", 1)
 	if r.State != assign.Pending {
 		t.Errorf("bob's request is %s while all places are taken", r.State)
 	}
-	n.givePlace()
+	n.slots.giveSlot()
 	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[2]" {
 		t.Errorf("bob got %v", items(r))
 	}

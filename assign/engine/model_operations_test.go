@@ -209,7 +209,7 @@ func (w *modelWorld) doExpire() {
 	}
 	_, err = w.e.Extend(w.Context(), x.id, x.holder)
 	w.wantRefusal(err, assign.LeaseLost)
-	_, err = w.e.sweep(w.Context())
+	_, err = (sweeper{w.e}).sweep(w.Context())
 	w.must(err)
 	w.expire(t, x)
 	w.freed(t)
@@ -419,10 +419,10 @@ func (w *modelWorld) doHour() {
 	for _, t := range w.tasks {
 		_, err := w.db.Exec(w.Context(), modelHour, t.id)
 		w.must(err)
-		_, err = w.e.sweep(w.Context())
+		_, err = (sweeper{w.e}).sweep(w.Context())
 		w.must(err)
 		w.e.Wait(w.Context())
-		w.e.Look(t.id)
+		w.e.Wake(t.id)
 		w.e.Wait(w.Context())
 		w.hour(t)
 	}

@@ -198,7 +198,7 @@ func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assi
 		_, err = n.Extend(ctx, w.ID, me)
 	case "expire":
 		if _, err = c.db.Exec(ctx, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1 and state = 'held'`, w.ID); err == nil {
-			_, err = n.sweep(ctx)
+			_, err = (sweeper{n.Engine}).sweep(ctx)
 		}
 	}
 	return err

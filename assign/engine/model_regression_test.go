@@ -148,7 +148,7 @@ func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 	ann, bob := regressClick(t, e, "ann", 1, assign.MaxLinger), regressClick(t, e, "bob", 1, assign.MaxLinger)
 	execute(t, e.API, `insert into model_rows select i, 1 from generate_series(1, 3) i`)
 	execute(t, e.API, `update getwork.work_requested set look_after = clock_timestamp() where user_name = 'ann'`)
-	e.Look(ann.TaskID)
+	e.Wake(ann.TaskID)
 	e.Wait(t.Context())
 	for i, r := range []assign.Request{ann, bob} {
 		if got := regressNow(t, e, r); !slices.Equal(items(got), []string{fmt.Sprint(i + 1)}) {

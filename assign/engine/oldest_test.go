@@ -66,15 +66,15 @@ values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::
 // While nobody can look it is as it was seen last, and grows.
 func TestOldestRequestWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	e := New(Config{})
+	e := newRescuer(New(Config{}))
 	since := time.Now().Add(-time.Minute)
 	e.Oldest.since.Store(&since)
-	e.oldestRead = time.Now() // it was asked for just now, and is not again
-	e.lookAtOldest(t.Context(), true)
+	e.oldest = time.Now() // it was asked for just now, and is not again
+	e.readOldest(t.Context(), true)
 	if age := e.Oldest.Load(); age < time.Minute {
 		t.Errorf("it is %v, want a minute and more", age)
 	}
-	e.lookAtOldest(t.Context(), false)
+	e.readOldest(t.Context(), false)
 	if age := e.Oldest.Load(); age != 0 {
 		t.Errorf("it is %v though nobody waits", age)
 	}

@@ -74,14 +74,14 @@ values ($1, 'ann', 2, 2, clock_timestamp() - interval '1 minute') returning id`,
 // A node that has nothing to do looks every two seconds, more or less; and more often when somebody runs.
 func TestPace(t *testing.T) {
 	t.Parallel()
-	e := New(Config{})
+	e := newRescuer(New(Config{}))
 	for range 1000 {
 		for p, within := range map[pace][2]time.Duration{
 			atEase:  {1200 * time.Millisecond, 2800 * time.Millisecond},
 			closely: {200 * time.Millisecond, 600 * time.Millisecond},
 			atOnce:  {50 * time.Millisecond, 150 * time.Millisecond},
 		} {
-			if got := e.pause(p); got < within[0] || got > within[1] {
+			if got := e.rescuePause(p); got < within[0] || got > within[1] {
 				t.Fatalf("pace %d: %v", p, got)
 			}
 		}

@@ -119,7 +119,7 @@ func TestPreviewNew(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := n.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error {
+	if err := n.slots.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error {
 		_, err := n.Ranker.PreviewNew(soon, s, 1)
 		wantKind(t, err, assign.Busy)
 		return nil
@@ -172,8 +172,8 @@ func TestPreviewIsRefused(t *testing.T) {
 	if rows := query[int](t, db, `select count(*) from victim`); rows != 0 {
 		t.Errorf("%d rows written by a preview", rows)
 	}
-	if n.places() != n.MaxRuns {
-		t.Errorf("%d places left of %d", n.places(), n.MaxRuns)
+	if n.slots.freeSlots() != n.MaxRuns {
+		t.Errorf("%d places left of %d", n.slots.freeSlots(), n.MaxRuns)
 	}
 	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
 		t.Errorf("%d connections are left in a transaction", got)
@@ -231,7 +231,7 @@ func TestPlacesAreLent(t *testing.T) {
 	newTask(t, n, "task", `select 1 as item`, nil)
 	has, giveBack, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- n.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error {
+		ended <- n.slots.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error {
 			close(has)
 			<-giveBack
 			return nil
@@ -240,15 +240,15 @@ func TestPlacesAreLent(t *testing.T) {
 	<-has
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantKind(t, n.withRunSlot(soon, ranking.SlotWait, func(context.Context) error { return nil }), assign.Busy)
+	wantKind(t, n.slots.withRunSlot(soon, ranking.SlotWait, func(context.Context) error { return nil }), assign.Busy)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := n.withRunSlot(gone, ranking.SlotWait, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := n.slots.withRunSlot(gone, ranking.SlotWait, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who went away got %v", err)
 	}
 	r := n.click(t, "task", "ann", 1) // noted: there is no place for a run
 	go func() {
-		ended <- n.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error { return nil })
+		ended <- n.slots.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error { return nil })
 	}()
 	close(giveBack)
 	for range 2 {
@@ -269,7 +269,7 @@ func TestPlacesAreLent(t *testing.T) {
 	})
 	n.stop()
 	wantKind(t, <-ended, assign.Unavailable)
-	wantKind(t, n.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error { return nil }), assign.Unavailable)
+	wantKind(t, n.slots.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error { return nil }), assign.Unavailable)
 	await(t, "its query has ended", func() bool {
 		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})

@@ -62,7 +62,7 @@ func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, 
 	}
 	if accepted > 0 {
 		e.Announce.Items(task)
-		e.Stir(task)
+		e.WakeLingering(task)
 	}
 	return assign.Pushed{Accepted: accepted, Duplicates: len(items) - accepted}, nil
 }

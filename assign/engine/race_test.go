@@ -53,7 +53,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-		_, err := a.recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, ranking.Matching{})
+		_, err := (recorder{a.Engine}).recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, ranking.Matching{})
 		return err
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	}
 	attempted := make(chan error, 1)
 	go func() {
-		_, _, err := a.attempt(t.Context(), task.ID, false)
+		_, _, err := a.serveOnce(t.Context(), task.ID, false)
 		attempted <- err
 	}()
 	<-read.reached
@@ -71,19 +71,19 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	await(t, "her node has given up", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.looks) == 0
+		return len(b.loops) == 0
 	})
 	close(read.open)
 	if err := <-attempted; err != nil {
 		t.Fatal(err)
 	}
-	if p, err := a.prospect(t.Context(), a.pools.API, task.ID); err != nil || !p.view.Waits || plan.Next(p.view) != plan.Run {
+	if p, err := a.readTaskView(t.Context(), a.pools.API, task.ID); err != nil || !p.view.Waits || plan.Next(p.view) != plan.Run {
 		t.Errorf("after the round, somebody servable waits: %v (%v), want true", p.view.Waits, err)
 	}
 	if r, err := b.Request(t.Context(), tracy.ID, tracy.Holder(), false); err != nil || r.State != assign.Pending {
 		t.Errorf("tracy is %s (%v); want her lost", r.State, err)
 	}
-	a.Look(task.ID) // and what the look again does
+	a.Wake(task.ID) // and what the look again does
 	if r := b.endedRequest(t, tracy.ID); r.State != assign.Assigned {
 		t.Errorf("tracy is %s", r.State)
 	}
@@ -206,7 +206,7 @@ func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot := "1:1:"
-	o := &outcome{Result: ranking.Result{Items: []ranking.Candidate{{Rank: 1, Item: "a", Slots: 1, Details: "{}"}, {Rank: 2, Item: "b", Slots: 1, Details: "{}"}}, Given: 2, Snapshot: &snapshot}, run: run}
+	o := &runResult{Result: ranking.Result{Items: []ranking.Candidate{{Rank: 1, Item: "a", Slots: 1, Details: "{}"}, {Rank: 2, Item: "b", Slots: 1, Details: "{}"}}, Given: 2, Snapshot: &snapshot}, run: run}
 	behind := behindTheBack{o, func() {
 		if _, err := tx.Exec(t.Context(), `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where user_name = 'ann'`); err != nil {
 			t.Error(err)
@@ -225,7 +225,7 @@ func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 
 // behindTheBack lets something happen once, between a round's reading and its writing.
 type behindTheBack struct {
-	*outcome
+	*runResult
 	happen func()
 }
 
@@ -235,7 +235,7 @@ func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]offer, boo
 		b.happen()
 		b.happen = nil
 	}
-	return b.outcome.take(ctx, r, n)
+	return b.runResult.take(ctx, r, n)
 }
 
 // A constraint, not the code, has the last word: an item that became somebody's behind the round's back is refused
@@ -282,7 +282,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-					_, err := n.recordAndServe(t.Context(), tx, task.ID, batch, false, ranking.Matching{})
+					_, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, task.ID, batch, false, ranking.Matching{})
 					return err
 				})
 				if err != nil {

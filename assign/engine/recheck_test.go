@@ -118,8 +118,8 @@ func TestRecheckFails(t *testing.T) {
 		if _, err := n.Ranker.Recheck(soon, asking("select x as item from unnest($1) x, pg_sleep(20)"), []string{"1"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, with a deadline: %v", name, err)
 		}
-		if n.places() != n.MaxRuns {
-			t.Errorf("%s: %d places left of %d", name, n.places(), n.MaxRuns)
+		if n.slots.freeSlots() != n.MaxRuns {
+			t.Errorf("%s: %d places left of %d", name, n.slots.freeSlots(), n.MaxRuns)
 		}
 	}
 	if rows := query[int](t, db, `select count(*) from secret`); rows != 0 {
@@ -148,7 +148,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 		t.Errorf("with a free place: %s", got)
 	}
 	waited := make(chan error, 1)
-	err := n.withRunSlot(t.Context(), 0, func(context.Context) error {
+	err := n.slots.withRunSlot(t.Context(), 0, func(context.Context) error {
 		asked := time.Now()
 		if got, took := now(), time.Since(asked); got != "busy" || took > ranking.SlotWait/2 {
 			t.Errorf("without a place: %s after %s", got, took)

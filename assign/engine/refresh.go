@@ -94,7 +94,7 @@ func (e *Engine) refreshAt(task int64, at time.Time) {
 		e.mu.Lock()
 		known.timer, known.fired = nil, time.Now()
 		e.mu.Unlock()
-		e.Look(task)
+		e.Wake(task)
 	})
 }
 
@@ -106,9 +106,9 @@ func (e *Engine) refreshAll(ctx context.Context) {
 		tasks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	}
 	if err != nil {
-		e.failedLook("look for shelves to renew", err)
+		e.logRescueError("look for shelves to renew", err)
 	}
 	for _, task := range tasks {
-		e.Look(task)
+		e.Wake(task)
 	}
 }

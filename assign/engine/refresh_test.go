@@ -96,7 +96,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 	execute(t, db, `update seconds set s = 60`)
 	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour', fresh_until = fresh_until - interval '1 hour'`)
 	n.refreshAll(t.Context())
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 1 {
 		t.Errorf("%d runs of a task that nobody uses, want 1", got)
@@ -153,16 +153,16 @@ func TestRefreshLeavesAPlace(t *testing.T) {
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-50*time.Millisecond)
-	if p, err := n.prospect(t.Context(), n.api, task.ID); err != nil || !p.view.Refresh {
+	if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Refresh {
 		t.Fatalf("the shelf is to be renewed: %v, %v", p.view.Refresh, err)
 	}
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 1 {
 		t.Errorf("%d runs, want 1", got)
 	}
 	two := startNode(t, url, nodeOptions{})
-	two.Look(task.ID)
+	two.Wake(task.ID)
 	two.idle(t)
 	if got := runs(t, db); got != 2 {
 		t.Errorf("%d runs where there is a place, want 2", got)
@@ -183,7 +183,7 @@ func TestRefreshThatFails(t *testing.T) {
 	execute(t, db, `update divisor set d = 0`)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
 	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	n.idle(t)
 	if state := query[string](t, db, `select state from getwork.run order by id desc limit 1`); state != "failed" {
 		t.Fatalf("the refresh %s", state)
@@ -195,7 +195,7 @@ func TestRefreshThatFails(t *testing.T) {
 		t.Fatal("there is no back-off")
 	}
 	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // else it may be over just then
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 2 {
 		t.Errorf("%d runs during the back-off, want 2", got)

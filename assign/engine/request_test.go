@@ -26,7 +26,7 @@ func TestARequestWithoutItsWorkIsNoAnswer(t *testing.T) {
 	}
 	batch := []*click{{id: id}}
 	done := make(chan struct{})
-	go func() { n.answer(t.Context(), 0, batch); close(done) }()
+	go func() { (recorder{n.Engine}).answer(t.Context(), 0, batch); close(done) }()
 	const cut = `select count(pg_terminate_backend(pid)) > 0 from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.work'::regclass and not granted`
 	await(t, "the reading of its work is cut off", func() bool { return query[bool](t, db, cut) })
 	<-done

@@ -32,11 +32,11 @@ type round struct {
 	clicks   map[assign.Holder][]*click // to be recorded by this round
 	clickers []assign.Holder            // their holders, sorted
 
-	run      int64  // that it ends; 0: none
-	ahead    *ahead // what was read together with the lock; nil once it is used
-	waiting  []waiter
-	answered []int64 // requests that this round ended
-	told     bool    // its NOTIFY is written, or left to the announcer
+	run       int64     // that it ends; 0: none
+	ahead     *prefetch // what was read together with the lock; nil once it is used
+	waiting   []waiter
+	answered  []int64 // requests that this round ended
+	announced bool    // its NOTIFY is written, or left to the announcer
 
 	telling *notify.Telling // of a round that may be left to the announcer; nil: it tells by itself, or has nothing to tell
 
@@ -146,7 +146,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	batch.Queue(r.e.SQL(lockAssign), r.task)
 	batch.Queue(r.e.SQL(selectState), r.task)
 	if len(clicks) > 0 {
-		r.ahead = &ahead{}
+		r.ahead = &prefetch{}
 		r.ahead.queue(r, &batch, clicks)
 	}
 	results := r.tx.SendBatch(ctx, &batch)
@@ -176,7 +176,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 // readWaiting locks and reads who waits, and puts the clicks that this round records behind them.
 func (r *round) readWaiting(ctx context.Context) error {
 	if r.ahead != nil && r.ahead.waiting != nil {
-		r.waiting = r.unrecorded(r.ahead.waiting, r.ahead.ids)
+		r.waiting = r.withoutInline(r.ahead.waiting, r.ahead.ids)
 		r.ahead.waiting = nil
 		return nil
 	}
@@ -195,43 +195,13 @@ func (r *round) readWaiting(ctx context.Context) error {
 	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("read who waits: %w", err)
 	}
-	r.waiting = r.unrecorded(r.waiting, ids)
+	r.waiting = r.withoutInline(r.waiting, ids)
 	return nil
 }
 
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread)
 	return w, err
-}
-
-// offer is an item of a supply as the plan sees it, and what is written when it is handed out.
-type offer struct {
-	cand ranking.Candidate
-	plan.Item
-	attempt   int        // which one it will be
-	until     *time.Time // of an inbox: when the first who has put it off may have it again, if it has several places
-	elsewhere []string   // of those who are barred: they hold or completed it under a task that conflicts
-}
-
-// supply is where a round's items come from.
-type supply interface {
-	source() plan.Source
-	// take reads the best items that anybody could have now, at least n of them if there are so many, and whether
-	// those were all.
-	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
-	cut() bool
-	usable() bool                                           // whether there were usable items at all, handed out or not
-	runID() *int64                                          // the run that ranked them; nil: none did
-	settle(after settlement) (statement string, args []any) // it may return when the shelf ought to be renewed
-}
-
-// settlement is what a supply has to remember of a round.
-type settlement struct {
-	next   int64    // candidates of a lower rank are gone
-	gone   int      // how many items nobody else can have now
-	used   bool     // somebody was answered, or lingers from now on
-	spent  bool     // the shelf ends
-	handed []string // the items that were handed out
 }
 
 // errMoved: something that was read was changed before it was written, though all who change it hold the same

@@ -381,7 +381,7 @@ func TestKeptByARuleOnACutShelf(t *testing.T) {
 	if r.State == assign.Pending {
 		n.take(t, "task", "one more")
 		execute(t, db, `update getwork.work_requested set look_after = clock_timestamp() where state = 'pending'`)
-		n.Look(r.TaskID)
+		n.Wake(r.TaskID)
 		r = n.endedRequest(t, linger.ID)
 	}
 	if r.State != assign.Assigned || len(r.Work) != 1 {

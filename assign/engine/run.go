@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/ranking"
 	"getwork/notify"
@@ -27,23 +26,26 @@ const (
 	insertRun    = `insert into getwork.run (task_id, version, node, backend) values ($1, $2, $3, $4) returning id`
 )
 
+// runner runs a task's query, under the run lock, and sees to what comes of it.
+type runner struct{ *Engine }
+
 // beginRun writes the run row, in a transaction of its own, so that others see it while the query runs. Whoever
 // holds the run lock knows that no other run of the task is alive: what is still called running died.
-func (e *Engine) beginRun(ctx context.Context, t prospect) (int64, error) {
+func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 	var id, lost int64
-	err := e.transactTelling(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		tag, err := tx.Exec(ctx, e.SQL(closeOrphans), t.task)
+	err := rn.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		tag, err := tx.Exec(ctx, rn.SQL(closeOrphans), t.task)
 		if err != nil {
 			return nil, err
 		}
 		lost = tag.RowsAffected()
-		err = tx.QueryRow(ctx, e.SQL(insertRun), t.task, t.version, e.Node, t.backend).Scan(&id)
+		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend).Scan(&id)
 		return []notify.Change{{Task: t.task, Runs: []int64{id}}}, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record the run: %w", err)
 	}
-	e.RunEnds[RunLost].n.Add(lost)
+	rn.RunEnds[RunLost].n.Add(lost)
 	return id, nil
 }
 
@@ -60,16 +62,16 @@ func (e *Engine) starting() (begun func()) {
 
 // run executes the query for those who wait and hands out its result, all under the run lock that tx holds.
 // It commits or leaves tx to be rolled back. A nil error means that the task was moved on: look again.
-func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect, begun func()) error {
-	id, err := e.beginRun(ctx, t)
+func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) error {
+	id, err := rn.beginRun(ctx, t)
 	begun()
 	if err != nil {
 		return err
 	}
-	e.Steps(ctx, StepRunBegins)
+	rn.Steps(ctx, StepRunBegins)
 	began := time.Now()
-	found, err := e.rank(ctx, tx, t)
-	e.Steps(ctx, StepQueried)
+	found, err := rn.rank(ctx, tx, t)
+	rn.Steps(ctx, StepQueried)
 
 	after, cancel := pg.Detached(ctx)
 	defer cancel()
@@ -77,73 +79,22 @@ func (e *Engine) run(ctx context.Context, tx pgx.Tx, t prospect, begun func()) e
 	end := RunFinished
 	switch {
 	case err == nil:
-		err = e.handOut(after, tx, t, id, found)
+		err = rn.handOut(after, tx, t, id, found)
 	case errors.As(err, &fault):
 		end = RunFailed
-		err = e.failRequests(after, tx, t, id, fault.Message)
+		err = rn.failRequests(after, tx, t, id, fault.Message)
 	}
 	if err == nil {
-		e.countRun(end, time.Since(began))
+		rn.countRun(end, time.Since(began))
 		return nil
 	}
 	ending, done := pg.Detached(ctx) // the other may be used up
 	defer done()
-	end, failed := e.giveUp(ending, tx, t, id, err)
+	end, failed := rn.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
-		e.countRun(end, time.Since(began))
+		rn.countRun(end, time.Since(began))
 	}
 	return errors.Join(err, failed)
-}
-
-// Rank executes the query, and watches meanwhile that somebody still wants it.
-func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t prospect) (ranking.Result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		e.watch(ctx, t, cancel)
-	}()
-	defer func() {
-		cancel(nil)
-		<-watching
-	}()
-	return e.Ranker.Rank(ctx, tx, t.task, t.Settings)
-}
-
-const stillWanted = `
-select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
-  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
-    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false)
-from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.task_id = $1`
-
-// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or when a manager stopped it:
-// at once when this node hears of it, or within two seconds.
-func (e *Engine) watch(ctx context.Context, t prospect, cancel context.CancelCauseFunc) {
-	pokes := e.pokes(t.task)
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-pokes:
-		}
-		var stopped, wanted bool
-		err := e.api.QueryRow(ctx, e.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
-		switch {
-		case err != nil: // the database is away, or we were told to stop; the query will tell
-		case stopped:
-			cancel(errStopped)
-		case !wanted:
-			cancel(errNobodyWaits)
-		}
-		select { // however many clicks are announced
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 const finishRun = `
@@ -153,23 +104,23 @@ set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg
 where id = $1 and state = 'running'`
 
 // stopped reports whether a manager stopped the run: what came of it, be it an error, concerns nobody.
-func (r *round) stopped(t prospect) bool {
+func (r *round) stopped(t taskView) bool {
 	s := &r.state
 	return s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots
 }
 
 // handOut is the run's own round.
-func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, found ranking.Result) error {
-	o := &outcome{Result: found, run: run}
+func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, found ranking.Result) error {
+	o := &runResult{Result: found, run: run}
 	if t.FreshFor > 0 {
-		if err := o.store(ctx, e, tx); err != nil {
+		if err := o.store(ctx, rn.Engine, tx); err != nil {
 			return err
 		}
 	}
 	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran somebody's query
 		return fmt.Errorf("begin the round: %w", err)
 	}
-	r, err := e.openRound(ctx, tx, t.task)
+	r, err := rn.openRound(ctx, tx, t.task)
 	if err != nil {
 		return err
 	}
@@ -183,7 +134,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 		o.freshFor = r.state.FreshFor
 	}
 	r.run = run
-	tag, err := tx.Exec(ctx, e.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
+	tag, err := tx.Exec(ctx, rn.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
 		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut)
 	if err != nil {
 		return fmt.Errorf("finish the run: %w", err)
@@ -194,56 +145,13 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t prospect, run int64, 
 	if err := r.serve(ctx, o); err != nil {
 		return err
 	}
-	return e.commit(ctx, r, run)
-}
-
-// commit announces the round, if that is not done, and commits it.
-func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
-	if !r.told {
-		if err := r.announce(ctx, run); err != nil {
-			return err
-		}
-	}
-	e.Steps(ctx, StepWritten)
-	if err := r.tx.Commit(ctx); err != nil {
-		r.telling.End(false)
-		return fmt.Errorf("commit the round: %w", err)
-	}
-	e.after(r)
-	e.Steps(ctx, StepCommitted)
-	return nil
+	return rn.commit(ctx, r, run)
 }
 
 // tellEvery is the least time between two rounds of a task that tell at once what only those need to hear who have other
 // sockets: the announcer tells of the others. Under load there are hundreds of rounds in a second, and each NOTIFY wakes
 // every node.
 const tellEvery = 10 * time.Millisecond
-
-// tellsAtOnce reports whether a round that answers nobody but who clicked is to tell of it itself.
-func (e *Engine) tellsAtOnce(task int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := time.Now()
-	if now.Sub(e.told[task]) < tellEvery {
-		return false
-	}
-	e.told[task] = now
-	return true
-}
-
-// after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
-// something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
-func (e *Engine) after(r *round) {
-	e.countRound(r)
-	r.telling.End(true)
-	if r.leased {
-		e.leased()
-	}
-	if r.stirs {
-		e.Stir(r.task)
-	}
-	e.keepFresh(r)
-}
 
 const (
 	failRun = `update getwork.run set state = $2, finished_at = clock_timestamp(), error = $3 where id = $1 and state = 'running'`
@@ -267,51 +175,6 @@ from getwork.task_state s
 where r.id = any($1::bigint[]) and s.task_id = r.task_id and r.state = 'pending'`
 )
 
-// failRequests is the round of a run whose query failed by its own fault.
-func (e *Engine) failRequests(ctx context.Context, tx pgx.Tx, t prospect, run int64, message string) error {
-	r, err := e.openRound(ctx, tx, t.task)
-	if err != nil {
-		return err
-	}
-	if r.stopped(t) {
-		return errStopped
-	}
-	if err := r.fail(ctx, run, message); err != nil {
-		return err
-	}
-	return e.commit(ctx, r, run)
-}
-
-// fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault: who waits is told so, who
-// lingers waits for the end of the back-off, and so do new clicks that linger.
-func (r *round) fail(ctx context.Context, run int64, message string) error {
-	if err := r.readWaiting(ctx); err != nil {
-		return err
-	}
-	var failed, lingering []int64
-	for _, w := range r.waiting {
-		if w.lingers {
-			lingering = append(lingering, w.id)
-		} else {
-			failed = append(failed, w.id)
-		}
-	}
-	e := r.e
-	wrote := expecting{batch: &pgx.Batch{}}
-	if run != 0 {
-		wrote.queue(1, e.SQL(failRun), run, "failed", message)
-	}
-	wrote.queue(1, e.SQL(backOff), r.task, message)
-	wrote.queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
-	wrote.queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
-	if err := wrote.send(ctx, r.tx); err != nil {
-		return err
-	}
-	r.answered, r.told, r.ends = failed, true, map[assign.State]int{assign.Failed: len(failed)}
-	e.Log.Warn("ranking query or recheck failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
-	return r.announce(ctx, run)
-}
-
 const retryLater = `
 update getwork.task_state
 set retries = $2::integer,
@@ -319,74 +182,53 @@ set retries = $2::integer,
     retry_at = clock_timestamp() + least(30, 2 ^ least($2 - 1, 5)) * interval '1 second'
 where task_id = $1`
 
-// giveUp ends a run that could not be finished, in a new transaction since the lock's may be gone: one that was
-// cancelled leaves no trace but its row; after the world's fault the run is repeated a little later, and its
-// requests fail only if that goes on for too long. If the database is away this fails too, and whoever looks when
-// it is back begins again. It returns what the run ended as; lost: another node had taken it for dead.
-func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t prospect, run int64, cause error) (end RunEnd, err error) {
-	_ = lock.Rollback(ctx) // lets go of the run lock; if that fails, the connection is gone, and the lock with it
-	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
-	var r *round
-	over := []notify.Change{{Task: t.task, Runs: []int64{run}}}
-	err = e.transactTelling(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
-		if r, err = e.openRound(ctx, tx, t.task); err != nil {
-			return nil, err
-		}
-		if cancelled {
-			end = RunCancelled
-			if _, err := tx.Exec(ctx, e.SQL(failRun), run, "cancelled", cause.Error()); err != nil {
-				return nil, fmt.Errorf("give up the run: %w", err)
-			}
-			return over, nil
-		}
-		tag, err := tx.Exec(ctx, e.SQL(failRun), run, "failed", cause.Error())
-		if err != nil {
-			return nil, fmt.Errorf("give up the run: %w", err)
-		}
-		if end = RunFailed; tag.RowsAffected() == 0 {
-			end = RunLost // others see to the task
-			return nil, nil
-		}
-		return over, r.retry(ctx, t.QueryTimeout, run, cause)
-	})
-	if err == nil {
-		e.countEnded(r)
-	}
-	return end, err
+// Rank executes the query, and watches meanwhile that somebody still wants it.
+func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView) (ranking.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		rn.watch(ctx, t, cancel)
+	}()
+	defer func() {
+		cancel(nil)
+		<-watching
+	}()
+	return rn.Ranker.Rank(ctx, tx, t.task, t.Settings)
 }
 
-// retry puts off the next try after the world's fault, or fails the requests if that goes on for too long, or if a query of
-// another database gives what this one can't hold, which it will again. run is 0 where none was to be made.
-func (r *round) retry(ctx context.Context, timeout assign.Duration, run int64, cause error) error {
-	if pg.Unheld(cause) {
-		return r.e.failRetried(ctx, r, run, fmt.Sprintf("the query gives text that getwork's database, whose encoding is not UTF-8, can't hold: %v", cause))
-	}
-	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {
-		return r.e.failRetried(ctx, r, run, fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause))
-	}
-	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
-		return fmt.Errorf("put off the next try: %w", err)
-	}
-	return nil
-}
+const stillWanted = `
+select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
+  exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
+    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false)
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.task_id = $1`
 
-// failRetried ends the requests of a task whose run can't be brought to an end.
-func (e *Engine) failRetried(ctx context.Context, r *round, run int64, message string) error {
-	if err := r.readWaiting(ctx); err != nil {
-		return err
-	}
-	var failed []int64
-	for _, w := range r.waiting {
-		if !w.lingers {
-			failed = append(failed, w.id)
+// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or when a manager stopped it:
+// at once when this node hears of it, or within two seconds.
+func (rn runner) watch(ctx context.Context, t taskView, cancel context.CancelCauseFunc) {
+	pokes := rn.pokes(t.task)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-pokes:
+		}
+		var stopped, wanted bool
+		err := rn.api.QueryRow(ctx, rn.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
+		switch {
+		case err != nil: // the database is away, or we were told to stop; the query will tell
+		case stopped:
+			cancel(errStopped)
+		case !wanted:
+			cancel(errNobodyWaits)
+		}
+		select { // however many clicks are announced
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	wrote := expecting{batch: &pgx.Batch{}}
-	wrote.queue(1, r.e.SQL(backOff), r.task, message)
-	wrote.queue(len(failed), r.e.SQL(failPending), failed, r.task, message, r.id, run)
-	if err := wrote.send(ctx, r.tx); err != nil {
-		return err
-	}
-	r.answered, r.ends = failed, map[assign.State]int{assign.Failed: len(failed)}
-	return r.announce(ctx, run)
 }

@@ -54,7 +54,7 @@ func TestQueryOnADroppedTable(t *testing.T) {
 	}
 	execute(t, db, `create table loan as select 17 as id`)
 	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '500 ms'`)
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	if r := n.endedRequest(t, lingering.ID); r.State != assign.Assigned {
 		t.Errorf("after the back-off the one that lingers is %s", r.State)
 	}
@@ -310,7 +310,7 @@ func TestTasksWaitForAPlaceToRun(t *testing.T) {
 	await(t, "the second task is noted", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.noted) == 1
+		return len(n.slots.parked) == 1
 	})
 	close(queried.open)
 	for _, id := range []int64{a.ID, b.ID} {

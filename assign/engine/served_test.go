@@ -85,7 +85,7 @@ func TestOneHolderInOneBatch(t *testing.T) {
 			c := assign.Click{Holder: assign.Holder{User: u}, Count: 1 + i, Linger: assign.Duration(linger)}
 			clicks = append(clicks, &click{Click: c, holder: c.Holder, done: make(chan struct{})})
 		}
-		n.recordBatch(t.Context(), "inbox", clicks)
+		(recorder{n.Engine}).recordBatch(t.Context(), "inbox", clicks)
 		for _, k := range clicks {
 			if k.err != nil {
 				t.Fatal(k.err)

@@ -145,7 +145,7 @@ func TestNamedWhileDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback(context.Background())
-		if _, err := n.hide(t.Context(), tx, b); err != nil {
+		if _, err := (taskEditor{n.Engine}).deleteTask(t.Context(), tx, b); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)

@@ -81,7 +81,7 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	}
 	n.idle(t)
 	for range n.MaxRuns {
-		n.takeNow(t.Context())
+		n.slots.takeFreeSlot(t.Context())
 	}
 	zero := assign.Duration(0)
 	if _, err := n.Dispose(t.Context(), bob.Work[0].ID, assign.Disposition{Outcome: "return", After: &zero}, assign.Holder{User: "bob"}, false); err != nil {
@@ -90,10 +90,10 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	await(t, "the look has found no place", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return n.noted[cyd.TaskID] && n.looks[cyd.TaskID] == nil
+		return n.slots.parked[cyd.TaskID] && n.loops[cyd.TaskID] == nil
 	})
 	for range n.MaxRuns {
-		n.givePlace()
+		n.slots.giveSlot()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
@@ -359,7 +359,7 @@ func TestNobodyFailsByAnOldRecheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	await(t, "the recheck waits", func() bool {
 		return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
 	})

@@ -116,7 +116,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 	// Somebody who lingers, and whose time to be looked at has come, makes a run due whatever the shelf says.
 	execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
 		values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)
-	other.Look(task.ID)
+	other.Wake(task.ID)
 	<-queried.reached
 	if got := fmt.Sprint(items(n.click(t, "task", "bob", 2))); got != "[4 5]" && got != "[3 4]" {
 		t.Errorf("bob got %s from the old shelf", got)

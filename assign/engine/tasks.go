@@ -19,9 +19,12 @@ values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microse
   $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
   $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''))`
 
+// taskEditor writes what a change of a task's settings brings with it.
+type taskEditor struct{ *Engine }
+
 // insertVersion writes a version; conflicts are the tasks that it names.
-func (e *Engine) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s assign.Settings, conflicts []int64, by string) error {
-	_, err := tx.Exec(ctx, e.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
+func (ed taskEditor) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s assign.Settings, conflicts []int64, by string) error {
+	_, err := tx.Exec(ctx, ed.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
 		s.QueryTimeout, s.FreshFor, s.MaxCandidates, s.MaxRequest, s.Lease, s.RerunAfter, by,
 		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck))
 	return err
@@ -53,23 +56,23 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
 		}
-		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		others, err := taskEditor{e}.conflictIDs(ctx, tx, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
-		if err := e.lockConflicts(ctx, tx, id, others); err != nil {
+		if err := (taskEditor{e}).lockConflicts(ctx, tx, id, others); err != nil {
 			return err
 		}
-		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
 			return err
 		}
-		if err := e.insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
+		if err := (taskEditor{e}).insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused); err != nil {
 			return err
 		}
-		return e.setConflicts(ctx, tx, id, others)
+		return taskEditor{e}.setConflicts(ctx, tx, id, others)
 	})
 	if err != nil {
 		return assign.Task{}, nameTaken(err, s.Name, "create task")
@@ -160,14 +163,14 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	}
 	var partners []int64 // who conflicted until now
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		others, err := e.conflictIDs(ctx, tx, s.ConflictsWith)
+		others, err := taskEditor{e}.conflictIDs(ctx, tx, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
-		if err := e.lockConflicts(ctx, tx, t.ID, others); err != nil {
+		if err := (taskEditor{e}).lockConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if others, err = e.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
 			return err
 		}
 		if partners, err = e.partners(ctx, tx, t.ID); err != nil {
@@ -184,10 +187,10 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		if current != version || t.Version != version {
 			return assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
 		}
-		if err := e.insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
+		if err := (taskEditor{e}).insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
 			return err
 		}
-		if err := e.setConflicts(ctx, tx, t.ID, others); err != nil {
+		if err := (taskEditor{e}).setConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
@@ -207,18 +210,18 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	if err != nil {
 		return assign.Task{}, nameTaken(err, s.Name, "update task")
 	}
-	e.settingsChanged(t.ID, partners...)
+	taskEditor{e}.settingsChanged(t.ID, partners...)
 	return e.Records.Task(ctx, s.Name)
 }
 
 // settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now, also those of the
 // tasks that it conflicted with: a rule may have gone that kept somebody from something there.
-func (e *Engine) settingsChanged(task int64, partners ...int64) {
-	e.Announce.Settings(task)
-	e.poke(task)
-	e.Look(task)
+func (ed taskEditor) settingsChanged(task int64, partners ...int64) {
+	ed.Announce.Settings(task)
+	ed.poke(task)
+	ed.Wake(task)
 	for _, p := range partners {
-		e.Stir(p)
+		ed.WakeLingering(p)
 	}
 }
 
@@ -227,7 +230,7 @@ const (
 select exists (select from getwork.work where task_id = $1 and state = 'held')
     or exists (select from getwork.work_requested where task_id = $1 and state = 'pending')`
 
-	deleteTask = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
+	markDeleted = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
 )
 
 // DeleteTask hides a task and frees its name; history stays. Refused with [InUse] while somebody holds work of it
@@ -239,7 +242,7 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 	}
 	var partners []int64
 	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
-		partners, err = e.hide(ctx, tx, t)
+		partners, err = taskEditor{e}.deleteTask(ctx, tx, t)
 		return err
 	})
 	var refusal *assign.Refusal
@@ -247,40 +250,74 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 		return fmt.Errorf("delete task: %w", err)
 	}
 	if err == nil {
-		e.settingsChanged(t.ID, partners...)
+		taskEditor{e}.settingsChanged(t.ID, partners...)
 	}
 	return err
 }
 
-// hide deletes a task, unless it is in use, and returns those that it conflicted with.
-func (e *Engine) hide(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
+// deleteTask deletes a task, unless it is in use, and returns those that it conflicted with.
+func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
 	var version int
 	var deleted, used bool
-	if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
+	if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
 		return nil, err
 	}
 	if deleted {
 		return nil, assign.Refuse(assign.NotFound, "task %q was deleted", t.Name)
 	}
-	if err := tx.QueryRow(ctx, e.SQL(taskInUse), t.ID).Scan(&used); err != nil {
+	if err := tx.QueryRow(ctx, ed.SQL(taskInUse), t.ID).Scan(&used); err != nil {
 		return nil, err
 	}
 	if used {
 		return nil, assign.Refuse(assign.InUse, "somebody holds work of task %q or waits for it; pause it, and delete it when they are done", t.Name)
 	}
 	var naming string
-	if err := tx.QueryRow(ctx, e.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
+	if err := tx.QueryRow(ctx, ed.SQL(namedByOthers), t.ID).Scan(&naming); err != nil {
 		return nil, err
 	}
 	if naming != "" {
 		return nil, assign.Refuse(assign.InUse, "task %q names task %q in conflicts_with; take it out there first", naming, t.Name)
 	}
-	if partners, err = e.partners(ctx, tx, t.ID); err != nil {
+	if partners, err = ed.partners(ctx, tx, t.ID); err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, e.SQL(forgetConflicts), t.ID); err != nil {
+	if _, err := tx.Exec(ctx, ed.SQL(forgetConflicts), t.ID); err != nil {
 		return nil, err
 	}
-	_, err = tx.Exec(ctx, e.SQL(deleteTask), t.ID)
+	_, err = tx.Exec(ctx, ed.SQL(markDeleted), t.ID)
 	return partners, err
+}
+
+// Restore makes a task as it was in version n, which becomes its newest version. Its name stays, since another task may
+// have the old one, and so does whether it is paused; conflicts with tasks that were deleted since are left out. only is
+// the version that the caller has seen: if the task is at another, it is refused with [StaleVersion]; 0: whichever it is
+// at. [NotFound] if there was no version n.
+func (e *Engine) Restore(ctx context.Context, task string, n, only int, by string) (assign.Task, error) {
+	for {
+		t, err := e.Records.Task(ctx, task)
+		if err != nil {
+			return assign.Task{}, err
+		}
+		if only != 0 && only != t.Version {
+			return assign.Task{}, assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again before you restore one", task, t.Version, only)
+		}
+		found, err := e.Records.VersionsOf(ctx, t.ID, int64(n)+1, 1)
+		if err != nil {
+			return assign.Task{}, err
+		}
+		if len(found) == 0 || found[0].Version != n {
+			return assign.Task{}, assign.Refuse(assign.NotFound, "task %q has no version %d; it has 1 to %d", task, n, t.Version)
+		}
+		restored, err := e.UpdateTask(ctx, task, t.Version, by, func(s *assign.Settings) error {
+			name, paused := s.Name, s.Paused
+			*s = found[0].Settings
+			s.Name, s.Paused, s.ConflictsWith = name, paused, found[0].Conflicts
+			return nil
+		})
+		var refusal *assign.Refusal
+		if only == 0 && errors.As(err, &refusal) && refusal.Kind == assign.StaleVersion && ctx.Err() == nil {
+			continue // somebody changed it since we read it, and the caller did not ask for that version
+		}
+		return restored, err
+	}
 }

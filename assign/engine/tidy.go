@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -80,5 +84,104 @@ func (e *Engine) tidy(ctx context.Context) error {
 		if err := e.Retain(ctx); err != nil && ctx.Err() == nil {
 			e.Log.Warn("remove what is past its retention", "error", err)
 		}
+	}
+}
+
+// What is over is marked when it ends, and removed here when it is older than the retention, in small batches: a batch
+// holds its locks for milliseconds, and leaves the tables' statistics much as they were. Never what still blocks an item
+// or binds a user, nor what a conflict rule looks at.
+const (
+	// From where the last batch ended, so that what has to stay is passed by once, not in each batch. However short the
+	// retention: what was closed since a run that is under way, or on the shelf, keeps its item from being handed out of
+	// that one. A minute, because a closing is stamped a little before its commit, which is what the run did not see.
+	removeWork = `
+with old as materialized (
+  select w.id, w.closed_at,
+    w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
+    and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
+    and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
+    and not exists (
+      select from getwork.run u join getwork.task_state s using (task_id)
+      where u.task_id = w.task_id and (u.id = s.shelf_run or u.state = 'running')
+        and w.closed_at > u.started_at - interval '1 minute') as over
+  from getwork.work w
+  where w.closed_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond') and (w.closed_at, w.id) > ($2, $3)
+  order by w.closed_at, w.id
+  limit 1000
+), gone as (
+  delete from getwork.work w using old
+  where w.id = old.id and old.over
+)
+select count(*), max(closed_at), coalesce((select o.id from old o order by o.closed_at desc, o.id desc limit 1), 0) from old`
+
+	removeItems = `
+with old as materialized (
+  select id from getwork.item
+  where done_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+  order by done_at
+  limit 1000
+  for update skip locked
+)
+delete from getwork.item i using old where i.id = old.id`
+
+	// Ids follow time, so the old ones stand in front; the walk ends at the first young one. One that answers an
+	// Idempotency-Key stays as long as the key.
+	removeRequests = `
+with old as materialized (
+  select r.id
+  from getwork.work_requested r
+  where r.id < coalesce((
+      select n.id from getwork.work_requested n
+      where n.created_at >= (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+      order by n.id
+      limit 1), 9223372036854775807)
+    and r.completed_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+    and not exists (select from getwork.idempotency_key k where k.request_id = r.id and k.created_at > clock_timestamp() - interval '24 hours')
+  order by r.id
+  limit 1000
+  for update skip locked
+), unbound as (
+  update getwork.work w set request_id = null from old where w.request_id = old.id
+), unkeyed as (
+  delete from getwork.idempotency_key k using old where k.request_id = old.id
+)
+delete from getwork.work_requested r using old where r.id = old.id`
+)
+
+// Retain removes what is past the retention, and returns when nothing is left of it. A node calls it now and then.
+func (e *Engine) Retain(ctx context.Context) error {
+	keep := e.Retention.Microseconds()
+	if err := e.retainWork(ctx, keep); err != nil {
+		return err
+	}
+	for _, statement := range []string{removeItems, removeRequests} {
+		for {
+			tag, err := e.write(ctx, statement, keep)
+			if err != nil {
+				return fmt.Errorf("remove what is past its retention: %w", err)
+			}
+			if tag.RowsAffected() == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) retainWork(ctx context.Context, keep int64) error {
+	after, last := &time.Time{}, int64(0)
+	for {
+		var n int
+		var until *time.Time
+		err := e.transact(ctx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, e.SQL(removeWork), keep, after, last).Scan(&n, &until, &last)
+		})
+		if err != nil {
+			return errors.Join(ctx.Err(), fmt.Errorf("remove what is past its retention: %w", err))
+		}
+		if n == 0 {
+			return nil
+		}
+		after = until
 	}
 }

@@ -21,7 +21,7 @@ func (n *node) idle(t testing.TB) {
 	await(t, "the node looks at nothing", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.looks) == 0 && len(n.dispatches) == 0
+		return len(n.loops) == 0 && len(n.dispatches) == 0
 	})
 }
 
@@ -164,7 +164,7 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 	n.idle(t)
 	execute(t, db, `alter table getwork.item rename to away`)
 	execute(t, db, `update getwork.away set due_at = clock_timestamp()`)
-	n.Look(lee.TaskID) // as its timer does
+	n.Wake(lee.TaskID) // as its timer does
 	<-failed.heard
 	execute(t, db, `alter table getwork.away rename to item`)
 	n.wantServed(t, lee, "a")

@@ -165,7 +165,7 @@ func TestRequestBesideADeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
-	n.Look(task.ID)
+	n.Wake(task.ID)
 	if r := n.endedRequest(t, id); r.State != assign.Cancelled {
 		t.Errorf("the request is %s", r.State)
 	}

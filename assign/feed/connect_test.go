@@ -3,10 +3,11 @@ package feed
 import (
 	"context"
 	"fmt"
-	"getwork/assign"
-	"getwork/schema/schematest"
 	"sync"
 	"testing"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // However many connect while the database is busy, each gets his own snapshot.

@@ -1,14 +1,15 @@
 package feed
 
 import (
+	"slices"
+	"testing"
+	"time"
+
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
-	"slices"
-	"testing"
-	"time"
 )
 
 // Of many changes the announcer tells. What it can't tell any more, everybody reads: also who came to listen after the node

@@ -4,15 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"testing"
+	"time"
+
 	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
-	"strings"
-	"testing"
-	"time"
 )
 
 // A round on one node is pushed on another, to its owner alone, with the work in it; runs and tasks are told to who

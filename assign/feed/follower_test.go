@@ -1,10 +1,11 @@
 package feed
 
 import (
-	"getwork/assign"
-	"getwork/schema/schematest/timeout"
 	"testing"
 	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest/timeout"
 )
 
 // follower gathers what a stream delivers.

@@ -3,16 +3,17 @@ package feed
 import (
 	"context"
 	"fmt"
-	"getwork/assign"
-	"getwork/notify"
-	"getwork/schema/schematest"
-	"getwork/schema/schematest/timeout"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/notify"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // announcements listens as nodes do, and returns what waits until one says that a task is new, changed or deleted.

@@ -84,8 +84,8 @@ bool refresh_due;                      /* the task is in use, and its shelf abou
 
 /* ----------------------------------------------------------------------------------------- the nodes: lost when killed */
 
-bool asked[NODES];                     /* Look was called: begin one, or look once more if one is under way [lookAt] */
-bool timer[NODES];                     /* look when the retry delay is over [wakeIn] */
+bool asked[NODES];                     /* Look was called: begin one, or look once more if one is under way [wake] */
+bool timer[NODES];                     /* look when the retry delay is over [wakeAfter] */
 bool killed[NODES];                    /* kill -9 */
 bool dead[NODES];                      /* and not started again; the last node always is */
 byte node_of[CLICKERS];                /* where the person's HTTP request went */
@@ -200,7 +200,7 @@ inline plan_and_write(recorded, found, since) {
           }
        :: !open[_pid] -> break
        fi;
-       if                              /* read the items [take, standing] */
+       if                              /* read the items [take, availability] */
        :: d_step { open[_pid] -> choose(found, since) }
        :: !open[_pid] -> break
        fi;
@@ -290,8 +290,8 @@ inline publish() {
 }
 
 /* -------------------------------------------------------------------------------------------------------------- a node
- * Its look at the task [look, attempt]: one at a time. The node sleeps until it is asked, or its timer goes off, or its
- * periodic look finds a request that nobody serves [lookForOrphans, rescue]. */
+ * Its look at the task [runServeLoop, serveOnce]: one at a time. The node sleeps until it is asked, or its timer goes off, or its
+ * periodic look finds a request that nobody serves [rescuer.run, rescue]. */
 
 active [NODES] proctype Node() {
   bool moved;                          /* the attempt has moved the task on */
@@ -313,7 +313,7 @@ end_asleep:
 #endif
        fi;
 
-look:                                  /* is there anything to do? Without any lock [prospect] */
+look:                                  /* is there anything to do? Without any lock [readTaskView] */
        if
        :: d_step { NOTHING_TO_DO -> timer[_pid] = delay && waiting != 0 }; goto looked
        :: d_step { !NOTHING_TO_DO -> timer[_pid] = delay && waiting != 0 }
@@ -358,7 +358,7 @@ try:
        if                              /* and half a minute later … */
        :: d_step { open[_pid] -> querying = querying & ~BIT(_pid) }
 #ifdef CANCELS
-       :: waiting == 0 && !REFRESH_IS_DUE ->          /* nobody waits any more [watch, giveUp, logAttempt] */
+       :: waiting == 0 && !REFRESH_IS_DUE ->          /* nobody waits any more [watch, giveUp, logServeError] */
             d_step { let_go(_pid); querying = querying & ~BIT(_pid); found = 0; closed[_pid] = 0 };
             d_step { ASSIGN_LOCK_IS_FREE -> if :: run_row == _pid + 1 -> run_row = NOBODY :: else fi };
 #ifndef WITHOUT_LOOK_AFTER_GIVING_UP
@@ -425,7 +425,7 @@ give_up:                               /* something broke. If it was our run, de
           }
        fi;
 
-looked:                                /* [look] */
+looked:                                /* [runServeLoop] */
        atomic { found = 0; closed[_pid] = 0; off_shelf = false };
        if
        :: d_step { moved || LOOK_MORE -> moved = false; asked[_pid] = false }; goto look      /* the look again */

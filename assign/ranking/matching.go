@@ -3,10 +3,11 @@ package ranking
 import (
 	"context"
 	"errors"
-	"getwork/assign"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
 )
 
 // Matching says of the candidates that were rechecked whether they match.

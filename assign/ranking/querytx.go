@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"getwork/assign"
-	"getwork/assign/pg"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // SlotWait bounds how long somebody who wants to look at a query's result waits for a place to run it.

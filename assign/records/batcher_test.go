@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"getwork/assign/pg"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign/pg"
 )
 
 // Those who ask while a read is under way are answered by the next one, together, each with his own.

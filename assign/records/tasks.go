@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"getwork/assign"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
 )
 
 const selectTasks = `

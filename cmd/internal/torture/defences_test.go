@@ -24,11 +24,11 @@ var defences = map[string][]edit{
 	// its slot, which finds the same requests.
 	"lookagain": {
 		{"assign", "if err == nil && moved || l.again && ctx.Err() == nil {", "if false && (err == nil && moved || l.again && ctx.Err() == nil) {"},
-		{"assign", "e.passOn(ctx, moved)", "e.passOn(ctx, false)"},
+		{"assign", "e.slots.passSlotOn(ctx, moved)", "e.slots.passSlotOn(ctx, false)"},
 	},
 
 	// The sweep every two seconds, which serves requests that nobody serves.
-	"sweep": {{"assign", "func (e *Engine) rescue(o orphans) {\n", "func (e *Engine) rescue(o orphans) {\n\tif true {\n\t\treturn\n\t}\n"}},
+	"sweep": {{"assign", "func (r *rescuer) rescue(o orphans) {\n", "func (r *rescuer) rescue(o orphans) {\n\tif true {\n\t\treturn\n\t}\n"}},
 
 	// The unique indexes of held work. A database that exists already keeps them.
 	"unique": {

@@ -17,8 +17,8 @@ import (
 // can be stamped before a round reads and commit after it.
 const servable = `r.state = 'pending' and (r.look_after is null or r.look_after <= clock_timestamp())`
 
-// prospect is what a look sees of a task, before any lock or right after the run lock.
-type prospect struct {
+// taskView is what a look sees of a task, before any lock or right after the run lock.
+type taskView struct {
 	assign.Settings
 	task    int64
 	version int
@@ -27,7 +27,7 @@ type prospect struct {
 	next    time.Duration // until the clock alone changes the view; 0: it won't
 }
 
-const selectProspect = `
+const selectTaskView = `
 select s.version, s.deleted_at is not null,
   s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
   ` + shelfFresh + `, s.paused,
@@ -95,12 +95,12 @@ func (r asideRow) Scan(into ...any) error {
 	return r.err
 }
 
-func (e *Engine) prospect(ctx context.Context, db queryer, task int64) (prospect, error) {
-	p := prospect{task: task}
+func (e *Engine) readTaskView(ctx context.Context, db queryer, task int64) (taskView, error) {
+	p := taskView{task: task}
 	var next float64
 	v := &p.view
 	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh, &p.Name, &next}
-	if err := db.QueryRow(ctx, e.SQL(selectProspect), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
+	if err := db.QueryRow(ctx, e.SQL(selectTaskView), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
 	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""

@@ -169,7 +169,7 @@ func (g *grants) reader(r *round, given func(i int, w assign.Work)) func(pgx.Col
 // write carries out the plan: work, requests, the task's state, and one NOTIFY last.
 func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
 	var ended, lingering answers
-	var served servings // clicks, which are written as what became of them
+	var served inlineRequests // clicks, which are written as what became of them
 	var granted grants
 	var forRun []int64
 	r.answered, r.ends = nil, map[assign.State]int{}
@@ -235,7 +235,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	statement, args := from.settle(after)
 	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
 	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
-	r.tell(&wrote, r.run == 0 && len(ended.ids) == 0)
+	r.queueAnnouncement(&wrote, r.run == 0 && len(ended.ids) == 0)
 	return wrote.send(ctx, r.tx)
 }
 

@@ -16,8 +16,8 @@ import (
 // the round then comes to one that was not among them, it is given up, and begun again with more.
 
 var (
-	// errUnchecked: more candidates must be rechecked than were, or by another recheck.
-	errUnchecked = errors.New("too few candidates were rechecked")
+	// errTooFewRechecked: more candidates must be rechecked than were, or by another recheck.
+	errTooFewRechecked = errors.New("too few candidates were rechecked")
 
 	// errNoRecheck: the recheck can't be had, for the reason that is wrapped with it.
 	errNoRecheck = errors.New("recheck what is on the shelf")
@@ -28,46 +28,46 @@ const (
 	// moving on.
 	selectCandidates = `
 select c.rank, c.item, c.run_id
-from getwork.candidate c join getwork.run u on u.id = c.run_id` + standingAlone + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
 where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1 and s.fresh_until > clock_timestamp())
   and c.rank >= greatest($2, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
 order by c.rank
 limit $3`
 )
 
-// rechecked calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
+// withRecheckedShelf calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
 // them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
 // takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
-func (e *Engine) rechecked(ctx context.Context, task int64, s assign.Settings, more int, round func(ranking.Matching) error) error {
-	look := shelfLook{e: e, task: task, s: s}
+func (e *Engine) withRecheckedShelf(ctx context.Context, task int64, s assign.Settings, more int, round func(ranking.Matching) error) error {
+	look := shelfRecheck{e: e, task: task, s: s}
 	asked := 0
 	for range attempts {
 		if look.s.Recheck != "" {
 			n, err := e.Ranker.AskedFor(ctx, task)
 			if err == nil {
 				asked = max(2*(n+more)+20, 4*asked)
-				err = look.on(ctx, asked)
+				err = look.ask(ctx, asked)
 			}
 			if err != nil {
 				return fmt.Errorf("%w: %w", errNoRecheck, err)
 			}
 		}
-		if err := round(look.found); !errors.Is(err, errUnchecked) {
+		if err := round(look.found); !errors.Is(err, errTooFewRechecked) {
 			return err
 		}
-		p, err := e.prospect(ctx, e.api, task)
+		p, err := e.readTaskView(ctx, e.api, task)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errNoRecheck, err)
 		}
 		if look.all || p.Recheck != look.s.Recheck { // the shelf is another, or the recheck
-			look = shelfLook{e: e, task: task, s: p.Settings}
+			look = shelfRecheck{e: e, task: task, s: p.Settings}
 		}
 	}
-	return errUnchecked
+	return errTooFewRechecked
 }
 
-// shelfLook rechecks a shelf from the best on.
-type shelfLook struct {
+// shelfRecheck rechecks a shelf from the best on.
+type shelfRecheck struct {
 	e     *Engine
 	task  int64
 	s     assign.Settings
@@ -77,8 +77,8 @@ type shelfLook struct {
 	all   bool  // there is no more
 }
 
-// on goes on until so many more match, or there are no more.
-func (l *shelfLook) on(ctx context.Context, enough int) error {
+// ask goes on until so many more match, or there are no more.
+func (l *shelfRecheck) ask(ctx context.Context, enough int) error {
 	if l.found.Items == nil {
 		l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 	}
@@ -97,7 +97,7 @@ func (l *shelfLook) on(ctx context.Context, enough int) error {
 			return fmt.Errorf("read what is to be rechecked: %w", err)
 		}
 		if l.run != 0 && run != l.run { // swapped meanwhile: from its best on
-			*l = shelfLook{e: l.e, task: l.task, s: l.s, run: run}
+			*l = shelfRecheck{e: l.e, task: l.task, s: l.s, run: run}
 			l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 			continue
 		}

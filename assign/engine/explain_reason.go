@@ -10,12 +10,12 @@ import (
 )
 
 // conclude says of what was read why the item is not handed out, until when, and in a sentence.
-func (s *standpoint) conclude() {
-	s.Why, s.Until, s.Text = s.verdict()
+func (s *explainer) conclude() {
+	s.Why, s.Until, s.Text = s.reason()
 	s.Available = s.Why == assign.WhyAvailable
 }
 
-func (s *standpoint) verdict() (assign.Why, *time.Time, string) {
+func (s *explainer) reason() (assign.Why, *time.Time, string) {
 	never := slices.IndexFunc(s.blocking, func(b bound) bool { return b.State == "never" })
 	switch {
 	case !s.Matches:
@@ -55,7 +55,7 @@ func (s *standpoint) verdict() (assign.Why, *time.Time, string) {
 	return assign.WhyAvailable, nil, s.free()
 }
 
-func (s *standpoint) noMatch() string {
+func (s *explainer) noMatch() string {
 	text := "The task's query does not give it."
 	if s.task.Inbox() {
 		text = "It is not in the inbox: it was never pushed, or it is done."
@@ -66,7 +66,7 @@ func (s *standpoint) noMatch() string {
 	return text
 }
 
-func (s *standpoint) noLonger() string {
+func (s *explainer) noLonger() string {
 	text := "It is on the shelf, but the task's recheck does not return it any more, so it is not handed out from there."
 	if len(s.Held) > 0 {
 		text += " " + s.heldBy() + "."
@@ -75,7 +75,7 @@ func (s *standpoint) noLonger() string {
 }
 
 // heldBy is a sentence without its end.
-func (s *standpoint) heldBy() string {
+func (s *explainer) heldBy() string {
 	names := make([]string, 0, len(s.Held))
 	for _, w := range s.Held {
 		names = append(names, w.User)
@@ -94,7 +94,7 @@ func (s *standpoint) heldBy() string {
 }
 
 // placeFree is when the leases that run out leave a place free; null: they don't.
-func (s *standpoint) placeFree() *time.Time {
+func (s *explainer) placeFree() *time.Time {
 	var ends []time.Time
 	for _, w := range s.Held {
 		if w.LeaseExpiresAt != nil {
@@ -108,14 +108,14 @@ func (s *standpoint) placeFree() *time.Time {
 	return nil
 }
 
-func (s *standpoint) comesBack(until *time.Time) string {
+func (s *explainer) comesBack(until *time.Time) string {
 	if until == nil {
 		return "; it comes back when that is let go of."
 	}
 	return fmt.Sprintf("; it comes back at %s, unless the lease is extended.", assign.TimeText(*until))
 }
 
-func (s *standpoint) free() string {
+func (s *explainer) free() string {
 	text := "It can be handed out."
 	if s.Slots > 1 {
 		text = fmt.Sprintf("%d of its %d places are free.", s.Slots-s.taken, s.Slots)

@@ -7,7 +7,7 @@ import (
 	"getwork/assign/records"
 )
 
-// standsAlone is how an item c (item, slots, exclusive) of the task $1 stands now: who holds its places, who may not have
+// availabilityBase is how an item c (item, slots, exclusive) of the task $1 stands now: who holds its places, who may not have
 // it, and whether it is gone. u (snapshot, seen_until) is what the run saw that ranked it, nulls if none did. It reads what
 // binds the item, and of what is over the last alone.
 //
@@ -21,7 +21,7 @@ import (
 //
 // What failed or ran out counts as an attempt, what was put off or taken away does not; after anything else it is the
 // first. Other holders of the item, whose attempt is not over, say nothing about it.
-const standsAlone = `
+const availabilityBase = `
 cross join lateral (
   select array_agg(w.slot) filter (where w.state = 'held') as taken,
     array_agg(w.user_name) filter (where w.state = 'held') as users,
@@ -66,8 +66,8 @@ const completedBy = `(
   )`
 
 const (
-	// standing is standsAlone, and who has a say in the tasks $2 that $1 conflicts with.
-	standing = standsAlone + `
+	// availability is availabilityBase, and who has a say in the tasks $2 that $1 conflicts with.
+	availability = availabilityBase + `
 cross join lateral (
   select case when $2::bigint[] <> '{}' then array(
     select w.user_name from getwork.work w where w.task_id = any($2::bigint[]) and w.item = c.item and w.state = 'held'
@@ -75,18 +75,18 @@ cross join lateral (
     select d.user_name from unnest($2::bigint[]) t (id) cross join lateral ` + completedBy + ` d) end as elsewhere, ` + busy + `
 ) eyes`
 
-	// standingAlone is the same of a task that conflicts with none. To have the other ready costs a few hundredths of a click.
-	standingAlone = standsAlone + `
+	// availabilityUnconflicted is the same of a task that conflicts with none. To have the other ready costs a few hundredths of a click.
+	availabilityUnconflicted = availabilityBase + `
 cross join lateral (select null::text[] as elsewhere, ` + busy + `) eyes`
 )
 
-const standingColumns = `c.slots, c.exclusive, st.attempt, st.taken, st.users, st.instances, st.barred, eyes.elsewhere, eyes.busy`
+const availabilityColumns = `c.slots, c.exclusive, st.attempt, st.taken, st.users, st.instances, st.barred, eyes.elsewhere, eyes.busy`
 
 // nothingSeen is u of items that no run ranked.
 const nothingSeen = `cross join (select null::pg_snapshot as snapshot, null::timestamptz as seen_until) u`
 
-// scanStanding reads into, and then standingColumns.
-func scanStanding(row pgx.CollectableRow, o *offer, into ...any) error {
+// scanAvailability reads into, and then availabilityColumns.
+func scanAvailability(row pgx.CollectableRow, o *offer, into ...any) error {
 	var users, instances []string
 	err := row.Scan(append(into, &o.cand.Slots, &o.cand.Exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.elsewhere, &o.Busy)...)
 	for i := range users {

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"testing"
@@ -9,14 +9,11 @@ import (
 // While the database is away, and somebody follows, a node says that it can't tell him now and then, and not each time.
 func TestTheFeedDoesNotRepeatItselfWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	if pooledMode {
-		t.Skip("a pooler keeps who asks waiting")
-	}
 	server := schematest.OwnServer(t, nil)
 	n := startNode(t, server.URL("getwork"), nodeOptions{})
 	join(t, n, "ann")
 	server.Crash()
 	await(t, "it was passed over three times", func() bool {
-		return n.complaints.Withheld() > 2
+		return n.Feed.limit.Withheld() > 2
 	})
 }

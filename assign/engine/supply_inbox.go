@@ -44,11 +44,11 @@ update getwork.item i set due_at = null from due where i.id = due.id`
 	// Members of a group of which one is held are left out here, by one look at what is held: a group may have very
 	// many. As "coalesce" the condition says nothing to the planner, which would take it to leave next to nothing, and read
 	// all items to sort them.
-	selectInbox      = inboxHead + standing + ` where ` + inboxTail
-	selectInboxAlone = inboxHead + standingAlone + ` where $2::bigint[] = '{}' and ` + inboxTail // of a task that conflicts with none
+	selectInbox      = inboxHead + availability + ` where ` + inboxTail
+	selectInboxAlone = inboxHead + availabilityUnconflicted + ` where $2::bigint[] = '{}' and ` + inboxTail // of a task that conflicts with none
 
 	inboxHead = `
-select c.item, c.details::text, st.until, ` + standingColumns + `
+select c.item, c.details::text, st.until, ` + availabilityColumns + `
 from getwork.item i
 cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.exclusive) c
 ` + nothingSeen
@@ -92,7 +92,7 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 }
 
 func scanPushed(row pgx.CollectableRow) (o offer, err error) {
-	err = scanStanding(row, &o, &o.cand.Item, &o.cand.Details, &o.until)
+	err = scanAvailability(row, &o, &o.cand.Item, &o.cand.Details, &o.until)
 	return o, err
 }
 
@@ -126,7 +126,7 @@ const settleItems = `settled as (
 
 // serveNow is a round that needs no run, on this node, for everybody who waits.
 func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
-	return e.rechecked(ctx, task, s, 0, func(found ranking.Matching) error {
+	return e.withRecheckedShelf(ctx, task, s, 0, func(found ranking.Matching) error {
 		tx, err := e.api.BeginTx(ctx, pg.ReadCommitted)
 		if err != nil {
 			return fmt.Errorf("begin: %w", err)

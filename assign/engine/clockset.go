@@ -28,7 +28,7 @@ const (
 	lookTooLate  = `r.state = 'pending' and r.look_after > clock.at + greatest(v.rerun_after, interval '60 seconds')`
 
 	// In the order of ids, as everybody takes the locks.
-	catchUpTasks = `
+	healTasks = `
 with late as materialized (
   select s.task_id, clock.at, ` + shelfTooLate + ` as stale
   from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
@@ -47,7 +47,7 @@ from late l
 where s.task_id = l.task_id
 returning s.task_id`
 
-	catchUpRequests = `
+	healRequests = `
 with late as materialized (
   select r.id
   from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
@@ -64,7 +64,7 @@ update getwork.work_requested r set look_after = clock_timestamp() from late l w
 	//
 	// "any" has the rows looked up by their ids. Nothing is known of how many are late, and the join alone would be planned for
 	// a third of all work, and walk through all of it.
-	catchUpWork = `
+	healWork = `
 with clock as materialized (select clock_timestamp() as at),
 late as materialized (
   select w.id, w.state, clock.at
@@ -94,18 +94,18 @@ late as materialized (
 select distinct task_id from moved`
 )
 
-// catchUp has what is put off for longer than it may be be due, and looks at the tasks that it is of.
-func (e *Engine) catchUp(ctx context.Context) error {
+// healClock has what is put off for longer than it may be be due, and looks at the tasks that it is of.
+func (r *rescuer) healClock(ctx context.Context) error {
 	var tasks, freed []int64
-	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
-		if tasks, err = pg.IDs(ctx, tx, e.SQL(catchUpTasks)); err == nil {
-			_, err = tx.Exec(ctx, e.SQL(catchUpRequests), tasks)
+	err := r.transact(ctx, func(tx pgx.Tx) (err error) {
+		if tasks, err = pg.IDs(ctx, tx, r.SQL(healTasks)); err == nil {
+			_, err = tx.Exec(ctx, r.SQL(healRequests), tasks)
 		}
 		return err
 	})
 	if err == nil {
-		err = e.transact(ctx, func(tx pgx.Tx) (err error) {
-			freed, err = pg.IDs(ctx, tx, e.SQL(catchUpWork))
+		err = r.transact(ctx, func(tx pgx.Tx) (err error) {
+			freed, err = pg.IDs(ctx, tx, r.SQL(healWork))
 			return err
 		})
 	}
@@ -113,21 +113,21 @@ func (e *Engine) catchUp(ctx context.Context) error {
 		return fmt.Errorf("catch up with the clock: %w", err)
 	}
 	if len(tasks) > 0 || len(freed) > 0 {
-		e.Log.Warn("the database's clock was set back; what was put off for too long by that is due",
+		r.Log.Warn("the database's clock was set back; what was put off for too long by that is due",
 			"tasks", len(tasks), "tasks_with_work", len(freed))
 	}
 	for _, task := range tasks {
-		e.Look(task)
+		r.Wake(task)
 	}
 	for _, task := range freed {
-		e.Stir(task)
+		r.WakeLingering(task)
 	}
 	return nil
 }
 
 // closedLater reports whether work was let go of later than now: the clock was set back while this node was not there.
-func (e *Engine) closedLater(ctx context.Context) bool {
+func (r *rescuer) closedLater(ctx context.Context) bool {
 	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
 	var is bool
-	return e.api.QueryRow(ctx, e.SQL(closed)).Scan(&is) == nil && is
+	return r.api.QueryRow(ctx, r.SQL(closed)).Scan(&is) == nil && is
 }

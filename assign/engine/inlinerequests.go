@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,8 +13,8 @@ import (
 // once, instead of one that waits and is answered in the next statement. What was written is also what is answered, so
 // nothing is read again.
 
-// record has the round record these clicks, too. Who has a pending request already gets that one.
-func (r *round) record(batch []*click) {
+// recordInline has the round record these clicks, too. Who has a pending request already gets that one.
+func (r *round) recordInline(batch []*click) {
 	r.clicks = map[assign.Holder][]*click{}
 	for _, k := range sortedHolders(batch) {
 		if !k.lost {
@@ -30,8 +31,8 @@ const selectIDs = `
 select nextval('getwork.work_requested_id_seq')
 from generate_series(1, $1)`
 
-// unrecorded are the waiters that are only clicks so far, behind those who waited before.
-func (r *round) unrecorded(waiting []waiter, ids []int64) []waiter {
+// withoutInline are the waiters that are only clicks so far, behind those who waited before.
+func (r *round) withoutInline(waiting []waiter, ids []int64) []waiter {
 	before := make(map[assign.Holder]int64, len(waiting))
 	for _, w := range waiting {
 		before[w.holder] = w.id
@@ -53,7 +54,7 @@ func (r *round) unrecorded(waiting []waiter, ids []int64) []waiter {
 
 // Sorted by holder, like every insert of requests: another node's batch, which holds no assign lock, may have one of
 // the same holder.
-const insertServed = `
+const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
   linger_until, completed_at, lease, groups, round_id, run_id)
 overriding system value
@@ -70,8 +71,8 @@ cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
 
-// servings are the columns of insertServed.
-type servings struct {
+// inlineRequests are the columns of insertInline.
+type inlineRequests struct {
 	users, instances []string
 	wanted           []int32
 	answers          answers
@@ -83,7 +84,7 @@ type servings struct {
 }
 
 // add records a click as what became of it; lease is the task's.
-func (s *servings) add(k *click, state assign.State, count int, reason assign.Reason, lease *assign.Duration) {
+func (s *inlineRequests) add(k *click, state assign.State, count int, reason assign.Reason, lease *assign.Duration) {
 	s.answers.add(k.id, state, count, reason)
 	s.users = append(s.users, k.holder.User)
 	s.instances = append(s.instances, k.holder.Instance)
@@ -111,7 +112,7 @@ func (s *servings) add(k *click, state assign.State, count int, reason assign.Re
 }
 
 // insert queues the requests' rows.
-func (s *servings) insert(x *expecting, r *round, run *int64) {
+func (s *inlineRequests) insert(x *expecting, r *round, run *int64) {
 	if len(s.answers.ids) == 0 {
 		return
 	}
@@ -130,12 +131,12 @@ func (s *servings) insert(x *expecting, r *round, run *int64) {
 		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), assign.UTC(linger), assign.UTC(completed)
 		return nil
 	}
-	x.read(len(s.answers.ids), read, r.e.SQL(insertServed), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
+	x.read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups)
 }
 
 // given adds a place that was handed out, as it was written, to the answers of the clicks.
-func (s *servings) given(g *grants, i int, w assign.Work) {
+func (s *inlineRequests) given(g *grants, i int, w assign.Work) {
 	k := s.byID[g.requests[i]]
 	if k == nil || k.answer == nil {
 		return
@@ -150,4 +151,61 @@ func (r *round) share() {
 			k.answer = clicks[0].answer
 		}
 	}
+}
+
+// prefetch is what a round that serves clicks is going to read, asked for on one way to the database with the lock. Each
+// statement sees what was committed when it begins, so those behind the lock's see what it protects.
+type prefetch struct {
+	asked   int // for so many offers
+	waiting []waiter
+	ids     []int64
+	offers  []offer // of the shelf, if there is one; only for tasks that conflict with none
+}
+
+// The scalar sub-queries leave it to the index to give the order; joined to the state, all of the shelf would be sorted.
+const selectShelfPrefetch = `
+select c.rank, c.item, c.details::text, ` + availabilityColumns + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
+where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1)
+  and c.rank >= (select s.shelf_from from getwork.task_state s where s.task_id = $1) and not st.gone
+order by c.rank
+limit $2`
+
+func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
+	a.asked = wanted(clicks)
+	batch.Queue(r.e.SQL(selectWaiting), r.task)
+	batch.Queue(r.e.SQL(selectIDs), len(clicks))
+	batch.Queue(r.e.SQL(selectShelfPrefetch), r.task, a.asked)
+}
+
+func (a *prefetch) read(results pgx.BatchResults) error {
+	rows, err := results.Query()
+	if err == nil {
+		a.waiting, err = pgx.CollectRows(rows, scanWaiter)
+	}
+	if err == nil {
+		rows, err = results.Query()
+	}
+	if err == nil {
+		a.ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	}
+	if err == nil {
+		rows, err = results.Query()
+	}
+	if err == nil {
+		a.offers, err = pgx.CollectRows(rows, scanOffer)
+	}
+	if err != nil {
+		return fmt.Errorf("read who waits, and the shelf: %w", err)
+	}
+	return nil
+}
+
+// shelf gives the best n offers of the shelf, if they are known.
+func (a *prefetch) shelf(r *round, n int) (offers []offer, known bool) {
+	if a == nil || a.offers == nil || n > a.asked || len(r.state.conflicts) > 0 {
+		return nil, false
+	}
+	offers, a.offers = a.offers, nil // once: when it is planned again, something has changed
+	return offers[:min(n, len(offers))], true
 }

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"getwork/assign"
+	"getwork/notify"
+)
+
+// click is a Click on its way through a dispatcher.
+type click struct {
+	assign.Click
+	holder assign.Holder
+	done   chan struct{}
+	gone   <-chan struct{} // closed when nobody waits for the answer any more
+
+	id       int64        // of the request that answers it
+	lost     bool         // its key belongs to an earlier request
+	inserted assign.State // of the request as it was recorded for this click; empty: another's, or one of before, answers it
+	answer   *assign.Request
+	err      error
+}
+
+// dispatcher gathers the clicks on one task that come while this node's last transaction for it is in flight, and
+// records them together. No timer: on an idle system a click is alone in its batch, and waits for nobody.
+type dispatcher struct{ queue []*click }
+
+// recordWithin is how long a batch may take.
+const recordWithin = 15 * time.Second
+
+// maxBatch bounds one transaction, and so how long it may hold the assign lock.
+const maxBatch = notify.MaxQuickRound
+
+// maxQueued bounds a dispatcher's queue, and so how long the last in it waits.
+const maxQueued = 4000
+
+// dispatch queues a click, and has it recorded.
+func (e *Engine) dispatch(task string, k *click) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.dispatches[task]; d != nil {
+		if len(d.queue) >= maxQueued {
+			d.queue = slices.DeleteFunc(d.queue, func(k *click) bool { // nobody waits behind those who have gone
+				select {
+				case <-k.gone:
+					return true
+				default:
+					return false
+				}
+			})
+		}
+		if len(d.queue) >= maxQueued {
+			return assign.Refuse(assign.Busy, "more clicks on this task come than can be recorded; ask again in a moment")
+		}
+		d.queue = append(d.queue, k)
+		return nil
+	}
+	d := &dispatcher{queue: []*click{k}}
+	if !e.spawn(func(context.Context) { recorder{e}.recordAll(task, d) }) {
+		return errEnding
+	}
+	e.dispatches[task] = d
+	return nil
+}
+
+// next takes a batch off the queue, without those for whose answer nobody waits any more: they were told to ask again,
+// or have gone. Behind a database that stands still for an hour there would be an hour's of them, and each would be given
+// work that he knows nothing of.
+func (d *dispatcher) next() (batch []*click) {
+	for i, k := range d.queue {
+		select {
+		case <-k.gone:
+			continue
+		default:
+		}
+		if batch = append(batch, k); len(batch) == maxBatch {
+			d.queue = d.queue[i+1:]
+			return batch
+		}
+	}
+	d.queue = nil
+	return batch
+}
+
+// recordAll records until nobody is queued. What was accepted into the queue is recorded also while the node
+// drains, so it is not bound to the engine's context; a batch is ended after recordWithin.
+func (c recorder) recordAll(task string, d *dispatcher) {
+	for {
+		c.mu.Lock()
+		batch := d.next()
+		if len(batch) == 0 {
+			delete(c.dispatches, task)
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), recordWithin)
+		c.recordBatch(ctx, task, batch)
+		cancel()
+		for _, k := range batch {
+			close(k.done)
+		}
+	}
+}

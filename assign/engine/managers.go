@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+	"getwork/assign/ranking"
+	"getwork/notify"
+)
+
+const (
+	// Locked in the order of ids, so that the set stays as it was counted, and of two who release the same one waits.
+	selectReleased = `
+select w.task_id, w.id
+from getwork.work w
+where w.state = 'held' and ($1 = '' or w.user_name = $1) and ($2 = 0 or w.task_id = $2)
+order by w.id
+for update`
+
+	tokenOf = `select encode(sha256(convert_to(coalesce(string_agg(id::text, ',' order by id), ''), 'UTF8')), 'hex') from unnest($1::bigint[]) as w (id)`
+
+	releaseWork = `
+with closed as (
+  update getwork.work w
+  set state = 'returned', after = interval '0', available_at = clock_timestamp(),
+      closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
+  where w.id = any($1::bigint[]) and w.state = 'held'
+  returning w.id, w.task_id, w.item, w.state, w.available_at
+), ` + settleItems + `
+select count(*) from closed`
+)
+
+// Release returns the held work that it names, all of it or, if the set is not the token's any more, none
+// ([ChangedSet]).
+func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (assign.Released, error) {
+	if what.User == "" && what.Task == "" {
+		return assign.Released{}, assign.RefuseField("user", "say whose work to release, or of which task, or both")
+	}
+	if !what.DryRun && what.Token == "" {
+		return assign.Released{}, assign.RefuseField("token", `a release names the token of a dry run: send "dry_run": true first, and then its token`)
+	}
+	if what.User != "" {
+		if err := assign.CheckUser(what.User); err != nil {
+			return assign.Released{}, err
+		}
+	}
+	var task int64
+	if what.Task != "" {
+		var err error
+		if task, _, err = e.Records.Find(ctx, what.Task, assign.Who{Anything: true}); err != nil {
+			return assign.Released{}, err
+		}
+	}
+	var done assign.Released
+	var byTask map[int64][]int64
+	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
+		done, byTask, err = e.release(ctx, tx, what, task, by)
+		for task, ids := range byTask {
+			changes = append(changes, notify.Change{Task: task, Work: ids})
+		}
+		return changes, err
+	})
+	var refusal *assign.Refusal
+	if errors.As(err, &refusal) {
+		return assign.Released{}, err
+	}
+	if err != nil {
+		return assign.Released{}, fmt.Errorf("release work: %w", err)
+	}
+	if !what.DryRun {
+		e.wakeFreed(ctx, slices.Collect(maps.Keys(byTask))...)
+	}
+	return done, nil
+}
+
+func (e *Engine) release(ctx context.Context, tx pgx.Tx, what assign.Release, of int64, by string) (done assign.Released, byTask map[int64][]int64, err error) {
+	rows, err := tx.Query(ctx, e.SQL(selectReleased), what.User, of)
+	if err != nil {
+		return done, nil, err
+	}
+	var ids []int64
+	var task, id int64
+	byTask = map[int64][]int64{}
+	if _, err := pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+		ids, byTask[task] = append(ids, id), append(byTask[task], id)
+		return nil
+	}); err != nil {
+		return done, nil, err
+	}
+	var token string
+	if err := tx.QueryRow(ctx, tokenOf, ids).Scan(&token); err != nil {
+		return done, nil, err
+	}
+	if what.DryRun {
+		return assign.Released{Count: len(ids), Token: token}, nil, nil
+	}
+	if token != what.Token {
+		return done, nil, assign.Refuse(assign.ChangedSet, "what is held has changed since the dry run: it is %d now; do the dry run again and look at the count", len(ids))
+	}
+	err = tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&done.Count)
+	return done, byTask, err
+}
+
+// The rows stay as they were closed; that they were put back, when and by whom is written beside. The next attempt is
+// the first again.
+const redriveWork = `
+with redriven as (
+  update getwork.work w
+  set available_at = clock_timestamp(), redriven_by = $3
+  where w.task_id = $1 and w.state = 'never' and w.redriven_by is null
+    and case when $2::text[] is null then w.exhausted else w.item = any($2) end
+  returning w.item
+), ready as (
+  update getwork.item i
+  set due_at = null
+  from (select distinct item from redriven) r
+  where i.task_id = $1 and i.item = r.item and i.done_at is null and i.due_at = 'infinity'
+)
+select count(distinct item) from redriven`
+
+// Redrive puts back what was never to return: the named items, or, without names, those whose attempts were used up. It
+// returns how many items those were; names that are not never are left out.
+func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (n int64, err error) {
+	for i, item := range items {
+		if detail := assign.CheckItem(item); detail != "" {
+			return 0, assign.RefuseField(fmt.Sprintf("items[%d]", i), "%s", detail)
+		}
+	}
+	task, _, err := e.Records.Find(ctx, name, assign.Who{Anything: true})
+	if err != nil {
+		return 0, err
+	}
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		if _, err := e.openRound(ctx, tx, task); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, e.SQL(redriveWork), task, items, by).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("redrive: %w", err)
+	}
+	if n > 0 {
+		e.Announce.Items(task)
+		e.WakeLingering(task)
+	}
+	return n, nil
+}
+
+const (
+	lockWork = `
+select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.attempt,
+  w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+from getwork.work w
+where w.id = $1
+for update`
+
+	closeReassigned = `
+update getwork.work
+set state = 'reassigned', closed_at = least(clock_timestamp(), lease_expires_at), closed_by = $2, closed_xid = pg_current_xact_id()
+where id = $1 and state = 'held'`
+)
+
+// Reassign gives held work to another user, in the same place: his own work row begins with its lease anew, the former
+// holder's is closed as reassigned. The rules of the task hold for him as for everybody: [NotAvailable] says which one
+// stands against it. [AlreadyClosed]: it is not held any more.
+func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.Work, error) {
+	if err := assign.CheckUser(to); err != nil {
+		return assign.Work{}, err
+	}
+	old, _, err := e.work(ctx, id, assign.Disposition{})
+	if assign.IsRefusal(err, assign.NotFound) {
+		return assign.Work{}, noSuchWork(id)
+	}
+	if err != nil {
+		return assign.Work{}, err
+	}
+	if old.State == "held" && old.Holder() == (assign.Holder{User: to}) {
+		return old, nil
+	}
+	var given int64
+	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		r, err := e.openRound(ctx, tx, old.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by)
+		return []notify.Change{{Task: old.TaskID, Work: []int64{id, given}}}, err
+	})
+	var refusal *assign.Refusal
+	if errors.As(err, &refusal) {
+		return assign.Work{}, err
+	}
+	if err != nil {
+		return assign.Work{}, fmt.Errorf("reassign work: %w", err)
+	}
+	e.wakeSweep()
+	e.wakeFreed(ctx, old.TaskID)
+	w, _, err := e.work(ctx, given, assign.Disposition{})
+	return w, err
+}
+
+func noSuchWork(id int64) error {
+	return assign.Refuse(assign.NotFound, "there is no work %d; GET /api/v1/work lists all that there is", id)
+}
+
+// anyPlaces is more than any item has: the place that is passed on is not counted again.
+const anyPlaces = 1 << 20
+
+func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (given int64, err error) {
+	var o offer
+	var from plan.Holder
+	var run *int64
+	var slot, attempt int
+	var held bool
+	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &attempt, &held)
+	if errors.Is(err, pgx.ErrNoRows) { // it was over, and has been removed
+		return 0, noSuchWork(id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !held {
+		return 0, assign.Refuse(assign.AlreadyClosed, "work %d is not held any more; `GET /api/v1/work?item=` shows what became of it", id)
+	}
+	if _, err := r.tx.Exec(ctx, r.e.SQL(closeReassigned), id, by); err != nil {
+		return 0, err
+	}
+	// How the item stands without him: his place and his group are free.
+	stands, err := r.availability(ctx, &named{cand: ranking.Candidate{Item: o.cand.Item, Slots: anyPlaces}, held: true})
+	if err != nil {
+		return 0, err
+	}
+	stands.cand, stands.attempt = o.cand, attempt
+	if _, err := r.grant(ctx, to, stands); err != nil {
+		return 0, err
+	}
+	return r.give(ctx, to, stands, slot, run)
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// groupsOf are the user's as they are recorded: a JSON array; nil: they need none.
+func groupsOf(c assign.Click) *string {
+	if c.Anything {
+		return nil
+	}
+	text := "[]"
+	if len(c.Groups) > 0 {
+		b, _ := json.Marshal(c.Groups)
+		text = string(b)
+	}
+	return &text
+}
+
+// Sorted by holder, like every insert of a batch. "+ 0" and "limit" have each holder looked up by the index of holders: there
+// may be few clicks, and thousands who wait.
+const insertRequests = `
+insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
+  linger_until, completed_at, lease, groups)
+select s.task_id, c.user_name, c.instance, c.wanted,
+  case when c.ends is null then c.wanted else 0 end,
+  case when c.ends is null then 'pending' when c.ends = 'failed' then 'failed' else 'none' end,
+  nullif(c.ends, 'failed'),
+  case when c.ends = 'failed' then s.last_error end,
+  c.at,
+  case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
+  case when c.ends is not null then c.at end,
+  case when v.lease is null then c.lease * interval '1 microsecond' end,
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end
+from getwork.task_state s
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+cross join lateral (
+  select u.*, clock_timestamp() as at, case
+      when s.paused and u.linger = 0 then 'paused'
+      when v.max_open is not null and v.max_open <= (
+        select count(*) from getwork.work w where w.task_id = s.task_id and w.user_name = u.user_name and w.state = 'held') then 'at_limit'
+      when u.linger > 0 then null
+      when s.failed_until > clock_timestamp() and (v.recheck is not null or not coalesce(s.fresh_until > clock_timestamp(), false)) then 'failed'
+    end as ends
+  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[])
+    as u (user_name, instance, wanted, linger, lease, groups)
+) c
+where s.task_id = $1 and s.deleted_at is null
+  and (
+    select true from getwork.work_requested p
+    where p.task_id + 0 = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending' limit 1) is null
+order by c.user_name, c.instance
+on conflict (task_id, user_name, instance) where state = 'pending' do nothing
+returning id, user_name, instance, state`
+
+// insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
+// insert, gets that one; if a round has ended it until we look, he is inserted after all.
+func (c recorder) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	byHolder := map[assign.Holder][]*click{}
+	for _, k := range batch {
+		if !k.lost {
+			byHolder[k.holder] = append(byHolder[k.holder], k)
+		}
+	}
+	for range attempts {
+		if len(byHolder) == 0 {
+			return nil
+		}
+		if err := c.insertHolders(ctx, tx, task, byHolder); err != nil {
+			return err
+		}
+		if err := c.findPending(ctx, tx, task, byHolder); err != nil {
+			return err
+		}
+	}
+	for _, clicks := range byHolder { // neither inserted nor there
+		for _, k := range clicks {
+			k.err = assign.Refuse(assign.NotFound, "the task was deleted")
+		}
+	}
+	return nil
+}
+
+// insertHolders inserts a request for each holder who has none, as the first of his clicks says.
+func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHolder map[assign.Holder][]*click) error {
+	var users, instances []string
+	var wanted []int32
+	var lingers []int64
+	var leases []*int64
+	var groups []*string
+	for _, h := range slices.SortedFunc(maps.Keys(byHolder), assign.Holder.Compare) {
+		k := byHolder[h][0]
+		users = append(users, h.User)
+		instances = append(instances, h.Instance)
+		wanted = append(wanted, int32(k.Count))
+		lingers = append(lingers, k.Linger.Microseconds())
+		leases = append(leases, microseconds(k.Lease))
+		groups = append(groups, groupsOf(k.Click))
+	}
+	rows, err := tx.Query(ctx, c.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)
+	if err != nil {
+		return err
+	}
+	return takeIDs(rows, byHolder)
+}
+
+// takeIDs gives the clicks the ids of their requests, and takes them off the map.
+func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
+	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		var h assign.Holder
+		var id int64
+		var inserted assign.State
+		err := row.Scan(&id, &h.User, &h.Instance, &inserted)
+		for i, k := range byHolder[h] {
+			k.id = id
+			if i == 0 {
+				k.inserted = inserted
+			}
+		}
+		delete(byHolder, h)
+		return struct{}{}, err
+	})
+	return err
+}
+
+// A statement after the insert's, so that it sees what the insert ran into.
+const selectRecorded = `
+select p.id, c.user_name, c.instance, ''
+from unnest($2::text[], $3::text[]) as c (user_name, instance)
+join getwork.work_requested p on p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'`
+
+func (c recorder) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolder map[assign.Holder][]*click) error {
+	if len(byHolder) == 0 {
+		return nil
+	}
+	var users, instances []string
+	for h := range byHolder {
+		users, instances = append(users, h.User), append(instances, h.Instance)
+	}
+	rows, err := tx.Query(ctx, c.SQL(selectRecorded), task, users, instances)
+	if err != nil {
+		return err
+	}
+	return takeIDs(rows, byHolder)
+}

@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// selectAnythingToRescue sees with one cheap statement whether there is anything to look for: on an idle system it is all that is asked. What
+// was recorded later than now was so before the clock was set back: nobody knows how long ago.
+const selectAnythingToRescue = `
+select
+  exists (select from getwork.work_requested r where r.state = 'pending' and r.linger_until <= clock.at),
+  exists (select from getwork.run u where u.state = 'running'),
+  case when exists (select from getwork.run u where u.state = 'running') then true -- and the thousands who may wait for it are not read
+    else exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after is null and r.created_at between clock.at - interval '2 seconds' and clock.at)
+  end,
+  exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after < clock.at - interval '2 seconds')
+    or exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after is null and r.created_at not between clock.at - interval '2 seconds' and clock.at),
+  exists (select from getwork.task_state s where s.shelf_run is not null and s.used_at > clock.at - interval '24 hours'),
+  exists (select from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version where ` + tooLate + `),
+  clock.at
+from (select clock_timestamp() as at offset 0) clock`
+
+// Of each task as many requests as say whether a look has served anybody: those that should have been served two seconds
+// ago or, of a run that died with its node, all. A run is alive while its backend is in the transaction that took the run
+// lock. That is a hint, which saves trying the lock all along; the lock is the truth.
+const selectOrphans = `
+select s.task_id, coalesce(array_agg(r.id order by r.id) filter (where r.late or u.state = 'running'), '{}'),
+  coalesce(u.finished_at not between clock_timestamp() - interval '2 seconds' and clock_timestamp(), true),
+  case when u.state = 'running' then u.id else 0 end
+from getwork.task_state s
+cross join lateral (
+  select r.id, coalesce(r.look_after < clock_timestamp() - interval '2 seconds',
+    r.created_at not between clock_timestamp() - interval '2 seconds' and clock_timestamp()) as late
+  from getwork.work_requested r
+  where r.task_id = s.task_id and ` + servable + `
+  order by r.id
+  limit 200
+) r
+left join lateral (
+  select u.id, u.state, u.backend, u.started_at, u.finished_at
+  from getwork.run u
+  where u.task_id = s.task_id
+  order by u.id desc
+  limit 1
+) u on true
+where (s.deleted_at is not null
+    or not s.paused and (s.fresh_until > clock_timestamp()
+      or coalesce(s.failed_until <= clock_timestamp(), true) and coalesce(s.retry_at <= clock_timestamp(), true)))
+  and (u.state is distinct from 'running' or not exists (
+    select from pg_stat_activity a
+    where a.pid = u.backend and a.datname = current_database() and a.xact_start < u.started_at))
+group by s.task_id, u.id, u.state, u.finished_at
+order by min(r.id)`
+
+// pace says how soon to look again.
+type pace int
+
+const (
+	atEase  pace = iota // nothing is under way that could be left behind
+	closely             // a run is under way, somebody has just asked, or the database is away
+	atOnce              // a run seems to be dead; it may only just have ended
+)
+
+// rescuePause is LookEvery, or a tenth or less of it, up to half as long or short by chance, so that a dozen nodes do not look
+// in one moment. At ease a little less than that: two looks are under 3 s apart, and so is a holder's death noticed.
+func (r *rescuer) rescuePause(p pace) time.Duration {
+	switch p {
+	case closely:
+		return r.LookEvery/10 + rand.N(r.LookEvery/5)
+	case atOnce:
+		return r.LookEvery/40 + rand.N(r.LookEvery/20)
+	}
+	return r.LookEvery*3/5 + rand.N(r.LookEvery*4/5)
+}
+
+// rescueSoon has the node look closely: whoever runs may die.
+func (e *Engine) rescueSoon() {
+	select {
+	case e.began <- struct{}{}:
+	default:
+	}
+}
+
+// rescuer finds what nobody serves, on every node, whether or not anybody waits on it: requests whose node died before it woke
+// anybody, or whose run's holder died; runs that died or are stuck; times that a clock set back has put out of reach.
+type rescuer struct {
+	*Engine
+
+	// What one look keeps for the next.
+	dead    map[int64]bool      // runs that it has found dead
+	running map[int64]time.Time // since when this node has seen runs under way
+	gone    map[int64]time.Time // since when it has seen that their locks' holders are gone
+	at      time.Time           // by the database's clock; zero: none was before
+	seen    time.Time           // and by this node's
+	oldest  time.Time           // when the oldest request was last asked for
+}
+
+func newRescuer(e *Engine) *rescuer {
+	return &rescuer{Engine: e, dead: map[int64]bool{}, running: map[int64]time.Time{}, gone: map[int64]time.Time{}}
+}
+
+// run looks until ctx ends.
+func (r *rescuer) run(ctx context.Context) error {
+	next := atEase
+	again := time.NewTimer(r.rescuePause(next))
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.began:
+			if next == atEase {
+				next = closely
+				again.Reset(r.rescuePause(next))
+			}
+			continue
+		case <-again.C:
+		}
+		next = r.rescueOnce(ctx)
+		again.Reset(r.rescuePause(next))
+	}
+}
+
+// logRescueError tells that a look failed, now and then: it is made again. Nothing else would say so if it is not the database that is
+// away, but a right that was revoked: what dies would be left behind, and nobody know.
+func (e *Engine) logRescueError(what string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the node is shutting down
+	}
+	if facts := e.complaints.Again(what, err); facts != nil {
+		e.Log.Warn(what+"; it is tried again", facts...)
+	}
+}
+
+// rescueWithin bounds one look, so that connections which a network swallowed do not end looking.
+const rescueWithin = 10 * time.Second
+
+// rescueOnce is one look.
+func (r *rescuer) rescueOnce(ctx context.Context) pace {
+	ctx, cancel := context.WithTimeout(ctx, rescueWithin)
+	defer cancel()
+	r.Looks.n.Add(1)
+	var over, running, busy, waiting, shelved, late bool
+	var at time.Time
+	if err := r.api.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &late, &at); err != nil {
+		r.logRescueError("look for what nobody serves", err)
+		return closely
+	}
+	r.readOldest(ctx, busy || waiting)
+	next := atEase
+	if busy {
+		next = closely
+	}
+	if over {
+		if err := r.endLingering(ctx); err != nil && ctx.Err() == nil {
+			r.logRescueError("look for requests whose time is over", err)
+			return next
+		}
+	}
+	back := late || at.Before(r.at) || r.at.IsZero() && r.closedLater(ctx)
+	if !r.at.IsZero() && at.Sub(r.at) > time.Since(r.seen)+r.LookEvery {
+		r.wakeTimed()
+	}
+	if !back {
+		r.at, r.seen = at, time.Now()
+	}
+	if running {
+		r.endDead(ctx)
+		r.endStuck(ctx)
+	} else {
+		clear(r.running)
+		clear(r.gone)
+	}
+	if waiting || running {
+		next = max(next, r.rescueAll(ctx))
+	}
+	if shelved {
+		r.refreshAll(ctx)
+	}
+	if back { // last: should it take too long, nobody waits for it
+		if err := r.healClock(ctx); err != nil {
+			if !errors.Is(err, context.Canceled) {
+				r.Log.Warn("look for what is put off for too long, since the database's clock was set back; it is tried again", "error", err)
+			}
+			return next
+		}
+		r.at, r.seen = at, time.Now()
+	}
+	return next
+}
+
+// rescueAll looks at all tasks that have requests which nobody serves. A run counts as dead when two looks have found it so:
+// between the end of its lock and that of its row, its node may be writing down why it gave it up.
+func (r *rescuer) rescueAll(ctx context.Context) pace {
+	rows, err := r.api.Query(ctx, r.SQL(selectOrphans))
+	var found []orphans
+	if err == nil {
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[orphans])
+	}
+	if err != nil {
+		r.logRescueError("look for requests that nobody serves", err)
+		return closely
+	}
+	before := maps.Clone(r.dead)
+	clear(r.dead)
+	next := atEase
+	for _, o := range found {
+		switch {
+		case o.Run != 0 && !before[o.Run]:
+			r.dead[o.Run] = true
+			next = atOnce
+		case o.Run != 0:
+			r.dead[o.Run] = true
+			r.rescue(o)
+		case !o.Due:
+			next = max(next, closely)
+		case len(o.Requests) > 0:
+			r.rescue(o)
+		}
+	}
+	return next
+}
+
+// orphans are a task's requests that nobody serves.
+type orphans struct {
+	Task     int64
+	Requests []int64
+	Due      bool  // the last run ended two seconds ago or more: who ran it has looked again
+	Run      int64 // that was for them, and died; 0: none
+}
+
+const countAnswered = `select count(*) from getwork.work_requested where id = any($1::bigint[]) and state <> 'pending' and round_id is not null`
+
+// rescue takes the normal path for requests that only the periodic look found, and counts those that it served:
+// not the tasks that waited for a place to run, and not those that this node was looking at anyway.
+func (r *rescuer) rescue(o orphans) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, noted := r.slots.parked[o.Task]; noted || r.loops[o.Task] != nil {
+		return
+	}
+	l := &serveLoop{pokes: make(chan struct{}, 1)}
+	began := r.spawn(func(ctx context.Context) {
+		_, moved, err := r.slots.serveWithSlot(ctx, o.Task, l, false)
+		if err == nil && moved {
+			var n int64
+			if err := r.api.QueryRow(ctx, r.SQL(countAnswered), o.Requests).Scan(&n); err == nil && n > 0 {
+				r.Rescued.n.Add(n)
+				r.Log.Warn("served requests that nobody else did", "task_id", o.Task, "requests", n)
+			}
+		}
+		r.runServeLoop(ctx, o.Task, l)
+	})
+	if began {
+		r.loops[o.Task] = l
+	}
+}

@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+)
+
+// A node has places for so many queries at a time. One that becomes free is handed to who has waited for longest: a task with
+// requests, by the database, or somebody who wants to look at a query's result. The task that has just had it is behind all who
+// waited by then, on whichever node: without that it would take its place again, and few busy tasks keep the others waiting.
+
+// runSlots are a node's slots for queries. Engine.mu guards the fields, since a task's serve loop and its slot change together.
+type runSlots struct {
+	*Engine
+	passing sync.Mutex // one slot at a time is passed on, so that no two go to one task
+
+	free   int            // slots that nobody has
+	line   []*slotWaiter  // callers who wait for one
+	parked map[int64]bool // tasks that wait for a slot, and whether their lingering requests are to be served, too
+}
+
+// slotWaiter is somebody who waits for a place, but no task.
+type slotWaiter struct {
+	since time.Time
+	given chan struct{} // closed when the place is his
+}
+
+type serveLoopKey struct{}
+
+// takeFreeSlot takes a place, if one was handed to the look that ctx is of, or is free.
+func (s *runSlots) takeFreeSlot(ctx context.Context) bool {
+	l, _ := ctx.Value(serveLoopKey{}).(*serveLoop)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case l != nil && l.slotHanded:
+		l.slotHanded = false
+	case s.free > 0:
+		s.free--
+	default:
+		return false
+	}
+	if l != nil {
+		l.hasSlot = true
+	}
+	return true
+}
+
+// freeSlots is how many are free.
+func (s *runSlots) freeSlots() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
+
+// leaveSlot has the look that ctx is of no longer have a place.
+func (s *runSlots) leaveSlot(ctx context.Context) {
+	if l, _ := ctx.Value(serveLoopKey{}).(*serveLoop); l != nil {
+		s.mu.Lock()
+		l.hasSlot = false
+		s.mu.Unlock()
+	}
+}
+
+// park remembers a task that waits for a place to run, and whether it was stirred, and tells the other nodes, which may
+// have one.
+func (s *runSlots) park(task int64, stirred bool) {
+	s.mu.Lock()
+	was, known := s.parked[task]
+	s.parked[task] = was || stirred
+	free := s.free > 0 // one was given back between our look and our note
+	if free {
+		s.free--
+	}
+	s.mu.Unlock()
+	if !known {
+		s.Announce.Waiting(task)
+	}
+	if free {
+		s.giveSlot()
+	}
+}
+
+// giveSlot gives a place back that no run has had. It does not block.
+func (s *runSlots) giveSlot() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parked) > 0 && s.spawn(func(ctx context.Context) { s.passSlotOn(ctx, false) }) {
+		return
+	}
+	s.giveSlotInLine()
+}
+
+// giveSlotInLine gives a place to the first in line, or leaves it free. e.mu must be held.
+func (s *runSlots) giveSlotInLine() {
+	if len(s.line) == 0 {
+		s.free++
+		return
+	}
+	close(s.line[0].given)
+	s.line = s.line[1:]
+}
+
+// Of each task that has requests which a look could serve: since when the first of them is due, but at least since its last run
+// ended. Not of one whose run is under way: its lock is taken. The tasks are found one behind the other, since thousands may
+// wait for one.
+const selectFirstInLine = `
+with recursive waiting as (
+  (select r.task_id from getwork.work_requested r where r.state = 'pending' order by r.task_id limit 1)
+  union all
+  select (select r.task_id from getwork.work_requested r where r.state = 'pending' and r.task_id > w.task_id order by r.task_id limit 1)
+  from waiting w where w.task_id is not null
+)
+select s.task_id, coalesce(extract(epoch from clock_timestamp() - greatest(due.at, last.finished_at)), 0)::float8
+from waiting w
+join getwork.task_state s on s.task_id = w.task_id
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+cross join lateral (
+  select least(
+    (select r.created_at from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null order by r.id limit 1),
+    (select min(r.look_after) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock_timestamp())) as at
+) due
+left join lateral (
+  select u.state, u.backend, u.started_at, u.finished_at from getwork.run u where u.task_id = s.task_id order by u.id desc limit 1
+) last on true
+where due.at is not null and ($1 or s.task_id = any($2::bigint[])) and s.task_id <> all ($3::bigint[])
+  and (s.deleted_at is not null or v.query is not null and not s.paused and (s.fresh_until > clock_timestamp()
+    or coalesce(s.failed_until <= clock_timestamp(), true) and coalesce(s.retry_at <= clock_timestamp(), true)))
+  and (last.state is distinct from 'running' or not exists (
+    select from pg_stat_activity a
+    where a.pid = last.backend and a.datname = current_database() and a.xact_start < last.started_at))
+order by greatest(due.at, last.finished_at), s.task_id
+limit 1`
+
+// passSlotOn gives a place to who has waited for longest: after a run to any task, whether or not this node knows that it waits; else
+// to one of those that it has noted, so that one whose lock somebody holds is not tried without end. At once nobody has the
+// place: whoever asks for one meanwhile is noted, and seen to in the end.
+func (s *runSlots) passSlotOn(ctx context.Context, ran bool) {
+	if ctx.Err() != nil { // the node is shutting down
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.giveSlotInLine()
+		return
+	}
+	s.passing.Lock()
+	defer s.passing.Unlock()
+	s.mu.Lock()
+	noted, placed := slices.Collect(maps.Keys(s.parked)), []int64{}
+	for task, l := range s.loops {
+		if l.hasSlot || l.slotHanded {
+			placed = append(placed, task)
+		}
+	}
+	s.mu.Unlock()
+	task, waited, err := s.firstInLine(ctx, ran, noted, placed)
+	if err != nil && ctx.Err() == nil && !pg.Away(err) { // then in any order; if the database is away, others say so
+		s.Log.Warn("order of waiting tasks", "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.line) > 0 && (task == 0 || time.Since(s.line[0].since) >= waited):
+		s.giveSlotInLine()
+	case task == 0 || !s.handTo(task):
+		s.giveSlotInLine()
+		all := maps.Clone(s.parked)
+		clear(s.parked)
+		for task, stirred := range all {
+			s.wakeLocked(task, stirred)
+		}
+	}
+}
+
+func (s *runSlots) firstInLine(ctx context.Context, ran bool, noted, placed []int64) (task int64, waited time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rescueWithin)
+	defer cancel()
+	var seconds float64
+	err = s.api.QueryRow(ctx, s.SQL(selectFirstInLine), ran, noted, placed).Scan(&task, &seconds)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read who waits for a place: %w", err)
+	}
+	return task, time.Duration(seconds * float64(time.Second)), nil
+}
+
+// handTo has this node look at the task with a place in hand; false: it has one already, or the node is shutting down. e.mu
+// must be held.
+func (s *runSlots) handTo(task int64) bool {
+	if l := s.loops[task]; l != nil && (l.slotHanded || l.hasSlot) {
+		return false
+	}
+	s.wakeLocked(task, s.parked[task])
+	l := s.loops[task]
+	if l == nil {
+		return false
+	}
+	delete(s.parked, task)
+	l.slotHanded = true
+	return true
+}
+
+// serveWithSlot is an attempt by a look of this node, which may have a place in hand: if that is not needed, the next in line has it.
+func (s *runSlots) serveWithSlot(ctx context.Context, task int64, l *serveLoop, stirred bool) (p taskView, moved bool, err error) {
+	s.mu.Lock()
+	had := l.slotHanded
+	s.mu.Unlock()
+	p, moved, err = s.serveOnce(context.WithValue(ctx, serveLoopKey{}, l), task, stirred)
+	s.mu.Lock()
+	unused := had && l.slotHanded
+	if unused {
+		l.slotHanded = false
+	}
+	s.mu.Unlock()
+	if unused {
+		s.giveSlot()
+	}
+	return p, moved, err
+}
+
+// withRunSlot calls f with one of the node's run slots, so that previews, explanations, claims and rechecks together with the
+// runs are never more than the database was promised. A caller who gets none within wait, or before ctx's deadline, is refused
+// with [assign.Busy]; a node that drains refuses with [assign.Unavailable], and ends f's context.
+func (s *runSlots) withRunSlot(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
+	base, done := s.join()
+	if base == nil {
+		return errEnding
+	}
+	defer done()
+	if err := s.takeRunSlot(ctx, base, wait); err != nil {
+		return err
+	}
+	defer func() { // after the connection was given back: whoever takes the slot finds one
+		s.leaveSlot(ctx)
+		s.giveSlot()
+	}()
+	ctx, cancel := s.untilEnding(ctx)
+	defer cancel()
+	return f(ctx)
+}
+
+// takeRunSlot takes a place for runs, and waits so long for one; 0: not at all.
+func (s *runSlots) takeRunSlot(ctx, base context.Context, wait time.Duration) error {
+	if s.takeFreeSlot(ctx) {
+		return nil
+	}
+	if wait == 0 {
+		return errNoRunSlot()
+	}
+	mine := &slotWaiter{since: time.Now(), given: make(chan struct{})}
+	s.mu.Lock()
+	if s.line = append(s.line, mine); s.free > 0 { // one was given back since
+		s.free--
+		s.giveSlotInLine()
+	}
+	s.mu.Unlock()
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	var err error
+	select {
+	case <-mine.given:
+		return nil
+	case <-base.Done():
+		err = errEnding
+	case <-late.C:
+		err = errNoRunSlot()
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errNoRunSlot()
+		}
+	}
+	s.mu.Lock()
+	at := slices.Index(s.line, mine)
+	if at >= 0 {
+		s.line = slices.Delete(s.line, at, at+1)
+	}
+	s.mu.Unlock()
+	if at < 0 { // it was given just now
+		s.giveSlot()
+	}
+	return err
+}
+
+func errNoRunSlot() error {
+	return assign.Refuse(assign.Busy, "all places for queries on this node are taken; try again in a moment")
+}
+
+// join counts the caller among what the engine waits for when it ends, until done is called. The context ends when
+// the engine begins to; nil: it has ended, or not begun.
+func (e *Engine) join() (base context.Context, done func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.base == nil || e.base.Err() != nil {
+		return nil, nil
+	}
+	e.working.Add(1)
+	return e.base, e.working.Done
+}
+
+// untilEnding is ctx, cancelled when the engine begins to end: a node that drains waits for nobody's query.
+func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	base := e.base
+	e.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(base, func() { cancel(errEnding) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

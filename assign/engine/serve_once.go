@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/plan"
+)
+
+// serveOnce does what [plan.Next] says, once. It reports whether it moved the task on, so that asking again makes sense. If
+// another node has the run lock, that one asks again when it has let go of it, which is after our requests were committed.
+func (e *Engine) serveOnce(ctx context.Context, task int64, stirred bool) (p taskView, moved bool, err error) {
+	p, err = e.readTaskView(ctx, e.api, task)
+	p.view.Stirred = stirred
+	if err == nil && plan.Next(p.view) == plan.EndLingering {
+		if err = e.endLingering(ctx); err == nil {
+			p, err = e.readTaskView(ctx, e.api, task)
+			p.view.Stirred, p.view.Over = stirred, false // another node ends the rest, or they are served as any other
+		}
+	}
+	if err != nil {
+		return p, false, err
+	}
+	switch plan.Next(p.view) {
+	case plan.ServeWithoutRun, plan.Recheck:
+		moved, err = e.serveAtOnce(ctx, task, p.Settings, stirred)
+		return p, moved, err
+	case plan.Nothing:
+		return p, false, nil
+	case plan.Refresh:
+		if e.slots.freeSlots() < 2 { // it leaves a place for those who wait
+			e.refreshAt(task, time.Now().Add(refreshAgain))
+			return p, false, nil
+		}
+	}
+	if !e.slots.takeFreeSlot(ctx) {
+		e.slots.park(task, stirred)
+		return p, false, nil
+	}
+	defer func() {
+		e.slots.leaveSlot(ctx)
+		e.slots.passSlotOn(ctx, moved)
+	}()
+	moved, err = e.tryLock(ctx, task)
+	return p, moved, err
+}
+
+// serveAtOnce serves without a run. A recheck for which there is no place waits as a run does, and one that fails or can't be
+// had does to the requests what a run's query does.
+func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings, stirred bool) (moved bool, err error) {
+	err = e.serveNow(ctx, task, s)
+	if !errors.Is(err, errNoRecheck) {
+		return err == nil, err
+	}
+	cause := err
+	switch {
+	case assign.IsRefusal(cause, assign.Busy):
+		e.slots.park(task, stirred)
+		return false, nil
+	case ctx.Err() != nil, assign.IsRefusal(cause, assign.Unavailable):
+		return false, cause
+	}
+	var refusal *assign.Refusal
+	errors.As(cause, &refusal)
+	after, cancel := pg.Detached(ctx)
+	defer cancel()
+	var r *round
+	err = pgx.BeginTxFunc(after, e.api, pg.ReadCommitted, func(tx pgx.Tx) (err error) {
+		r, err = e.openRound(after, tx, task)
+		switch {
+		case err != nil:
+			return err
+		case r.state.Recheck != s.Recheck || r.state.Query != s.Query:
+			return nil // it was changed meanwhile, and is tried again
+		case assign.IsRefusal(cause, assign.QueryRefused):
+			return r.fail(after, 0, refusal.Detail)
+		}
+		return r.retry(after, s.QueryTimeout, 0, cause)
+	})
+	if err == nil {
+		e.countEnded(r)
+	}
+	return true, err
+}
+
+// serveShelf is a round that hands out what the last run left.
+func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
+	r, err := e.openRound(ctx, tx, task)
+	if err != nil {
+		return err
+	}
+	if !r.state.serves() || r.state.Recheck != "" {
+		return tx.Rollback(ctx) // it went stale since we looked, or is to be rechecked
+	}
+	if err := r.serve(ctx, r.supply()); err != nil {
+		return err
+	}
+	return e.commit(ctx, r, 0)
+}
+
+const cancelPending = `
+update getwork.work_requested
+set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp(), round_id = $2
+where task_id = $1 and state = 'pending'
+returning id`
+
+// endDeleted cancels what was recorded beside the task's deletion.
+func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
+	r, err := e.openRound(ctx, tx, task)
+	if err != nil {
+		return err
+	}
+	if err := r.readWaiting(ctx); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, e.SQL(cancelPending), task, r.id)
+	if err == nil {
+		r.answered, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		r.ends = map[assign.State]int{assign.Cancelled: len(r.answered)}
+	}
+	if err != nil {
+		return fmt.Errorf("end requests of a deleted task: %w", err)
+	}
+	return e.commit(ctx, r, 0)
+}

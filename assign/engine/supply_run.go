@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/plan"
+	"getwork/assign/ranking"
+)
+
+// runResult hands out a run's own result in the run's own round.
+type runResult struct {
+	ranking.Result
+	run      int64
+	dropped  bool            // some of it did not match any more when it was rechecked
+	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: they don't
+}
+
+const selectAvailable = `
+select c.rank, ` + availabilityColumns + `
+from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as c (rank, item, slots, exclusive)
+cross join (select $7::text::pg_snapshot as snapshot, $8::timestamptz as seen_until) u` + availability + `
+where not st.gone
+order by c.rank
+limit $9`
+
+func (o *runResult) cut() bool { return o.Result.Cut || o.unchecked() }
+
+// usable: what does not match any more, and nothing of which is held, is as if it had never been there.
+func (o *runResult) usable() bool { return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0) }
+
+// unchecked reports whether not all of the result was rechecked.
+func (o *runResult) unchecked() bool {
+	return o.Matching.By != "" && len(o.Matching.Items) < len(o.Items)
+}
+
+// source: who finds too little of what was rechecked waits for the shelf that this result becomes, not for another run.
+func (o *runResult) source() plan.Source {
+	if o.unchecked() && o.freshFor > 0 {
+		return plan.Shelf
+	}
+	return plan.Result
+}
+
+func (o *runResult) runID() *int64 { return &o.run }
+
+// take asks which of the items can be handed out still: while the query ran, the old shelf, claims and people
+// went on. From the best, in growing chunks, until there are enough.
+func (o *runResult) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	var free []offer
+	chunk := max(256, 2*n)
+	for from := 0; from < len(o.Items) && len(free) < n; chunk *= 4 {
+		part := o.Items[from:min(from+chunk, len(o.Items))]
+		p := columnsOf(part)
+		at := make(map[int64]int, len(part))
+		for i, it := range part {
+			at[it.Rank] = i
+		}
+		rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, r.state.conflicts, p.ranks, p.items, p.slots, p.exclusives,
+			o.Snapshot, o.SeenUntil, n-len(free))
+		if err != nil {
+			return nil, false, err
+		}
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f offer, err error) {
+			var rank int64
+			if err = scanAvailability(row, &f, &rank); err == nil {
+				f.cand = part[at[rank]]
+				if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it does not match any more, or nobody asked
+					f.Slots = 0
+					o.dropped = true
+				}
+			}
+			return f, err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		free = append(free, found...)
+		from += len(part)
+	}
+	return free, len(free) < n, nil
+}
+
+func (o *runResult) settle(after settlement) (string, []any) {
+	if o.freshFor == 0 {
+		return settleRunWithoutShelf, []any{after.used}
+	}
+	return settleRun, []any{after.used, o.run, after.next, o.Result.Cut, len(o.Items) - after.gone, o.freshFor}
+}
+
+// columns are ranked items as the database takes them.
+type columns struct {
+	ranks          []int64
+	items, details []string
+	slots          []int32
+	exclusives     []*string
+}
+
+func columnsOf(items []ranking.Candidate) (c columns) {
+	for _, it := range items {
+		c.ranks = append(c.ranks, it.Rank)
+		c.items = append(c.items, it.Item)
+		c.details = append(c.details, it.Details)
+		c.slots = append(c.slots, int32(it.Slots))
+		c.exclusives = append(c.exclusives, it.Exclusive)
+	}
+	return c
+}
+
+// A run that succeeded ends every back-off. Its leftovers are fresh from now on, the end of the query, not from
+// its beginning; "now" is the database's clock_timestamp(), since now() stands still since the lock.
+const (
+	settleRun = `
+update getwork.task_state s
+set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
+    ` + settleTimes + `, used_at = case when $2 then clock.at else used_at end,
+    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock.at + $7::bigint * interval '1 microsecond'
+from getwork.task_version v, (select clock_timestamp() as at offset 0) clock
+where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
+returning ` + refreshIn
+
+	settleRunWithoutShelf = `
+update getwork.task_state s
+set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
+    ` + settleTimes + `, used_at = case when $2 then clock_timestamp() else used_at end,
+    shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null
+where task_id = $1`
+)
+
+// store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
+// click waits for them. They count only when settle names the run.
+func (o *runResult) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
+	schema := strings.Trim(strings.TrimSuffix(e.SQL("getwork.candidate"), ".candidate"), `"`)
+	rows := pgx.CopyFromSlice(len(o.Items), func(i int) ([]any, error) {
+		it := &o.Items[i]
+		return []any{o.run, it.Rank, it.Item, it.Details, int32(it.Slots), it.Exclusive}, nil
+	})
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{schema, "candidate"}, []string{"run_id", "rank", "item", "details", "slots", "exclusive"}, rows)
+	if err != nil {
+		return fmt.Errorf("put the result on the shelf: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package feed
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"getwork/assign"
+)
+
+const (
+	mergeFor   = 250 * time.Millisecond // the least time between two events of one task
+	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
+)
+
+// deliverTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
+// before, though as many. However many changes came, each
+// task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
+// not wait for the others' turn.
+func (f *Feed) deliverTasks(ctx context.Context, n news) error {
+	f.mu.Lock()
+	followers := 0
+	for _, t := range f.topics {
+		followers += len(t.followers)
+	}
+	f.mu.Unlock()
+	if followers == 0 || len(n.tasks)+len(n.newcomers) == 0 {
+		return nil
+	}
+	if wait := mergeFor - time.Since(f.readTasks); wait > 0 {
+		f.putOff(wait, func(later *news) {
+			maps.Copy(later.tasks, n.tasks)
+			maps.Copy(later.newcomers, n.newcomers)
+		})
+		return nil
+	}
+	ids := n.newcomers
+	wait := mergeFor + time.Duration(followers)*tellTaskIn - time.Since(f.toldTasks)
+	switch {
+	case wait <= 0:
+		maps.Copy(ids, n.tasks)
+		f.toldTasks = time.Now()
+	case len(n.tasks) > 0:
+		f.putOff(wait, func(later *news) { maps.Copy(later.tasks, n.tasks) })
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	f.readTasks = time.Now()
+	tasks, err := f.config.Records.SomeTasks(ctx, nil, keys(ids))
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range tasks {
+		if t := f.topics[tasks[i].Name]; t != nil {
+			t.deliver(&tasks[i], wait > 0)
+		}
+	}
+	return nil
+}
+
+const tellListEvery = time.Second // and tellTaskIn for each who is told: the least time between two events of the list of tasks
+
+// deliverList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
+// came, the last is followed by one event. The list is read before that, so that what is changed later is found by the next
+// reread even if nobody tells of it.
+func (f *Feed) deliverList(ctx context.Context) {
+	f.mu.Lock()
+	wait := tellListEvery + time.Duration(f.all)*tellTaskIn - time.Since(f.toldList)
+	f.mu.Unlock()
+	if wait <= 0 {
+		_, _, err := f.listChanged(ctx)
+		if err == nil {
+			f.toldList = time.Now()
+			f.Broadcast(assign.Event{Type: "tasks", Body: struct{}{}})
+			return
+		}
+		wait = tellListEvery // nobody else could read it now
+	}
+	f.putOff(wait, func(later *news) { later.list = true })
+}
+
+// deliver delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
+func (t *topic) deliver(task *assign.Task, newcomers bool) {
+	now := assign.Event{Type: "task", Body: task}.Shared()
+	if t.last == nil || t.last.Body.(*assign.Task).Newest != task.Newest || !t.last.Same(now) {
+		t.last = &now
+	}
+	for s, told := range t.followers {
+		switch {
+		case s.quiet || told == t.last || newcomers && told != nil:
+		case s.who.May(task.Groups):
+			t.followers[s] = t.last
+			s.deliver(*t.last)
+		default: // it got groups since
+			delete(t.followers, s)
+		}
+	}
+}

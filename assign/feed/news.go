@@ -1,0 +1,99 @@
+package feed
+
+import (
+	"time"
+
+	"getwork/notify"
+)
+
+// news is what was heard and not yet read.
+type news struct {
+	rounds               map[int64]int // how many requests each answered, at most
+	requests, work, runs map[int64]bool
+	tasks                map[int64]bool
+	newcomers            map[int64]bool // tasks that somebody began to follow
+	list                 bool           // a task is new, changed or deleted
+	many                 bool           // more was changed than was named
+	gap                  bool           // all that happened in a while may have been missed
+}
+
+func newNews() news {
+	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false, false}
+}
+
+// Heard is told what NOTIFY said. It does not block.
+func (f *Feed) Heard(m notify.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owes(m)
+	if f.all == 0 {
+		return // who subscribes later reads the tables first
+	}
+	f.hear(func(n *news) {
+		if m.Round != nil {
+			if m.Round.Requests > 0 {
+				n.rounds[m.Round.ID] = m.Round.Requests
+			}
+			n.tasks[m.Round.Task] = true
+			if m.Round.Run != 0 {
+				n.runs[m.Round.Run] = true
+			}
+		}
+		for _, c := range m.Changes {
+			n.tasks[c.Task] = true
+			n.list = n.list || c.Settings
+			n.many = n.many || c.Many
+			for _, id := range c.Rounds {
+				n.rounds[id] = notify.MaxQuickRound // or less
+			}
+			note(n.requests, c.Requests)
+			note(n.work, c.Work)
+			note(n.runs, c.Runs)
+		}
+		n.list, n.many = n.list || m.All, n.many || m.All
+	})
+}
+
+func note(into map[int64]bool, ids []int64) {
+	for _, id := range ids {
+		into[id] = true
+	}
+}
+
+// hear changes what is to be read, and wakes the reader; f.mu is held.
+func (f *Feed) hear(change func(*news)) {
+	f.change(change)
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Feed) change(change func(*news)) {
+	if f.news.rounds == nil {
+		f.news = newNews()
+	}
+	change(&f.news)
+}
+
+// putOff changes what is to be read in a while.
+func (f *Feed) putOff(wait time.Duration, change func(*news)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.change(change)
+	due := time.Now().Add(wait)
+	switch {
+	case f.later == nil:
+		f.later = time.AfterFunc(wait, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.later = nil
+			f.hear(func(*news) {})
+		})
+	case due.Before(f.due):
+		f.later.Reset(wait)
+	default:
+		return
+	}
+	f.due = due
+}

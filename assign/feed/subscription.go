@@ -1,0 +1,138 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// Subscription is one follower: a socket, an event stream, or a held answer.
+type Subscription struct {
+	feed    *Feed
+	holder  assign.Holder
+	deliver func(...assign.Event)
+	who     assign.Who // who follows tasks
+	quiet   bool       // it wants request events only
+}
+
+// topic is a task that somebody follows.
+type topic struct {
+	last      *assign.Event                   // what it was when it was last read
+	followers map[*Subscription]*assign.Event // and what each was last told; nil: nothing
+}
+
+// Subscribe delivers to a holder what concerns him, until the returned function is called. deliver must not block, and
+// not keep the slice that it is given. Whoever shows state should subscribe first and read it then, so that nothing
+// falls between.
+func (f *Feed) Subscribe(holder assign.Holder, deliver func(...assign.Event)) (*Subscription, func()) {
+	s := &Subscription{feed: f, holder: holder, deliver: deliver}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.holders[holder] = append(f.holders[holder], s)
+	f.all++
+	if f.all == 1 {
+		f.hear(func(*news) {}) // the loop stands still while there is nobody
+	}
+	return s, s.leave
+}
+
+// leave ends it; it may be called again.
+func (s *Subscription) leave() {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	subs := f.holders[s.holder]
+	i := slices.Index(subs, s)
+	if i < 0 {
+		return
+	}
+	f.all--
+	if f.holders[s.holder] = slices.Delete(subs, i, i+1); len(subs) == 1 {
+		delete(f.holders, s.holder)
+	}
+	for name := range f.topics {
+		s.unfollow(name)
+	}
+}
+
+// followed is a task as who follows it has to know it.
+type followed struct {
+	id     int64
+	name   string
+	groups []string
+}
+
+const selectToFollow = `
+select s.task_id, s.name, v.groups
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.name = any($1::text[]) and s.deleted_at is null`
+
+// toFollow reads tasks for several who each name some; all get all of them.
+func (f *Feed) toFollow(ctx context.Context, asked [][]string) ([]map[string]followed, error) {
+	names := slices.Concat(asked...)
+	slices.Sort(names)
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectToFollow), slices.Compact(names))
+	if err != nil {
+		return nil, fmt.Errorf("read tasks to follow: %w", err)
+	}
+	tasks := map[string]followed{}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t followed, err error) {
+		err = row.Scan(&t.id, &t.name, &t.groups)
+		tasks[t.name] = t
+		return t, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks to follow: %w", err)
+	}
+	return slices.Repeat([]map[string]followed{tasks}, len(asked)), nil
+}
+
+// follow adds tasks whose task and run events are delivered, too, while they are open to who follows; their present
+// state comes at once.
+func (s *Subscription) follow(who assign.Who, tasks []followed) {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.holders[s.holder], s) {
+		return // it has left meanwhile
+	}
+	s.who = who
+	for _, t := range tasks {
+		if f.topics[t.name] == nil {
+			f.topics[t.name] = &topic{followers: map[*Subscription]*assign.Event{}}
+		}
+		f.topics[t.name].followers[s] = nil
+		f.hear(func(n *news) { n.newcomers[t.id] = true })
+	}
+}
+
+// Unfollow ends that; names that are not followed are left out.
+func (s *Subscription) Unfollow(tasks ...string) {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	for _, name := range tasks {
+		s.unfollow(name)
+	}
+}
+
+func (s *Subscription) unfollow(name string) {
+	t := s.feed.topics[name]
+	if t == nil {
+		return
+	}
+	if delete(t.followers, s); len(t.followers) == 0 {
+		delete(s.feed.topics, name)
+	}
+}
+
+// RequestsOnly spares a subscription all but request events.
+func (s *Subscription) RequestsOnly() *Subscription {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	s.quiet = true
+	return s
+}
