@@ -108,7 +108,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 			p, _ := pg.ProblemOf(errs[i])
 			told = fmt.Sprint(p.Status, " ", p.Detail)
 		}
-		if wrong := user == "木村" || user == "Łukasz"; wrong != strings.HasPrefix(told, "400 the database can't hold this text") || !wrong && told != "" {
+		if wrong := user == "木村" || user == "Łukasz"; wrong != strings.HasPrefix(told, "400 the database can't store this text") || !wrong && told != "" {
 			t.Errorf("%s is told %q", user, told)
 		}
 	}

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	cancelWithin  = 5 * time.Second        // a server that has not answered by then is away, and the connection given up
-	cancelSettles = 100 * time.Millisecond // a signal may still be on its way when the server says that it was sent
+	cancelWithin  = 5 * time.Second        // then the server counts as gone, and the connection is given up
+	cancelSettles = 100 * time.Millisecond // the signal may still be under way after the server has confirmed the request
 )
 
-// canceller cancels what a connection executes when its context ends, and keeps the connection. It is as pgx's own, but
-// waits until the other side has closed the cancel request, also when the query's end is known before: PgBouncer before
-// 1.21 ends itself, and with it everybody's connections, if who cancels hangs up first.
+// canceller cancels the running statement when its context ends, and keeps the connection. It does the same as pgx's own
+// handler, but waits until the server has closed the cancel request, even if the statement ends before. PgBouncer before 1.21
+// exits if the client hangs up first, and drops everybody's connections.
 type canceller struct {
 	conn *pgconn.PgConn
-	over chan struct{} // closed when the request is over
+	over chan struct{} // closed when the cancel request has ended
 }
 
 func newCanceller(conn *pgconn.PgConn) ctxwatch.Handler { return &canceller{conn: conn} }
 
-// HandleCancel is called when the context ends while the connection is used.
+// HandleCancel is called when the context ends while the connection is in use.
 func (c *canceller) HandleCancel(context.Context) {
 	over, deadline := make(chan struct{}), time.Now().Add(cancelWithin)
 	c.over = over
@@ -32,7 +32,7 @@ func (c *canceller) HandleCancel(context.Context) {
 		defer close(over)
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
-		_ = c.conn.CancelRequest(ctx) // or the deadline ends what is executed
+		_ = c.conn.CancelRequest(ctx) // if it fails, the deadline ends the statement
 		time.Sleep(cancelSettles)
 	}()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ClientWatch has the server look whether its client is still there while a statement runs, so that the query of a node that
-// died ends within half a second.
+// ClientWatch makes the server check, while a statement runs, that its client is still connected. The query of a node that
+// died then ends within half a second.
 type ClientWatch struct {
 	DB  Beginner
 	Log *slog.Logger
@@ -19,11 +19,11 @@ type ClientWatch struct {
 	setting string
 }
 
-// watchClient holds for one transaction, so it works through a transaction pooler, too.
+// watchClient applies to one transaction, so it also works through a transaction pooler.
 const watchClient = `; set local client_connection_check_interval = '500ms'`
 
-// Setting is what a transaction's first message has behind "begin", or nothing: servers on some platforms can't watch their
-// clients, and refuse to be told to. That is found out once, when the server answers.
+// Setting returns the text that follows "begin" in a transaction's first message. It is empty if the server can't watch its
+// clients: on some platforms servers refuse the setting. The first call that reaches the server finds out.
 func (w *ClientWatch) Setting(ctx context.Context) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,9 +36,9 @@ func (w *ClientWatch) Setting(ctx context.Context) string {
 		_ = tx.Rollback(ctx)
 		w.setting = watchClient
 	case ctx.Err() != nil || Away(err):
-		return "" // it says nothing about the server
+		return "" // this error says nothing about the server
 	default:
-		w.Log.Warn("this server does not watch its clients: the query of a node that died runs to its end", "error", err)
+		w.Log.Warn("this server can't detect that a client is gone: the query of a node that died runs to its end", "error", err)
 	}
 	w.known = true
 	return w.setting

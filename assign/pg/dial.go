@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A connection that waits for an answer sends nothing, so a server whose host vanished, or that has dropped it meanwhile, is
-// noticed by keepalives alone: after 14 s, and where something was sent that nobody confirms, after 15. Go's own take two
-// and a half minutes, and the system's repetitions a quarter of an hour; so long would a run's place be taken, and its task
-// stand still if this node is the only one.
+// A connection that waits for an answer sends nothing, so only keepalives detect that the server's host vanished or has
+// dropped the connection. They do after 14 s, or after 15 s if data was sent and not confirmed. Go's own keepalives take two
+// and a half minutes, and the system's retransmissions a quarter of an hour. For that long a run would keep its slot, and its
+// task would stand still if this node is the only one.
 const unconfirmedFor = 15 * time.Second
 
 // dialer connects to the database.

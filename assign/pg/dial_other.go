@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// limitUnconfirmed does nothing: elsewhere the system's own repetitions decide, or the next statement's end.
+// limitUnconfirmed does nothing. On other systems the connection breaks when the system's retransmissions or the next
+// statement give up.
 func limitUnconfirmed(syscall.RawConn, time.Duration) error { return nil }

@@ -8,23 +8,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// logEvery is the least time between two complaints about the same that passes by itself: with the database away,
-// each of a thousand calls a second would say it.
+// logEvery is the least time between two log lines about the same passing condition. Without it each of a thousand calls a
+// second would write one while the database is away.
 const logEvery = 10 * time.Second
 
-// LogLimiter decides what of the system's own faults is worth a line in the log. The zero value is ready.
+// LogLimiter limits how often the same kind of fault is logged. The zero value is ready for use.
 type LogLimiter struct {
 	mu    sync.Mutex
-	kinds map[string]*limited // by SQLSTATE; empty: the database did not answer at all; of what is looked at again and again also by what that is
+	kinds map[string]*limited // by SQLSTATE, empty if the database did not answer; Again puts the name of the repeated work before it
 }
 
 type limited struct {
 	last time.Time
-	more int // of its kind since
+	more int // errors of this kind since
 }
 
-// About returns what is to be logged of an error: the error, how many like it were passed over since the last one, and
-// what whoever runs the database can do; nothing, if that was said a moment ago.
+// About returns what to log about an error: the error itself, how many like it were withheld since the last one, and advice
+// for the operator. It returns nothing if such an error was logged a moment ago.
 func (c *LogLimiter) About(err error) (facts []any) {
 	if !Away(err) {
 		return []any{"error", err}
@@ -32,8 +32,8 @@ func (c *LogLimiter) About(err error) (facts []any) {
 	return c.limited(codeOf(err), err)
 }
 
-// Again is About for what is tried again and again whatever comes of it: nothing that fails so is said each time, be it a right
-// that was revoked.
+// Again is About for work that is repeated whatever its result. It limits every error, also one that does not pass, such as a
+// revoked right.
 func (c *LogLimiter) Again(what string, err error) (facts []any) {
 	if Away(err) {
 		return c.About(err)
@@ -41,7 +41,7 @@ func (c *LogLimiter) Again(what string, err error) (facts []any) {
 	return c.limited(what+" "+codeOf(err), err)
 }
 
-// Withheld is the largest number of errors of one kind that were passed over since the last one that was worth a line.
+// Withheld returns the largest number of errors of one kind that were withheld since the last one that was logged.
 func (c *LogLimiter) Withheld() (most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

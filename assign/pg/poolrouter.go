@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Router are the connections of short statements: one pool for people's calls, another for the engine's own work, which
-// is looks, rounds, sweeps, and what is told. However many calls wait for a lock or for a slow disk, those who wait
-// already are served, and told. Whose a statement is, its context says.
+// Router holds the connections for short statements: one pool for users' calls, another for the engine's own work, which is
+// serve loops, rounds, sweeps and announcements. However many calls wait for a lock or for a slow disk, waiting requests are
+// still served and their answers announced. A statement's context says which pool it uses.
 type Router struct{ Calls, Own *pgxpool.Pool }
 
 type ownWork struct{}
 
-// AsOwn marks what is begun with the context as the engine's own work.
+// AsOwn marks all statements of the context as the engine's own work.
 func AsOwn(ctx context.Context) context.Context { return context.WithValue(ctx, ownWork{}, true) }
 
 func (l Router) of(ctx context.Context) *pgxpool.Pool {

@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Pools are a node's connections, but for the listener's. Nothing that holds a connection of one of them waits for
-// another of the same.
+// Pools are a node's connections, except for the listener's. Code that holds a connection of one pool never waits for another
+// of the same pool, or the node could deadlock with itself.
 type Pools struct {
 	API     *pgxpool.Pool
 	Own     *pgxpool.Pool // the engine's own work, which must not wait behind calls
-	Signals *pgxpool.Pool // NOTIFY, and whether the server answers: no table is touched here, so no lock is waited for
+	Signals *pgxpool.Pool // NOTIFY and health checks, which touch no table and so wait for no lock
 	Runs    *pgxpool.Pool
 	Queries *pgxpool.Pool // nil: queries run on the lock's own connection
 }
@@ -29,8 +29,8 @@ type PoolsConfig struct {
 	Name        string // shown as application_name
 }
 
-// The most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two cores,
-// more only lose. The advice for max_connections tells their sum.
+// These are the most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two
+// cores, more only lose. The advice for max_connections states their sum.
 const (
 	apiConnections    = 8
 	ownConnections    = 4
@@ -48,7 +48,7 @@ const (
 	forQueries // of the query database, which may be a standby
 )
 
-// OpenPools opens them; it connects when they are first used.
+// OpenPools opens the pools. They connect when they are first used.
 func OpenPools(c PoolsConfig) (*Pools, error) {
 	p := &Pools{}
 	var err error
@@ -65,17 +65,17 @@ func OpenPools(c PoolsConfig) (*Pools, error) {
 	if c.QueryURL == "" {
 		return p, nil
 	}
-	if p.Queries, err = c.open(c.QueryURL, c.MaxRuns+1, forQueries); err != nil { // one more, to try a query
+	if p.Queries, err = c.open(c.QueryURL, c.MaxRuns+1, forQueries); err != nil { // one more, to check a query when its task is saved
 		p.Close()
 		return nil, fmt.Errorf("query database url: %w", err)
 	}
 	return p, nil
 }
 
-// Router leads short statements to the pool of their purpose.
+// Router returns a router that sends short statements to the pool of their purpose.
 func (p *Pools) Router() Router { return Router{Calls: p.API, Own: p.Own} }
 
-// Close closes all of them.
+// Close closes all pools.
 func (p *Pools) Close() {
 	for _, pool := range []*pgxpool.Pool{p.API, p.Own, p.Signals, p.Runs, p.Queries} {
 		if pool != nil {
@@ -100,29 +100,30 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {
 			config.ConnConfig.RuntimeParams["lock_timeout"] = lockPatience
 		}
-		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // see OwnPlans; this is for what is read without a transaction
+		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like OwnPlans, for statements outside of transactions
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
 	}
 	if use >= forRuns {
-		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has
-		// rolled back; only a server that does not answer loses it.
+		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has rolled back.
+		// It loses the connection only if the server does not answer.
 		config.ConnConfig.BuildContextWatcherHandler = newCanceller
 	}
 	config.BeforeConnect = guardCommits
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// SpeakUTF8 has the server take and give text in UTF-8, whatever encoding the database, the login or the URL has. Bytes of
-// another one would be taken for UTF-8: two keys that differ become one in JSON, and what is written is not what was sent.
-// Poolers, too, take this setting at the start of a connection.
+// SpeakUTF8 makes the server accept and return text in UTF-8, whatever encoding the database, the login or the URL has. Bytes
+// of another encoding would be read as UTF-8: two different keys would become one in JSON, and the stored text would differ
+// from the sent one. Poolers also accept this setting at the start of a connection.
 func SpeakUTF8(config *pgx.ConnConfig) {
 	config.RuntimeParams["client_encoding"] = "UTF8"
 }
 
-// ConfigureConn sets what every connection of a node has: UTF-8, a name, a bounded time to connect, keepalives and, where no pooler
-// stands between, keepalives on the server's side, too, so that a host that vanished silently frees its locks in
-// seconds, not hours, and limits that are not the login's. A URL that sets one of these itself is heeded. Behind a pooler nothing is prepared, since the next statement may meet another session.
+// ConfigureConn sets what every connection of a node has: UTF-8, a name, a bounded time to connect, and keepalives. Without a
+// pooler it also sets keepalives on the server's side, so that a host that vanished silently frees its locks in seconds, not
+// hours, and replaces the login's limits by getwork's. A setting in the URL wins. Behind a pooler nothing is prepared,
+// because the next statement may meet another session.
 func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
 	config.DialFunc = dialer.DialContext
 	SpeakUTF8(config)
@@ -144,8 +145,8 @@ func ConfigureConn(config *pgx.ConnConfig, name string, pooled bool) {
 		"tcp_keepalives_count":    "3",
 		"tcp_user_timeout":        "15000",
 
-		// What the login or the database sets for others would end our work in the middle: filling a shelf takes longer than
-		// a page's query may, and the listener is idle for hours. Calls and queries have limits of their own.
+		// Limits that the login or the database sets for others would interrupt getwork: filling a shelf takes longer than a
+		// page's query may, and the listener is idle for hours. Calls and queries have limits of their own.
 		"statement_timeout":             "0",
 		"idle_session_timeout":          "0",
 		"default_transaction_read_only": "off",

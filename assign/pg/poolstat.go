@@ -6,15 +6,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PoolStat is how a pool of connections stands.
+// PoolStat describes the state of a pool of connections.
 type PoolStat struct {
 	Name             string
 	InUse, Idle, Max int
-	Waits            int64         // how often somebody had to wait for a connection, a new one included
-	Waited           time.Duration // how long they waited altogether
+	Waits            int64         // how often a caller waited for a connection, including a new one
+	Waited           time.Duration // the sum of those waits
 }
 
-// Stats tells how the pools stand, without asking the database.
+// Stats returns the state of each pool without asking the database.
 func (p *Pools) Stats() (stats []PoolStat) {
 	for _, one := range []struct {
 		name string

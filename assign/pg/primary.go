@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var errStandby = errors.New("this server is a standby, on which nothing can be written: name the primary, or several hosts of which one is")
+var errStandby = errors.New("this server is a standby, which is read only: name the primary, or several hosts of which one is the primary")
 
-// ToPrimary has connections go to a primary only. A name or a proxy may still lead to the former primary for a moment after a
-// fail-over, or already to the next one before it is promoted; a pool would keep what it got, and read there what is no longer
-// true. Of several hosts the next one is tried. A URL that says by target_session_attrs what it wants, other than any, goes by
-// that. It costs nothing: servers say in their greeting what they are. A pooler may keep that to itself; then the first write finds out.
+// ToPrimary makes connections go to a primary only. For a moment after a fail-over, a name or a proxy may still lead to the
+// former primary, or already to the next one before it is promoted. A pool would keep such a connection and read stale data
+// from it. If the URL names several hosts, the next one is tried. A URL with a target_session_attrs other than any decides
+// for itself. The check costs nothing, because servers report their role in their greeting. A pooler may not pass that on;
+// then the first write finds out.
 func ToPrimary(config *pgx.ConnConfig) {
 	if config.ValidateConnect != nil {
 		return

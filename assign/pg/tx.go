@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// lockPatience is how long a statement waits for a lock. Whoever holds one of ours longer is stuck, or is somebody who
-// locked a table by hand: who waits is told so, and its connection is there for others. It is longer than a node that
-// froze under an assign lock keeps it.
+// lockPatience is how long a statement waits for a lock. A session that holds one of getwork's locks longer is stuck, or
+// somebody locked a table by hand. The waiting call is then told so, and its connection becomes free for others. lockPatience
+// is longer than a node that froze under an assign lock keeps it.
 const lockPatience = "8s"
 
-// The isolation level is set here, whatever the server's default is: at a higher one, the lock's statement would
-// fix what the whole transaction sees, and who waits would be who waited before the query. The idle time-out frees
-// the assign lock of a node that froze while it held it.
+// The isolation level is set here, whatever the server's default is. At a higher level the lock's statement would fix what
+// the whole transaction sees, and a round would not see the requests that came during the query. The idle time-out frees the
+// assign lock of a node that froze while it held it.
 var (
 	ReadCommitted = pgx.TxOptions{
 		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + OwnPlans,
@@ -24,9 +24,9 @@ var (
 	ReadOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 
-// OwnPlans is how PostgreSQL is to plan what getwork itself asks: by index, and in its order. A plan made while a table was
-// empty, or before its statistics were taken, would scan it, or read and sort all of a shelf, and go on so while it grows.
-// And it is over before it would be compiled.
+// OwnPlans makes PostgreSQL plan getwork's own statements by index, and in the index's order. A plan made while a table was
+// empty, or before its statistics were collected, would scan the table, or read and sort a whole shelf, and would still be
+// used when the table has grown. Compilation would take longer than the statements do.
 const OwnPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off`
 
 // Beginner begins transactions: a pool, or a [Router] over several.
@@ -34,8 +34,9 @@ type Beginner interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// Transact runs f in a transaction of db at READ COMMITTED. If PostgreSQL ended it for a deadlock, it begins again, three
-// times in all: f may run more than once, and must not keep anything of an earlier attempt.
+// Transact runs f in a transaction of db at READ COMMITTED. If PostgreSQL ends the transaction because of a deadlock,
+// Transact begins again, up to three times in all. So f may run more than once, and must not keep anything from an earlier
+// attempt.
 func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error) {
 	for range 3 {
 		err = pgx.BeginTxFunc(ctx, db, ReadCommitted, f)
@@ -47,8 +48,8 @@ func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error
 	return err
 }
 
-// Detached is a context for what must be written although ctx is over, such as what follows a query while the node shuts down. It
-// ends after a minute: a million candidates take their time.
+// Detached returns a context for writes that must happen although ctx is over, such as those after a query while the node
+// shuts down. It ends after a minute, because a million candidates take their time.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 }
@@ -62,7 +63,7 @@ func IDs(ctx context.Context, tx pgx.Tx, statement string) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Cancelled reports whether PostgreSQL ended a statement, for its time-out or because it was asked to.
+// Cancelled reports whether PostgreSQL ended a statement because of its time-out or a cancel request.
 func Cancelled(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "57014"

@@ -95,7 +95,7 @@ func TestDiskFull(t *testing.T) {
 	free := fill(t, disk)
 	clicked := s.clickUntil(func(status int) bool { return status == 503 })
 	t.Logf("%d clicks were answered until the disk was full", len(clicked))
-	e2e.Await(t, "the log has advice", e2e.Soon, func() bool { return strings.Contains(s.Nodes[0].Output(), "make room, or make it larger") })
+	e2e.Await(t, "the log has advice", e2e.Soon, func() bool { return strings.Contains(s.Nodes[0].Output(), "free some space or enlarge it") })
 	open()
 	s.Await("the round finds no room", e2e.Soon, `select retries > 0 from getwork.task_state where name = 'later'`)
 	if r, a, err := s.As("later", 0).Request(t.Context(), later.ID); err != nil || r.State != assign.Pending {
