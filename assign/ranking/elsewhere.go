@@ -210,7 +210,10 @@ func (q *Ranker) fetch(ctx context.Context, tx pgx.Tx, found *Result) (chunk []C
 			continue
 		}
 		here[*item] = true
-		r.Rank, r.Item, r.Details = found.Given, *item, DetailsOf(r.Details)
+		r.Rank, r.Item = found.Given, *item
+		if r.Details, err = q.details(found, r.Details); err != nil {
+			return nil, 0, err
+		}
 		chunk = append(chunk, r)
 	}
 	return chunk, read, rows.Err()

@@ -95,7 +95,7 @@ func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Previe
 	if q.Queries != nil {
 		found, err = q.Stream(ctx, tx, task, s)
 	} else {
-		found, err = readRanked(ctx, tx, q.previewed(task, s), s.MaxCandidates)
+		found, err = q.readRanked(ctx, tx, q.previewed(task, s), s.MaxCandidates)
 	}
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
 	p.Given, p.Blocked, p.PassedOver = found.Given, found.Blocked, found.PassedOver

@@ -37,6 +37,7 @@ type Result struct {
 
 	Seen map[string]bool // the keys of items; of a query that runs elsewhere
 
+	size, rows   int64     // of details: bytes, and rows
 	clock, began time.Time // with SeenUntil: the primary's clock when the query began, and this node's
 }
 
@@ -58,7 +59,7 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	limited, done := bounded(ctx, s.QueryTimeout)
 	defer done()
 	began := time.Now()
-	found, err := readRanked(limited, tx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
+	found, err := q.readRanked(limited, tx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
 	took := time.Since(began)
 	if err == nil {
 		err = q.recheckResult(limited, tx, task, s, &found)
@@ -130,15 +131,28 @@ func UsableKeys(item string, exclusive *string) bool {
 	return len(item) <= 200 && (exclusive == nil || len(*exclusive) <= 200)
 }
 
+// details takes a row's details into a result, unless they are too much together: a node keeps a run's result in memory.
+func (q *Ranker) details(found *Result, row string) (string, error) {
+	if found.size += int64(len(row)); found.size > q.MaxDetails {
+		return "", &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
+			q.MaxDetails>>20, found.rows)}
+	}
+	found.rows++
+	return DetailsOf(row), nil
+}
+
 // readRanked reads what a wrapped query returns: counts in every row, and items in those that are free.
-func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Result, error) {
+func (q *Ranker) readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Result, error) {
 	var found Result
+	ctx, cancel := context.WithCancel(ctx)
 	// One statement by the extended protocol, whatever the pool's mode: more than one would be refused.
 	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
 	if err != nil {
+		cancel()
 		return Result{}, err
 	}
 	defer rows.Close()
+	defer cancel() // first: what is left of too large a result is not read
 	var given, unusable int
 	for rows.Next() {
 		var r Candidate
@@ -156,7 +170,10 @@ func readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Res
 			unusable++
 			continue
 		}
-		r.Item, r.Details = *item, DetailsOf(r.Details)
+		r.Item = *item
+		if r.Details, err = q.details(&found, r.Details); err != nil {
+			return Result{}, err
+		}
 		found.Items = append(found.Items, r)
 	}
 	if err := rows.Err(); err != nil {

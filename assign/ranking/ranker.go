@@ -1,6 +1,7 @@
 package ranking
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,6 +23,8 @@ type Config struct {
 	SQL     func(string) string // puts the schema's name into a statement
 	Watch   *pg.ClientWatch
 
+	MaxDetails int64 // bytes of details of one run's result; 0: 256 MiB
+
 	QueryRole string // entered with "set local role" for ranking queries; empty: none
 	Channel   string // of NOTIFY: names the installation
 
@@ -33,7 +36,10 @@ type Config struct {
 type Ranker struct{ Config }
 
 // New makes a ranker.
-func New(c Config) *Ranker { return &Ranker{c} }
+func New(c Config) *Ranker {
+	c.MaxDetails = cmp.Or(c.MaxDetails, 256<<20)
+	return &Ranker{c}
+}
 
 // Elsewhere reports whether queries run on a database of their own.
 func (q *Ranker) Elsewhere() bool { return q.Queries != nil }

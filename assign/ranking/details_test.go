@@ -1,12 +1,10 @@
-package engine
+package ranking
 
 import (
 	"encoding/json"
 	"maps"
 	"reflect"
 	"testing"
-
-	"getwork/assign/ranking"
 )
 
 func TestDetailsOf(t *testing.T) {
@@ -22,7 +20,7 @@ func TestDetailsOf(t *testing.T) {
 		`{"a": [ {"x" : "]" } , 2 ],"item":{"k": [1, "}"]},"c":"ä\\"}`: `{"a": [ {"x" : "]" } , 2 ],"c":"ä\\"}`,
 		`{"\"item":1,"Item":2}`:                                        `{"\"item":1,"Item":2}`,
 	} {
-		if got := ranking.DetailsOf(row); got != want {
+		if got := DetailsOf(row); got != want {
 			t.Errorf("of %s: %s, want %s", row, got, want)
 		}
 	}
@@ -46,7 +44,7 @@ func FuzzDetailsOf(f *testing.F) {
 		if json.Unmarshal([]byte(row), &want) != nil {
 			t.Skip()
 		}
-		if err := json.Unmarshal([]byte(ranking.DetailsOf(row)), &got); err != nil {
+		if err := json.Unmarshal([]byte(DetailsOf(row)), &got); err != nil {
 			t.Fatalf("of %s: %v", row, err)
 		}
 		maps.DeleteFunc(want, func(k string, _ any) bool { return k == "item" || k == "slots" || k == "exclusive" })
