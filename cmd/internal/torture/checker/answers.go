@@ -13,9 +13,12 @@ const (
 	notPending    = "/problems/not-pending"
 )
 
+// answerJudge judges answers of calls that change work.
+type answerJudge struct{ *trial }
+
 // judgeAnswers checks each answer against the tables. They must have whatever was answered with a 2xx; and whatever was
 // refused because it was over must not happen afterwards.
-func (t *trial) judgeAnswers() {
+func (t answerJudge) judgeAnswers() {
 	for _, i := range t.calls {
 		c := t.entries[i].Call
 		done := c.Status/100 == 2
@@ -45,7 +48,7 @@ func (t *trial) judgeAnswers() {
 
 // rowOf returns the row of the work that a call names. If there is none it returns nil, and a 2xx answer is then a
 // violation.
-func (t *trial) rowOf(i int, c *history.Call) *history.WorkRow {
+func (t answerJudge) rowOf(i int, c *history.Call) *history.WorkRow {
 	w := t.works[c.Work]
 	if w == nil || w.row == nil {
 		if c.Status/100 == 2 {
@@ -72,7 +75,7 @@ func closed(c *history.Call, row *history.WorkRow) bool {
 	return false
 }
 
-func (t *trial) judgeDisposed(i int, c *history.Call) {
+func (t answerJudge) judgeDisposed(i int, c *history.Call) {
 	if row := t.rowOf(i, c); row != nil && !closed(c, row) {
 		t.broken(Kept, []int{i}, "%s %q of work %d was answered 200; its row says %s",
 			c.Outcome, c.After, c.Work, t.works[c.Work].describe())
@@ -97,7 +100,7 @@ func (t *trial) closing(w *work) (*history.Call, int) {
 }
 
 // judgeLost: work that was refused as over stays over; nobody can let go of it, reassign it or extend it later.
-func (t *trial) judgeLost(i int, c *history.Call) {
+func (t answerJudge) judgeLost(i int, c *history.Call) {
 	w := t.works[c.Work]
 	if t.rowOf(i, c) == nil || c.Type == leaseLost && t.revives(w, c) {
 		return
@@ -132,7 +135,7 @@ func (t *trial) judgeLost(i int, c *history.Call) {
 
 // revives reports whether an expired lease may have been running again after a call, because the clock was set back
 // before anybody had closed the work.
-func (t *trial) revives(w *work, c *history.Call) bool {
+func (t answerJudge) revives(w *work, c *history.Call) bool {
 	if !t.clock.jumped() || w.row.LeaseExpiresAt == nil {
 		return false
 	}
@@ -140,14 +143,14 @@ func (t *trial) revives(w *work, c *history.Call) bool {
 	return !known || least.Before(*w.row.LeaseExpiresAt)
 }
 
-func (t *trial) judgeExtended(i int, c *history.Call) {
+func (t answerJudge) judgeExtended(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*workBody)
 	if t.rowOf(i, c) != nil && (body == nil || !body.held() || body.ID != c.Work) {
 		t.broken(Kept, []int{i}, "to extend work %d was answered 200, and not with that work, held", c.Work)
 	}
 }
 
-func (t *trial) judgeReassigned(i int, c *history.Call) {
+func (t answerJudge) judgeReassigned(i int, c *history.Call) {
 	row := t.rowOf(i, c)
 	body, _ := t.bodies[i].(*workBody)
 	if row == nil || body == nil {
@@ -164,7 +167,7 @@ func (t *trial) judgeReassigned(i int, c *history.Call) {
 }
 
 // judgeClaimed: a claimed item belongs to the claimer; it may be over by the time of the answer.
-func (t *trial) judgeClaimed(i int, c *history.Call) {
+func (t answerJudge) judgeClaimed(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*workBody)
 	if body == nil || body.Item != c.Item || body.User != c.Who.User || body.Instance != c.Who.Instance || !body.held() && body.ClosedAt == nil {
 		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item as the claimer's",
@@ -172,7 +175,7 @@ func (t *trial) judgeClaimed(i int, c *history.Call) {
 	}
 }
 
-func (t *trial) judgeCancelled(i int, c *history.Call, done bool) {
+func (t answerJudge) judgeCancelled(i int, c *history.Call, done bool) {
 	r := t.requests[c.Request]
 	if r == nil || r.row == nil {
 		if done {
@@ -186,7 +189,7 @@ func (t *trial) judgeCancelled(i int, c *history.Call, done bool) {
 }
 
 // judgeUpdated: the answered version exists, and is paused or not as the call said.
-func (t *trial) judgeUpdated(i int, c *history.Call) {
+func (t answerJudge) judgeUpdated(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*countBody)
 	if body == nil || len(t.named[c.Task]) == 0 {
 		return

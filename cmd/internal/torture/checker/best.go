@@ -15,8 +15,11 @@ type gap struct {
 	until *work         // the holding that ended it; nil: none did
 }
 
+// bestJudge judges that each got the best item that was free.
+type bestJudge struct{ *trial }
+
 // gaps returns the gaps of an item, in order.
-func (t *trial) gaps(it *item) (all []gap) {
+func (t bestJudge) gaps(it *item) (all []gap) {
 	g := gap{sure: -forever}
 	for _, w := range it.works {
 		g.until = w
@@ -48,13 +51,13 @@ func (t *trial) gaps(it *item) (all []gap) {
 const moving = "restore"
 
 // movedSince reports whether the database certainly or possibly moved to another cluster after a moment.
-func (t *trial) movedSince(at history.Clock) bool {
+func (t bestJudge) movedSince(at history.Clock) bool {
 	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool { return f.Kind == moving && f.Ended >= at })
 }
 
 // wasFree reports whether an item was certainly free for the whole time from since, which was no earlier than began, to
 // until, and its next holder got it from another round.
-func (t *trial) wasFree(gaps []gap, began history.Clock, since, until time.Time, round int64) bool {
+func (t bestJudge) wasFree(gaps []gap, began history.Clock, since, until time.Time, round int64) bool {
 	n, _ := slices.BinarySearchFunc(gaps, until, func(g gap, at time.Time) int {
 		if g.until == nil || g.until.row.AssignedAt.After(at) {
 			return 1
@@ -86,7 +89,7 @@ type supply struct {
 }
 
 // add adds the next item.
-func (t *trial) add(s *supply, key string, since history.Clock) {
+func (t bestJudge) add(s *supply, key string, since history.Clock) {
 	it := t.items[itemKey{s.task.ID, key}]
 	if it == nil {
 		it = &item{key: itemKey{s.task.ID, key}, places: 1}
@@ -98,7 +101,7 @@ func (t *trial) add(s *supply, key string, since history.Clock) {
 
 // supplies returns the supplies of all tasks whose order is known: inboxes, and tasks whose query's result does not
 // change.
-func (t *trial) supplies() (all []*supply) {
+func (t bestJudge) supplies() (all []*supply) {
 	for i := range t.entries {
 		r := t.entries[i].Ranking
 		if r == nil || t.task(r.Task) == nil {
@@ -142,7 +145,7 @@ func (t *trial) supplies() (all []*supply) {
 
 // better returns an item among the first so many that was certainly free for the whole time, and that no rule kept from
 // the user. It returns nil if there is none.
-func (t *trial) better(s *supply, before int, user string, since, until time.Time, round int64) *item {
+func (t bestJudge) better(s *supply, before int, user string, since, until time.Time, round int64) *item {
 	began, known := t.clock.after(since)
 	for i := 0; known && i < before; i++ {
 		if s.since[i] <= began && t.wasFree(s.gaps[i], began, since, until, round) && !t.barred(user, s.items[i].key) {
@@ -154,7 +157,7 @@ func (t *trial) better(s *supply, before int, user string, since, until time.Tim
 
 // looked returns a moment after which a round that wrote at a given time read what was free: its run's start, or the
 // last time that another round handed out work of the task. Rounds of a task come one after the other.
-func (t *trial) looked(s *supply, r *request, at time.Time) (since time.Time, known bool) {
+func (t bestJudge) looked(s *supply, r *request, at time.Time) (since time.Time, known bool) {
 	if s.whole {
 		if r.row.Run == nil {
 			return since, false
@@ -176,14 +179,14 @@ func (t *trial) looked(s *supply, r *request, at time.Time) (since time.Time, kn
 }
 
 // together reports whether one round answered both requests.
-func (t *trial) together(id int64, r *request) bool {
+func (t bestJudge) together(id int64, r *request) bool {
 	other := t.requests[id]
 	return other != nil && other.row != nil && sameRound(other.row, r.row)
 }
 
 // judgeBest: users got the best items that were certainly free, and no free item was withheld from users who got less
 // than they wanted. The tables' times tell what was free, so nothing is judged if the clock was set.
-func (t *trial) judgeBest() {
+func (t bestJudge) judgeBest() {
 	if t.clock.jumped() {
 		return
 	}
@@ -202,7 +205,7 @@ func (t *trial) judgeBest() {
 	}
 }
 
-func (t *trial) judgeGiven(s *supply, r *request) {
+func (t bestJudge) judgeGiven(s *supply, r *request) {
 	for _, w := range r.works {
 		place, known := s.place[w.row.Item]
 		since, looked := t.looked(s, r, w.row.AssignedAt)

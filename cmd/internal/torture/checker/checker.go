@@ -98,20 +98,34 @@ func Check(h history.History) []Violation { return Judge(h, Config{}).Violations
 // Judge judges a history, and reports how much of it there was to judge.
 func Judge(h history.History, c Config) Report {
 	t := newTrial(h, c)
-	for _, judge := range []func(*trial){
-		(*trial).judgeHeldRows, (*trial).judgeCertain, (*trial).judgeOwnership,
-		(*trial).judgeRuns,
-		(*trial).judgeRequests, (*trial).judgeSightsOfRequests,
-		(*trial).judgeRounds, (*trial).judgeOvertaking,
-		(*trial).judgeSightsOfWork, (*trial).judgeAnswers, (*trial).judgePushes, (*trial).judgeCounts, (*trial).judgePipelines,
-		(*trial).judgeReturns, (*trial).judgeLeases, (*trial).judgeInbox, (*trial).judgeParked,
-		(*trial).judgeTold,
-		(*trial).judgeAttempts, (*trial).judgeOpen, (*trial).judgeFourEyes,
-		(*trial).judgeBest, (*trial).judgeReasons, (*trial).judgeDone, (*trial).judgeKeys, (*trial).judgeWarnings,
-		(*trial).judgeFairness, (*trial).judgePrompt,
-	} {
-		judge(t)
-	}
+	t.judgeHeldRows()
+	t.judgeCertain()
+	t.judgeOwnership()
+	t.judgeRuns()
+	requestJudge{t}.judgeRequests()
+	requestJudge{t}.judgeSightsOfRequests()
+	orderJudge{t}.judgeRounds()
+	orderJudge{t}.judgeOvertaking()
+	t.judgeSightsOfWork()
+	answerJudge{t}.judgeAnswers()
+	t.judgePushes()
+	t.judgeCounts()
+	t.judgePipelines()
+	laterJudge{t}.judgeReturns()
+	laterJudge{t}.judgeLeases()
+	laterJudge{t}.judgeInbox()
+	laterJudge{t}.judgeParked()
+	pushJudge{t}.judgeTold()
+	t.judgeAttempts()
+	t.judgeOpen()
+	t.judgeFourEyes()
+	bestJudge{t}.judgeBest()
+	t.judgeReasons()
+	t.judgeDone()
+	keyJudge{t}.judgeKeys()
+	t.judgeWarnings()
+	t.judgeFairness()
+	t.judgePrompt()
 	slices.SortStableFunc(t.report.Violations, func(a, b Violation) int {
 		return slices.Index(Rules, a.Rule) - slices.Index(Rules, b.Rule)
 	})

@@ -6,9 +6,12 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
+// keyJudge judges that a repeated Idempotency-Key makes one request.
+type keyJudge struct{ *trial }
+
 // judgeKeys: a user's key on a task belongs to one request. Only repetitions prove something that come after the
 // request's end and at another node: a request that waits answers a second click in any case. Only those are counted.
-func (t *trial) judgeKeys() {
+func (t keyJudge) judgeKeys() {
 	type key struct{ user, task, key string }
 	first := map[key]int{}
 	for _, i := range t.calls {
@@ -31,7 +34,7 @@ func (t *trial) judgeKeys() {
 	}
 }
 
-func (t *trial) judgeRepeated(was, i int) {
+func (t keyJudge) judgeRepeated(was, i int) {
 	one, two := t.entries[was].Call, t.entries[i].Call
 	before, now := t.bodies[was].(*requestBody).ID, t.bodies[i].(*requestBody).ID
 	if two.Began > one.Ended && two.Node != one.Node && t.hadEnded(before, two.Began) {
@@ -44,7 +47,7 @@ func (t *trial) judgeRepeated(was, i int) {
 }
 
 // hadEnded reports whether somebody was told by then that a request had ended.
-func (t *trial) hadEnded(id int64, by history.Clock) bool {
+func (t keyJudge) hadEnded(id int64, by history.Clock) bool {
 	for _, s := range t.requests[id].seen {
 		if !s.pending() && s.ended < by {
 			return true

@@ -7,10 +7,13 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
+// laterJudge judges that nothing comes back before its time.
+type laterJudge struct{ *trial }
+
 // judgeReturns: an item that was put off is not handed out before its time; one that was never to return, only after it
 // was redriven; and one that was returned to others, not to its last holder. For an item with several places this holds
 // only for its own holder.
-func (t *trial) judgeReturns() {
+func (t laterJudge) judgeReturns() {
 	for _, it := range t.items {
 		for j, b := range it.works {
 			for _, a := range it.works[:j] {
@@ -23,7 +26,7 @@ func (t *trial) judgeReturns() {
 	}
 }
 
-func (t *trial) judgeReturn(it *item, a, b *work) {
+func (t laterJudge) judgeReturn(it *item, a, b *work) {
 	own := a.row.User == b.row.User
 	if a.row.ClosedAt == nil || !t.follows(it, a, b) {
 		return
@@ -50,7 +53,7 @@ func (t *trial) judgeReturn(it *item, a, b *work) {
 
 // follows reports whether one holding of an item was over before the other began. With one place it was, or another
 // rule finds that.
-func (t *trial) follows(it *item, a, b *work) bool {
+func (t laterJudge) follows(it *item, a, b *work) bool {
 	if t.clock.jumped() {
 		_, closed := t.stamped(*a.row.ClosedAt)
 		assigned, _ := t.stamped(b.row.AssignedAt)
@@ -60,7 +63,7 @@ func (t *trial) follows(it *item, a, b *work) bool {
 }
 
 // early reports whether b was assigned before a's item was available.
-func (t *trial) early(a, b *work) bool {
+func (t laterJudge) early(a, b *work) bool {
 	if t.clock.jumped() && a.row.State == "never" {
 		return false // when it was redriven says nothing of when it could be handed out
 	}
@@ -74,7 +77,7 @@ func (t *trial) early(a, b *work) bool {
 // tooEarly reports whether something was written, at the time of its stamp, that had to wait until another time. If the
 // clock was set, that is certain only if the clock never showed such a time while the transaction may have been at
 // work.
-func (t *trial) tooEarly(stamp, until time.Time, since history.Clock) bool {
+func (t laterJudge) tooEarly(stamp, until time.Time, since history.Clock) bool {
 	if !t.clock.jumped() {
 		return stamp.Before(until)
 	}
@@ -93,7 +96,7 @@ const unordered = 25 * time.Second
 
 // judgeToldEarly is the same by the clients' clock: if a user puts an item off for an hour, nobody has it within that
 // hour.
-func (t *trial) judgeToldEarly(it *item) {
+func (t laterJudge) judgeToldEarly(it *item) {
 	for i, a := range it.works {
 		let, by := t.closing(a)
 		if let == nil || let.Outcome != "return" {
@@ -115,7 +118,7 @@ func (t *trial) judgeToldEarly(it *item) {
 
 // dueAfter returns a moment before which the database's clock had not advanced by that much since a call had its
 // effect.
-func (t *trial) dueAfter(i int, after time.Duration) history.Clock {
+func (t laterJudge) dueAfter(i int, after time.Duration) history.Clock {
 	c := t.entries[i].Call
 	if !t.clock.jumped() {
 		return c.Began + scale(after, 1-drift) - slack
@@ -134,7 +137,7 @@ func (t *trial) dueAfter(i int, after time.Duration) history.Clock {
 }
 
 // judgeLeases: a lease doesn't end early, and after its end nobody lets go of the work; it only expires.
-func (t *trial) judgeLeases() {
+func (t laterJudge) judgeLeases() {
 	var stamped []*work // let go of in the very microsecond in which the lease ended
 	for _, w := range t.works {
 		if w.row == nil || w.row.LeaseExpiresAt == nil || w.row.ClosedAt == nil {
@@ -169,7 +172,7 @@ func (t *trial) judgeLeases() {
 }
 
 // wasOver reports whether a lease with that end was certainly over during a whole call.
-func (t *trial) wasOver(lease time.Time, c *history.Call) bool {
+func (t laterJudge) wasOver(lease time.Time, c *history.Call) bool {
 	if t.clock.jumped() {
 		least, known := t.clock.least(c.Began, c.Ended)
 		return known && least.After(lease)
@@ -182,7 +185,7 @@ func (t *trial) wasOver(lease time.Time, c *history.Call) bool {
 const chance = 2
 
 // judgeInbox: items that an inbox hands out were pushed, and are not done.
-func (t *trial) judgeInbox() {
+func (t laterJudge) judgeInbox() {
 	for key, it := range t.items {
 		k := t.tasks[key.task]
 		if k == nil || !k.inbox || !it.single() {
@@ -199,7 +202,7 @@ func (t *trial) judgeInbox() {
 
 // judgeParked: at the end an item of an inbox is not available if, and only if, somebody holds it, or it is never to
 // come back. An item that is unavailable without such a reason is lost.
-func (t *trial) judgeParked() {
+func (t laterJudge) judgeParked() {
 	for i := range t.tables.Items {
 		row := &t.tables.Items[i]
 		it, k := t.items[itemKey{row.Task, row.Item}], t.tasks[row.Task]
@@ -220,7 +223,7 @@ func (t *trial) judgeParked() {
 }
 
 // wasOpen reports whether one of an item's rows may have existed, not done, at some time.
-func (t *trial) wasOpen(pushed []*history.ItemRow, at time.Time) bool {
+func (t laterJudge) wasOpen(pushed []*history.ItemRow, at time.Time) bool {
 	return slices.ContainsFunc(pushed, func(row *history.ItemRow) bool {
 		return !t.before(at, row.PushedAt) && (row.DoneAt == nil || !t.before(*row.DoneAt, at))
 	})

@@ -18,8 +18,11 @@ func (p place) before(o place) bool {
 	return cmp.Or(cmp.Compare(p.first, o.first), cmp.Compare(p.second, o.second)) < 0
 }
 
+// orderJudge judges that requests were served in their order.
+type orderJudge struct{ *trial }
+
 // place returns the position of this work's item; false means unknown.
-func (t *trial) place(w *work) (place, bool) {
+func (t orderJudge) place(w *work) (place, bool) {
 	if w.row.Rank != nil {
 		return place{0, *w.row.Rank}, true
 	}
@@ -58,7 +61,7 @@ func passed(row *history.RequestRow) bool {
 }
 
 // judgeRounds: within a round requests are served by id, each with the best that it may have.
-func (t *trial) judgeRounds() {
+func (t orderJudge) judgeRounds() {
 	type round struct{ task, id int64 }
 	rounds := map[round][]*request{}
 	for _, r := range t.requests {
@@ -74,7 +77,7 @@ func (t *trial) judgeRounds() {
 	}
 }
 
-func (t *trial) judgeRound(answered []*request) {
+func (t orderJudge) judgeRound(answered []*request) {
 	k := t.tasks[answered[0].row.Task]
 	limited := k == nil || slices.ContainsFunc(k.versions, func(v *history.VersionRow) bool { return v.MaxOpen != nil })
 	type served struct {
@@ -108,7 +111,7 @@ func (t *trial) judgeRound(answered []*request) {
 }
 
 // judgeOvertaking: a request that was answered before another was sent is never served after it.
-func (t *trial) judgeOvertaking() {
+func (t orderJudge) judgeOvertaking() {
 	byTask := map[int64][]*waiter{}
 	for _, r := range t.requests {
 		if r.row == nil || len(r.seen) == 0 {
@@ -137,7 +140,7 @@ type waiter struct {
 	until      time.Duration // the latest end of those that were answered no later
 }
 
-func (t *trial) judgeOrder(waiting []*waiter) {
+func (t orderJudge) judgeOrder(waiting []*waiter) {
 	first := slices.DeleteFunc(slices.Clone(waiting), func(w *waiter) bool { return passed(w.row) })
 	slices.SortFunc(first, func(a, b *waiter) int { return cmp.Or(cmp.Compare(a.answered, b.answered), byID(a.request, b.request)) })
 	for i, w := range first {
@@ -171,7 +174,7 @@ func sameRound(a, b *history.RequestRow) bool {
 // overtaken reports whether no rule can explain that b got an item and a, who waited, did not: a may have had at least
 // one of b's items. Users who wanted several and may not have some are left aside: they may wait for others, while a
 // smaller request is served.
-func (t *trial) overtaken(a, b *request) bool {
+func (t orderJudge) overtaken(a, b *request) bool {
 	k := t.tasks[a.row.Task]
 	if a.row.Wanted > 1 && (k.rules || t.declined(a.row.User, k.ID)) {
 		return false

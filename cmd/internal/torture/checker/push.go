@@ -16,10 +16,13 @@ type news struct {
 	entries    []int
 }
 
+// pushJudge judges what sockets reported.
+type pushJudge struct{ *trial }
+
 // judgeTold: a socket that was open before something happened to its holder, and stayed open for long enough
 // afterwards, told it. Faults of the socket's own node and of the database may delay that, but do not excuse it. Faults
 // of other nodes, such as the one that wrote it, do not even delay it.
-func (t *trial) judgeTold() {
+func (t pushJudge) judgeTold() {
 	of := map[history.Who][]*socket{}
 	for _, s := range t.sockets {
 		if s.Socket != nil && !s.Slow && s.Live < s.Ended {
@@ -46,7 +49,7 @@ func (t *trial) judgeTold() {
 	}
 }
 
-func (t *trial) judgeNews(n news, sockets []*socket) {
+func (t pushJudge) judgeNews(n news, sockets []*socket) {
 	for _, s := range sockets {
 		if s.Live < n.before && s.Ended >= n.by+t.PushWithin {
 			t.judgeSocket(n, s)
@@ -56,7 +59,7 @@ func (t *trial) judgeNews(n news, sockets []*socket) {
 
 // ending returns a moment when a request certainly still waited, and one when it certainly had ended: as clients saw
 // it, or by its time in the tables, since the only client that saw it may be the socket that told it too late.
-func (t *trial) ending(r *request) (before, by history.Clock, known bool) {
+func (t pushJudge) ending(r *request) (before, by history.Clock, known bool) {
 	if before, known = t.sent(r.id); !known {
 		return 0, 0, false
 	}
@@ -82,7 +85,7 @@ func (t *trial) written(stamp time.Time) history.Clock {
 	return t.undisturbed(by+time.Second, lingers, by-lingers, anyNode)
 }
 
-func (t *trial) judgeSocket(n news, s *socket) {
+func (t pushJudge) judgeSocket(n news, s *socket) {
 	late := t.undisturbed(n.by+t.PushWithin, t.Recovery, n.by-t.Recovery, s.Node)
 	if s.Ended < late {
 		return
@@ -104,14 +107,14 @@ func (t *trial) judgeSocket(n news, s *socket) {
 }
 
 // othersBroken reports whether a node other than this one was broken between two moments.
-func (t *trial) othersBroken(node int, from, to history.Clock) bool {
+func (t pushJudge) othersBroken(node int, from, to history.Clock) bool {
 	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool {
 		return f.Node >= 0 && f.Node != node && f.Began < to && f.Ended > from
 	})
 }
 
 // ended returns the news that a request has ended.
-func (t *trial) ended(r *request) (news, bool) {
+func (t pushJudge) ended(r *request) (news, bool) {
 	before, by, known := t.ending(r)
 	return news{
 		what: "ends that a socket was to tell", text: "request " + itoa(r.id) + " had ended", before: before, by: by, entries: r.entriesOf(),
@@ -128,7 +131,7 @@ func (t *trial) ended(r *request) (news, bool) {
 }
 
 // given returns the news that a user got work without a request, by a claim or a reassignment.
-func (t *trial) given(w *work) (n news, known bool) {
+func (t pushJudge) given(w *work) (n news, known bool) {
 	n = news{what: "work given that a socket was to tell", text: "work " + itoa(w.id) + " was given", before: forever, by: t.written(w.row.AssignedAt)}
 	for _, s := range w.seen {
 		n.by = min(n.by, s.ended)
@@ -141,7 +144,7 @@ func (t *trial) given(w *work) (n news, known bool) {
 }
 
 // taken returns the news that work is over, no matter which user ended it.
-func (t *trial) taken(w *work) (n news, known bool) {
+func (t pushJudge) taken(w *work) (n news, known bool) {
 	held, entries := t.certainly(w)
 	if w.row.ClosedAt == nil || held.from >= held.until || held.until == forever {
 		return n, false
@@ -163,7 +166,7 @@ func (t *trial) taken(w *work) (n news, known bool) {
 }
 
 // mentions returns what a message says of work, or nil.
-func (t *trial) mentions(i int, w *work) *workBody {
+func (t pushJudge) mentions(i int, w *work) *workBody {
 	var all []workBody
 	switch body := t.bodies[i].(type) {
 	case *workBody:

@@ -31,8 +31,11 @@ func numbers(state string, wanted, requested, assigned int, reason, failure *str
 	return "the numbers of a request don't fit its state"
 }
 
+// requestJudge judges that each request ended, once.
+type requestJudge struct{ *trial }
+
 // judgeRequests checks the rows: each request has ended, with the work that it claims.
-func (t *trial) judgeRequests() {
+func (t requestJudge) judgeRequests() {
 	for i := range t.tables.Requests {
 		row := &t.tables.Requests[i]
 		t.judged("requests")
@@ -62,7 +65,7 @@ func (t *trial) judgeRequests() {
 }
 
 // mayWait reports whether a request may still wait at the end of the run: it lingers, or its task is paused.
-func (t *trial) mayWait(row *history.RequestRow) bool {
+func (t requestJudge) mayWait(row *history.RequestRow) bool {
 	k := t.tasks[row.Task]
 	return row.LingerUntil != nil && row.LingerUntil.After(t.tables.Now) || k != nil && k.Paused && !k.Deleted
 }
@@ -76,7 +79,7 @@ func (r *request) entriesOf() []int {
 }
 
 // judgeSightsOfRequests compares what was told of each request with how it ended.
-func (t *trial) judgeSightsOfRequests() {
+func (t requestJudge) judgeSightsOfRequests() {
 	for _, r := range t.requests {
 		if len(r.seen) == 0 {
 			continue
@@ -93,7 +96,7 @@ func (t *trial) judgeSightsOfRequests() {
 	t.judgeOnePending()
 }
 
-func (t *trial) judgeSightOfRequest(r *request, s requestSight) {
+func (t requestJudge) judgeSightOfRequest(r *request, s requestSight) {
 	t.judged("sights of requests")
 	at, row := []int{s.entry}, r.row
 	if wrong := numbers(s.State, s.Wanted, s.Requested, s.Assigned, s.Reason, s.Error); wrong != "" {
@@ -152,7 +155,7 @@ func equalTimes(a, b *time.Time) bool {
 }
 
 // judgeEnding finds answers that say that a request waits, after another said that it had ended.
-func (t *trial) judgeEnding(r *request) {
+func (t requestJudge) judgeEnding(r *request) {
 	ended, by := forever, -1
 	on := map[int64]int{} // for each socket that told of its end, the entry
 	for _, s := range r.seen {
@@ -203,7 +206,7 @@ func (r *request) waited() (s span[*request], entries []int) {
 }
 
 // judgeOnePending: a holder has at most one pending request for a task.
-func (t *trial) judgeOnePending() {
+func (t requestJudge) judgeOnePending() {
 	type holder struct {
 		who  history.Who
 		task int64
