@@ -151,7 +151,7 @@ func silence(r *rand.Rand, h *history.History) bool {
 		}
 		body := t.bodies[i].(*requestBody)
 		s := t.sockets[told.Socket]
-		if before, _, known := pushJudge{t}.ending(t.requests[body.ID]); !known || s.Socket == nil || s.Live >= before || s.Ended < told.At+3*time.Second {
+		if before, _, known := (pushJudge{t}).ending(t.requests[body.ID]); !known || s.Socket == nil || s.Live >= before || s.Ended < told.At+3*time.Second {
 			continue
 		}
 		h.Entries = slices.Delete(h.Entries, i, i+1)
@@ -174,7 +174,7 @@ func silenceWork(r *rand.Rand, h *history.History) bool {
 		if s.Socket == nil || body.held() || s.Ended < told.At+3*time.Second {
 			continue
 		}
-		if n, known := pushJudge{t}.taken(t.works[body.ID]); !known || s.Live >= n.before || n.by > told.At+time.Second {
+		if n, known := (pushJudge{t}).taken(t.works[body.ID]); !known || s.Live >= n.before || n.by > told.At+time.Second {
 			continue
 		}
 		h.Entries = slices.Delete(h.Entries, i, i+1)
