@@ -203,7 +203,7 @@ func TestRecheckIsRefused(t *testing.T) {
 			{"select id as item from loan where id = $2::int", assign.QueryRefused, "2 placeholders"},
 			{"select unnest($1)", assign.QueryRefused, `one column named "item"`},
 			{"select unnest($1) as item, 1 as item", assign.QueryRefused, "not 2"},
-			{"select unnest($1) as item; select 1", assign.QueryRefused, "without a semicolon"},
+			{"select unnest($1) as item; select 1", assign.QueryRefused, "no semicolon except at its end"},
 			{"update loan set ok = true where id::text = any($1) returning id as item", assign.QueryRefused, "without insert, update or delete"},
 			{"with x as (delete from loan where id::text = any($1) returning id) select id as item from x", assign.QueryRefused, "without insert, update or delete"},
 			{"select i as item from nowhere where i = any($1)", assign.QueryRefused, `relation "nowhere" does not exist`},

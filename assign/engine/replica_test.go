@@ -79,7 +79,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 	}
 	r := n.click(t, "task", "ann", 1)
 	await(t, "a run was given up", func() bool { return query[int](t, db, `select count(*) from getwork.run where state = 'failed'`) > 0 })
-	if got := query[string](t, db, `select min(error) from getwork.run`); !strings.Contains(got, "former run") {
+	if got := query[string](t, db, `select min(error) from getwork.run`); !strings.Contains(got, "earlier run") {
 		t.Errorf("its error is %q", got)
 	}
 	if r, _ := n.Request(t.Context(), r.ID, r.Holder(), false); r.State != assign.Pending {

@@ -2,12 +2,12 @@ package ranking
 
 import "strings"
 
-// RowDetails is a whole row of a query as JSON, in the order of its columns; DetailsOf takes off what getwork reads
-// itself. Left to PostgreSQL, the latter would cost ten times as much as the former.
+// RowDetails is a whole row of a query as JSON, in the order of its columns. DetailsOf removes the columns that getwork reads
+// itself; PostgreSQL would take ten times as long to remove them as to write the row.
 const RowDetails = `row_to_json(r)::text`
 
-// DetailsOf is what the query said of an item besides item, slots and exclusive: a JSON object, whose members stand as
-// they came.
+// DetailsOf returns what the query said of an item besides item, slots and exclusive: a JSON object whose members are
+// unchanged.
 func DetailsOf(row string) string {
 	var kept strings.Builder
 	kept.Grow(len(row))
@@ -28,7 +28,7 @@ func DetailsOf(row string) string {
 	return kept.String()
 }
 
-// memberEnd is where the first member of an object's inside ends: at its comma, or with all.
+// memberEnd returns where the first of an object's members ends: at its comma, or at the end of s.
 func memberEnd(s string) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(s); i++ {

@@ -14,29 +14,33 @@ import (
 	"getwork/assign/records"
 )
 
-// errElsewhere: a former run of the task still executes where queries run.
-var errElsewhere = errors.New("a former run of this query still executes on the query database")
+// errElsewhere says that an earlier run of the task still executes on the query database.
+var errElsewhere = errors.New("an earlier run of this query still executes on the query database")
 
 const (
+	// QueryLock is the advisory lock that keeps a second run of a task off the query database.
 	QueryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
 
-	// Nothing of our schema is named here: a replica may be behind, and a login may be allowed the bank's tables only.
+	// The query names nothing of getwork's schema: a replica may lag behind, and the login may be limited to the bank's
+	// tables.
 	rankingHead = `
 select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
 cross join lateral (` + RowsHead
 	rankingTail = RowsTail + `) getwork_rows`
 
-	// Closings are in the primary's order; what is not replayed yet was not seen. Five seconds allow for clocks.
+	// SeenUntil is a time by which the query has seen all closings. It lies before what the replica has not replayed yet;
+	// five seconds allow for differences between clocks.
 	SeenUntil = `
 select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), 'epoch') else clock_timestamp() end
   - interval '5 seconds'`
 
-	// What was closed since the query began must not be stamped with a time before that, more than the five seconds.
+	// setBackSince reports whether the clock was set back by more than the five seconds since the query began. A later
+	// closing would then be stamped with an earlier time, and be taken for one that the query has seen.
 	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
 
-	// And what was closed after the query's time: it could not be handed out from this run. Of what nobody holds the last
-	// closing says so.
+	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
+	// handed out from this run. For an item that nobody holds, its last closing decides.
 	BlockedItems = `
 select item from getwork.blocked where task_id = $1 and item = any($2::text[])
 union
@@ -46,7 +50,7 @@ cross join lateral (select w.closed_at from getwork.work w where w.task_id = $1 
 where last.closed_at > $3`
 )
 
-// WasSetBack reports whether the primary's clock was, since the query began.
+// WasSetBack reports whether the primary's clock was set back since the query began.
 func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {
 	if r.SeenUntil == nil {
 		return false, nil
@@ -59,17 +63,17 @@ func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err erro
 
 const fetchRows = 1000
 
-// ErrSetBack: of what was closed since the query began nobody can tell whether it has seen that.
+// ErrSetBack says that the clock was set back, so nobody can tell whether the query has seen the closings since it began.
 var ErrSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
 
-// ranking is the statement for a query that runs elsewhere: all of its rows, as they come.
+// elsewhere returns the statement for a query that runs on the query database: all of its rows, as they come.
 func elsewhere(query assign.Query, slots int) string {
 	return fmt.Sprintf(rankingHead, slots) + query.Trimmed() + rankingTail
 }
 
-// rankThere runs the query on the query database, in a transaction that first takes an advisory lock: if it is
-// taken, a run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's
-// connection is asked for a sign of life every few seconds; when it is lost, so is the run.
+// rankThere runs the query on the query database, in a transaction that first takes an advisory lock. If the lock is taken, a
+// run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's connection is
+// checked every few seconds. If it is lost, so is the run lock, and the run is given up.
 func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,7 +93,7 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 			return errElsewhere
 		}
 		var err error
-		// The server's statement_timeout counts for each fetch anew.
+		// The server's statement_timeout applies to each fetch separately.
 		limited, done := untilTimeout(ctx, s.QueryTimeout)
 		defer done()
 		if _, err := tx.Exec(limited, "savepoint ranking"); err != nil { // see enterAgain
@@ -124,7 +128,7 @@ func (q *Ranker) QueryLockClass() int32 {
 	return int32(h.Sum32())
 }
 
-// keepAlive asks until ctx ends. The tx is its alone meanwhile.
+// keepAlive checks the run lock's connection until ctx ends. Nobody else may use it meanwhile.
 func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
@@ -133,7 +137,7 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			// Not under ctx: cancelling a statement half way would cost the lock.
+			// Not under ctx: cancelling a running statement would lose the lock.
 			ask, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			_, err := lock.Exec(ask, "select 1")
 			done()
@@ -145,8 +149,8 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 	}
 }
 
-// Stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until there are
-// one more than max_candidates or no more rows. The counts cover the rows that were read.
+// Stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until it has one more than
+// max_candidates or no rows are left. The counts cover the rows that were read.
 func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	found := Result{SeenUntil: new(time.Time)}
 	if err := q.DB.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
@@ -156,7 +160,7 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 	if err := tx.QueryRow(ctx, SeenUntil).Scan(found.SeenUntil); err != nil {
 		return Result{}, err
 	}
-	if bound := found.clock.Add(-5 * time.Second); found.SeenUntil.After(bound) { // by a clock that is ahead, or was
+	if bound := found.clock.Add(-5 * time.Second); found.SeenUntil.After(bound) { // the other server's clock is or was ahead
 		*found.SeenUntil = bound
 	}
 	const settings = "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; "
@@ -175,7 +179,7 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 		if chunk, err = q.dropBlocked(ctx, task, chunk, &found); err != nil {
 			return Result{}, err
 		}
-		for _, r := range chunk { // not what is blocked: of that there may be millions, and the next look-up finds it again
+		for _, r := range chunk { // blocked items are not kept: there may be millions, and the next look-up finds them again
 			found.Seen[r.Item] = true
 		}
 		found.Items = append(found.Items, chunk...)
@@ -189,7 +193,7 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 	return found, nil
 }
 
-// fetch reads one chunk, without what can't be an item or was there before.
+// fetch reads one chunk, without rows that can't be items or that repeat an earlier item.
 func (q *Ranker) fetch(ctx context.Context, tx pgx.Tx, found *Result) (chunk []Candidate, read int, err error) {
 	rows, err := tx.Query(ctx, fmt.Sprintf("fetch %d from ranked", fetchRows), pgx.QueryExecModeExec)
 	if err != nil {
@@ -225,7 +229,7 @@ func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate,
 	}
 	var items []string
 	for _, r := range chunk {
-		if r.Slots == 1 { // how many places of the others are left is seen when they are handed out
+		if r.Slots == 1 { // the free places of the other items are counted when they are handed out
 			items = append(items, r.Item)
 		}
 	}

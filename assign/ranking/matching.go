@@ -10,17 +10,17 @@ import (
 	"getwork/assign"
 )
 
-// Matching says of the candidates that were rechecked whether they match.
+// Matching is what a recheck said of the candidates that it was asked about.
 type Matching struct {
-	By    assign.Query // the recheck that said so; empty: the task has none
+	By    assign.Query // the recheck that was asked; empty: the task has none
 	Items map[string]bool
 }
 
-// RecheckAtOnce is how many candidates one execution of a recheck is asked about.
+// RecheckAtOnce is the most candidates that one execution of a recheck is asked about.
 const RecheckAtOnce = 500
 
-// recheckResult does the same with a run's result, in the transaction in which its query was executed. What was not
-// rechecked is not handed out in the run's own round.
+// recheckResult asks the recheck about a run's result, best first, in the transaction in which the query was executed. The
+// run's own round hands out only candidates that were rechecked.
 func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *Result) error {
 	if s.Recheck == "" {
 		return nil

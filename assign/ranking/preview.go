@@ -11,10 +11,9 @@ import (
 	"getwork/assign"
 )
 
-// Preview plans and executes a query as a run of the task would, or the task's own if query is nil, and writes nothing.
-// limit is 1 to 100. [QueryRefused] says what PostgreSQL has against the query, or how it failed; [Busy] that no place
-// to run was free. Where queries run on another database, they are read until limit items are found, and the counts
-// cover what was read.
+// Preview plans and executes a query as a run of the task would, and writes nothing. If query is nil it takes the task's own.
+// limit is 1 to 100. [assign.QueryRefused] carries PostgreSQL's error; [assign.Busy] says that no run slot was free. On a
+// separate query database, rows are read until limit items are found, and the counts cover what was read.
 func (q *Ranker) Preview(ctx context.Context, task string, query *assign.Query, limit int) (assign.Preview, error) {
 	id, s, err := q.Records.Find(ctx, task, assign.Who{Anything: true})
 	if err != nil {
@@ -29,13 +28,13 @@ func (q *Ranker) Preview(ctx context.Context, task string, query *assign.Query, 
 	return q.preview(ctx, id, s, limit)
 }
 
-// PreviewNew is [Engine.Preview] for a task that there is not yet. Of its settings Query, QueryTimeout and Slots count.
-// Nothing is blocked: nobody holds, put off or refused anything of it.
+// PreviewNew is [Ranker.Preview] for a task that does not exist yet. It uses the settings Query, QueryTimeout and Slots.
+// Nothing is blocked, because no work of such a task exists.
 func (q *Ranker) PreviewNew(ctx context.Context, s assign.Settings, limit int) (assign.Preview, error) {
 	if s.Inbox() {
 		return assign.Preview{}, assign.RefuseField("query", "an inbox has no query; send the query to be previewed")
 	}
-	s.Name = "new" // it need not have one yet, but check wants one
+	s.Name = "new" // Check requires a name, which a new task may still lack
 	const none = 0 // ids begin at 1
 	return q.preview(ctx, none, s, limit)
 }
@@ -64,7 +63,7 @@ func (q *Ranker) preview(ctx context.Context, task int64, s assign.Settings, lim
 	return p, nil
 }
 
-// previewed is the statement that a preview executes.
+// previewed returns the statement that a preview executes.
 func (q *Ranker) previewed(task int64, s assign.Settings) string {
 	if q.Queries != nil {
 		return elsewhere(s.Query, s.Slots)

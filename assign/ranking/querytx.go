@@ -14,12 +14,13 @@ import (
 	"getwork/assign/pg"
 )
 
-// SlotWait bounds how long somebody who wants to look at a query's result waits for a place to run it.
+// SlotWait is the longest time that a preview, an explanation or a claim waits for a run slot.
 const SlotWait = 20 * time.Second
 
-// InTx calls f in a transaction in which a ranking query can be looked at without a run: where queries run, read
-// only, with the query role's rights, each statement limited to timeout, and with a place of the node's, for which it
-// waits so long. It is rolled back in the end. What is the query's own fault, its time-out included, is [QueryRefused].
+// InTx calls f in a transaction for user SQL outside of a run: on the connection where queries run, read only, with the query
+// role's rights, each statement limited to timeout, and with one of the node's run slots, for which it waits at most as long
+// as wait. The transaction is rolled back in the end. An error of the query itself, its time-out included, becomes
+// [assign.QueryRefused].
 func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return q.WithSlot(ctx, wait, func(ctx context.Context) error {
 		pool := q.Runs
@@ -28,11 +29,11 @@ func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Du
 		}
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
-			return cmp.Or(context.Cause(ctx), fmt.Errorf("get a connection to run: %w", err))
+			return cmp.Or(context.Cause(ctx), fmt.Errorf("get a connection for the query: %w", err))
 		}
 		defer conn.Release()
 		limit := bounded
-		if q.Queries != nil { // rows are fetched in chunks there, and the server's limit counts for each anew
+		if q.Queries != nil { // rows are fetched in chunks there, and the server's limit applies to each chunk
 			limit = untilTimeout
 		}
 		ctx, done := limit(ctx, timeout)
@@ -57,12 +58,12 @@ func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Du
 	})
 }
 
-// enter begins the transaction, makes it fit for somebody's query, and rolls it back after f.
+// enter begins the transaction, prepares it for user SQL, and rolls it back after f.
 func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
-	settings := limitStatements(timeout) // that login has its own rights
+	settings := limitStatements(timeout) // the query database's login limits the rights
 	if q.Queries == nil {
 		settings = q.enterQuery(timeout)
-		settings += q.Watch.Setting(ctx) // so that the query of a node that died ends soon, as a run's does
+		settings += q.Watch.Setting(ctx) // so that the query of a node that dies ends soon, as a run's does
 	}
 	return q.inQuery(ctx, conn.Conn(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
@@ -80,20 +81,21 @@ func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, timeout assign.D
 	})
 }
 
-// errLeapt: a query was ended by its time-out before its time, which is no fault of its own.
+// errLeapt says that a query's time-out ended it too early, which is not the query's fault.
 var errLeapt = errors.New("the database's clock was set forward while the query ran, and its time-out ended it")
 
-// leapt reports whether the clock leapt over a query's time-out: then PostgreSQL ends the query as soon as any of its timers
-// fires, and one does soon, which looks after the client. Since the transaction began the time-out has passed by the clock,
-// though not by ours; of a statement that somebody cancelled it has by neither. It is asked at a savepoint before the query.
+// leapt reports whether the clock was set forward past a query's time-out. PostgreSQL then ends the query as soon as any of
+// its timers fires, and the one that checks the client fires soon. By the database's clock the time-out has passed since the
+// transaction began, but not by this node's. After a cancel it has passed by neither clock. leapt is called at a savepoint
+// before the query.
 func leapt(ctx context.Context, tx pgx.Tx, timeout assign.Duration) bool {
 	const passed = `select clock_timestamp() - now() >= $1 * interval '1 microsecond'`
 	var is bool
 	return tx.QueryRow(ctx, passed, timeout).Scan(&is) == nil && is
 }
 
-// timedOut reports whether a query that took so long has used up its time. No two machines' clocks are equally fast: to this
-// node's, one that the server ended for its time-out may have taken a little less.
+// timedOut reports whether a query that took this long has used up its time. Clocks differ in speed, so a query that the
+// server ended for its time-out may have taken a little less by this node's.
 func timedOut(took time.Duration, timeout assign.Duration) bool {
 	return took >= time.Duration(timeout)/100*99
 }

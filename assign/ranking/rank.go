@@ -24,34 +24,33 @@ type Candidate struct {
 	Details   string // JSON
 }
 
-// Result is what one execution of a ranking query gave.
+// Result is what one execution of a ranking query returned.
 type Result struct {
 	Items                      []Candidate // best first, at most max_candidates
-	Cut                        bool        // there were more
+	Cut                        bool        // the query returned more
 	Given, Blocked, PassedOver int64
-	Matching                   Matching // what the task's recheck said of the best of them
+	Matching                   Matching // what the task's recheck said of the best items
 
-	// What it saw: a snapshot of the same server, or else a time.
+	// What the query saw: a snapshot of the same server, or else a time.
 	Snapshot  *string
 	SeenUntil *time.Time
 
-	Seen map[string]bool // the keys of items; of a query that runs elsewhere
+	Seen map[string]bool // the items' keys, if the query ran on the query database
 
-	size, rows   int64     // of details: bytes, and rows
-	clock, began time.Time // with SeenUntil: the primary's clock when the query began, and this node's
+	size, rows   int64     // of details: bytes and rows
+	clock, began time.Time // with SeenUntil: when the query began, by the primary's clock and by this node's
 }
 
 // ErrQuery is an error of the query itself: its requests fail with it.
 type ErrQuery struct{ Message string }
 
-// errOurs: a statement of getwork's own failed while a query ran, which is not the query's fault.
+// errOurs says that a statement of getwork's own failed while a query ran, which is not the query's fault.
 var errOurs = errors.New("read what getwork itself knows")
 
 func (e *ErrQuery) Error() string { return e.Message }
 
-// rankHere runs the query on the lock's own connection, under a savepoint of the lock's transaction. Lock and
-// query are one backend: neither outlives the other, so no second run can start beside it. The lock survives a
-// query that fails.
+// rankHere runs the query on the lock's own connection, under a savepoint of the lock's transaction. Lock and query share one
+// backend, so neither outlives the other, and no second run can start beside the query. The lock survives a query that fails.
 func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	if _, err := tx.Exec(ctx, "savepoint ranking; "+q.enterQuery(s.QueryTimeout)); err != nil {
 		return Result{}, fmt.Errorf("enter the query: %w", err)
@@ -82,15 +81,15 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	return found, FaultOf(err, took, s.QueryTimeout)
 }
 
-// bounded is a context for all that is executed of somebody's in one transaction. A query can switch the server's
-// statement_timeout off for what comes after it, and a long row of rechecks can keep to it one by one; without this bound
-// either would hold the task, a place and a connection for as long as it likes.
+// bounded returns a context for all the user SQL of one transaction. A query can switch off the server's statement_timeout
+// for the statements after it, and many rechecks may each stay within it. Without this bound either could hold the task, a
+// run slot and a connection for as long as it likes.
 func bounded(ctx context.Context, timeout assign.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, 2*time.Duration(timeout)+5*time.Second,
 		&ErrQuery{fmt.Sprintf("the query and its recheck together took longer than twice the query_timeout of %s, and 5s", timeout)})
 }
 
-// untilTimeout is a context for a query whose rows are fetched in chunks.
+// untilTimeout returns a context for a query whose rows are fetched in chunks.
 func untilTimeout(ctx context.Context, timeout assign.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, time.Duration(timeout), tooLong(timeout))
 }
@@ -99,7 +98,7 @@ func tooLong(timeout assign.Duration) *ErrQuery {
 	return &ErrQuery{fmt.Sprintf("the query took longer than its query_timeout of %s", timeout)}
 }
 
-// lateness is the ErrQuery that a context was ended with, if that is why there is an error; nil: it is not.
+// lateness returns the ErrQuery that ended the context, if it explains err; otherwise nil.
 func lateness(limited context.Context, err error) error {
 	var late *ErrQuery
 	if err != nil && !errors.Is(err, errOurs) && errors.As(context.Cause(limited), &late) {
@@ -108,7 +107,7 @@ func lateness(limited context.Context, err error) error {
 	return nil
 }
 
-// FaultOf makes an ErrQuery of what is the query's own fault.
+// FaultOf turns an error that is the query's own fault into an ErrQuery.
 func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
 	var pgErr *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -125,13 +124,14 @@ func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
 	return &ErrQuery{fmt.Sprintf("%s (SQLSTATE %s)", pgErr.Message, pgErr.Code)}
 }
 
-// UsableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted those of
-// the database's own encoding, which may be fewer.
+// UsableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted them
+// in the database's own encoding, where they may be shorter.
 func UsableKeys(item string, exclusive *string) bool {
 	return len(item) <= 200 && (exclusive == nil || len(*exclusive) <= 200)
 }
 
-// details takes a row's details into a result, unless they are too much together: a node keeps a run's result in memory.
+// details returns a row's details, and adds their size to the result's. A node keeps a run's result in memory, so it refuses
+// a query whose details are too large together.
 func (q *Ranker) details(found *Result, row string) (string, error) {
 	if found.size += int64(len(row)); found.size > q.MaxDetails {
 		return "", &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
@@ -141,11 +141,11 @@ func (q *Ranker) details(found *Result, row string) (string, error) {
 	return DetailsOf(row), nil
 }
 
-// readRanked reads what a wrapped query returns: counts in every row, and items in those that are free.
+// readRanked reads what a wrapped query returns: counts in every row, and items in the rows that are free.
 func (q *Ranker) readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Result, error) {
 	var found Result
 	ctx, cancel := context.WithCancel(ctx)
-	// One statement by the extended protocol, whatever the pool's mode: more than one would be refused.
+	// The extended protocol, whatever the pool's mode is, takes one statement and refuses more.
 	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
 	if err != nil {
 		cancel()
@@ -183,8 +183,8 @@ func (q *Ranker) readRanked(ctx context.Context, tx pgx.Tx, statement string, mo
 		found.Items = found.Items[:most]
 	}
 	found.PassedOver += int64(unusable)
-	slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) }) // what is full came last
-	if found.Snapshot == nil {                                                                    // it gave no rows at all, so nothing will be compared with what it saw
+	slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) }) // full items came last
+	if found.Snapshot == nil {                                                                    // the query returned no rows, so nothing will be compared with its snapshot
 		empty := "1:1:"
 		found.Snapshot = &empty
 	}

@@ -16,10 +16,10 @@ import (
 
 // Config is what a Ranker needs.
 type Config struct {
-	DB      pg.Router           // what getwork itself asks
+	DB      pg.Router           // for getwork's own statements
 	Records *records.Records    // the tasks' settings
 	Runs    *pgxpool.Pool       // connections of runs
-	Queries *pgxpool.Pool       // where ranking queries run, if not under the lock's own connection; nil: there
+	Queries *pgxpool.Pool       // where ranking queries run; nil: on the run lock's own connection
 	SQL     func(string) string // puts the schema's name into a statement
 	Watch   *pg.ClientWatch
 
@@ -28,14 +28,14 @@ type Config struct {
 	QueryRole string // entered with "set local role" for ranking queries; empty: none
 	Channel   string // of NOTIFY: names the installation
 
-	// WithSlot calls f with one of the node's run slots, for which it waits so long; 0: not at all.
+	// WithSlot calls f with one of the node's run slots, and waits for it at most as long as wait; 0: not at all.
 	WithSlot func(ctx context.Context, wait time.Duration, f func(context.Context) error) error
 }
 
 // Ranker executes ranking queries and rechecks.
 type Ranker struct{ Config }
 
-// New makes a ranker.
+// New returns a ranker.
 func New(c Config) *Ranker {
 	c.MaxDetails = cmp.Or(c.MaxDetails, 256<<20)
 	return &Ranker{c}
@@ -44,9 +44,9 @@ func New(c Config) *Ranker {
 // Elsewhere reports whether queries run on a database of their own.
 func (q *Ranker) Elsewhere() bool { return q.Queries != nil }
 
-// Rank executes a task's query for its run, and asks the recheck about the best of what it found. lock is the transaction that
-// holds the run lock. [ErrQuery] is the query's own fault, its time-out included; any other error is the world's, and the query
-// is to be tried again.
+// Rank executes a task's query for its run, and asks the recheck about the best results. lock is the transaction that holds
+// the run lock. [ErrQuery] is the query's own fault, its time-out included. After any other error the query is to be tried
+// again.
 func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	if q.Queries != nil {
 		return q.rankThere(ctx, lock, task, s)
@@ -56,10 +56,10 @@ func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Set
 
 const selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
 
-// AskedFor is how many items the requests that wait for the task ask for.
+// AskedFor returns the number of items that the task's waiting requests ask for.
 func (q *Ranker) AskedFor(ctx context.Context, task int64) (n int, err error) {
 	if err = q.DB.QueryRow(ctx, q.SQL(selectAskedFor), task).Scan(&n); err != nil {
-		err = fmt.Errorf("%w: count what is asked for: %w", errOurs, err)
+		err = fmt.Errorf("%w: count the wanted items: %w", errOurs, err)
 	}
 	return n, err
 }

@@ -15,10 +15,10 @@ import (
 	"getwork/assign"
 )
 
-// A shelf says what matched when its run was made. A task's recheck is a cheap query that says of a few items whether
-// they still do: one SELECT on $1 text[], their keys, that returns those of them in a column item.
+// A shelf holds what matched when its run was made. A task's recheck is a cheap query that tells of a few items whether they
+// still match: one SELECT that gets their keys as $1 text[], and returns those that match in a column item.
 //
-// It is wrapped for the same reasons as a ranking query, and so that no more comes back than was asked for.
+// It is wrapped for the same reasons as a ranking query, and so that it returns no item that it was not asked about.
 const (
 	recheckHead = `
 select getwork_recheck.item::text collate "C"
@@ -31,17 +31,18 @@ where getwork_recheck.item::text collate "C" = any($1)`
 
 func rechecking(recheck assign.Query) string { return recheckHead + recheck.Trimmed() + recheckTail }
 
-// keysType is that of $1, whatever PostgreSQL would take it for where the query first uses it.
+// keysType is the type of $1, whatever PostgreSQL would infer from its first use in the query.
 var keysType = []uint32{pgtype.TextArrayOID}
 
-// Recheck asks the task's recheck which of the items still match; nil: the task has none, and whether they do is not
-// known to have changed. It is executed as InTx does: whoever calls it holds neither a connection of the API pool nor
-// a lock. [QueryRefused] is the recheck's own fault, its time-out included.
+// Recheck asks the task's recheck which of the items still match; nil: the task has none. It executes the recheck as InTx
+// does, so the caller must hold neither a connection of the API pool nor a lock. [assign.QueryRefused] is the recheck's own
+// fault, its time-out included.
 func (q *Ranker) Recheck(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
 	return q.recheckWithin(ctx, SlotWait, s, items)
 }
 
-// RecheckNow is recheck for who can't wait until a place is free: then it is refused with [Busy] at once.
+// RecheckNow is Recheck for a caller that can't wait for a run slot. If none is free it is refused with [assign.Busy] at
+// once.
 func (q *Ranker) RecheckNow(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
 	return q.recheckWithin(ctx, 0, s, items)
 }
@@ -65,10 +66,9 @@ func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign
 	return still, nil
 }
 
-// recheckIn executes a recheck in a transaction that is fit for somebody's query. Errors are PostgreSQL's own.
+// recheckIn executes a recheck in a transaction that was prepared for user SQL. Its errors are PostgreSQL's own.
 func recheckIn(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []string) (map[string]bool, error) {
-	// One statement by the extended protocol, as in readRanked; not by tx.Query, which would leave it to PostgreSQL
-	// what $1 is.
+	// One statement by the extended protocol, as in readRanked. tx.Query would leave the type of $1 to PostgreSQL.
 	keys, err := tx.Conn().TypeMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, items, nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode the items: %w", err)
@@ -84,8 +84,8 @@ func recheckIn(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []str
 	return still, nil
 }
 
-// TryRecheck has PostgreSQL read the recheck, alone and wrapped, and plan it with the rights that it will have, but
-// doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
+// TryRecheck makes PostgreSQL parse the recheck, alone and wrapped, and plan it with the rights that it will have, without
+// running it. [assign.QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
 func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 	trimmed := recheck.Trimmed()
 	return q.trying(ctx, func(tx pgx.Tx) error {
@@ -110,8 +110,8 @@ func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 		if err != nil {
 			return refusedQuery("recheck", noSelect("recheck", err), -1)
 		}
-		// PostgreSQL takes $1 for used when it is told its type. It is not told here; an error is that it does not find out
-		// by itself. That ends the transaction, so this comes last.
+		// If PostgreSQL is told the type of $1, it counts $1 as used. Here it is not told, and an error means that it could
+		// not infer the type. The error ends the transaction, so this check comes last.
 		untold, err := conn.Prepare(ctx, "", trimmed, nil)
 		if err == nil && len(untold.ParamOIDs) == 0 {
 			return queryRefusal("recheck", "the recheck does not use $1, the keys of the items that it is asked about (… where id = any($1::bigint[]))")
@@ -122,12 +122,12 @@ func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 
 var uncast = regexp.MustCompile(`(?i)any\s*\(\s*\$1\s*\)`)
 
-// hinted says, before PostgreSQL's words about a recheck, what they probably mean.
+// hinted puts a likely explanation before PostgreSQL's error about a recheck.
 func hinted(err error, recheck string) error {
 	var pgErr *pgconn.PgError
 	switch {
 	case strings.Contains(recheck, ";"):
-		return fmt.Errorf("a recheck is one SELECT, without a semicolon but at its end: %w", err)
+		return fmt.Errorf("a recheck is one SELECT, with no semicolon except at its end: %w", err)
 	case errors.As(err, &pgErr) && pgErr.Code == "42883" && uncast.MatchString(recheck): // there is no such operator
 		return fmt.Errorf("$1 is text[], so a key that is a number is = any($1::bigint[]): %w", err)
 	}

@@ -14,26 +14,26 @@ import (
 	"getwork/assign/pg"
 )
 
-// A ranking query is wrapped, so that one execution of it tells what can be handed out, best first, and how many
-// rows it gave, how many of them are blocked and how many were passed over (also when nothing remains).
+// A ranking query is wrapped, so that one execution returns the items that can be handed out, best first, and how many rows
+// the query gave, how many of them are blocked, and how many were passed over (even when nothing remains).
 //
 //   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
-//   - The line breaks around the query keep a comment at its end from eating the bracket.
-//   - A query may return slots and exclusive, or not: where it does not, their names find the row of defaults
-//     outside of the lateral join.
+//   - The line breaks around the query keep a comment at its end from swallowing the bracket.
+//   - A query may return slots and exclusive. If it does not, their names find the row of defaults outside of the
+//     lateral join.
 //   - row_number() over () counts the rows as they come; it is the rank.
 //   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
-//     made only of what is kept.
+//     made only for the rows that are kept.
 //   - Details keep the order of the query's columns: json, not jsonb. DetailsOf makes them.
-//   - Only items with one place can be blocked here. What is full, or whose group is busy, stays, since it may be free
-//     again while the result is on the shelf; but it comes last, so that what is free is not cut off behind it.
-//     "offset 0" has the look at what is blocked made once a row.
+//   - Only items with one place can be blocked here. Items that are full, or whose group is busy, stay, since they
+//     may become free while the result is on the shelf. They come last, so that free items are not cut off behind
+//     them. "offset 0" makes PostgreSQL evaluate the blocked check once a row.
 //   - An item of an exclusive group has one place, whatever the task says.
 //   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
 //
-// Numbers are written into the text: a placeholder would be taken for one of the query's own.
+// Numbers are written into the text, because a placeholder would count as one of the query's own.
 const (
-	// rows is the query with its columns as getwork reads them.
+	// RowsHead and RowsTail surround the query, and name its columns as getwork reads them.
 	RowsHead = `
   select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
     nullif(exclusive::text collate "C", '') as exclusive, getwork_query as r
@@ -76,15 +76,15 @@ from (
 ) best`
 )
 
-// Wrapped is the statement for a task's query that returns at most limit rows that can be handed out, and at least
-// one row if the query gives any. slots are the task's.
+// Wrapped returns the statement for a task's query. It returns at most limit rows that can be handed out, and at least one
+// row if the query gives any. slots is the task's setting.
 func (q *Ranker) Wrapped(query assign.Query, task int64, slots, limit int) string {
 	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task, limit))
 }
 
-// enterQuery makes a transaction fit for somebody's query: it is read-only, has a time limit, and the rights of
-// the query role. That keeps accidents away: a query that means harm can leave the role, but not what the login may do. Under a
-// savepoint, rolling back to it takes all of that off again.
+// enterQuery returns the settings that prepare a transaction for user SQL: read only, a time limit, and the query role's
+// rights. They prevent accidents. A malicious query can leave the role, but can't exceed the login's rights. Rolling back to
+// a savepoint before them undoes all of them.
 func (q *Ranker) enterQuery(timeout assign.Duration) string {
 	s := "set local transaction_read_only = on; set local lock_timeout = 0; " + limitStatements(timeout)
 	if q.QueryRole != "" {
@@ -93,9 +93,9 @@ func (q *Ranker) enterQuery(timeout assign.Duration) string {
 	return s
 }
 
-// enterAgain takes off what somebody's query left behind in its transaction, and makes that fit for the next, here and on
-// the query database: what one of them sets, its own time-out and role included, or makes, such as a large object, is not
-// there for the other.
+// enterAgain undoes what one user statement left behind in its transaction, and prepares the transaction for the next, here
+// and on the query database. What the first one set, its own time-out and role included, or made, such as a large object,
+// does not reach the second.
 func (q *Ranker) enterAgain(ctx context.Context, tx pgx.Tx, timeout assign.Duration) error {
 	enter := limitStatements(timeout)
 	if q.Queries == nil {
@@ -107,20 +107,20 @@ func (q *Ranker) enterAgain(ctx context.Context, tx pgx.Tx, timeout assign.Durat
 	return nil
 }
 
-// limitStatements has the server end each statement of the transaction after so long.
+// limitStatements makes the server end each statement of the transaction after the time-out.
 func limitStatements(timeout assign.Duration) string {
 	return fmt.Sprintf("set local statement_timeout = %d", max(1, time.Duration(timeout).Milliseconds()))
 }
 
-// TryQuery has PostgreSQL read the query, alone and wrapped, and plan it with the rights that it will have, but
-// doesn't run it. [QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
+// TryQuery makes PostgreSQL parse the query, alone and wrapped, and plan it with the rights that it will have, without
+// running it. [assign.QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
 func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 	trimmed := query.Trimmed()
 	return q.trying(ctx, func(tx pgx.Tx) error {
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
 			if strings.Contains(trimmed, ";") {
-				err = fmt.Errorf("a ranking query is one SELECT, without a semicolon but at its end: %w", err)
+				err = fmt.Errorf("a ranking query is one SELECT, with no semicolon except at its end: %w", err)
 			}
 			return refusedQuery("query", err, lead(query, trimmed))
 		}
@@ -132,7 +132,7 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 			columns[f.Name]++
 		}
 		if columns["item"] == 0 {
-			return queryRefusal("query", "the query returns no column named \"item\": name the key of the thing to be worked on so (… as item)")
+			return queryRefusal("query", "the query returns no column named \"item\": give that name to the key of the thing to be worked on (… as item)")
 		}
 		for name, n := range columns {
 			if n > 1 {
@@ -155,7 +155,7 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 	})
 }
 
-// trying calls f in a transaction with the rights that queries will have. It is rolled back in the end.
+// trying calls f in a transaction with the rights that queries will have, and rolls it back.
 func (q *Ranker) trying(ctx context.Context, f func(pgx.Tx) error) error {
 	begin, role := q.DB.BeginTx, q.QueryRole
 	if q.Queries != nil {
@@ -174,28 +174,29 @@ func (q *Ranker) trying(ctx context.Context, f func(pgx.Tx) error) error {
 	return f(tx)
 }
 
-// noSelect says, before PostgreSQL's words about a wrapped query, that it may be something else than a SELECT.
+// noSelect puts before PostgreSQL's error about a wrapped query that the text may not be a SELECT.
 func noSelect(what string, err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && (pgErr.Code == "42601" || pgErr.Code == "0A000") { // syntax; it writes, where that can't stand
+	if errors.As(err, &pgErr) && (pgErr.Code == "42601" || pgErr.Code == "0A000") { // a syntax error; a write where none is allowed
 		return fmt.Errorf("a %s is one SELECT, without insert, update or delete: %w", what, err)
 	}
 	return err
 }
 
-// lead is how many characters of a query stand before [Query.Trimmed] leaves of it.
+// lead returns the number of characters of a query before the part that [assign.Query.Trimmed] returns.
 func lead(query assign.Query, trimmed string) int {
 	return len([]rune(query[:strings.Index(string(query), trimmed)]))
 }
 
-// refusedQuery tells what PostgreSQL has against the query, or the recheck, from what else may be wrong; field is which
-// of them it is. lead is how many characters stand before what was parsed; below 0: the position is not the query's.
+// refusedQuery makes a refusal of PostgreSQL's objection to the query or the recheck; other errors stay errors. field names
+// which of the two it is. lead is the number of characters before the text that was parsed; below 0, the position is not in
+// the query.
 func refusedQuery(field string, err error, lead int) error {
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" { // only planned here: a table of its is locked just now
+	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" { // 55P03: the statement was only planned, and one of its tables is locked just now
 		return fmt.Errorf("try the %s: %w", field, err)
 	}
-	hint := strings.TrimSuffix(err.Error(), pgErr.Error()) // what was said before PostgreSQL's own words
+	hint := strings.TrimSuffix(err.Error(), pgErr.Error()) // the text before PostgreSQL's own message
 	if pgErr.Position > 0 && lead >= 0 {
 		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pgErr.Message, pgErr.Code, int(pgErr.Position)+lead, field)
 	}

@@ -8,18 +8,18 @@ import (
 	"getwork/assign/pg"
 )
 
-// MaxBatch is for how many requests or holders one statement reads: few enough to be sorted in memory.
+// MaxBatch is the most requests or holders that one statement reads: few enough to be sorted in memory.
 const MaxBatch = 1000
 
 // readFor bounds one read of a [Batcher].
 const readFor = 10 * time.Second
 
-// Batcher reads something for many callers who ask at about the same time, with one statement for all: those who ask while a
-// read is under way wait for the next one. On an idle node a caller is alone, and waits for nobody. When ten thousand
-// come back after a node has died, they cost a few dozen reads, and none of them keeps a goroutine's deep stack.
-// The zero value with Read is ready.
+// Batcher answers many callers who ask at about the same time with one statement. Callers who come while a read is under way
+// share the next one. On an idle node a caller is alone and waits for nobody. When ten thousand clients reconnect after a
+// node has died, they cost a few dozen reads, and none of them keeps a goroutine's deep stack. The zero value with Read set
+// is ready for use.
 type Batcher[In, Out any] struct {
-	Read func(ctx context.Context, asked []In) ([]Out, error) // an answer for each of at most MaxBatch
+	Read func(ctx context.Context, asked []In) ([]Out, error) // one answer for each question, of at most MaxBatch
 
 	mu    sync.Mutex
 	queue []*question[In, Out]
@@ -33,8 +33,8 @@ type question[In, Out any] struct {
 	done chan struct{}
 }
 
-// Ask waits for the answer, or until ctx ends. The read itself goes on when ctx ends, for at most ten seconds, since others may
-// wait for it.
+// Ask waits for the answer, or until ctx ends. The read itself goes on for at most ten seconds, because others may wait for
+// it.
 func (b *Batcher[In, Out]) Ask(ctx context.Context, in In) (out Out, err error) {
 	q := &question[In, Out]{in: in, done: make(chan struct{})}
 	b.mu.Lock()
@@ -53,14 +53,14 @@ func (b *Batcher[In, Out]) Ask(ctx context.Context, in In) (out Out, err error) 
 	}
 }
 
-// Queued is how many callers wait for a read that has not begun.
+// Queued returns the number of callers who wait for a read that has not begun.
 func (b *Batcher[In, Out]) Queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.queue)
 }
 
-// answer reads until nobody asks.
+// answer reads until the queue is empty.
 func (b *Batcher[In, Out]) answer() {
 	for {
 		b.mu.Lock()
@@ -84,7 +84,7 @@ func (b *Batcher[In, Out]) answerAll(asked []*question[In, Out]) {
 		in[i] = q.in
 	}
 	out, err := b.Read(ctx, in)
-	if half := len(asked) / 2; half > 0 && pg.Unheld(err) { // somebody's name; only the one who sent it is to be told
+	if half := len(asked) / 2; half > 0 && pg.Unheld(err) { // one caller's text is at fault, and only that caller is refused
 		b.answerAll(asked[:half])
 		b.answerAll(asked[half:])
 		return

@@ -14,7 +14,7 @@ import (
 	"getwork/assign/pg"
 )
 
-// Those who ask while a read is under way are answered by the next one, together, each with his own.
+// Callers who come while a read is under way share the next one, and each gets their own answer.
 func TestBatcher(t *testing.T) {
 	t.Parallel()
 	reading, read := make(chan []int), make(chan error)
@@ -33,7 +33,7 @@ func TestBatcher(t *testing.T) {
 	ask := func(i int, want error) {
 		asking.Go(func() {
 			if got, err := g.Ask(t.Context(), i); !errors.Is(err, want) || err == nil && got != fmt.Sprint("to ", i) {
-				t.Errorf("%d is told %q, %v", i, got, err)
+				t.Errorf("%d got %q, %v", i, got, err)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestBatcher(t *testing.T) {
 	impatient, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := g.Ask(impatient, -1); !errors.Is(err, context.Canceled) {
-		t.Errorf("who does not wait is told %v", err)
+		t.Errorf("a caller whose context has ended got %v", err)
 	}
 	read <- nil
 	for _, want := range []int{MaxBatch, MaxBatch, 1} {
@@ -71,7 +71,7 @@ func TestBatcher(t *testing.T) {
 	asking.Wait()
 }
 
-// A name that the database can't hold fails for its caller alone, and not for those who are read together with them.
+// A name that the database can't store fails for its caller alone, and not for the callers who share the read.
 func TestBatcherRefusesOne(t *testing.T) {
 	t.Parallel()
 	begun, open := make(chan bool, 1), make(chan bool)
@@ -91,7 +91,7 @@ func TestBatcherRefusesOne(t *testing.T) {
 		asking.Go(func() {
 			got, err := b.Ask(t.Context(), name)
 			if refused := pg.Unheld(err); refused != (name == "木村") || !refused && got != name {
-				t.Errorf("%s is told %q, %v", name, got, err)
+				t.Errorf("%s got %q, %v", name, got, err)
 			}
 		})
 	}

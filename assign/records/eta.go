@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// TimeLeft is about how long the task's run (u) that is under way will still take; null if none has finished before.
+	// TimeLeft estimates how long the task's current run (u) will still take. It is null if no run has finished before.
 	TimeLeft = `case when s.usual is not null then
     round(extract(epoch from s.usual - greatest(interval '0', least(s.usual, clock_timestamp() - u.started_at))), 3) end::float8`
 
-	// Who waits on a task: the first thousand of them, in their order, up to $2. And how long that takes whom no round has
-	// read yet: until the run under way is over, or one begins and is over. Nobody knows when a manager resumes, or when
-	// something falls into an inbox.
+	// selectOutlook reads the first thousand requests that wait on a task, in their order, up to $2. It also estimates how
+	// long a request that no round has read yet will wait: until the current run ends, or until the next one has begun and
+	// ended. Nobody knows when a manager resumes a task, or when an item is pushed to an inbox.
 	//
-	// "between", because with an equality the planner may take the primary key for the order, and walk through the
-	// ended requests of years.
+	// "between", because with an equality the planner may use the primary key for the order, and walk through the ended
+	// requests of years.
 	selectOutlook = `
 select array(
     select q.id
@@ -39,7 +39,7 @@ from getwork.task_state s left join getwork.run u on u.task_id = s.task_id and u
 where s.task_id = $1`
 )
 
-// outlooks are the tasks that some of the requests wait on, each with the last of those.
+// outlooks maps each task that some of the requests wait on to the last of those requests.
 type outlooks map[int64]int64
 
 func outlooksOf(requests []assign.Request) outlooks {
@@ -58,8 +58,8 @@ func (o outlooks) queue(rs *Records, batch *pgx.Batch) {
 	}
 }
 
-// tell tells those who wait what the batch found.
-func (o outlooks) tell(results pgx.BatchResults, requests []assign.Request) error {
+// read gives the waiting requests what the batch found.
+func (o outlooks) read(results pgx.BatchResults, requests []assign.Request) error {
 	for _, task := range slices.Sorted(maps.Keys(o)) {
 		var first []int64
 		var eta *float64
@@ -75,7 +75,7 @@ func (o outlooks) tell(results pgx.BatchResults, requests []assign.Request) erro
 	return nil
 }
 
-// foresee tells a pending request its place, and how long it will wait unless it has been left lingering.
+// foresee sets a pending request's position, and its estimated wait unless it is left lingering.
 func foresee(r *assign.Request, first []int64, eta *float64) {
 	if place, found := slices.BinarySearch(first, r.ID); found {
 		position := int64(place + 1)

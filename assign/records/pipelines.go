@@ -10,7 +10,7 @@ import (
 	"getwork/assign"
 )
 
-// WorkColumns are read by ScanWork; s is task_state, w work.
+// WorkColumns are the columns that ScanWork reads; s is task_state, w work.
 const WorkColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
   w.attempt, w.state, w.closed_at, w.available_at, w.note, w.error, w.to_others, w.exhausted,
   coalesce(w.state = 'held' and w.lease_expires_at - w.lease * 0.2 <= clock_timestamp(), false),
@@ -24,7 +24,7 @@ type workScan struct {
 	into                        []any
 }
 
-// NewWorkScan reads WorkColumns, and what follows them into also.
+// NewWorkScan returns a scan of WorkColumns, and of further columns into also.
 func NewWorkScan(also ...any) *workScan {
 	s := &workScan{}
 	w := &s.w
@@ -44,12 +44,12 @@ func (s *workScan) Scan(row pgx.CollectableRow) (assign.Work, error) {
 	return w, err
 }
 
-// ScanWork reads one row.
+// ScanWork reads one row of WorkColumns, and further columns into also.
 func ScanWork(row pgx.CollectableRow, also ...any) (assign.Work, error) {
 	return NewWorkScan(also...).Scan(row)
 }
 
-// repeated is text that is mostly the same in row after row, and then is not copied again.
+// repeated is text that is mostly the same from row to row. It is copied only when it changes.
 type repeated string
 
 // ScanBytes implements [pgtype.BytesScanner].
@@ -80,7 +80,7 @@ func (rs *Records) Pipeline(ctx context.Context, holder assign.Holder) (assign.P
 	return p, err
 }
 
-// Snapshots reads those of several at once, one for each.
+// Snapshots reads the pipelines of several holders at once, one for each.
 func (rs *Records) Snapshots(ctx context.Context, holders []assign.Holder) ([]assign.Pipeline, error) {
 	all, at, err := rs.Pipelines(ctx, holders)
 	if err != nil {
@@ -94,13 +94,13 @@ func (rs *Records) Snapshots(ctx context.Context, holders []assign.Holder) ([]as
 	return snapshots, nil
 }
 
-// UserPipeline reads what a user holds and waits for, he himself and all instances of his.
+// UserPipeline reads what a user and all instances of that user hold and wait for.
 func (rs *Records) UserPipeline(ctx context.Context, user string) (assign.Pipeline, error) {
 	works, requests, _, err := rs.held(ctx, []string{user})
 	return assign.Pipeline{Work: append([]assign.Work{}, works...), Requests: append([]assign.Request{}, requests...)}, err
 }
 
-// Pipelines reads those of many holders at once; each of them is in the answer.
+// Pipelines reads the pipelines of many holders at once. Each holder is a key of the result.
 func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipelines map[assign.Holder]assign.Pipeline, at time.Time, err error) {
 	pipelines = make(map[assign.Holder]assign.Pipeline, len(holders))
 	users := make([]string, 0, len(holders))
@@ -127,6 +127,7 @@ func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipe
 	return pipelines, at, nil
 }
 
+// SelectClock reads the time by the database's clock.
 const SelectClock = `select clock_timestamp()`
 
 // held reads what users hold and wait for, whatever their instances.

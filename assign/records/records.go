@@ -13,7 +13,7 @@ type Records struct {
 	lists Batcher[struct{}, []assign.Task]
 }
 
-// New reads from the database that db leads to. sql puts the schema's name into a statement; nil: it is getwork.
+// New returns Records that read from db. sql puts the schema's name into a statement; nil: the schema is getwork.
 func New(db pg.Router, sql func(string) string) *Records {
 	if sql == nil {
 		sql = func(statement string) string { return statement }

@@ -12,7 +12,7 @@ import (
 	"getwork/assign"
 )
 
-// RequestColumns are read by requestScan; s is task_state, r work_requested.
+// RequestColumns are the columns that requestScan reads; s is task_state, r work_requested.
 const RequestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
   case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null`
 
@@ -49,8 +49,8 @@ from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
 
-// Requests reads requests by id, each with its work or how long it will wait, in the order of their ids. By index alone:
-// it never starts the heavy query nor waits for it.
+// Requests reads requests by id, in the order of their ids, each with its work or its estimated wait. It reads by index only:
+// it neither starts the heavy query nor waits for it.
 func (rs *Records) Requests(ctx context.Context, ids []int64) ([]assign.Request, error) {
 	rows, err := rs.db.Query(ctx, rs.sql(selectRequests), ids)
 	if err != nil {
@@ -61,7 +61,7 @@ func (rs *Records) Requests(ctx context.Context, ids []int64) ([]assign.Request,
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
 	if err := rs.Fill(ctx, requests, func(*assign.Request) {}); err != nil {
-		return nil, err // a request without the work that it says it has would be taken for an answer
+		return nil, err // clients would take a request without its work for an answer
 	}
 	return requests, nil
 }
@@ -74,9 +74,9 @@ where w.request_id = any($1::bigint[])
 order by w.request_id, w.rank, w.id`
 )
 
-// Fill gives each request the work that it was answered with, or tells how long it will wait, and hands each on in turn
-// as soon as it is complete; they are in the order of their ids. It is one exchange with the database, however many they
-// are, and none if nobody got anything nor waits.
+// Fill adds to each request its work or its estimated wait, and calls complete for each in turn as soon as it has everything.
+// The requests are in the order of their ids. Fill costs one exchange with the database, however many requests there are, and
+// none if no request has work or waits.
 func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete func(*assign.Request)) error {
 	var batch pgx.Batch
 	waits := outlooksOf(requests)
@@ -94,7 +94,7 @@ func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete
 	}
 	results := rs.db.SendBatch(ctx, &batch)
 	defer results.Close()
-	if err := waits.tell(results, requests); err != nil {
+	if err := waits.read(results, requests); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(requests, MaxBatch) {
@@ -105,7 +105,7 @@ func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete
 	return nil
 }
 
-// answered are the ids of those who got something.
+// answered returns the ids of the requests that got something.
 func answered(requests []assign.Request) (ids []int64) {
 	for i := range requests {
 		if requests[i].Assigned > 0 {
@@ -115,7 +115,7 @@ func answered(requests []assign.Request) (ids []int64) {
 	return ids
 }
 
-// addWork reads the work of one part of the requests, whose order the rows have.
+// addWork reads the work of some of the requests. The rows come in the requests' order.
 func addWork(results pgx.BatchResults, requests []assign.Request, complete func(*assign.Request)) error {
 	n := 0
 	for i := range requests {
@@ -123,7 +123,7 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 	}
 	works := make([]assign.Work, 0, n)
 	next := 0
-	upTo := func(id int64) { // hands on those before it
+	upTo := func(id int64) { // completes the requests before id
 		for ; next < len(requests) && requests[next].ID < id; next++ {
 			complete(&requests[next])
 		}
@@ -159,7 +159,7 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 	return nil
 }
 
-// Request reads one request. It is not-found for everybody but its holder, unless a manager asks.
+// Request reads one request. For everybody but its holder it is not found, unless a manager asks.
 func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
 	found, err := rs.Requests(ctx, []int64{id})
 	if err != nil {
@@ -171,7 +171,7 @@ func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asMa
 	return found[0], nil
 }
 
-// Of each task the oldest by its index, and the oldest of all those.
+// selectPending reads the oldest requests of each task by their index, and returns the oldest of all those.
 const selectPending = `
 select ` + RequestColumns + `
 from getwork.task_state s
@@ -186,8 +186,8 @@ where s.deleted_at is null and ($1::text is null or s.name = $1)
 order by r.id
 limit $3`
 
-// Waiting reads the requests that wait on a task, or on any if name is empty, oldest first, those after the given id. A
-// name that no task has is refused with [NotFound].
+// Waiting reads the requests that wait on a task, or on any task if name is empty, oldest first, starting after the given id.
+// A name that no task has is refused with [assign.NotFound].
 func (rs *Records) Waiting(ctx context.Context, name string, after int64, limit int) ([]assign.Request, error) {
 	var only *string
 	if name != "" {
@@ -198,11 +198,11 @@ func (rs *Records) Waiting(ctx context.Context, name string, after int64, limit 
 	}
 	rows, err := rs.db.Query(ctx, rs.sql(selectPending), only, after, limit)
 	if err != nil {
-		return nil, fmt.Errorf("read who waits: %w", err)
+		return nil, fmt.Errorf("read waiting requests: %w", err)
 	}
 	requests, err := pgx.CollectRows(rows, NewRequestScan().Scan)
 	if err != nil {
-		return nil, fmt.Errorf("read who waits: %w", err)
+		return nil, fmt.Errorf("read waiting requests: %w", err)
 	}
 	if len(requests) == 0 && only != nil {
 		_, _, err = rs.Find(ctx, name, assign.Who{Anything: true})

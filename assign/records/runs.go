@@ -12,8 +12,8 @@ import (
 const runColumns = `u.id, u.version, u.node, u.state, u.started_at, u.finished_at, u.error, u.given, u.blocked, u.passed_over,
   u.candidates, u.cut, ` + RunMS + `, u.task_id`
 
-// RunMS is how long a run u took; null: it is under way. The clock may have been set back meanwhile.
-// It is reckoned before it is a float8: as one, 1691.39 would be told as 1691.3899999999999.
+// RunMS is how many milliseconds a run u took, or null while it is under way. It is at least 0, because the clock may have
+// been set back. It is computed before the cast to float8, which would turn 1691.39 into 1691.3899999999999.
 const RunMS = `case when u.finished_at is not null then (greatest(extract(epoch from u.finished_at - u.started_at), 0) * 1000)::float8 end`
 
 func scanRun(row pgx.CollectableRow) (assign.Run, error) {
@@ -31,7 +31,7 @@ where u.task_id = $1 and u.id < $2
 order by u.id desc
 limit $3`
 
-// Runs reads a task's runs, newest first, those before the given id (0: from the newest).
+// Runs reads a task's runs, newest first, starting before the given id (0: with the newest).
 func (rs *Records) Runs(ctx context.Context, name string, before int64, limit int) ([]assign.Run, error) {
 	t, err := rs.Task(ctx, name)
 	if err != nil {

@@ -28,7 +28,7 @@ from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id a
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
 order by s.name`
 
-// SomeTasks reads those with that name, or those ids; nil: all.
+// SomeTasks reads the tasks with that name or those ids; nil: all.
 func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
 	rows, err := rs.db.Query(ctx, rs.sql(selectTasks), name, ids)
 	if err != nil {
@@ -46,22 +46,22 @@ func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]
 	return tasks, nil
 }
 
-// Tasks reads all tasks, by name. All pages ask at about the same time when the list has changed, so those who do share what
-// they get, and must not change it.
+// Tasks reads all tasks, ordered by name. All pages ask at about the same time when the list has changed, so callers share
+// one result and must not change it.
 func (rs *Records) Tasks(ctx context.Context) ([]assign.Task, error) {
 	return rs.lists.Ask(ctx, struct{}{})
 }
 
-// Queued is how many callers of [Records.Tasks] wait for a read that has not begun.
+// Queued returns the number of callers of [Records.Tasks] who wait for a read that has not begun.
 func (rs *Records) Queued() int { return rs.lists.Queued() }
 
-// list is Tasks for all who ask.
+// list reads all tasks once for all callers.
 func (rs *Records) list(ctx context.Context, asked []struct{}) ([][]assign.Task, error) {
 	tasks, err := rs.SomeTasks(ctx, nil, nil)
 	return slices.Repeat([][]assign.Task{tasks}, len(asked)), err
 }
 
-// Task reads the task of that name, or is refused with [NotFound].
+// Task reads the task of that name. A name that no task has is refused with [assign.NotFound].
 func (rs *Records) Task(ctx context.Context, name string) (assign.Task, error) {
 	tasks, err := rs.SomeTasks(ctx, &name, nil)
 	if err != nil {
@@ -78,8 +78,8 @@ select s.task_id, s.name, s.paused, ` + SettingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
 
-// Find reads a task's id and settings, without the counts that [Engine.Task] has. One that is not open to who asks is
-// not there for him.
+// Find reads a task's id and settings, without the counts of [Records.Task]. A user who may not see the task is refused as if
+// it did not exist.
 func (rs *Records) Find(ctx context.Context, name string, by assign.Who) (id int64, s assign.Settings, err error) {
 	err = rs.db.QueryRow(ctx, rs.sql(selectByName), name).Scan(append([]any{&id, &s.Name, &s.Paused}, IntoSettings(&s)...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -94,6 +94,7 @@ func (rs *Records) Find(ctx context.Context, name string, by assign.Who) (id int
 	return id, s, nil
 }
 
+// SettingsColumns are the columns of task_version v that make a task's settings; see [IntoSettings].
 const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
   coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
@@ -101,7 +102,7 @@ const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.rerun_after) * 1000000)::bigint,
   array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
 
-// IntoSettings are the places for SettingsColumns.
+// IntoSettings returns the targets for a scan of SettingsColumns.
 func IntoSettings(s *assign.Settings) []any {
 	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
 		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}

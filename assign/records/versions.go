@@ -18,8 +18,8 @@ where v.task_id = $1 and v.version < $2::bigint
 order by v.version desc
 limit $3`
 
-// Versions reads what a task was, newest first, those before the given version (0: from the newest). Each is shown
-// under the name that the task had then; tasks that it names under those that they have now.
+// Versions reads a task's versions, newest first, starting before the given one (0: with the newest). Each has the name that
+// the task had then. Other tasks that it refers to have their present names.
 func (rs *Records) Versions(ctx context.Context, task string, before int64, limit int) ([]assign.Version, error) {
 	t, err := rs.Task(ctx, task)
 	if err != nil {
@@ -31,6 +31,7 @@ func (rs *Records) Versions(ctx context.Context, task string, before int64, limi
 	return rs.VersionsOf(ctx, t.ID, before, limit)
 }
 
+// VersionsOf is [Records.Versions] for a task's id.
 func (rs *Records) VersionsOf(ctx context.Context, task, before int64, limit int) ([]assign.Version, error) {
 	rows, err := rs.db.Query(ctx, rs.sql(selectVersions), task, before, limit)
 	if err != nil {

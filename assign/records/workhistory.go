@@ -10,9 +10,9 @@ import (
 	"getwork/assign"
 )
 
-// WorkHistory reads work, newest first. A name that no task has is refused with [NotFound], a state that there is not
-// with [Invalid]. However long the history is, work of an item, a user or a task is found by index; what else is asked
-// for is sifted out of what that index gives.
+// WorkHistory reads work, newest first. A name that no task has is refused with [assign.NotFound], an unknown state with
+// [assign.Invalid]. However long the history is, the work of an item, a user or a task is found by an index; further
+// conditions filter what that index returns.
 func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assi
 		}
 	}
 	statement, args := History(task, f)
-	// Planned for these values each time: of a user and a task either can be the rare one.
+	// Planned for these values each time: either the user or the task may be the rarer one.
 	rows, err := rs.db.Query(ctx, rs.sql(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read work: %w", err)
@@ -40,10 +40,9 @@ func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assi
 	return found, nil
 }
 
-// Each way into the history reads one index backwards, from $1 on, and stops after $2 rows. The equality with what is
-// asked for is written as a range of the whole index key, and so is the order: with a plain equality the planner may take
-// the primary key for the order, and walk through a million rows of others, whenever its statistics, or a plan made
-// for any value, tell it that matches are frequent.
+// A way reads one index backwards, starting before $1, and stops after $2 rows. Its equality is written as a range of the
+// whole index key, and so is its order. With a plain equality the planner may use the primary key for the order, and walk
+// through a million rows of others, whenever its statistics or a generic plan suggest that matches are frequent.
 type way struct{ where, order string }
 
 var (
@@ -65,7 +64,8 @@ from (
 ) w join getwork.task_state s on s.task_id = w.task_id
 order by w.id desc`
 
-	// The index of items begins with the task: the newest rows of each, and the newest of all those.
+	// The index of items begins with the task. The statement reads the newest rows of each task, and returns the newest of
+	// all those.
 	historyOfItem = `
 select ` + WorkColumns + `
 from getwork.task_state s
@@ -81,8 +81,8 @@ order by w.id desc
 limit $2`
 )
 
-// History is the statement that reads the work that f asks for; task is the id of the task that it names, or 0. The
-// state stands in the statement's text, so that indexes of one state can be used; check has seen it.
+// History returns the statement that reads the work that f asks for; task is the id of the task that f names, or 0. The state
+// is part of the statement's text, so that indexes of one state can be used; f.Check has validated it.
 func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 	if f.Before == 0 {
 		f.Before = math.MaxInt64
@@ -97,12 +97,12 @@ func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 	case f.Item != "":
 		head, tail, by, args = historyOfItem, historyOfItemTail, byItem, append(args, f.Item, task)
 		if f.User != "" {
-			also, args = also+" and w.user_name || '' = $5", append(args, f.User) // not by his index: an item has few rows
+			also, args = also+" and w.user_name || '' = $5", append(args, f.User) // not by the user's index: an item has few rows
 		}
 	case f.User != "":
 		by, args = byUser, append(args, f.User)
 		if task != 0 {
-			also, args = also+" and w.task_id + 0 = $4", append(args, task) // whose index may be the better one
+			also, args = also+" and w.task_id + 0 = $4", append(args, task) // either index may be the better one
 		}
 	case task != 0:
 		by, args = byTask, append(args, task)
