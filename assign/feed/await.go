@@ -7,15 +7,14 @@ import (
 	"getwork/assign"
 )
 
-// Await reads a request, and holds the answer until it is ready or ctx ends; then it answers with the
-// request as it last was. The feed tells when it changed; without a listener, or while it is gone, the request is
-// read every second.
+// Await reads a request, and holds the answer until the request is ready or ctx ends. Then it returns the request as it last
+// was. The feed reports changes; without a listener, or while the listener is away, Await reads the request every second.
 func (f *Feed) Await(ctx context.Context, id int64, by assign.Holder, asManager bool, ready func(*assign.Request) bool) (assign.Request, error) {
 	r, err := f.config.Records.Request(ctx, id, by, asManager)
 	if err != nil || ready(&r) {
 		return r, err
 	}
-	changed := make(chan *assign.Request, 1) // how it ended; nil: read it
+	changed := make(chan *assign.Request, 1) // the ended request; nil: read it
 	sub, cancel := f.Subscribe(r.Holder(), func(events ...assign.Event) {
 		for _, ev := range events {
 			if ev.Request == nil || ev.Request.ID == id {
@@ -29,7 +28,7 @@ func (f *Feed) Await(ctx context.Context, id int64, by assign.Holder, asManager 
 	defer cancel()
 	sub.RequestsOnly()
 	for {
-		now, err := f.config.Records.Request(ctx, id, by, asManager) // subscribed first, read then: nothing falls between
+		now, err := f.config.Records.Request(ctx, id, by, asManager) // read after subscribing, so that no change is missed
 		if ctx.Err() != nil {
 			return r, nil
 		}
@@ -47,7 +46,7 @@ func (f *Feed) Await(ctx context.Context, id int64, by assign.Holder, asManager 
 			return r, nil
 		case told := <-changed:
 			again.Stop()
-			// It ends once, so this was read after what we have read; any other event may have been read before.
+			// A request ends once, so an ended one is newer than r. Any other event may be older.
 			if told != nil && told.State != assign.Pending && r.State == assign.Pending && ready(told) {
 				return *told, nil
 			}

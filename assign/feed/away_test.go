@@ -6,7 +6,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// While the database is away, and somebody follows, a node says that it can't tell him now and then, and not each time.
+// While the database is away, a node with followers logs that it can't deliver now and then, and not each time.
 func TestTheFeedDoesNotRepeatItselfWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, nil)

@@ -10,7 +10,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// However many connect while the database is busy, each gets his own snapshot.
+// However many users connect while the database is busy, each gets their own snapshot.
 func TestManyConnectAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

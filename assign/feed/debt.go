@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	rereadDebt = 8 * time.Second  // how often everybody is read again for a node that owes a word and says nothing
-	forgetDebt = 30 * time.Second // and for how long: a commit that it began may still be under way
+	rereadDebt = 8 * time.Second  // how often all users are read again for a node that owes an announcement and is silent
+	forgetDebt = 30 * time.Second // and for how long: one of its commits may still be under way
 )
 
-// debt is that of a node which said that it commits more than it says. If it dies, nobody names what that was.
+// debt is what a node owes that has announced less than it commits. If it dies, nobody names those commits.
 type debt struct {
-	heard time.Time // when it was heard last
-	due   time.Time // everybody is to be read again then
+	heard time.Time // when the node was last heard
+	due   time.Time // when to read all users again
 }
 
-// unknownNode stands for those that may have said so while this node did not listen.
+// unknownNode stands for nodes that may have made such a promise while this node did not listen.
 const unknownNode = ""
 
-// owes notes what a message says of its sender's debt; f.mu is held. It is noted also while nobody follows: who comes next reads
-// what is so then, and not what that node commits afterwards.
+// owes records what a message says of its sender's debt; f.mu is held. It also does so while nobody follows: a user who
+// connects next reads the present state, but not what that node commits afterwards.
 func (f *Feed) owes(m notify.Message) {
 	switch {
 	case m.Again:
@@ -36,7 +36,8 @@ func (f *Feed) borrowed(node string) {
 	f.debts[node] = debt{now, now.Add(notify.PledgeHeardFor)}
 }
 
-// collect has everybody read again if a node has said for too long nothing of what it owes, and reports whether it does.
+// collect makes the feed read all users again if a node that owes an announcement has been silent for too long, and reports
+// whether it does.
 func (f *Feed) collect() (overdue bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

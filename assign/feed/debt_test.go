@@ -12,8 +12,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Of many changes the announcer tells. What it can't tell any more, everybody reads: also who came to listen after the node
-// had said that more is to come.
+// The announcer announces many changes together. If it can't any more, the other nodes read all users again; so does a node
+// that began to listen after the promise of more announcements.
 func TestToldOfManyChangesByNobody(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"listened": false, "came later": true} {
@@ -60,8 +60,8 @@ func TestToldOfManyChangesByNobody(t *testing.T) {
 	}
 }
 
-// Everybody is read again for a node that owes a word and is not heard; and not for one that has said that nothing is left,
-// nor for ever.
+// All users are read again for a node that owes an announcement and is silent, but not for a node that owes none, nor for
+// ever.
 func TestDebts(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Records: records.New(pg.Router{}, nil)})
@@ -74,10 +74,10 @@ func TestDebts(t *testing.T) {
 	say := func(node string, again bool) { f.Heard(notify.Message{Node: node, Again: again, Even: !again}) }
 	say("n1", true)
 	if overdue(time.Second) {
-		t.Error("read for one that was heard a second ago")
+		t.Error("read for a node that was heard a second ago")
 	}
 	if !overdue(notify.PledgeHeardFor) {
-		t.Error("not read for one that is not heard any more")
+		t.Error("not read for a silent node")
 	}
 	if overdue(rereadDebt/2) || !overdue(rereadDebt) {
 		t.Error("not read again after a while, or at once")
@@ -93,6 +93,6 @@ func TestDebts(t *testing.T) {
 	}
 	say("n2", true)
 	if overdue(0) {
-		t.Error("read for one that has been heard since")
+		t.Error("read for a node that has been heard since")
 	}
 }

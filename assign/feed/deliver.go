@@ -13,7 +13,7 @@ import (
 	"getwork/assign/records"
 )
 
-// resync reads everybody's pipeline again and delivers it as a snapshot; held answers get their requests.
+// resync reads all connected users' pipelines again and delivers them as snapshots. Held answers read their requests again.
 func (f *Feed) resync(ctx context.Context) error {
 	began := time.Now()
 	for part := range slices.Chunk(f.here(), records.MaxBatch) {
@@ -33,7 +33,7 @@ func (f *Feed) resync(ctx context.Context) error {
 	for _, subs := range f.holders {
 		for _, s := range subs {
 			if s.quiet {
-				s.deliver(assign.Event{Type: "snapshot"}) // read again
+				s.deliver(assign.Event{Type: "snapshot"}) // Await then reads its request again
 			}
 		}
 	}
@@ -42,11 +42,12 @@ func (f *Feed) resync(ctx context.Context) error {
 }
 
 const (
-	manyEvery  = 10              // how many times longer than reading everybody again the feed then does other things,
-	manyWithin = 4 * time.Second // but at most this, however much is changed that nobody can name
+	manyEvery  = 10              // after reading all users the feed does other things for this many times as long,
+	manyWithin = 4 * time.Second // but at most this long, however many unnamed changes come
 )
 
-// deliverRounds tells of the rounds that were heard meanwhile: who waits for one is not kept by all the others' being read again.
+// deliverRounds delivers the rounds that were heard meanwhile, so that nobody's answer waits until all others have been read
+// again.
 func (f *Feed) deliverRounds(ctx context.Context) error {
 	heard := newNews()
 	f.mu.Lock()
@@ -61,9 +62,9 @@ func (f *Feed) deliverRounds(ctx context.Context) error {
 	return f.deliverRequests(ctx, heard)
 }
 
-// deliverMany has everybody read again who may be concerned by what was too much to be named.
+// deliverMany reads all users again who may be concerned by changes that were too many to be named.
 func (f *Feed) deliverMany(ctx context.Context, n news) error {
-	if !n.many || n.gap { // that was more
+	if !n.many || n.gap { // resync has read all users
 		return nil
 	}
 	if wait := time.Until(f.manyAfter); wait > 0 {
@@ -73,8 +74,8 @@ func (f *Feed) deliverMany(ctx context.Context, n news) error {
 	return f.resync(ctx)
 }
 
-// selectNews reads the requests of some rounds, and some by id. All that were answered would be too many where ten
-// nodes share ten thousand people: then $3 are the users who follow here.
+// selectNews reads the requests of some rounds, and some by id. Where ten nodes share ten thousand users, all answered
+// requests would be too many; $3 then names the users who follow on this node.
 const selectNews = `
 select ` + records.RequestColumns + `
 from (
@@ -87,12 +88,12 @@ from (
 where $3::text[] is null or r.user_name in (select unnest($3::text[]))
 order by r.id`
 
-// deliverRequests tells of requests, each its owner, and of runs, whoever waits on the task and whoever follows it. Who was
-// answered by a run hears that it is over together with his answer.
+// deliverRequests delivers requests to their owners, and runs to the holders who wait on the task or follow it. A holder whom
+// a run has answered gets the end of the run together with the answer.
 func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	runs, requests, err := f.readNews(ctx, n)
 	if err != nil {
-		return fmt.Errorf("read what rounds answered: %w", err)
+		return fmt.Errorf("read the rounds' requests: %w", err)
 	}
 	told := map[taskHolder]bool{}
 	var events []assign.Event
@@ -102,7 +103,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 			told[taskHolder{r.TaskID, r.Holder()}] = true
 		}
 		at := len(events)
-		if r.State == assign.Pending { // he asked, then it ran; but it was over, then he had his answer
+		if r.State == assign.Pending { // a request comes before the start of its run, but an answer after the run's end
 			at = 0
 		}
 		events = slices.Insert(events, at, assign.Event{Type: "request", Body: r, Request: r})
@@ -114,7 +115,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	return f.deliverRuns(ctx, runs, told)
 }
 
-// readNews reads events of runs, by their tasks, and the requests of who follows here, in one exchange.
+// readNews reads the events of runs, by their tasks, and the requests of the users who follow on this node, in one exchange.
 func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, err error) {
 	var batch pgx.Batch
 	if len(n.runs) > 0 {
@@ -144,7 +145,7 @@ func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Ev
 	return runs, slices.DeleteFunc(requests, func(r assign.Request) bool { return len(f.holders[r.Holder()]) == 0 }), nil
 }
 
-// users are those who follow on this node, or nil if they are as many as that, or more.
+// users returns the users who follow on this node, or nil if there are at least most of them.
 func (f *Feed) users(most int) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,11 +171,11 @@ func (f *Feed) deliverWork(ctx context.Context, n news) error {
 	}
 	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWorkNews), keys(n.work))
 	if err != nil {
-		return fmt.Errorf("read what became of work: %w", err)
+		return fmt.Errorf("read changed work: %w", err)
 	}
 	works, err := pgx.CollectRows(rows, records.NewWorkScan().Scan)
 	if err != nil {
-		return fmt.Errorf("read what became of work: %w", err)
+		return fmt.Errorf("read changed work: %w", err)
 	}
 	for i := range works {
 		f.to(works[i].Holder(), assign.Event{Type: "work", Body: &works[i]})
@@ -200,7 +201,7 @@ where r.task_id = any($1::bigint[]) and r.state = 'pending'
 // phases maps a run's state to what its event says.
 var phases = map[string]string{"running": "started", "finished": "finished", "failed": "failed", "cancelled": "cancelled", "lost": "failed"}
 
-// runEvents are events of runs, by their tasks.
+// runEvents returns the events of runs, by their tasks.
 func runEvents(rows pgx.Rows) (map[int64][]assign.Event, error) {
 	events := map[int64][]assign.Event{}
 	var e assign.RunEvent
@@ -214,7 +215,7 @@ func runEvents(rows pgx.Rows) (map[int64][]assign.Event, error) {
 	return events, err
 }
 
-// deliverRuns tells of runs all but those who were told.
+// deliverRuns delivers runs to everybody concerned who is not in told.
 func (f *Feed) deliverRuns(ctx context.Context, runs map[int64][]assign.Event, told map[taskHolder]bool) error {
 	if len(runs) == 0 {
 		return nil
@@ -250,11 +251,11 @@ type taskHolder struct {
 	holder assign.Holder
 }
 
-// waitingHere are the holders who wait on one of the tasks and follow on this node.
+// waitingHere returns the holders who wait on one of the tasks and follow on this node.
 func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
 	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWaitingHolders), tasks, f.users(records.MaxBatch))
 	if err != nil {
-		return nil, fmt.Errorf("read who waits: %w", err)
+		return nil, fmt.Errorf("read waiting holders: %w", err)
 	}
 	waiting := map[taskHolder]bool{}
 	var w taskHolder
@@ -262,7 +263,7 @@ func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]b
 		waiting[w] = true
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("read who waits: %w", err)
+		return nil, fmt.Errorf("read waiting holders: %w", err)
 	}
 	return waiting, nil
 }

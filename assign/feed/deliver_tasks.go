@@ -10,13 +10,12 @@ import (
 
 const (
 	mergeFor   = 250 * time.Millisecond // the least time between two events of one task
-	tellTaskIn = 100 * time.Microsecond // and this for each who follows: it takes a tenth of a core at most
+	tellTaskIn = 100 * time.Microsecond // and this for each follower, which takes a tenth of a core at most
 )
 
-// deliverTasks delivers the present state of tasks to who follows them, if it has changed, or if others wait or hold than
-// before, though as many. However many changes came, each
-// task has at most one event in mergeFor and more, and the last state always comes. Who has just begun to follow does
-// not wait for the others' turn.
+// deliverTasks delivers the present state of tasks to their followers if it has changed, or if other holders wait or hold
+// than before, though as many. However many changes came, each task has at most one event in mergeFor or more, and the last
+// state is always delivered. A new follower does not wait for the others' turn.
 func (f *Feed) deliverTasks(ctx context.Context, n news) error {
 	f.mu.Lock()
 	followers := 0
@@ -61,11 +60,11 @@ func (f *Feed) deliverTasks(ctx context.Context, n news) error {
 	return nil
 }
 
-const tellListEvery = time.Second // and tellTaskIn for each who is told: the least time between two events of the list of tasks
+const tellListEvery = time.Second // and tellTaskIn for each subscription: the least time between two events of the list of tasks
 
-// deliverList tells everybody that there is another list of tasks, and not which: some may not know of them. However many changes
-// came, the last is followed by one event. The list is read before that, so that what is changed later is found by the next
-// reread even if nobody tells of it.
+// deliverList tells all connected users that the list of tasks has changed. It names no task, because a user may not know of
+// every task. However many changes came, one event follows the last. The list is read first: the next reread then finds later
+// changes, even if nobody announces them.
 func (f *Feed) deliverList(ctx context.Context) {
 	f.mu.Lock()
 	wait := tellListEvery + time.Duration(f.all)*tellTaskIn - time.Since(f.toldList)
@@ -77,12 +76,12 @@ func (f *Feed) deliverList(ctx context.Context) {
 			f.Broadcast(assign.Event{Type: "tasks", Body: struct{}{}})
 			return
 		}
-		wait = tellListEvery // nobody else could read it now
+		wait = tellListEvery // the clients could not read the list now
 	}
 	f.putOff(wait, func(later *news) { later.list = true })
 }
 
-// deliver delivers the task to those who do not know that it is as it is, or only to those who were told nothing yet.
+// deliver delivers the task to the followers who do not know its present state, or only to those who were told nothing yet.
 func (t *topic) deliver(task *assign.Task, newcomers bool) {
 	now := assign.Event{Type: "task", Body: task}.Shared()
 	if t.last == nil || t.last.Body.(*assign.Task).Newest != task.Newest || !t.last.Same(now) {
@@ -94,7 +93,7 @@ func (t *topic) deliver(task *assign.Task, newcomers bool) {
 		case s.who.May(task.Groups):
 			t.followers[s] = t.last
 			s.deliver(*t.last)
-		default: // it got groups since
+		default: // the task got groups meanwhile
 			delete(t.followers, s)
 		}
 	}

@@ -17,22 +17,22 @@ import (
 type Config struct {
 	Node    string // names this process
 	DB      pg.Router
-	SQL     func(string) string // puts the schema's name into a statement; nil: it is getwork
+	SQL     func(string) string // puts the schema's name into a statement; nil: the schema is getwork
 	Records *records.Records
 	Log     *slog.Logger
 }
 
 // Counts are what the live channels of this node did since it started.
 type Counts struct {
-	Reconnects atomic.Int64 // how often the listener came up again
+	Reconnects atomic.Int64 // how often the listener came back
 	Sent       atomic.Int64 // events that live channels took
 	Dropped    atomic.Int64 // events lost to live channels that were cut off because they were too slow
-	Slow       atomic.Int64 // those live channels
+	Slow       atomic.Int64 // live channels that were cut off
 }
 
-// Feed is the node's one reader of what happened. NOTIFY names what changed; the feed reads it from the tables,
-// once for all who follow it on this node, and hands each his own. Its one loop reads, then delivers, then reads
-// again, so a later event is never older than an earlier one.
+// Feed is the node's one reader of changes. NOTIFY names what changed; the feed reads it from the tables once for all
+// followers on this node, and delivers to each holder their own part. Its one loop reads, then delivers, then reads again, so
+// a later event is never older than an earlier one.
 type Feed struct {
 	Counts
 	config Config
@@ -44,24 +44,24 @@ type Feed struct {
 	topics  map[string]*topic // the tasks that somebody follows, by name
 	all     int
 	news    news
-	state   assign.NodeState // Lagging, or Live; empty before the listener first said
-	deaf    bool             // there is no listener: look at everything every few seconds
-	list    string           // of tasks, as it was when it was last read; empty before
+	state   assign.NodeState // Lagging or Live; empty before the listener's first report
+	deaf    bool             // there is no listener: everything is read every few seconds
+	list    string           // stands for the list of tasks as it was last read; empty before
 	later   *time.Timer
 	due     time.Time       // when later wakes the reader
-	debts   map[string]debt // by node: it may have committed what it will not name
+	debts   map[string]debt // by node: it may have committed changes that it will not name
 
-	// The loop's alone.
+	// Only the loop uses these.
 	readTasks time.Time // when tasks were last read
-	toldTasks time.Time // when all who follow were last told of them
-	toldList  time.Time // when everybody was last told that there is another list of tasks
-	manyAfter time.Time // until then everybody is not read again because of many changes
+	toldTasks time.Time // when all followers were last told of them
+	toldList  time.Time // when all users were last told that the list of tasks has changed
+	manyAfter time.Time // until then many changes are no reason to read all users again
 
 	snapshots records.Batcher[assign.Holder, assign.Pipeline]
 	tasks     records.Batcher[[]string, map[string]followed]
 }
 
-// New makes a feed that delivers nothing until Run.
+// New returns a feed that delivers nothing until Run.
 func New(c Config) *Feed {
 	if c.SQL == nil {
 		c.SQL = func(statement string) string { return statement }
@@ -71,21 +71,21 @@ func New(c Config) *Feed {
 	return f
 }
 
-// Connected tells the feed that the listener has its connection (back): everybody is read again, and told that
-// the node is live when that is done.
+// Connected tells the feed that the listener has its connection (again). The feed reads all users again, and then tells them
+// that the node is live.
 func (f *Feed) Connected() { f.listening(assign.Live) }
 
-// Disconnected tells the feed that nothing is heard any more.
+// Disconnected tells the feed that the listener has lost its connection.
 func (f *Feed) Disconnected() { f.listening(assign.Lagging) }
 
-// Deaf tells the feed that there is no listener, so that it looks for itself.
+// Deaf tells the feed that there is no listener, so it polls.
 func (f *Feed) Deaf() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deaf = true
 }
 
-// Listening reports whether what happens is heard at once.
+// Listening reports whether the node hears of changes at once.
 func (f *Feed) Listening() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *Feed) listening(state assign.NodeState) {
 	}
 }
 
-// Broadcast delivers to everybody.
+// Broadcast delivers an event to all subscriptions.
 func (f *Feed) Broadcast(e assign.Event) {
 	e = e.Shared()
 	f.mu.Lock()
@@ -136,14 +136,14 @@ func (f *Feed) anybody() bool {
 	return f.all > 0
 }
 
-// here are the holders who follow on this node.
+// here returns the holders who follow on this node.
 func (f *Feed) here() []assign.Holder {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.holders))
 }
 
-// to delivers to one holder's subscriptions, of which those that want requests only get those.
+// to delivers to one holder's subscriptions. Those that want only requests get nothing else.
 func (f *Feed) to(h assign.Holder, events ...assign.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What it takes to tell those who follow on this node of a round that answered ten thousand, three items each: from the
-// NOTIFY to the last message, read, queued and encoded, but for the sockets.
+// BenchmarkPush measures how long it takes to tell the users who follow on this node of a round that answered ten thousand
+// requests, three items each: from the NOTIFY to the last message, read, queued and encoded, but not sent.
 //
-//	go test -run '^$' -bench Push -benchtime 20x ./assign/feed
+// go test -run '^$' -bench Push -benchtime 20x ./assign/feed
 func BenchmarkPush(b *testing.B) {
 	for _, here := range []int{10_000, 1_000, 1} {
 		b.Run(fmt.Sprintf("%d here", here), func(b *testing.B) { benchmarkPush(b, here) })
@@ -48,7 +48,7 @@ func benchmarkPush(b *testing.B, here int) {
 	b.ResetTimer()
 	began := cpu()
 	for range b.N {
-		told.Add(2 * here) // the answer, and that the run is over
+		told.Add(2 * here) // the answer, and the end of the run
 		n.Feed.Heard(notify.Message{Round: &notify.Round{Task: task.ID, ID: 1, Run: 1, Requests: users}})
 		told.Wait()
 	}
@@ -88,7 +88,7 @@ from getwork.work_requested r cross join generate_series(1, $2::integer) i
 where r.task_id = $1`
 )
 
-// cpu is what this process has used so far.
+// cpu returns the CPU time that this process has used so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -16,8 +16,8 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// A round on one node is pushed on another, to its owner alone, with the work in it; runs and tasks are told to who
-// waits or follows.
+// A round on one node is pushed on another, to its owner alone and with the work. Runs and tasks are delivered to the users
+// who wait or follow.
 func TestPushedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -41,7 +41,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 	}
 	r := a.click(t, "task", "ann", 2)
 	<-queried.reached
-	pending, started := false, false // in this order, unless the other node, told of the new task, ran for her at once
+	pending, started := false, false // in this order, unless the other node has heard of the new task and ran for her at once
 	ann.next("a pending request, and a run that started", func(e assign.Event) bool {
 		pending = pending || e.Type == "request" && e.Request.State == assign.Pending
 		started = started || e.Type == "run" && e.Body.(assign.RunEvent).Phase == "started"
@@ -57,7 +57,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 	})
 	eve.next("the task with two held", func(e assign.Event) bool {
 		if e.Type == "request" || e.Type == "work" {
-			t.Errorf("eve is told of ann's %s", e.Type)
+			t.Errorf("eve got ann's %s", e.Type)
 		}
 		return e.Type == "task" && e.Body.(*assign.Task).Held == 2
 	})
@@ -67,7 +67,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 	ann.next("her work closed", func(e assign.Event) bool { return e.Type == "work" && e.Body.(*assign.Work).State == "completed" })
 }
 
-// Nothing falls between the snapshot and the events after it: what commits while the snapshot is read comes behind it.
+// No change is missed between the snapshot and the events after it: what commits while the snapshot is read comes after it.
 func TestNothingBetweenSnapshotAndEvents(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
@@ -102,7 +102,7 @@ func TestSlowFollower(t *testing.T) {
 	}
 }
 
-// After the listener was away everybody is read again, and told.
+// After the listener was away, all users are read again, and told.
 func TestSnapshotAfterAGap(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -121,7 +121,7 @@ func TestSnapshotAfterAGap(t *testing.T) {
 	ann.next("live", func(e assign.Event) bool { return e.Type == "node" && e.Body.(assign.NodeEvent).State == assign.Live })
 }
 
-// A node that does not listen finds by looking what others hear.
+// A node that does not listen finds by polling what others hear.
 func TestDeafNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -150,7 +150,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the first look takes
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the first poll takes
 	defer cancel()
 	if r, err := n.Feed.Await(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending }); err != nil || r.State != assign.Pending {
 		t.Errorf("%s, %v", r.State, err)
@@ -170,7 +170,7 @@ func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
 	}
 }
 
-// A node whose listener never comes up, as behind a transaction pooler, finds by looking what others hear.
+// A node whose listener never comes up, as behind a transaction pooler, finds by polling what others hear.
 func TestListenerThatNeverComesUp(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -187,7 +187,7 @@ func TestListenerThatNeverComesUp(t *testing.T) {
 	})
 }
 
-// Who connects while the node is lagging is told so, behind the snapshot: the change itself was before his time.
+// A client that connects while the node is lagging is told so after the snapshot, because it has missed the event itself.
 func TestConnectedWhileLagging(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
@@ -202,7 +202,7 @@ func TestConnectedWhileLagging(t *testing.T) {
 	})
 }
 
-// startTold starts a node that hears what the test tells it, and nothing else.
+// startTold starts a node that hears what the test passes to it, and nothing else.
 func startTold(t *testing.T) *node {
 	t.Helper()
 	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
@@ -216,8 +216,8 @@ func startTold(t *testing.T) *node {
 	return n
 }
 
-// A round that answered thousands is told to each who follows here, all of it and his own alone, and that its run is over
-// with it; whether a round's own NOTIFY names it or an announcement does.
+// A round that answered thousands is delivered to each follower on this node: all of their own requests and nothing else,
+// with the end of the run, whether the round's own NOTIFY names it or an announcement does.
 func TestRoundOfThousands(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
@@ -256,13 +256,13 @@ func TestRoundOfThousands(t *testing.T) {
 					want = "[]"
 				}
 				if got := fmt.Sprint(items(*r)); r.User != f.holder.User || got != want {
-					t.Errorf("%s is told of %s's %s, want %s", f.holder.User, r.User, got, want)
+					t.Errorf("%s got %s's %s, want %s", f.holder.User, r.User, got, want)
 				}
 			}
 			n.Feed.Broadcast(assign.Event{Type: "mark"})
 			stranger.next("only the mark", func(e assign.Event) bool {
 				if e.Type != "mark" && e.Type != "tasks" {
-					t.Errorf("who asked for nothing is told of a %s", e.Type)
+					t.Errorf("a user who asked for nothing got a %s", e.Type)
 				}
 				return e.Type == "mark"
 			})
@@ -274,7 +274,7 @@ func TestRoundOfThousands(t *testing.T) {
 	}
 }
 
-// Who follows a task is told how it is, and when it has changed: not when others begin to follow it, nor when it was only
+// A follower gets a task's state at first and when it has changed: not when others begin to follow it, nor when it was only
 // read again.
 func TestTaskIsToldWhenItChanges(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	title := func(f *follower, want string) {
 		t.Helper()
 		if e := f.next("how the task is", ofType("task")); e.Body.(*assign.Task).Title != want {
-			t.Errorf("%s is told of %q, want %q", f.holder.User, e.Body.(*assign.Task).Title, want)
+			t.Errorf("%s got %q, want %q", f.holder.User, e.Body.(*assign.Task).Title, want)
 		}
 	}
 	nothing := func(f *follower) {
@@ -325,7 +325,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	nothing(ann)
 	nothing(bob)
 
-	// Who follows it once more is told once more.
+	// A user who follows it again is told again.
 	if err := ann.Follow(t.Context(), []string{"task"}, assign.Who{Anything: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -345,8 +345,8 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	nothing(bob)
 }
 
-// Ten thousand who follow a task are told of its changes a little later, so that it does not take a core; who begins to
-// follow is told at once.
+// Ten thousand followers of a task are told of its changes a little later, so that they do not take a whole core. A new
+// follower is told at once.
 func TestThousandsFollowATask(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
@@ -378,14 +378,14 @@ func TestThousandsFollowATask(t *testing.T) {
 	if got := tell(); len(got) != many {
 		t.Fatalf("%d of %d are told", len(got), many)
 	}
-	n.Feed.toldTasks = time.Now().Add(time.Hour) // so that it is not their turn just then
+	n.Feed.toldTasks = time.Now().Add(time.Hour) // so that it is not their turn now
 	execute(t, n.pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
 	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
 	followAs("newcomer")
 	if got := tell(); len(got) != 1 || got[0] != "newcomer another" {
 		t.Errorf("%d are told, the first is %v", len(got), got[:min(1, len(got))])
 	}
-	n.Feed.toldTasks = time.Time{} // now it is
+	n.Feed.toldTasks = time.Time{} // now it is their turn
 	got := tell()
 	if len(got) != many {
 		t.Errorf("%d of %d are told", len(got), many)
@@ -397,7 +397,8 @@ func TestThousandsFollowATask(t *testing.T) {
 	}
 }
 
-// When more has changed than can be named, everybody is read again, but not all the time; what is named comes meanwhile.
+// When more has changed than can be named, all users are read again, but not all the time. What is named is delivered
+// meanwhile.
 func TestMoreChangesThanNamed(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
@@ -421,7 +422,7 @@ func TestMoreChangesThanNamed(t *testing.T) {
 	if p := ann.next("a snapshot", ofType("snapshot")).Body.(assign.Pipeline); len(p.Requests) != 1 || p.Requests[0].ID != id {
 		t.Errorf("the snapshot is %+v", p)
 	}
-	n.Feed.manyAfter = time.Now().Add(time.Hour) // as if that had taken long
+	n.Feed.manyAfter = time.Now().Add(time.Hour) // as if reading all users had taken long
 	many()
 	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Requests: []int64{id}}}})
 	tell()
@@ -446,8 +447,8 @@ func TestMoreChangesThanNamed(t *testing.T) {
 	ann.next("the snapshot in the end", ofType("snapshot"))
 }
 
-// Who follows a task hears that others hold it, or wait for it, though as many do, and nothing else of it has changed. Of
-// a lease that was extended he does not.
+// A follower is told when other holders hold or wait for a task's items, though as many, and nothing else has changed; but
+// not of an extended lease.
 func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
@@ -502,8 +503,8 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 	told(eve, 1)
 }
 
-// Who follows a task hears at once when a run of it begins and how it ends, however long the commit of its end takes: not
-// as it was before that.
+// A follower is told at once when a run begins and how it ends, however long the commit of its end takes: not the state
+// before that.
 func TestTaskTellsOfItsRun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -547,6 +548,6 @@ create constraint trigger slow after update on getwork.run deferrable initially 
 	began, stood := time.Now(), standstill(t, db)
 	eve.next("no run", func(e assign.Event) bool { return e.Type == "task" && e.Body.(*assign.Task).RunningSince == nil })
 	if took, stood := time.Since(began), stood(); took > rereadEvery/2+stood {
-		t.Errorf("it is told %v later that no run is under way, of which the machine stood still for %v", took, stood)
+		t.Errorf("the end of the run was delivered %v later, of which the machine stood still for %v", took, stood)
 	}
 }

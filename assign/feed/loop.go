@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	rereadEvery = 10 * time.Second // an announcement may be lost: tasks that are followed, and the list of all, are read anyway
+	rereadEvery = 10 * time.Second // announcements may be lost, so followed tasks and the list of all tasks are read anyway
 	deafEvery   = 2 * time.Second
 )
 
@@ -22,7 +22,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	again := time.NewTimer(deafEvery)
 	defer again.Stop()
 	ticks, reread := true, time.Now()
-	_, _, _ = f.listChanged(ctx) // nobody follows yet; if it can't be read now, whoever does then is told
+	_, _, _ = f.listChanged(ctx) // nobody follows yet; if the list can't be read now, the first followers are told of it
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,7 +45,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		}
 		if err := f.drainNews(ctx); err != nil && ctx.Err() == nil {
 			if facts := f.limit.About(err); facts != nil {
-				f.config.Log.Warn("tell what happened; it is tried again", facts...)
+				f.config.Log.Warn("deliver events; it is tried again", facts...)
 			}
 			f.mu.Lock()
 			f.hear(func(n *news) { n.gap = true })
@@ -58,7 +58,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// missed has everybody read again while nothing is heard.
+// missed makes the feed read all users again while nothing is heard.
 func (f *Feed) missed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,19 +67,19 @@ func (f *Feed) missed() {
 	}
 }
 
-// selectList reads the ids of some tasks, and what stands for the list of all: each change is a version.
+// selectList reads the ids of some tasks, and a hash that stands for the list of all: each change makes a new version.
 const selectList = `
 select coalesce(array_agg(task_id) filter (where name = any($1::text[])), '{}'),
   md5(coalesce(string_agg(task_id || ' ' || version, ',' order by task_id), ''))
 from getwork.task_state
 where deleted_at is null`
 
-// reread marks every task that somebody follows as news, and their list if it is not as it was.
+// reread marks every followed task as news, and the list of tasks if it has changed.
 func (f *Feed) reread(ctx context.Context) {
 	changed, ids, err := f.listChanged(ctx)
 	if err != nil {
-		if facts := f.limit.Again("look for tasks that have changed", err); facts != nil && ctx.Err() == nil {
-			f.config.Log.Warn("look for tasks that have changed; it is tried again", facts...)
+		if facts := f.limit.Again("look for changed tasks", err); facts != nil && ctx.Err() == nil {
+			f.config.Log.Warn("look for changed tasks; it is tried again", facts...)
 		}
 		return
 	}
@@ -94,8 +94,8 @@ func (f *Feed) reread(ctx context.Context) {
 	})
 }
 
-// listChanged reads the list of tasks, and reports whether it is not as it was when it was last read; ids are those of the
-// tasks that somebody follows.
+// listChanged reads the list of tasks, and reports whether it has changed since it was last read. ids are the ids of the
+// followed tasks.
 func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err error) {
 	f.mu.Lock()
 	names := slices.Collect(maps.Keys(f.topics))
@@ -111,7 +111,7 @@ func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err 
 	return changed, ids, nil
 }
 
-// drainNews reads all that was heard, and delivers it.
+// drainNews reads everything that was heard, and delivers it.
 func (f *Feed) drainNews(ctx context.Context) error {
 	f.mu.Lock()
 	n := f.news

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// node is one engine as a node has it: pools of its own, an announcer and a listener.
+// node is one engine with its own pools, announcer and listener, as a real node has them.
 type node struct {
 	*engine.Engine
 	*records.Records
@@ -36,11 +36,11 @@ type node struct {
 
 type nodeOptions struct {
 	steps func(ctx context.Context, step engine.Step)
-	still bool          // nothing of it runs: what it is told to do it does
+	still bool          // nothing runs by itself: the test calls it
 	deaf  bool          // no listener
 	mute  bool          // a listener that never comes up
 	every time.Duration // between two announcements
-	dumb  bool          // its announcer can't send, as if the node had died before it did
+	dumb  bool          // its announcer can't send, as if the node had died before
 	log   io.Writer
 }
 
@@ -49,7 +49,7 @@ var nodeCount struct {
 	n int
 }
 
-// startNode starts a node on the database of that URL, and ends it with the test.
+// startNode starts a node on the database of that URL, and stops it when the test ends.
 func startNode(t testing.TB, url string, o nodeOptions) *node {
 	t.Helper()
 	nodeCount.Lock()
@@ -126,14 +126,14 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	return n
 }
 
-// await waits until something is so, by asking; it fails the test after a while.
+// await polls until a condition holds. After a while it fails the test.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	timeout.Await(t, what, so)
 }
 
-// standstill measures for how long, from now on, the machine stood still, or the database: in what it tells nothing could go on,
-// so a bound in seconds is longer by that.
+// standstill measures for how long, from now on, the machine or the database stood still. Nothing can go on meanwhile, so a
+// bound in seconds is extended by that.
 func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
 	t.Helper()
 	const step, normal = 10 * time.Millisecond, 60 * time.Millisecond
@@ -170,7 +170,7 @@ func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
 	}
 }
 
-// click asks for work, and must be answered.
+// click asks for work, and fails the test if it is refused.
 func (n *node) click(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
@@ -180,7 +180,7 @@ func (n *node) click(t testing.TB, task, user string, count int) assign.Request 
 	return r
 }
 
-// ended waits until a request has ended.
+// endedRequest waits until a request has ended.
 func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
@@ -195,7 +195,7 @@ func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
 	return r
 }
 
-// items are the keys of what a request got.
+// items returns the keys of the items that a request got.
 func items(r assign.Request) []string {
 	keys := []string{}
 	for _, w := range r.Work {
@@ -219,7 +219,7 @@ func newTask(t testing.TB, n *node, name, query string, change func(*assign.Sett
 	return task
 }
 
-// pool is a connection pool of the test's own.
+// pool returns a connection pool of the test's own.
 func pool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(), url)
@@ -247,7 +247,7 @@ func execute(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// gate holds whoever comes to it at one step, until it is opened.
+// gate holds the first caller that comes to it at one step, until it is opened.
 type gate struct {
 	at      engine.Step
 	reached chan struct{}
@@ -259,7 +259,7 @@ func newGate(at engine.Step) *gate {
 	return &gate{at: at, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
-// hold stops the first who comes.
+// hold stops the first caller.
 func (g *gate) hold(ctx context.Context, step engine.Step) {
 	if step != g.at {
 		return
@@ -276,7 +276,7 @@ func (g *gate) hold(ctx context.Context, step engine.Step) {
 // numbers is a query that finds a thousand items.
 const numbers = `select i as item from generate_series(1, 1000) i order by i`
 
-// waits leaves pending requests behind that nobody serves, and returns their ids.
+// waits inserts pending requests that nobody serves, and returns their ids.
 func waits(t *testing.T, db *pgxpool.Pool, task assign.Task, count int) (ids []int64) {
 	t.Helper()
 	return query[[]int64](t, db, `
@@ -292,7 +292,7 @@ func newInbox(t testing.TB, n *node, name string, change func(*assign.Settings))
 	return newTask(t, n, name, "", change)
 }
 
-// push pushes items that have a key and nothing else.
+// push pushes items that have only a key.
 func (n *node) push(t testing.TB, task string, keys ...string) {
 	t.Helper()
 	var batch []assign.NewItem
@@ -311,7 +311,7 @@ func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) ass
 	return p
 }
 
-// linger asks for work and waits for it, for an hour if need be.
+// linger asks for work and lingers for an hour.
 func (n *node) linger(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: assign.Duration(time.Hour)})

@@ -6,28 +6,28 @@ import (
 	"getwork/notify"
 )
 
-// news is what was heard and not yet read.
+// news is what was heard and has not been read yet.
 type news struct {
 	rounds               map[int64]int // how many requests each answered, at most
 	requests, work, runs map[int64]bool
 	tasks                map[int64]bool
-	newcomers            map[int64]bool // tasks that somebody began to follow
+	newcomers            map[int64]bool // tasks that have new followers
 	list                 bool           // a task is new, changed or deleted
 	many                 bool           // more was changed than was named
-	gap                  bool           // all that happened in a while may have been missed
+	gap                  bool           // any change of some period may have been missed
 }
 
 func newNews() news {
 	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false, false}
 }
 
-// Heard is told what NOTIFY said. It does not block.
+// Heard takes a message of NOTIFY. It does not block.
 func (f *Feed) Heard(m notify.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.owes(m)
 	if f.all == 0 {
-		return // who subscribes later reads the tables first
+		return // a later subscriber reads the tables first
 	}
 	f.hear(func(n *news) {
 		if m.Round != nil {
@@ -60,7 +60,7 @@ func note(into map[int64]bool, ids []int64) {
 	}
 }
 
-// hear changes what is to be read, and wakes the reader; f.mu is held.
+// hear adds to the news, and wakes the reader; f.mu is held.
 func (f *Feed) hear(change func(*news)) {
 	f.change(change)
 	select {
@@ -76,7 +76,7 @@ func (f *Feed) change(change func(*news)) {
 	change(&f.news)
 }
 
-// putOff changes what is to be read in a while.
+// putOff adds to the news, and wakes the reader after a while.
 func (f *Feed) putOff(wait time.Duration, change func(*news)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

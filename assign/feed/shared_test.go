@@ -17,7 +17,7 @@ func (c countsEncoding) MarshalJSON() ([]byte, error) {
 	return []byte(`"text"`), nil
 }
 
-// Whoever has several sockets gets one message, encoded once.
+// A user with several sockets gets one message, encoded once.
 func TestEncodedOnce(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Records: records.New(pg.Router{}, nil)})

@@ -7,36 +7,35 @@ import (
 	"getwork/assign"
 )
 
-// Stream is the live channel of one connection, whatever carries it: hello, snapshot, then events in order, in a
-// bounded queue that is never waited for. Who does not take fast enough is cut off, and comes back for a new
-// snapshot.
+// Stream is the live channel of one connection, whatever carries it: hello, snapshot, then events in order. Its queue is
+// bounded, and nobody waits for it. A client that takes events too slowly is cut off, and reconnects to a new snapshot.
 type Stream struct {
 	feed   *Feed
 	holder assign.Holder
 	ready  func()
 	sub    *Subscription
 
-	lagging bool // the node was when the stream was opened
+	lagging bool // whether the node was lagging when the stream was opened
 
 	mu    sync.Mutex
 	queue []assign.Event
-	live  bool // the snapshot is in the queue; until then events gather behind it
+	live  bool // the snapshot is in the queue; events that come before go behind it
 	slow  bool
 }
 
-// streamLimit is how many events may wait for a connection.
+// streamLimit is the most events that wait for a connection.
 const streamLimit = 256
 
-// Open registers a connection; nothing comes before Start. ready is called when there is something to Take;
-// it must not block nor call the stream.
+// Open registers a connection; nothing is delivered before Start. ready is called when there is something to Take; it must
+// neither block nor call the stream.
 func (f *Feed) Open(holder assign.Holder, ready func()) *Stream {
 	s := &Stream{feed: f, holder: holder, ready: ready}
 	s.sub, _ = f.Subscribe(holder, s.Put)
-	s.lagging = f.lagging() // asked after subscribing: if that ends, it is heard
+	s.lagging = f.lagging() // read after subscribing, so that the end of lagging is not missed
 	return s
 }
 
-// Start puts hello and a snapshot before what has come since the stream was opened, and goes live.
+// Start puts hello and a snapshot before the events that have come since the stream was opened, and goes live.
 func (s *Stream) Start(ctx context.Context, role string) error {
 	p, err := s.feed.snapshots.Ask(ctx, s.holder)
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 	return nil
 }
 
-// Put queues events; one too many cuts the stream off.
+// Put queues events. One too many cuts the stream off.
 func (s *Stream) Put(events ...assign.Event) {
 	s.mu.Lock()
 	if n := len(s.queue) + len(events); s.slow || n > streamLimit {
@@ -77,7 +76,7 @@ func (s *Stream) Put(events ...assign.Event) {
 	}
 }
 
-// Take removes what is queued. slow: events were lost, and the connection must be closed.
+// Take removes and returns the queued events. If slow is set, events were lost, and the connection must be closed.
 func (s *Stream) Take() (events []assign.Event, slow bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *Stream) Take() (events []assign.Event, slow bool) {
 	return events, s.slow
 }
 
-// Follow adds tasks by name; [NotFound] names the first that there isn't, or that who may not see, and then none is
+// Follow adds tasks by name. [assign.NotFound] names the first that does not exist or that who may not see; then none is
 // added.
 func (s *Stream) Follow(ctx context.Context, names []string, who assign.Who) error {
 	for _, name := range names {
@@ -116,8 +115,8 @@ func noTopic(name string) error {
 	return assign.Refuse(assign.NotFound, "no task %q to subscribe to", name)
 }
 
-// Unfollow ends that.
+// Unfollow removes tasks.
 func (s *Stream) Unfollow(names []string) { s.sub.Unfollow(names...) }
 
-// Close ends the stream; it may be called again.
+// Close ends the stream. It may be called more than once.
 func (s *Stream) Close() { s.sub.leave() }

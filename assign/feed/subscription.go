@@ -15,19 +15,18 @@ type Subscription struct {
 	feed    *Feed
 	holder  assign.Holder
 	deliver func(...assign.Event)
-	who     assign.Who // who follows tasks
+	who     assign.Who // the user who follows tasks
 	quiet   bool       // it wants request events only
 }
 
 // topic is a task that somebody follows.
 type topic struct {
-	last      *assign.Event                   // what it was when it was last read
-	followers map[*Subscription]*assign.Event // and what each was last told; nil: nothing
+	last      *assign.Event                   // the task as it was last read
+	followers map[*Subscription]*assign.Event // the event that each got last; nil: none
 }
 
-// Subscribe delivers to a holder what concerns him, until the returned function is called. deliver must not block, and
-// not keep the slice that it is given. Whoever shows state should subscribe first and read it then, so that nothing
-// falls between.
+// Subscribe delivers what concerns a holder, until the returned function is called. deliver must not block, nor keep the
+// slice that it is given. A caller that shows state should subscribe first and then read, so that it misses no change.
 func (f *Feed) Subscribe(holder assign.Holder, deliver func(...assign.Event)) (*Subscription, func()) {
 	s := &Subscription{feed: f, holder: holder, deliver: deliver}
 	f.mu.Lock()
@@ -35,12 +34,12 @@ func (f *Feed) Subscribe(holder assign.Holder, deliver func(...assign.Event)) (*
 	f.holders[holder] = append(f.holders[holder], s)
 	f.all++
 	if f.all == 1 {
-		f.hear(func(*news) {}) // the loop stands still while there is nobody
+		f.hear(func(*news) {}) // the loop stands still while nobody follows
 	}
 	return s, s.leave
 }
 
-// leave ends it; it may be called again.
+// leave ends the subscription. It may be called more than once.
 func (s *Subscription) leave() {
 	f := s.feed
 	f.mu.Lock()
@@ -59,7 +58,7 @@ func (s *Subscription) leave() {
 	}
 }
 
-// followed is a task as who follows it has to know it.
+// followed is what a follower needs to know of a task.
 type followed struct {
 	id     int64
 	name   string
@@ -71,7 +70,7 @@ select s.task_id, s.name, v.groups
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = any($1::text[]) and s.deleted_at is null`
 
-// toFollow reads tasks for several who each name some; all get all of them.
+// toFollow reads the tasks that several callers name. All callers get all of them.
 func (f *Feed) toFollow(ctx context.Context, asked [][]string) ([]map[string]followed, error) {
 	names := slices.Concat(asked...)
 	slices.Sort(names)
@@ -91,14 +90,14 @@ func (f *Feed) toFollow(ctx context.Context, asked [][]string) ([]map[string]fol
 	return slices.Repeat([]map[string]followed{tasks}, len(asked)), nil
 }
 
-// follow adds tasks whose task and run events are delivered, too, while they are open to who follows; their present
-// state comes at once.
+// follow adds tasks whose task and run events are delivered, too, as long as they are open to who. Their present state is
+// delivered at once.
 func (s *Subscription) follow(who assign.Who, tasks []followed) {
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.Contains(f.holders[s.holder], s) {
-		return // it has left meanwhile
+		return // the subscription has ended meanwhile
 	}
 	s.who = who
 	for _, t := range tasks {
@@ -110,7 +109,7 @@ func (s *Subscription) follow(who assign.Who, tasks []followed) {
 	}
 }
 
-// Unfollow ends that; names that are not followed are left out.
+// Unfollow removes tasks. It ignores names that are not followed.
 func (s *Subscription) Unfollow(tasks ...string) {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
@@ -129,7 +128,7 @@ func (s *Subscription) unfollow(name string) {
 	}
 }
 
-// RequestsOnly spares a subscription all but request events.
+// RequestsOnly limits a subscription to request events.
 func (s *Subscription) RequestsOnly() *Subscription {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()

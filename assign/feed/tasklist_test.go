@@ -16,7 +16,8 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// announcements listens as nodes do, and returns what waits until one says that a task is new, changed or deleted.
+// announcements listens as nodes do, and returns a function that waits until an announcement says that a task is new, changed
+// or deleted.
 func announcements(t *testing.T, url string) (await func(what string)) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -44,8 +45,8 @@ func announcements(t *testing.T, url string) (await func(what string)) {
 	}
 }
 
-// Whatever changes of a task, everybody on every node is told that there is another list, whether the task is open to him or
-// not, and nothing of the task.
+// Whatever changes about a task, all users on every node are told that the list has changed, whether or not the task is open
+// to them, and nothing about the task.
 func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -99,7 +100,7 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	}
 }
 
-// However many tasks change at once, everybody is told about once a second, and of the last change, too.
+// However many tasks change at once, all users are told about once a second, and of the last change, too.
 func TestManyTasksChangeAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -117,7 +118,7 @@ func TestManyTasksChangeAtOnce(t *testing.T) {
 		}
 	}()
 	told, known := 0, 0
-	for known < many { // who reads when he is told knows all in the end
+	for known < many { // a client that reads when it is told knows all in the end
 		ann.listed(fmt.Sprintf("%d of %d are known", known, many))
 		told++
 		tasks, err := b.Tasks(t.Context())
@@ -131,8 +132,8 @@ func TestManyTasksChangeAtOnce(t *testing.T) {
 	}
 }
 
-// An announcement that was lost, with its node or on its way, costs time only: each node sees for itself that the list is
-// another, and that it is not.
+// An announcement that is lost, with its node or on its way, costs only time: each node finds by itself whether the list has
+// changed.
 func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	n := startTold(t) // hears of nothing
@@ -157,12 +158,12 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	look()
 	ann.listed("deleted")
 	if changed, _, err := n.Feed.listChanged(t.Context()); changed || err != nil {
-		t.Errorf("the list that was told of is news again: %v, %v", changed, err)
+		t.Errorf("the list is news again after it was delivered: %v, %v", changed, err)
 	}
 }
 
-// Who was connected while the listener was away is told once it is back, before his new snapshot: who reads with either reads
-// once.
+// A client that was connected while the listener was away is told once it is back, before its new snapshot. A client that
+// reads on either event reads once.
 func TestListOfTasksAfterAGap(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
@@ -181,8 +182,8 @@ func TestListOfTasksAfterAGap(t *testing.T) {
 	}
 }
 
-// An announcement is believed at once, without a look; what too many changes left unsaid may be a list of tasks. What else is
-// announced is none.
+// An announcement is delivered at once, without reading the tables first. Too many changes to name may include the list of
+// tasks. Other announcements do not concern the list.
 func TestListOfTasksIsAnnounced(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
@@ -191,7 +192,7 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 		{Task: 1, Requests: []int64{1}, Work: []int64{1}, Waiting: true, Items: true}, {Task: 2, Many: true}}})
 	ann.next("everybody is read again", func(e assign.Event) bool {
 		if e.Type == "tasks" {
-			t.Error("told of another list of tasks")
+			t.Error("told that the list of tasks has changed")
 		}
 		return e.Type == "snapshot"
 	})
@@ -201,7 +202,7 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 	ann.listed("everything may have changed")
 }
 
-// A task that was renamed or deleted in the moment after it was created is announced as well.
+// A task that is renamed or deleted right after it was created is announced as well.
 func TestCreatedAndChangedAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
