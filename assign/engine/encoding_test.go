@@ -144,7 +144,7 @@ func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 	newTask(t, n, "details", `select 1 as item, name from loan`, nil)
 	for _, task := range []string{"keys", "details"} {
 		r := n.endedRequest(t, n.click(t, task, "Ann", 1).ID)
-		if r.State != assign.Failed || !strings.Contains(*r.Error, "can't hold") {
+		if r.State != assign.Failed || !strings.Contains(*r.Error, "can't store") {
 			t.Errorf("%s: %s, %v", task, r.State, r.Error)
 		}
 	}

@@ -45,7 +45,7 @@ type round struct {
 
 	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
 	leased    bool     // work was given for a time
-	stirs     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
+	freed     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
 }
 
 // lockedState is what the assign lock protects, read after it was taken.

@@ -196,7 +196,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			}
 		case plan.Linger:
 			lingering.add(a.Request, assign.Pending, 0, reasons[a.Reason])
-			r.stirs = r.stirs || r.waiting[i].unread || r.run != 0
+			r.freed = r.freed || r.waiting[i].unread || r.run != 0
 		case plan.Assigned:
 			end(i, a, assign.Assigned, "")
 		case plan.Partial:

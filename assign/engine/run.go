@@ -15,7 +15,7 @@ import (
 	"getwork/notify"
 )
 
-// Why a run was given up before its query ended.
+// These errors say why a run was given up before its query ended.
 var (
 	errNobodyWaits = errors.New("nobody waits any more")
 	errStopped     = errors.New("the task was paused, changed or deleted")
@@ -26,11 +26,11 @@ const (
 	insertRun    = `insert into getwork.run (task_id, version, node, backend) values ($1, $2, $3, $4) returning id`
 )
 
-// runner runs a task's query, under the run lock, and sees to what comes of it.
+// runner runs a task's query under the run lock, and deals with the result.
 type runner struct{ *Engine }
 
-// beginRun writes the run row, in a transaction of its own, so that others see it while the query runs. Whoever
-// holds the run lock knows that no other run of the task is alive: what is still called running died.
+// beginRun writes the run row in a transaction of its own, so that others see it while the query runs. The holder of the run
+// lock knows that no other run of the task is alive, so it ends any run that is still marked as running.
 func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 	var id, lost int64
 	err := rn.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
@@ -49,9 +49,9 @@ func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 	return id, nil
 }
 
-// starting lets one attempt at a time go on, until begun is called, where all of the node's pools share a pooler's few
-// connections: a run that begins holds one, with the run lock, and waits for another to be recorded by. Were all of them held
-// so, everybody would wait for everybody. What remains for that are as many nodes as the pooler has connections.
+// starting lets one serve loop at a time go on, until begun is called, if all of the node's pools share a pooler's few
+// connections. A run that begins holds one connection with the run lock, and waits for another to be recorded. If runs held
+// all connections so, each would wait for the others for ever. The pooler therefore needs more connections than it has nodes.
 func (e *Engine) starting() (begun func()) {
 	if !e.Pooled {
 		return func() {}
@@ -60,8 +60,8 @@ func (e *Engine) starting() (begun func()) {
 	return sync.OnceFunc(e.starts.Unlock)
 }
 
-// run executes the query for those who wait and hands out its result, all under the run lock that tx holds.
-// It commits or leaves tx to be rolled back. A nil error means that the task was moved on: look again.
+// run executes the query for the waiting requests and hands out its result, all under the run lock that tx holds. It commits,
+// or leaves tx to be rolled back. A nil error means that the task was moved on, so the caller must look again.
 func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) error {
 	id, err := rn.beginRun(ctx, t)
 	begun()
@@ -88,7 +88,7 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 		rn.countRun(end, time.Since(began))
 		return nil
 	}
-	ending, done := pg.Detached(ctx) // the other may be used up
+	ending, done := pg.Detached(ctx) // after may have expired
 	defer done()
 	end, failed := rn.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
@@ -103,7 +103,7 @@ set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg
     given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
 where id = $1 and state = 'running'`
 
-// stopped reports whether a manager stopped the run: what came of it, be it an error, concerns nobody.
+// stopped reports whether a manager stopped the run. Its result, or its error, then concerns nobody.
 func (r *round) stopped(t taskView) bool {
 	s := &r.state
 	return s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots
@@ -117,7 +117,7 @@ func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, 
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran somebody's query
+	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran a user's query
 		return fmt.Errorf("begin the round: %w", err)
 	}
 	r, err := rn.openRound(ctx, tx, t.task)
@@ -140,7 +140,7 @@ func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, 
 		return fmt.Errorf("finish the run: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("finish the run: another node has taken run %d for dead", run)
+		return fmt.Errorf("finish the run: another node has declared run %d dead", run)
 	}
 	if err := r.serve(ctx, o); err != nil {
 		return err
@@ -148,9 +148,8 @@ func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, 
 	return rn.commit(ctx, r, run)
 }
 
-// tellEvery is the least time between two rounds of a task that tell at once what only those need to hear who have other
-// sockets: the announcer tells of the others. Under load there are hundreds of rounds in a second, and each NOTIFY wakes
-// every node.
+// tellEvery is the least time between two rounds of a task that announce at once what only the clickers' other sockets need.
+// The announcer announces the rest. Under load there are hundreds of rounds a second, and each NOTIFY wakes every node.
 const tellEvery = 10 * time.Millisecond
 
 const (
@@ -182,7 +181,7 @@ set retries = $2::integer,
     retry_at = clock_timestamp() + least(30, 2 ^ least($2 - 1, 5)) * interval '1 second'
 where task_id = $1`
 
-// Rank executes the query, and watches meanwhile that somebody still wants it.
+// rank executes the query, and meanwhile watches whether it is still wanted.
 func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView) (ranking.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watching := make(chan struct{})
@@ -204,8 +203,8 @@ select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.reche
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
 
-// watch ends the run when nobody waits any more, unless the task is used and keeps a shelf, or when a manager stopped it:
-// at once when this node hears of it, or within two seconds.
+// watch ends the run when no request waits any more, unless the task is in use and keeps a shelf. It also ends a run that a
+// manager stopped: at once when this node hears of it, otherwise within two seconds.
 func (rn runner) watch(ctx context.Context, t taskView, cancel context.CancelCauseFunc) {
 	pokes := rn.pokes(t.task)
 	tick := time.NewTicker(2 * time.Second)
@@ -220,13 +219,13 @@ func (rn runner) watch(ctx context.Context, t taskView, cancel context.CancelCau
 		var stopped, wanted bool
 		err := rn.api.QueryRow(ctx, rn.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
 		switch {
-		case err != nil: // the database is away, or we were told to stop; the query will tell
+		case err != nil: // the database is away, or the run was cancelled; the query returns an error by itself
 		case stopped:
 			cancel(errStopped)
 		case !wanted:
 			cancel(errNobodyWaits)
 		}
-		select { // however many clicks are announced
+		select { // at most one check per pause, however many clicks are announced
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):
 		}

@@ -13,7 +13,7 @@ import (
 	"getwork/notify"
 )
 
-// commit announces the round, if that is not done, and commits it.
+// commit announces the round, unless that is done, and commits it.
 func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	if !r.announced {
 		if err := r.announce(ctx, run); err != nil {
@@ -30,7 +30,7 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	return nil
 }
 
-// announcesAtOnce reports whether a round that answers nobody but who clicked is to tell of it itself.
+// announcesAtOnce reports whether a round that answers only the clicks that started it announces itself.
 func (e *Engine) announcesAtOnce(task int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -42,15 +42,16 @@ func (e *Engine) announcesAtOnce(task int64) bool {
 	return true
 }
 
-// after follows a round's commit. Who was left lingering by it could not be seen by those who pushed or let go of
-// something while the round was under way: to them nobody lingered. The shelf of a run was not there to them either.
+// after follows a round's commit. Requests that the round left lingering did not count as lingering before. A transaction
+// that pushed or closed something meanwhile could not see them, nor the shelf of a run. So the task is woken for what became
+// free.
 func (e *Engine) after(r *round) {
 	e.countRound(r)
 	r.telling.End(true)
 	if r.leased {
 		e.wakeSweep()
 	}
-	if r.stirs {
+	if r.freed {
 		e.WakeLingering(r.task)
 	}
 	e.keepFresh(r)
@@ -71,8 +72,8 @@ func (rn runner) failRequests(ctx context.Context, tx pgx.Tx, t taskView, run in
 	return rn.commit(ctx, r, run)
 }
 
-// fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault: who waits is told so, who
-// lingers waits for the end of the back-off, and so do new clicks that linger.
+// fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault. Lingering requests, and new
+// clicks that linger, wait for the end of the back-off.
 func (r *round) fail(ctx context.Context, run int64, message string) error {
 	if err := r.readWaiting(ctx); err != nil {
 		return err
@@ -101,12 +102,12 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 	return r.announce(ctx, run)
 }
 
-// giveUp ends a run that could not be finished, in a new transaction since the lock's may be gone: one that was
-// cancelled leaves no trace but its row; after the world's fault the run is repeated a little later, and its
-// requests fail only if that goes on for too long. If the database is away this fails too, and whoever looks when
-// it is back begins again. It returns what the run ended as; lost: another node had taken it for dead.
+// giveUp ends a run that could not be finished, in a new transaction because the lock's may be gone. A cancelled run leaves
+// only its row. After a fault that is not the query's own, the run is repeated a little later, and its requests fail only if
+// that goes on for too long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the
+// run ended; lost: another node had declared it dead.
 func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64, cause error) (end RunEnd, err error) {
-	_ = lock.Rollback(ctx) // lets go of the run lock; if that fails, the connection is gone, and the lock with it
+	_ = lock.Rollback(ctx) // releases the run lock; if it fails, the connection is gone, and the lock with it
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
 	var r *round
 	over := []notify.Change{{Task: t.task, Runs: []int64{run}}}
@@ -126,7 +127,7 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 			return nil, fmt.Errorf("give up the run: %w", err)
 		}
 		if end = RunFailed; tag.RowsAffected() == 0 {
-			end = RunLost // others see to the task
+			end = RunLost // another node serves the task
 			return nil, nil
 		}
 		return over, r.retry(ctx, t.QueryTimeout, run, cause)
@@ -137,22 +138,23 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 	return end, err
 }
 
-// retry puts off the next try after the world's fault, or fails the requests if that goes on for too long, or if a query of
-// another database gives what this one can't hold, which it will again. run is 0 where none was to be made.
+// retry delays the next run after a fault that is not the query's own. It fails the requests if that goes on for too long, or
+// if the query of another database returned text that this one can't store, because it would do so again. run is 0 if no run
+// was begun.
 func (r *round) retry(ctx context.Context, timeout assign.Duration, run int64, cause error) error {
 	if pg.Unheld(cause) {
-		return r.failRetried(ctx, run, fmt.Sprintf("the query gives text that getwork's database, whose encoding is not UTF-8, can't hold: %v", cause))
+		return r.failRetried(ctx, run, fmt.Sprintf("the query returns text that getwork's database can't store, because its encoding is not UTF-8: %v", cause))
 	}
 	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {
 		return r.failRetried(ctx, run, fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause))
 	}
 	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
-		return fmt.Errorf("put off the next try: %w", err)
+		return fmt.Errorf("delay the next run: %w", err)
 	}
 	return nil
 }
 
-// failRetried ends the requests of a task whose run can't be brought to an end.
+// failRetried ends the requests of a task whose run can't be completed.
 func (r *round) failRetried(ctx context.Context, run int64, message string) error {
 	if err := r.readWaiting(ctx); err != nil {
 		return err

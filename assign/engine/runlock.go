@@ -17,7 +17,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 	defer begun()
 	conn, err := e.runs.Acquire(ctx)
 	if err != nil {
-		return false, fmt.Errorf("get a connection to run: %w", err)
+		return false, fmt.Errorf("get a connection for the run: %w", err)
 	}
 	defer conn.Release()
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + e.clientWatch.Setting(ctx)})
@@ -27,23 +27,22 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 	defer func() {
 		after, cancel := pg.Detached(ctx)
 		defer cancel()
-		_ = tx.Rollback(after) // after a commit it does nothing
+		_ = tx.Rollback(after) // after a commit this does nothing
 		ranking.GiveUpSpoilt(after, conn.Conn())
 	}()
 	return e.underLock(ctx, tx, task, begun)
 }
 
-// The settings hold for this transaction alone, so they work through a transaction pooler, too. They take no
-// snapshot: the lock's statement is the first that does. lock_timeout, because skip locked still waits behind a
-// lock of the whole table; the idle time-out, so that a node that froze between the query's end and its round
-// loses the lock, and its round, to others; the last, so that a query ends, and its lock is free, soon after its
-// node died.
+// The settings apply to this transaction alone, so they also work through a transaction pooler. They take no snapshot: the
+// lock's statement is the first that does. lock_timeout is set because skip locked still waits behind a lock of the whole
+// table. The idle time-out makes a node that froze between the query's end and its round lose the lock, and its round, to
+// others. ClientWatch's setting follows, so that a query ends and its lock is free soon after its node died.
 const beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
 
-// runLock locks the task's row, or returns no row: it is locked, or there is none. "no key update" and not
-// "update": inserting a request takes a key share lock on the row it refers to, which "update" would have wait for
-// the whole query, and one uncommitted click would make a free row look busy. Nothing but the key stands in the
-// condition: one on a column that changes can hide a free row.
+// runLock locks the task's row. It returns no row if the row is locked or does not exist. "no key update" and not "update":
+// inserting a request takes a key share lock on the row that it refers to. "update" would make it wait for the whole query,
+// and one uncommitted click would make a free row look busy. The condition names only the key, because a condition on a
+// column that changes can hide a free row.
 const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
 
 func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
@@ -51,15 +50,15 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun fun
 	err = tx.QueryRow(ctx, e.SQL(runLock), task).Scan(&backend)
 	if errors.Is(err, pgx.ErrNoRows) {
 		e.Steps(ctx, StepBusy)
-		e.rescueSoon() // without a listener nobody else says so
+		e.rescueSoon() // without a listener nothing else says that a run is under way
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock the task: %w", err)
 	}
 	e.Steps(ctx, StepLocked)
-	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after
-	// the lock's sees what he committed.
+	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after the lock's
+	// sees what that holder committed.
 	p, err := e.readTaskView(ctx, aside{tx}, task)
 	if err != nil {
 		return false, err
@@ -72,11 +71,11 @@ func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun fun
 		return true, e.serveShelf(ctx, tx, task)
 	case plan.Run, plan.Refresh:
 		return true, runner{e}.run(ctx, tx, p, begun)
-	case plan.Recheck: // it became fresh since we looked
+	case plan.Recheck: // the shelf became fresh meanwhile
 		e.Wake(task)
 		return false, nil
 	}
 	e.Steps(ctx, StepNothing)
-	e.Wake(task) // who was recorded since we read has found the lock taken: once more when it is free
+	e.Wake(task) // a request recorded since the read has found the lock taken: look again when it is free
 	return false, nil
 }

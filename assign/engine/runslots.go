@@ -15,29 +15,30 @@ import (
 	"getwork/assign/pg"
 )
 
-// A node has places for so many queries at a time. One that becomes free is handed to who has waited for longest: a task with
-// requests, by the database, or somebody who wants to look at a query's result. The task that has just had it is behind all who
-// waited by then, on whichever node: without that it would take its place again, and few busy tasks keep the others waiting.
+// A node has a limited number of slots for running queries. A slot that becomes free goes to the one that has waited longest:
+// a task with requests, by the database's account, or a caller that wants a query's result. A task that has just run queues
+// behind all that waited by then, on any node. Otherwise it would take the slot again, and a few busy tasks would make the
+// others wait for ever.
 
-// runSlots are a node's slots for queries. Engine.mu guards the fields, since a task's serve loop and its slot change together.
+// runSlots are a node's run slots. Engine.mu guards the fields, because a task's serve loop and its slot change together.
 type runSlots struct {
 	*Engine
 	passing sync.Mutex // one slot at a time is passed on, so that no two go to one task
 
-	free   int            // slots that nobody has
-	line   []*slotWaiter  // callers who wait for one
+	free   int            // free slots
+	line   []*slotWaiter  // callers that wait for a slot
 	parked map[int64]bool // tasks that wait for a slot, and whether their lingering requests are to be served, too
 }
 
-// slotWaiter is somebody who waits for a place, but no task.
+// slotWaiter is a caller, not a task, that waits for a slot.
 type slotWaiter struct {
 	since time.Time
-	given chan struct{} // closed when the place is his
+	given chan struct{} // closed when the caller has the slot
 }
 
 type serveLoopKey struct{}
 
-// takeFreeSlot takes a place, if one was handed to the look that ctx is of, or is free.
+// takeFreeSlot takes a slot if one was handed to ctx's serve loop, or one is free.
 func (s *runSlots) takeFreeSlot(ctx context.Context) bool {
 	l, _ := ctx.Value(serveLoopKey{}).(*serveLoop)
 	s.mu.Lock()
@@ -56,14 +57,14 @@ func (s *runSlots) takeFreeSlot(ctx context.Context) bool {
 	return true
 }
 
-// freeSlots is how many are free.
+// freeSlots returns the number of free slots.
 func (s *runSlots) freeSlots() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.free
 }
 
-// leaveSlot has the look that ctx is of no longer have a place.
+// leaveSlot records that ctx's serve loop no longer has a slot.
 func (s *runSlots) leaveSlot(ctx context.Context) {
 	if l, _ := ctx.Value(serveLoopKey{}).(*serveLoop); l != nil {
 		s.mu.Lock()
@@ -72,13 +73,13 @@ func (s *runSlots) leaveSlot(ctx context.Context) {
 	}
 }
 
-// park remembers a task that waits for a place to run, and whether it was stirred, and tells the other nodes, which may
-// have one.
-func (s *runSlots) park(task int64, stirred bool) {
+// park records that a task waits for a slot, and whether to serve its lingering requests, too. It tells the other nodes,
+// which may have a free slot.
+func (s *runSlots) park(task int64, lingering bool) {
 	s.mu.Lock()
 	was, known := s.parked[task]
-	s.parked[task] = was || stirred
-	free := s.free > 0 // one was given back between our look and our note
+	s.parked[task] = was || lingering
+	free := s.free > 0 // a slot was given back after the caller had found none
 	if free {
 		s.free--
 	}
@@ -91,7 +92,7 @@ func (s *runSlots) park(task int64, stirred bool) {
 	}
 }
 
-// giveSlot gives a place back that no run has had. It does not block.
+// giveSlot gives back a slot that no run has used. It does not block.
 func (s *runSlots) giveSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *runSlots) giveSlot() {
 	s.giveSlotInLine()
 }
 
-// giveSlotInLine gives a place to the first in line, or leaves it free. e.mu must be held.
+// giveSlotInLine gives a slot to the first caller in line, or leaves it free. e.mu must be held.
 func (s *runSlots) giveSlotInLine() {
 	if len(s.line) == 0 {
 		s.free++
@@ -111,9 +112,9 @@ func (s *runSlots) giveSlotInLine() {
 	s.line = s.line[1:]
 }
 
-// Of each task that has requests which a look could serve: since when the first of them is due, but at least since its last run
-// ended. Not of one whose run is under way: its lock is taken. The tasks are found one behind the other, since thousands may
-// wait for one.
+// selectFirstInLine finds the task that has waited longest: since its first servable request became due, or since its last
+// run ended, whichever is later. It leaves out a task whose run is under way, because its lock is taken. It finds the tasks
+// one after another by index, since thousands of requests may wait for one.
 const selectFirstInLine = `
 with recursive waiting as (
   (select r.task_id from getwork.work_requested r where r.state = 'pending' order by r.task_id limit 1)
@@ -142,9 +143,9 @@ where due.at is not null and ($1 or s.task_id = any($2::bigint[])) and s.task_id
 order by greatest(due.at, last.finished_at), s.task_id
 limit 1`
 
-// passSlotOn gives a place to who has waited for longest: after a run to any task, whether or not this node knows that it waits; else
-// to one of those that it has noted, so that one whose lock somebody holds is not tried without end. At once nobody has the
-// place: whoever asks for one meanwhile is noted, and seen to in the end.
+// passSlotOn gives a slot to the one that has waited longest. After a run that may be any task, whether or not this node
+// knows that it waits. Otherwise it is one of the parked tasks; a task whose lock another session holds would be tried
+// without end. Until the slot is given nobody has it: a task that asks for one meanwhile is parked, and served in the end.
 func (s *runSlots) passSlotOn(ctx context.Context, ran bool) {
 	if ctx.Err() != nil { // the node is shutting down
 		s.mu.Lock()
@@ -155,16 +156,16 @@ func (s *runSlots) passSlotOn(ctx context.Context, ran bool) {
 	s.passing.Lock()
 	defer s.passing.Unlock()
 	s.mu.Lock()
-	noted, placed := slices.Collect(maps.Keys(s.parked)), []int64{}
+	parked, served := slices.Collect(maps.Keys(s.parked)), []int64{}
 	for task, l := range s.loops {
 		if l.hasSlot || l.slotHanded {
-			placed = append(placed, task)
+			served = append(served, task)
 		}
 	}
 	s.mu.Unlock()
-	task, waited, err := s.firstInLine(ctx, ran, noted, placed)
-	if err != nil && ctx.Err() == nil && !pg.Away(err) { // then in any order; if the database is away, others say so
-		s.Log.Warn("order of waiting tasks", "error", err)
+	task, waited, err := s.firstInLine(ctx, ran, parked, served)
+	if err != nil && ctx.Err() == nil && !pg.Away(err) { // the slot is then given in any order; other statements report a database that is away
+		s.Log.Warn("read the order of waiting tasks", "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,28 +176,28 @@ func (s *runSlots) passSlotOn(ctx context.Context, ran bool) {
 		s.giveSlotInLine()
 		all := maps.Clone(s.parked)
 		clear(s.parked)
-		for task, stirred := range all {
-			s.wakeLocked(task, stirred)
+		for task, lingering := range all {
+			s.wakeLocked(task, lingering)
 		}
 	}
 }
 
-func (s *runSlots) firstInLine(ctx context.Context, ran bool, noted, placed []int64) (task int64, waited time.Duration, err error) {
+func (s *runSlots) firstInLine(ctx context.Context, ran bool, parked, served []int64) (task int64, waited time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rescueWithin)
 	defer cancel()
 	var seconds float64
-	err = s.api.QueryRow(ctx, s.SQL(selectFirstInLine), ran, noted, placed).Scan(&task, &seconds)
+	err = s.api.QueryRow(ctx, s.SQL(selectFirstInLine), ran, parked, served).Scan(&task, &seconds)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read who waits for a place: %w", err)
+		return 0, 0, fmt.Errorf("read the tasks that wait for a run slot: %w", err)
 	}
 	return task, time.Duration(seconds * float64(time.Second)), nil
 }
 
-// handTo has this node look at the task with a place in hand; false: it has one already, or the node is shutting down. e.mu
-// must be held.
+// handTo wakes the task with a slot in hand. It returns false if the task's loop has a slot already, or if the node is
+// shutting down. e.mu must be held.
 func (s *runSlots) handTo(task int64) bool {
 	if l := s.loops[task]; l != nil && (l.slotHanded || l.hasSlot) {
 		return false
@@ -211,12 +212,13 @@ func (s *runSlots) handTo(task int64) bool {
 	return true
 }
 
-// serveWithSlot is an attempt by a look of this node, which may have a place in hand: if that is not needed, the next in line has it.
-func (s *runSlots) serveWithSlot(ctx context.Context, task int64, l *serveLoop, stirred bool) (p taskView, moved bool, err error) {
+// serveWithSlot calls serveOnce for a loop that may have a slot in hand. If serveOnce does not use the slot, the next in line
+// gets it.
+func (s *runSlots) serveWithSlot(ctx context.Context, task int64, l *serveLoop, lingering bool) (p taskView, moved bool, err error) {
 	s.mu.Lock()
 	had := l.slotHanded
 	s.mu.Unlock()
-	p, moved, err = s.serveOnce(context.WithValue(ctx, serveLoopKey{}, l), task, stirred)
+	p, moved, err = s.serveOnce(context.WithValue(ctx, serveLoopKey{}, l), task, lingering)
 	s.mu.Lock()
 	unused := had && l.slotHanded
 	if unused {
@@ -229,9 +231,9 @@ func (s *runSlots) serveWithSlot(ctx context.Context, task int64, l *serveLoop, 
 	return p, moved, err
 }
 
-// withRunSlot calls f with one of the node's run slots, so that previews, explanations, claims and rechecks together with the
-// runs are never more than the database was promised. A caller who gets none within wait, or before ctx's deadline, is refused
-// with [assign.Busy]; a node that drains refuses with [assign.Unavailable], and ends f's context.
+// withRunSlot calls f with one of the node's run slots, so that runs, previews, explanations, claims and rechecks together
+// never use more connections than --max-runs. A caller that gets no slot within wait, or before ctx's deadline, is refused
+// with [assign.Busy]. A draining node refuses with [assign.Unavailable], and ends f's context.
 func (s *runSlots) withRunSlot(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
 	base, done := s.join()
 	if base == nil {
@@ -241,7 +243,7 @@ func (s *runSlots) withRunSlot(ctx context.Context, wait time.Duration, f func(c
 	if err := s.takeRunSlot(ctx, base, wait); err != nil {
 		return err
 	}
-	defer func() { // after the connection was given back: whoever takes the slot finds one
+	defer func() { // after the connection was given back, so that the slot's next user finds one
 		s.leaveSlot(ctx)
 		s.giveSlot()
 	}()
@@ -250,7 +252,7 @@ func (s *runSlots) withRunSlot(ctx context.Context, wait time.Duration, f func(c
 	return f(ctx)
 }
 
-// takeRunSlot takes a place for runs, and waits so long for one; 0: not at all.
+// takeRunSlot takes a slot, and waits for it at most as long as wait; 0: not at all.
 func (s *runSlots) takeRunSlot(ctx, base context.Context, wait time.Duration) error {
 	if s.takeFreeSlot(ctx) {
 		return nil
@@ -260,7 +262,7 @@ func (s *runSlots) takeRunSlot(ctx, base context.Context, wait time.Duration) er
 	}
 	mine := &slotWaiter{since: time.Now(), given: make(chan struct{})}
 	s.mu.Lock()
-	if s.line = append(s.line, mine); s.free > 0 { // one was given back since
+	if s.line = append(s.line, mine); s.free > 0 { // a slot was given back meanwhile
 		s.free--
 		s.giveSlotInLine()
 	}
@@ -287,18 +289,18 @@ func (s *runSlots) takeRunSlot(ctx, base context.Context, wait time.Duration) er
 		s.line = slices.Delete(s.line, at, at+1)
 	}
 	s.mu.Unlock()
-	if at < 0 { // it was given just now
+	if at < 0 { // the slot was given just now
 		s.giveSlot()
 	}
 	return err
 }
 
 func errNoRunSlot() error {
-	return assign.Refuse(assign.Busy, "all places for queries on this node are taken; try again in a moment")
+	return assign.Refuse(assign.Busy, "all run slots of this node are taken; try again in a moment")
 }
 
-// join counts the caller among what the engine waits for when it ends, until done is called. The context ends when
-// the engine begins to; nil: it has ended, or not begun.
+// join makes the engine wait for the caller when it ends, until done is called. The returned context ends when the engine
+// begins to end; it is nil if the engine has ended or not begun.
 func (e *Engine) join() (base context.Context, done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -309,7 +311,8 @@ func (e *Engine) join() (base context.Context, done func()) {
 	return e.base, e.working.Done
 }
 
-// untilEnding is ctx, cancelled when the engine begins to end: a node that drains waits for nobody's query.
+// untilEnding returns a copy of ctx that is cancelled when the engine begins to end: a draining node waits for nobody's
+// query.
 func (e *Engine) untilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	base := e.base

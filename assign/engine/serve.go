@@ -10,91 +10,91 @@ import (
 	"getwork/assign/pg"
 )
 
-// serveLoop is this node's look at one task: one at a time, and once more if it was asked for meanwhile.
+// serveLoop is this node's work on one task. A task has one loop at a time, which goes round once more if it was woken
+// meanwhile.
 type serveLoop struct {
 	again      bool
-	slotHanded bool          // it has a place in hand that it was given, see place.go
-	hasSlot    bool          // it has taken one
-	lingering  bool          // something can be handed out again: serve also those who linger
+	slotHanded bool          // a run slot was handed to it, and it has not used it yet
+	hasSlot    bool          // it has taken a run slot
+	lingering  bool          // something can be handed out again: serve lingering requests, too
 	pokes      chan struct{} // tells the run under way to check whether it is still wanted
 }
 
-// Wake has this node see whether the task has requests to serve, and serve them. It does not block. Called after
-// everything that may have made a request servable; called in vain it costs one indexed query.
+// Wake makes this node serve the task's requests if it has any. It does not block. It is called after everything that may
+// have made a request servable. A needless call costs one indexed query.
 func (e *Engine) Wake(task int64) { e.wake(task, false) }
 
-// WakeLingering is Look after something has become free: work was let go of or ran out, an item was pushed or redriven. Who
-// lingers is served by that at once, if an inbox or a fresh shelf can give it; otherwise the next run finds it.
+// WakeLingering is Wake after something has become free: work was closed or its lease ran out, or an item was pushed or
+// redriven. Lingering requests get it at once if an inbox or a fresh shelf can hand it out. Otherwise the next run finds it.
 func (e *Engine) WakeLingering(task int64) { e.wake(task, true) }
 
-// wakeFreed stirs tasks of which work was let go of, and those that they conflict with: who held it may have its item there
-// now.
+// wakeFreed wakes the tasks whose work was closed, and those that they conflict with: the former holder may now have the item
+// there.
 func (e *Engine) wakeFreed(ctx context.Context, tasks ...int64) {
-	ctx, cancel := pg.Detached(ctx) // it is committed, whether or not the caller still waits
+	ctx, cancel := pg.Detached(ctx) // the change is committed, whether or not the caller still waits
 	defer cancel()
-	partners, _ := e.partners(ctx, e.api, tasks...) // without them, who lingers there is looked at again in a while
+	partners, _ := e.partners(ctx, e.api, tasks...) // without them, requests that linger there wait for their look_after
 	for _, task := range append(partners, tasks...) {
 		e.WakeLingering(task)
 	}
 }
 
-func (e *Engine) wake(task int64, stirred bool) {
+func (e *Engine) wake(task int64, lingering bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wakeLocked(task, stirred)
+	e.wakeLocked(task, lingering)
 }
 
-// wakeLocked is lookAt for who holds e.mu.
-func (e *Engine) wakeLocked(task int64, stirred bool) {
+// wakeLocked is wake for callers that hold e.mu.
+func (e *Engine) wakeLocked(task int64, lingering bool) {
 	if l := e.loops[task]; l != nil {
 		l.again = true
-		l.lingering = l.lingering || stirred
+		l.lingering = l.lingering || lingering
 		return
 	}
-	l := &serveLoop{pokes: make(chan struct{}, 1), lingering: stirred}
+	l := &serveLoop{pokes: make(chan struct{}, 1), lingering: lingering}
 	if e.spawn(func(ctx context.Context) { e.runServeLoop(ctx, task, l) }) {
 		e.loops[task] = l
 	}
 }
 
-// runServeLoop tries until nothing is left that this node can do for the task.
+// runServeLoop serves the task until nothing is left that this node can do for it.
 func (e *Engine) runServeLoop(ctx context.Context, task int64, l *serveLoop) {
 	for {
 		e.mu.Lock()
-		stirred := l.lingering
+		lingering := l.lingering
 		l.lingering = false
 		e.mu.Unlock()
-		p, moved, err := e.slots.serveWithSlot(ctx, task, l, stirred)
+		p, moved, err := e.slots.serveWithSlot(ctx, task, l, lingering)
 		if err != nil {
 			e.logServeError(ctx, task, err)
-			if stirred {
+			if lingering {
 				time.AfterFunc(time.Second, func() { e.WakeLingering(task) })
 			}
 			var away error
 			if p, away = e.readTaskView(ctx, e.api, task); away != nil || p.view.FellDue {
-				p.next = time.Second // nothing else would say so again
+				p.next = time.Second // nothing else would wake the task for this
 			}
 		}
 		e.mu.Lock()
 		if err == nil && moved || l.again && ctx.Err() == nil {
 			l.again = false
 			e.mu.Unlock()
-			continue // the look again: without it, who was recorded behind the round's back waits for ever
+			continue // look again: without it a request that was recorded after the round's read would wait for ever
 		}
 		delete(e.loops, task)
 		e.wakeAfter(task, p.next)
 		handed := l.slotHanded
 		e.mu.Unlock()
-		if handed { // too late: the node is shutting down
+		if handed { // nobody uses it any more: the node is shutting down
 			e.slots.giveSlot()
 		}
 		return
 	}
 }
 
-// wakeAfter looks at the task again after a while; 0: there is no reason to. e.mu must be held. It is this node's timer,
-// and only decides when the database, whose clock counts, is asked. If the node dies, another's periodic look finds
-// the same a little later.
+// wakeAfter wakes the task after a while; 0: there is no reason to. e.mu must be held. The timer only decides when this node
+// asks the database, whose clock counts. If the node dies, another node's rescuer finds the same a little later.
 func (e *Engine) wakeAfter(task int64, d time.Duration) {
 	if t := e.timers[task]; t != nil {
 		t.Stop()
@@ -105,8 +105,8 @@ func (e *Engine) wakeAfter(task int64, d time.Duration) {
 	}
 }
 
-// wakeTimed looks at all tasks that have a timer: the database's clock was set forward, or this machine slept, and what
-// they wait for may be due.
+// wakeTimed wakes all tasks that have a timer. The database's clock was set forward, or this machine slept, so what they wait
+// for may be due.
 func (e *Engine) wakeTimed() {
 	e.mu.Lock()
 	tasks := slices.Collect(maps.Keys(e.timers))
@@ -123,7 +123,7 @@ func (e *Engine) logServeError(ctx context.Context, task int64, err error) {
 		e.Wake(task)
 	case ctx.Err() != nil:
 		e.Log.Info("run given up", "task_id", task, "cause", "the node is shutting down")
-		e.Announce.Waiting(task) // so that another takes over at once
+		e.Announce.Waiting(task) // so that another node takes over at once
 	default:
 		if facts := e.complaints.About(err); facts != nil {
 			e.Log.Error("round failed; it will be tried again", append(facts, "task_id", task)...)
@@ -131,7 +131,7 @@ func (e *Engine) logServeError(ctx context.Context, task int64, err error) {
 	}
 }
 
-// poke has a run under way on this node check whether it is still wanted.
+// poke makes a run on this node check whether it is still wanted.
 func (e *Engine) poke(task int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,15 +13,16 @@ import (
 	"getwork/assign/plan"
 )
 
-// serveOnce does what [plan.Next] says, once. It reports whether it moved the task on, so that asking again makes sense. If
-// another node has the run lock, that one asks again when it has let go of it, which is after our requests were committed.
-func (e *Engine) serveOnce(ctx context.Context, task int64, stirred bool) (p taskView, moved bool, err error) {
+// serveOnce does what [plan.Next] says, once. It reports whether it moved the task on, so that it should be called again. If
+// another node has the run lock, that node looks again when it has released the lock, which is after this node's requests
+// were committed.
+func (e *Engine) serveOnce(ctx context.Context, task int64, lingering bool) (p taskView, moved bool, err error) {
 	p, err = e.readTaskView(ctx, e.api, task)
-	p.view.Stirred = stirred
+	p.view.Freed = lingering
 	if err == nil && plan.Next(p.view) == plan.EndLingering {
 		if err = e.endLingering(ctx); err == nil {
 			p, err = e.readTaskView(ctx, e.api, task)
-			p.view.Stirred, p.view.Over = stirred, false // another node ends the rest, or they are served as any other
+			p.view.Freed, p.view.Over = lingering, false // another node ends the rest, or they are served like any other request
 		}
 	}
 	if err != nil {
@@ -29,18 +30,18 @@ func (e *Engine) serveOnce(ctx context.Context, task int64, stirred bool) (p tas
 	}
 	switch plan.Next(p.view) {
 	case plan.ServeWithoutRun, plan.Recheck:
-		moved, err = e.serveAtOnce(ctx, task, p.Settings, stirred)
+		moved, err = e.serveAtOnce(ctx, task, p.Settings, lingering)
 		return p, moved, err
 	case plan.Nothing:
 		return p, false, nil
 	case plan.Refresh:
-		if e.slots.freeSlots() < 2 { // it leaves a place for those who wait
+		if e.slots.freeSlots() < 2 { // a refresh leaves a run slot for waiting requests
 			e.refreshAt(task, time.Now().Add(refreshAgain))
 			return p, false, nil
 		}
 	}
 	if !e.slots.takeFreeSlot(ctx) {
-		e.slots.park(task, stirred)
+		e.slots.park(task, lingering)
 		return p, false, nil
 	}
 	defer func() {
@@ -51,9 +52,9 @@ func (e *Engine) serveOnce(ctx context.Context, task int64, stirred bool) (p tas
 	return p, moved, err
 }
 
-// serveAtOnce serves without a run. A recheck for which there is no place waits as a run does, and one that fails or can't be
-// had does to the requests what a run's query does.
-func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings, stirred bool) (moved bool, err error) {
+// serveAtOnce serves without a run. If the recheck gets no run slot, it waits for one as a run does. If the recheck fails,
+// its error does to the requests what a query's error does.
+func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings, lingering bool) (moved bool, err error) {
 	err = e.serveNow(ctx, task, s)
 	if !errors.Is(err, errNoRecheck) {
 		return err == nil, err
@@ -61,7 +62,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 	cause := err
 	switch {
 	case assign.IsRefusal(cause, assign.Busy):
-		e.slots.park(task, stirred)
+		e.slots.park(task, lingering)
 		return false, nil
 	case ctx.Err() != nil, assign.IsRefusal(cause, assign.Unavailable):
 		return false, cause
@@ -77,7 +78,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 		case err != nil:
 			return err
 		case r.state.Recheck != s.Recheck || r.state.Query != s.Query:
-			return nil // it was changed meanwhile, and is tried again
+			return nil // the task was changed meanwhile, and the loop tries again
 		case assign.IsRefusal(cause, assign.QueryRefused):
 			return r.fail(after, 0, refusal.Detail)
 		}
@@ -96,7 +97,7 @@ func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 		return err
 	}
 	if !r.state.serves() || r.state.Recheck != "" {
-		return tx.Rollback(ctx) // it went stale since we looked, or is to be rechecked
+		return tx.Rollback(ctx) // the shelf went stale meanwhile, or must be rechecked first
 	}
 	if err := r.serve(ctx, r.supply()); err != nil {
 		return err
@@ -110,7 +111,7 @@ set state = 'cancelled', requested = 0, reason = null, completed_at = clock_time
 where task_id = $1 and state = 'pending'
 returning id`
 
-// endDeleted cancels what was recorded beside the task's deletion.
+// endDeleted cancels requests that were recorded while the task was being deleted.
 func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
 	r, err := e.openRound(ctx, tx, task)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"getwork/assign/records"
 )
 
-// servable is a pending request r that a round could end now, but for what its task's state says: no round has
-// read it yet, or its time to be looked at again has come. Never by comparing its time or id with a run's: a click
-// can be stamped before a round reads and commit after it.
+// servable is true for a pending request r that a round could end now, if the task's state allows it: no round has read it
+// yet, or its look_after has come. It does not compare the request's time or id with a run's: a click can be stamped before a
+// round's read and commit after it.
 const servable = `r.state = 'pending' and (r.look_after is null or r.look_after <= clock_timestamp())`
 
-// taskView is what a look sees of a task, before any lock or right after the run lock.
+// taskView is what scheduling sees of a task, before any lock or right after the run lock.
 type taskView struct {
 	assign.Settings
 	task    int64
 	version int
 	backend int32 // the server process that holds the run lock for us
 	view    plan.View
-	next    time.Duration // until the clock alone changes the view; 0: it won't
+	next    time.Duration // until the clock alone changes the view; 0: never
 }
 
 const selectTaskView = `
@@ -64,12 +64,13 @@ type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// aside reads one row in a transaction, and has it let go of the tables again that it read: their locks are kept until the
-// transaction ends, and that may last as long as somebody's query. A migration would wait for it, and everybody behind that.
+// aside reads one row in a transaction, and releases the tables that it read. Otherwise their locks would last until the
+// transaction ends, which may be as long as a user's query. A migration would wait for that, and everybody behind the
+// migration.
 type aside struct{ tx pgx.Tx }
 
-// QueryRow begins with a statement of its own: in a batch the query would be prepared before the savepoint is there, and that
-// locks its tables, too.
+// QueryRow sets the savepoint in a statement of its own. In a batch the query would be prepared before the savepoint exists,
+// and preparing locks its tables, too.
 func (a aside) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if _, err := a.tx.Exec(ctx, "savepoint aside"); err != nil {
 		return asideRow{err: err}

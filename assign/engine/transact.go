@@ -11,13 +11,14 @@ import (
 	"getwork/notify"
 )
 
-// transact runs f in a transaction, as [Transact] does.
+// transact runs f in a transaction, as [pg.Transact] does.
 func (e *Engine) transact(ctx context.Context, f func(pgx.Tx) error) error {
 	return pg.Transact(ctx, e.api, f)
 }
 
-// write executes one statement that writes, in a transaction of its own: by itself it would have the server's default
-// level, at which it fails where it meets another's change instead of waiting and looking again.
+// write executes one statement that writes, in a transaction of its own. By itself the statement would run at the server's
+// default isolation level. At a higher one it fails when it meets another session's change, instead of waiting and reading
+// again.
 func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag pgconn.CommandTag, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		tag, err = tx.Exec(ctx, e.SQL(statement), args...)
@@ -26,12 +27,12 @@ func (e *Engine) write(ctx context.Context, statement string, args ...any) (tag 
 	return tag, err
 }
 
-// transactAnnouncing is transact for what others must hear of: f returns what it changed. Unless many such transactions come,
-// the announcement is part of each, so that no death comes between.
+// transactAnnouncing is transact for changes that others must hear of; f returns what it changed. Unless many such
+// transactions come, the announcement is part of the transaction, so that no death can separate them.
 func (e *Engine) transactAnnouncing(ctx context.Context, f func(pgx.Tx) ([]notify.Change, error)) error {
 	var told *notify.Telling
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		told.End(false) // it begins again
+		told.End(false) // f begins again
 		told = nil
 		changes, err := f(tx)
 		if err != nil {
@@ -49,11 +50,12 @@ func (e *Engine) transactAnnouncing(ctx context.Context, f func(pgx.Tx) ([]notif
 	return err
 }
 
-// queueAnnouncement has the round's one NOTIFY written as the last statement, so that it goes out if and only if the transaction
-// commits. quick: nobody but who clicked is answered, and knows already; of many such rounds the announcer tells.
+// queueAnnouncement adds the round's one NOTIFY as the last statement, so that it is sent if and only if the transaction
+// commits. quick: only the clicks that started the round are answered, and they know already; of many such rounds the
+// announcer tells.
 func (r *round) queueAnnouncement(wrote *expecting, quick bool) {
 	r.announced = true
-	r.telling.End(false) // of a plan that was given up
+	r.telling.End(false) // left from a plan that was given up
 	r.telling = nil
 	payload := ""
 	switch {

@@ -15,7 +15,7 @@ type View struct {
 	Due     bool // one of those lingers, and asks for a run whatever the shelf has
 	Over    bool // a request has lingered for long enough
 	FellDue bool // an item of the inbox has fallen due
-	Stirred bool // something can be handed out again: serve lingering requests, too
+	Freed   bool // something can be handed out again: serve lingering requests, too
 	Refresh bool // the task is in use, and its shelf about to end; never while it is paused, deleted or held back
 }
 
@@ -69,6 +69,6 @@ func (v View) servesWithoutRun() bool {
 	if v.Locked {
 		return v.Fresh && v.Waits && (!v.Due || v.Held)
 	}
-	again := v.Pending && (v.Stirred || v.FellDue)
+	again := v.Pending && (v.Freed || v.FellDue)
 	return v.Inbox && (v.Waits || again) || v.Fresh && (v.Recheck && v.Waits && !v.Due || again)
 }

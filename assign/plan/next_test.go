@@ -22,11 +22,11 @@ func TestNext(t *testing.T) {
 		{"nor keeps it", plan.View{Locked: true, Fresh: true, Recheck: true, Pending: true, Waits: true}, plan.Recheck},
 		{"a click on an inbox", plan.View{Inbox: true, Pending: true, Waits: true}, plan.ServeWithoutRun},
 		{"somebody lingers on an inbox", plan.View{Inbox: true, Pending: true}, plan.Nothing},
-		{"until something is pushed", plan.View{Inbox: true, Pending: true, Stirred: true}, plan.ServeWithoutRun},
+		{"until something is pushed", plan.View{Inbox: true, Pending: true, Freed: true}, plan.ServeWithoutRun},
 		{"or falls due", plan.View{Inbox: true, Pending: true, FellDue: true}, plan.ServeWithoutRun},
-		{"or their time is over", plan.View{Inbox: true, Pending: true, Over: true, Stirred: true}, plan.EndLingering},
-		{"work is let go of while somebody lingers on a fresh shelf", plan.View{Fresh: true, Pending: true, Stirred: true}, plan.ServeWithoutRun},
-		{"or on one that is over", plan.View{Pending: true, Stirred: true}, plan.Nothing},
+		{"or their time is over", plan.View{Inbox: true, Pending: true, Over: true, Freed: true}, plan.EndLingering},
+		{"work is let go of while somebody lingers on a fresh shelf", plan.View{Fresh: true, Pending: true, Freed: true}, plan.ServeWithoutRun},
+		{"or on one that is over", plan.View{Pending: true, Freed: true}, plan.Nothing},
 		{"it is time for another run for those who linger", plan.View{Locked: true, Fresh: true, Pending: true, Waits: true, Due: true}, plan.Run},
 		{"but not during a back-off", plan.View{Locked: true, Held: true, Fresh: true, Pending: true, Waits: true, Due: true}, plan.ServeWithoutRun},
 		{"a back-off without a shelf", plan.View{Held: true, Pending: true, Waits: true}, plan.Nothing},
@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 		{"a shelf about to end", plan.View{Fresh: true, Refresh: true}, plan.Refresh},
 		{"and under the lock", plan.View{Locked: true, Fresh: true, Refresh: true}, plan.Refresh},
 		{"a shelf about to end while somebody waits", plan.View{Locked: true, Fresh: true, Refresh: true, Pending: true, Waits: true}, plan.ServeWithoutRun},
-		{"paused", plan.View{Paused: true, Held: true, Fresh: true, Pending: true, Waits: true, Stirred: true}, plan.Nothing},
+		{"paused", plan.View{Paused: true, Held: true, Fresh: true, Pending: true, Waits: true, Freed: true}, plan.Nothing},
 		{"deleted", plan.View{Deleted: true, Pending: true, Waits: true}, plan.CancelDeleted},
 		{"deleted while paused", plan.View{Locked: true, Deleted: true, Paused: true, Held: true, Pending: true, Waits: true}, plan.CancelDeleted},
 		{"deleted, and nobody waits", plan.View{Deleted: true, Fresh: true}, plan.Nothing},
@@ -74,7 +74,7 @@ func viewOf(bits uint16) plan.View {
 	bit := func(n int) bool { return bits>>n&1 == 1 }
 	v := plan.View{
 		Locked: bit(0), Deleted: bit(1), Paused: bit(2), Held: bit(3), Inbox: bit(4), Recheck: bit(5), Fresh: bit(6),
-		Pending: bit(7), Waits: bit(8), Due: bit(9), Over: bit(10), FellDue: bit(11), Stirred: bit(12), Refresh: bit(13),
+		Pending: bit(7), Waits: bit(8), Due: bit(9), Over: bit(10), FellDue: bit(11), Freed: bit(12), Refresh: bit(13),
 	}
 	v.Fresh = v.Fresh && !v.Inbox
 	v.FellDue = v.FellDue && v.Inbox
@@ -96,7 +96,7 @@ func naivelyUnlocked(p plan.View) plan.Action {
 		return plan.EndLingering
 	}
 	rechecks := p.Recheck && !p.Held
-	if naivelyServes(p) && (!p.Recheck || rechecks) && (p.Waits && p.Inbox || p.Waits && rechecks && !p.Due || p.Pending && (p.Stirred || p.FellDue)) {
+	if naivelyServes(p) && (!p.Recheck || rechecks) && (p.Waits && p.Inbox || p.Waits && rechecks && !p.Due || p.Pending && (p.Freed || p.FellDue)) {
 		if p.Recheck {
 			return plan.Recheck
 		}
