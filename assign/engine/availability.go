@@ -7,20 +7,20 @@ import (
 	"getwork/assign/records"
 )
 
-// availabilityBase is how an item c (item, slots, exclusive) of the task $1 stands now: who holds its places, who may not have
-// it, and whether it is gone. u (snapshot, seen_until) is what the run saw that ranked it, nulls if none did. It reads what
-// binds the item, and of what is over the last alone.
+// availabilityBase reads whether an item c (item, slots, exclusive) of the task $1 can be handed out now: who holds its
+// places, who may not have it, and whether it is gone. u (snapshot, seen_until) is what the run that ranked the item saw, or
+// nulls if none did. It reads the work that binds the item, and only the last of the work that is over.
 //
-// An item with one place is gone when it is held, put off or never to return. And what was closed by a transaction
-// that the run did not see is not handed out from it: the query may have ranked it by what was true before. By
-// transaction, not by time: a closing can be stamped before a snapshot and commit after it. Of a closing that we can
-// see the transaction is older than our own snapshot's end; a newer one is of another server's life, from which the
-// tables were restored. The last closing says it for all: nobody holds an item of a run's result while the query looks, so
-// what it did not see closed was handed out later than what it did. Items with several places are never gone: held rows
-// use places up, and what was put off or never to return binds its own user alone.
+// An item with one place is gone when it is held, put off or never to return. An item that was closed by a transaction that
+// the run did not see is not handed out from that run either: the query may have ranked it by the state before. Transactions
+// decide, not times: a closing can be stamped before a snapshot and commit after it. The transaction of a closing that we can
+// see is older than the end of our own snapshot; a newer one belongs to another server's life, from which the tables were
+// restored. The last closing decides for all: nobody holds an item of a run's result while the query reads it, so a closing
+// that the query did not see belongs to a later hand-out than one that it saw. Items with several places are never gone: held
+// rows use places up, and work that was put off or is never to return binds its own user alone.
 //
-// What failed or ran out counts as an attempt, what was put off or taken away does not; after anything else it is the
-// first. Other holders of the item, whose attempt is not over, say nothing about it.
+// A failed or expired attempt counts as an attempt; one that was put off or reassigned does not. After any other closing the
+// next attempt is the first. Other holders of the item, whose attempts are not over, do not count.
 const availabilityBase = `
 cross join lateral (
   select array_agg(w.slot) filter (where w.state = 'held') as taken,
@@ -46,13 +46,13 @@ cross join lateral (
       or last.closed_at > u.seen_until), false) as gone
 ) st`
 
-// busy tells whether another member of its group is held; "limit 1" has it looked up for an item, instead of hashing all
-// that is held.
+// busy is true if another member of the item's group is held. "limit 1" makes it an index look-up for each item, instead of a
+// hash of all held work.
 const busy = `c.exclusive is not null and coalesce((
     select true from getwork.work w where w.task_id = $1 and w.exclusive = c.exclusive and w.state = 'held' limit 1), false) as busy`
 
-// completedBy are the users who have completed the item c of the task t.id, each found behind the one before: somebody may
-// have done so very often.
+// completedBy selects the users who have completed the item c of the task t.id, each by a look-up that begins after the one
+// before, since a user may have completed it very often.
 const completedBy = `(
     with recursive found as (
       (select w.user_name from getwork.work w
@@ -66,7 +66,7 @@ const completedBy = `(
   )`
 
 const (
-	// availability is availabilityBase, and who has a say in the tasks $2 that $1 conflicts with.
+	// availability is availabilityBase, and the users whom the tasks $2 bar that $1 conflicts with.
 	availability = availabilityBase + `
 cross join lateral (
   select case when $2::bigint[] <> '{}' then array(
@@ -75,17 +75,18 @@ cross join lateral (
     select d.user_name from unnest($2::bigint[]) t (id) cross join lateral ` + completedBy + ` d) end as elsewhere, ` + busy + `
 ) eyes`
 
-	// availabilityUnconflicted is the same of a task that conflicts with none. To have the other ready costs a few hundredths of a click.
+	// availabilityUnconflicted is availability for a task that conflicts with none. The check for conflicts would cost a few
+	// hundredths of a click.
 	availabilityUnconflicted = availabilityBase + `
 cross join lateral (select null::text[] as elsewhere, ` + busy + `) eyes`
 )
 
 const availabilityColumns = `c.slots, c.exclusive, st.attempt, st.taken, st.users, st.instances, st.barred, eyes.elsewhere, eyes.busy`
 
-// nothingSeen is u of items that no run ranked.
+// nothingSeen is u for items that no run has ranked.
 const nothingSeen = `cross join (select null::pg_snapshot as snapshot, null::timestamptz as seen_until) u`
 
-// scanAvailability reads into, and then availabilityColumns.
+// scanAvailability reads a row whose first columns go into into, followed by availabilityColumns.
 func scanAvailability(row pgx.CollectableRow, o *offer, into ...any) error {
 	var users, instances []string
 	err := row.Scan(append(into, &o.cand.Slots, &o.cand.Exclusive, &o.attempt, &o.Taken, &users, &instances, &o.Barred, &o.elsewhere, &o.Busy)...)

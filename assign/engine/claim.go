@@ -15,16 +15,18 @@ import (
 	"getwork/notify"
 )
 
-// errSinceRun: the item was let go of since the run that put it on the shelf. Whether it still matches, the query knows.
-var errSinceRun = fmt.Errorf("%w: it was let go of since the run", errMoved)
+// errSinceRun says that the item was closed after the run that put it on the shelf. Only the query knows whether it still
+// matches.
+var errSinceRun = fmt.Errorf("%w: it was closed after the run", errMoved)
 
 const selectHeld = `
 select ` + records.WorkColumns + `
 from getwork.work w join getwork.task_state s using (task_id)
 where w.task_id = $1 and w.item = $2 and w.user_name = $3 and w.instance = $4 and w.state = 'held'`
 
-// Claim gives one named item to who asks; claimed is false when it was his already. [NotFound]: it does not match the
-// task. [NoSlot]: all its places are taken. [NotAvailable]: it is put off, never to return, or a rule keeps it from him.
+// Claim gives one named item to a holder; claimed is false if they held it already. [assign.NotFound]: it does not match the
+// task. [assign.NoSlot]: all its places are taken. [assign.NotAvailable]: it is put off or never to return, or a rule keeps
+// it from the holder.
 func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w assign.Work, claimed bool, err error) {
 	if detail := assign.CheckItem(item); detail != "" {
 		return assign.Work{}, false, assign.Refuse(assign.NotFound, "%s", detail)
@@ -33,7 +35,7 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 	if err != nil {
 		return assign.Work{}, false, err
 	}
-	shelf := true // look there first
+	shelf := true // try the shelf first
 	for range attempts {
 		w, err = e.heldWork(ctx, task, item, by.Holder)
 		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
@@ -48,7 +50,7 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 		}
 		var id int64
 		id, err = e.claim(ctx, task, s, found, by)
-		if err == nil { // by its id: it may be let go of in another tab by now
+		if err == nil { // by its id: it may have been closed in another tab
 			w, _, err = e.work(ctx, id, assign.Disposition{})
 			return w, true, err
 		}
@@ -56,14 +58,14 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 			return assign.Work{}, false, err
 		}
 		shelf = !errors.Is(err, errSinceRun)
-		if task, s, err = e.Records.Find(ctx, name, by); err != nil { // it changed meanwhile
+		if task, s, err = e.Records.Find(ctx, name, by); err != nil { // the settings changed meanwhile
 			return assign.Work{}, false, err
 		}
 	}
 	return assign.Work{}, false, assign.Refuse(assign.NotAvailable, "item %q changes hands all the time; try again", item)
 }
 
-// heldWork reads what a holder holds of an item; pgx.ErrNoRows: nothing.
+// heldWork reads a holder's held work on an item, or returns pgx.ErrNoRows.
 func (e *Engine) heldWork(ctx context.Context, task int64, item string, by assign.Holder) (assign.Work, error) {
 	rows, err := e.api.Query(ctx, e.SQL(selectHeld), task, item, by.User, by.Instance)
 	if err != nil {
@@ -76,7 +78,7 @@ func (e *Engine) heldWork(ctx context.Context, task int64, item string, by assig
 	return w, err
 }
 
-// claim decides under the assign lock; id is the work's that was given.
+// claim decides under the assign lock; id is the id of the new work.
 func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found *named, by assign.Who) (id int64, err error) {
 	w := waiter{holder: by.Holder, wanted: 1, groups: waitersGroups(by)}
 	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
@@ -111,7 +113,7 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 	return id, err
 }
 
-// grant decides whether somebody may have an item, by the same plan as every round, and which place he gets.
+// grant decides whether a holder may have an item, by the same plan as every round, and which place they get.
 func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err error) {
 	requests, err := r.requests(ctx, []waiter{w})
 	if err != nil {
@@ -124,7 +126,7 @@ func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err er
 	}
 	switch a.Reason {
 	case plan.AtLimit:
-		return 0, assign.Refuse(assign.NotAvailable, "%s holds as much of task %q as one may (%d), and would have to let go of something first", w.holder.User, r.state.Name, *r.state.MaxOpen)
+		return 0, assign.Refuse(assign.NotAvailable, "%s holds as much of task %q as one user may (%d), and must finish or return something first", w.holder.User, r.state.Name, *r.state.MaxOpen)
 	case plan.Barred:
 		return 0, r.barred(w, o)
 	case plan.AllHeld:
@@ -135,7 +137,7 @@ func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err er
 	return 0, assign.Refuse(assign.NoSlot, "all %d places of item %q are taken", o.Slots, o.cand.Item)
 }
 
-// barred says which rule keeps an item from somebody.
+// barred says which rule keeps an item from a holder.
 func (r *round) barred(w waiter, o *offer) error {
 	user := w.holder.User
 	switch {
@@ -151,7 +153,7 @@ func (r *round) barred(w waiter, o *offer) error {
 
 const selectGiven = `select id from getwork.work where task_id = $1 and item = $2 and user_name = $3 and instance = $4 and state = 'held'`
 
-// give writes one work row, and takes the item out of what an inbox hands out.
+// give writes one work row, and parks the item of an inbox.
 func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int64) (id int64, err error) {
 	var g grants
 	g.add(w, o, slot, r.state.Lease)
@@ -167,7 +169,7 @@ func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int
 	return id, err
 }
 
-// waitersGroups are somebody's groups as a waiter has them; nil: they need none.
+// waitersGroups returns a user's groups as a waiter has them; nil: they need none.
 func waitersGroups(w assign.Who) *[]string {
 	if w.Anything {
 		return nil

@@ -9,17 +9,16 @@ import (
 	"getwork/assign/pg"
 )
 
-// The database's clock is the only one that counts, and it is set now and then: NTP corrects it, a virtual machine stood
-// still, another server is the primary. What was promised to somebody keeps its time, by whatever that clock then shows: a
-// lease, what was put off, how long a request lingers. What getwork only reminds itself of by a time must hold up nobody: a
-// back-off, a retry delay, the next look at who lingers, the end of a shelf; nor may what was returned to be handed out at
-// once. Each of these is so far ahead of the clock at most when it is written. One that is further ahead was written before
-// the clock was set back.
+// Only the database's clock counts, and now and then it is set: NTP corrects it, a virtual machine stood still, or another
+// server became the primary. A time that was promised to somebody stays as it is, whatever the clock then shows: a lease, an
+// item that was put off, the end of lingering. A time that only reminds getwork itself must delay nobody: a back-off, a retry
+// delay, a request's look_after, the end of a shelf, or the moment at which an item returns at once. Each of these is at most
+// so far ahead of the clock when it is written. One that is further ahead was written before the clock was set back.
 
 const (
-	// tooLate tells whether a task s in its version v goes by such a time; one that is deleted goes by none, and there may be
-	// very many of those. clock.at is now. 60 s is the longest back-off, and 30 s the longest retry delay; who lingers is
-	// looked at after rerun_after, or a back-off.
+	// tooLate is true for a task s in its version v that waits for such a time. A deleted task waits for none, and there may
+	// be very many of those. clock.at is now. The longest back-off is 60 s, and the longest retry delay 30 s; a lingering
+	// request's look_after is rerun_after or a back-off ahead.
 	tooLate = `s.deleted_at is null and (s.failed_until > clock.at + interval '60 seconds' or s.retry_at > clock.at + interval '30 seconds'
     or s.retry_since > clock.at or s.used_at > clock.at or ` + shelfTooLate + `
     or exists (select from getwork.work_requested r where r.task_id = s.task_id and ` + lookTooLate + `))`
@@ -27,7 +26,7 @@ const (
 	shelfTooLate = `s.fresh_until > clock.at and exists (select from getwork.run u where u.id = s.shelf_run and u.finished_at > clock.at)`
 	lookTooLate  = `r.state = 'pending' and r.look_after > clock.at + greatest(v.rerun_after, interval '60 seconds')`
 
-	// In the order of ids, as everybody takes the locks.
+	// In the order of ids, like everybody who takes these locks.
 	healTasks = `
 with late as materialized (
   select s.task_id, clock.at, ` + shelfTooLate + ` as stale
@@ -59,11 +58,11 @@ with late as materialized (
 )
 update getwork.work_requested r set look_after = clock_timestamp() from late l where r.id = l.id and r.state = 'pending'`
 
-	// What was returned for no time, or redriven, is there again; what failed waits from now. An inbox has the same time, if
-	// that is of the item's last work: what was put off later on is due as was promised.
+	// Work that was returned for no time, or redriven, is available now; failed work waits from now on. The item of an inbox
+	// has the same time if that came from its last work; an item that was put off later keeps its promised time.
 	//
-	// "any" has the rows looked up by their ids. Nothing is known of how many are late, and the join alone would be planned for
-	// a third of all work, and walk through all of it.
+	// "any" makes PostgreSQL look the rows up by their ids. It does not know how many are late, and would plan the join alone
+	// for a third of all work, and walk through all of it.
 	healWork = `
 with clock as materialized (select clock_timestamp() as at),
 late as materialized (
@@ -94,7 +93,7 @@ late as materialized (
 select distinct task_id from moved`
 )
 
-// healClock has what is put off for longer than it may be be due, and looks at the tasks that it is of.
+// healClock makes everything due that is delayed for longer than it may be, and wakes its tasks.
 func (r *rescuer) healClock(ctx context.Context) error {
 	var tasks, freed []int64
 	err := r.transact(ctx, func(tx pgx.Tx) (err error) {
@@ -110,10 +109,10 @@ func (r *rescuer) healClock(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("catch up with the clock: %w", err)
+		return fmt.Errorf("heal a clock that was set back: %w", err)
 	}
 	if len(tasks) > 0 || len(freed) > 0 {
-		r.Log.Warn("the database's clock was set back; what was put off for too long by that is due",
+		r.Log.Warn("the database's clock was set back; what that delayed for too long is due now",
 			"tasks", len(tasks), "tasks_with_work", len(freed))
 	}
 	for _, task := range tasks {
@@ -125,7 +124,8 @@ func (r *rescuer) healClock(ctx context.Context) error {
 	return nil
 }
 
-// closedLater reports whether work was let go of later than now: the clock was set back while this node was not there.
+// closedLater reports whether some work was closed later than now, because the clock was set back while this node was not
+// there.
 func (r *rescuer) closedLater(ctx context.Context) bool {
 	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
 	var is bool

@@ -11,9 +11,10 @@ import (
 	"getwork/assign"
 )
 
-// Four eyes: a task names others of which nobody may hold or have completed the same item. What is in force stands
-// in task_conflict, a pair for each way. A round of one side reads the other side's work; so that two nodes do not do
-// that at the same time for one person and one item, each seeing nothing yet, both sides' assign locks are taken.
+// Four eyes: a task names other tasks, and nobody may get an item under it who holds or completed that item under one of
+// them. The pairs in force stand in task_conflict, one for each direction. A round of one side reads the other side's work.
+// It takes the assign locks of both sides: otherwise two nodes could check one user and one item at the same time, and
+// neither would see the other's work.
 const (
 	taskIDs = `select task_id, name from getwork.task_state where name = any($1::text[]) and deleted_at is null`
 
@@ -27,7 +28,7 @@ for no key update`
 
 	forgetConflicts = `delete from getwork.task_conflict where task_id = $1 or other_id = $1`
 
-	// What the task says itself, and what others say of it.
+	// The task's own conflicts, and those that others have with it.
 	insertConflicts = `
 insert into getwork.task_conflict (task_id, other_id)
 select p.a, p.b
@@ -46,7 +47,7 @@ from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id a
 where $1 = any(v.conflicts_with) and s.deleted_at is null and s.task_id <> $1`
 )
 
-// conflictIDs finds the tasks of those names; a name that no task has is refused.
+// conflictIDs returns the ids of the tasks with those names. A name that no task has is refused.
 func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]int64, error) {
 	ids := []int64{}
 	if len(names) == 0 {
@@ -69,12 +70,12 @@ func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, names []string)
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
 	if len(missing) > 0 {
-		return nil, assign.RefuseField("conflicts_with", "no task %s; name tasks that there are, or none", strings.Join(missing, ", "))
+		return nil, assign.RefuseField("conflicts_with", "no task %s; name existing tasks, or none", strings.Join(missing, ", "))
 	}
 	return ids, nil
 }
 
-// lockConflicts takes the assign locks of a task, of those that it conflicts with, and of some that it will.
+// lockConflicts takes the assign locks of a task, of those that it conflicts with, and of those that it will conflict with.
 func (ed taskEditor) lockConflicts(ctx context.Context, tx pgx.Tx, task int64, also []int64) error {
 	if _, err := tx.Exec(ctx, ed.SQL(lockAssigns), append([]int64{task}, also...), task); err != nil {
 		return fmt.Errorf("take the assign locks: %w", err)
@@ -82,7 +83,7 @@ func (ed taskEditor) lockConflicts(ctx context.Context, tx pgx.Tx, task int64, a
 	return nil
 }
 
-// setConflicts puts what a task says of its conflicts into force; the locks of both sides are held.
+// setConflicts puts a task's conflicts into force; the locks of both sides are held.
 func (ed taskEditor) setConflicts(ctx context.Context, tx pgx.Tx, task int64, others []int64) error {
 	if _, err := tx.Exec(ctx, ed.SQL(forgetConflicts), task); err != nil {
 		return fmt.Errorf("set conflicts: %w", err)
@@ -95,7 +96,7 @@ func (ed taskEditor) setConflicts(ctx context.Context, tx pgx.Tx, task int64, ot
 
 const selectPartners = `select distinct other_id from getwork.task_conflict where task_id = any($1::bigint[])`
 
-// partners are the tasks that some tasks conflict with.
+// partners returns the tasks that some tasks conflict with.
 func (e *Engine) partners(ctx context.Context, db rowser, tasks ...int64) ([]int64, error) {
 	rows, err := db.Query(ctx, e.SQL(selectPartners), tasks)
 	if err != nil {

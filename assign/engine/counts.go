@@ -10,14 +10,15 @@ import (
 // Counter counts what happened on this node since it started.
 type Counter struct{ n atomic.Int64 }
 
-// Load is the count.
+// Load returns the count.
 func (c *Counter) Load() int64 { return c.n.Load() }
 
-// Counts are what a node did and saw since it started. Of what several nodes take part in each counts its own part, so
-// that their sum is the whole: who records a request counts it as recorded, who ends it as ended.
+// Counts are what a node did since it started. Where several nodes take part, each counts its own part, so that the sum over
+// all nodes is the whole: the node that records a request counts it as recorded, and the node that ends it counts it as
+// ended.
 type Counts struct {
 	Recorded Counter                   // requests
-	Ended    map[assign.State]*Counter // requests, by what they ended as; the keys never change
+	Ended    map[assign.State]*Counter // requests, by their final state; the keys never change
 	Given    Counter                   // items handed out by rounds
 	Expired  Counter                   // work whose lease ran out, found by this node's sweep
 
@@ -25,17 +26,17 @@ type Counts struct {
 	RunEnds  map[RunEnd]*Counter // of the ranking query, by how they ended; the keys never change
 	RunsTook Durations           // on this node, however they ended
 
-	// Rescued counts requests that only the periodic look found and a round then answered. Without faults: 0.
+	// Rescued counts requests that only the rescuer found and a round then answered. Without faults it is 0.
 	Rescued Counter
-	Looks   Counter // how often the periodic look was made
-	Oldest  Age     // of the request that waits longest, of any node's, as the last look saw
+	Looks   Counter // how often the rescuer looked
+	Oldest  Age     // of the request that waits longest, on any node, as the rescuer last saw it
 
 }
 
 // RunEnd is how a run ended.
 type RunEnd string
 
-// The ends of a run. Lost ones are counted by the node that took over.
+// The ends of a run. The node that takes over counts a lost one.
 const (
 	RunFinished  RunEnd = "finished"
 	RunFailed    RunEnd = "failed"
@@ -43,7 +44,7 @@ const (
 	RunLost      RunEnd = "lost"
 )
 
-// begin makes the maps.
+// begin creates the maps.
 func (c *Counts) begin() {
 	c.Ended, c.RunEnds = map[assign.State]*Counter{}, map[RunEnd]*Counter{}
 	for _, s := range []assign.State{assign.Assigned, assign.Partial, assign.None, assign.Failed, assign.Cancelled} {
@@ -68,19 +69,19 @@ func (c *Counts) countRound(r *round) {
 	c.countEnded(r)
 }
 
-// countEnded counts the requests that a transaction has ended, round or not, once it has committed.
+// countEnded counts the requests that a transaction has ended, after its commit, whether or not it was a round.
 func (c *Counts) countEnded(r *round) {
 	for as, n := range r.ends {
 		c.countEnd(as, n)
 	}
 }
 
-// countClicks counts what was recorded of a batch, once that is committed.
+// countClicks counts what a batch recorded, after its commit.
 func (c *Counts) countClicks(batch []*click) {
 	for _, k := range batch {
 		if k.inserted != "" {
 			c.Recorded.n.Add(1)
-			c.countEnd(k.inserted, 1) // pending is no end
+			c.countEnd(k.inserted, 1) // a pending one has not ended
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (c *Counts) countRun(end RunEnd, took time.Duration) {
 	c.RunsTook.add(took)
 }
 
-// DurationBounds are the upper bounds of the parts that [Durations] counts in, in seconds; one more part has no bound.
+// DurationBounds are the upper bounds, in seconds, of the buckets of [Durations]. One more bucket has no bound.
 var DurationBounds = [...]float64{0.01, 0.03, 0.1, 0.3, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300}
 
 // Durations counts durations.
@@ -109,7 +110,7 @@ func (d *Durations) add(took time.Duration) {
 	d.sum.Add(int64(took))
 }
 
-// Load tells how many there were and their sum in seconds, and how many were within each bound.
+// Load returns how many durations there were, their sum in seconds, and how many were within each bound.
 func (d *Durations) Load() (n uint64, sum float64, within map[float64]uint64) {
 	within = make(map[float64]uint64, len(DurationBounds))
 	for i := range d.parts {

@@ -9,40 +9,40 @@ import (
 	"getwork/notify"
 )
 
-// click is a Click on its way through a dispatcher.
+// click is an assign.Click on its way through a dispatcher.
 type click struct {
 	assign.Click
 	holder assign.Holder
 	done   chan struct{}
-	gone   <-chan struct{} // closed when nobody waits for the answer any more
+	gone   <-chan struct{} // closed when the caller no longer waits for the answer
 
-	id       int64        // of the request that answers it
+	id       int64        // the id of the request that answers it
 	lost     bool         // its key belongs to an earlier request
-	inserted assign.State // of the request as it was recorded for this click; empty: another's, or one of before, answers it
+	inserted assign.State // the state of the request recorded for this click; empty: another request answers it
 	answer   *assign.Request
 	err      error
 }
 
-// dispatcher gathers the clicks on one task that come while this node's last transaction for it is in flight, and
-// records them together. No timer: on an idle system a click is alone in its batch, and waits for nobody.
+// dispatcher gathers the clicks on one task that come while this node's last transaction for it is in flight, and records
+// them together. There is no timer: on an idle system a click is alone in its batch, and waits for nobody.
 type dispatcher struct{ queue []*click }
 
 // recordWithin is how long a batch may take.
 const recordWithin = 15 * time.Second
 
-// maxBatch bounds one transaction, and so how long it may hold the assign lock.
+// maxBatch bounds one transaction, and so the time for which it holds the assign lock.
 const maxBatch = notify.MaxQuickRound
 
-// maxQueued bounds a dispatcher's queue, and so how long the last in it waits.
+// maxQueued bounds a dispatcher's queue, and so the wait of the last click in it.
 const maxQueued = 4000
 
-// dispatch queues a click, and has it recorded.
+// dispatch queues a click, and starts recording.
 func (e *Engine) dispatch(task string, k *click) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d := e.dispatches[task]; d != nil {
 		if len(d.queue) >= maxQueued {
-			d.queue = slices.DeleteFunc(d.queue, func(k *click) bool { // nobody waits behind those who have gone
+			d.queue = slices.DeleteFunc(d.queue, func(k *click) bool { // clicks whose callers have gone take no room
 				select {
 				case <-k.gone:
 					return true
@@ -52,7 +52,7 @@ func (e *Engine) dispatch(task string, k *click) error {
 			})
 		}
 		if len(d.queue) >= maxQueued {
-			return assign.Refuse(assign.Busy, "more clicks on this task come than can be recorded; ask again in a moment")
+			return assign.Refuse(assign.Busy, "clicks on this task come faster than they can be recorded; ask again in a moment")
 		}
 		d.queue = append(d.queue, k)
 		return nil
@@ -65,9 +65,9 @@ func (e *Engine) dispatch(task string, k *click) error {
 	return nil
 }
 
-// next takes a batch off the queue, without those for whose answer nobody waits any more: they were told to ask again,
-// or have gone. Behind a database that stands still for an hour there would be an hour's of them, and each would be given
-// work that he knows nothing of.
+// next takes a batch off the queue, without clicks whose callers no longer wait: they were told to ask again, or have gone.
+// After a database has stood still for an hour there would be an hour's worth of them, and each would get work that its user
+// does not know of.
 func (d *dispatcher) next() (batch []*click) {
 	for i, k := range d.queue {
 		select {
@@ -84,8 +84,8 @@ func (d *dispatcher) next() (batch []*click) {
 	return batch
 }
 
-// recordAll records until nobody is queued. What was accepted into the queue is recorded also while the node
-// drains, so it is not bound to the engine's context; a batch is ended after recordWithin.
+// recordAll records until the queue is empty. It is not bound to the engine's context, because clicks in the queue are
+// recorded even while the node drains. Each batch ends after recordWithin.
 func (c recorder) recordAll(task string, d *dispatcher) {
 	for {
 		c.mu.Lock()

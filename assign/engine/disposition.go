@@ -12,13 +12,13 @@ import (
 	"getwork/notify"
 )
 
-// backOffOf is how long the item of work w waits after it failed, at least.
+// backOffOf is the least time for which the item of work w waits after it failed.
 const backOffOf = `least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours')`
 
-// closeWork names what it closes: the work, still held, its lease not over. No row: it was lost meanwhile. After a
-// failure the item waits for the task's backoff, twice as long after each further one, at most a day, and up to a fifth
-// longer by chance, so that what failed together does not come back together. The time of closing is read a little after
-// the condition on the lease, and must not seem to be after its end.
+// closeWork repeats what it relies on: the work is still held, and its lease is not over. If it returns no row, the work was
+// lost meanwhile. After a failure the item waits for the task's backoff, twice as long after each further failure, at most a
+// day, and up to a fifth longer at random, so that items that failed together do not come back together. The time of closing
+// is read a little after the condition on the lease, and is limited to the lease's end.
 const closeWork = `
 with closed as (
   update getwork.work w
@@ -40,8 +40,8 @@ with closed as (
 ), ` + settleItems + `
 select quiet from closed`
 
-// Dispose closes held work: by its holder, or by a manager (any). Doing the same again changes nothing. [LeaseLost]: it
-// ran out before; [AlreadyClosed]: it was let go of in another way.
+// Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
+// out before. [assign.AlreadyClosed]: it was closed in another way.
 func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by assign.Holder, any bool) (assign.Work, error) {
 	if err := d.Check(); err != nil {
 		return assign.Work{}, err
@@ -53,7 +53,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	if !any && w.Holder() != by {
 		return assign.Work{}, noWork(id)
 	}
-	var quiet bool // nothing became free by it: it is done
+	var quiet bool // nothing became free: the item is done
 	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
 	})
@@ -61,7 +61,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return assign.Work{}, fmt.Errorf("close work: %w", err)
 	}
-	if closed && !quiet { // before anything else is asked: whoever closed it may be gone by now
+	if closed && !quiet { // before any further read: the caller may be gone by now
 		e.wakeFreed(ctx, w.TaskID)
 	}
 	w, same, err := e.work(ctx, id, d)
@@ -86,7 +86,7 @@ select ` + records.WorkColumns + `, w.after is not distinct from $2 * interval '
 from getwork.work w join getwork.task_state s using (task_id)
 where w.id = $1`
 
-// work reads one row, and whether it was let go of in just that way.
+// work reads one row, and whether it was closed in just that way.
 func (e *Engine) work(ctx context.Context, id int64, d assign.Disposition) (w assign.Work, same bool, err error) {
 	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, d.After, d.ToOthers())
 	if err != nil {

@@ -15,8 +15,8 @@ update getwork.work_requested
 set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
 where id = $1 and state = 'pending'`
 
-// Cancel ends a pending request with nothing; repeating it changes nothing. A round that has read the request
-// holds its row until it commits, so that exactly one of the two ends it: [NotPending] says that the round did.
+// Cancel ends a pending request without work; repeating it changes nothing. A round that has read the request locks its row
+// until the commit, so exactly one of the two ends it. [assign.NotPending] says that the round did.
 func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, any bool) (assign.Request, error) {
 	r, err := e.Records.Request(ctx, id, by, any)
 	if err != nil {
@@ -44,8 +44,8 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, any boo
 	return r, err
 }
 
-// endOver ends requests that lingered until their time was over, without a run: a round has read them before and
-// found nothing, or nothing can be handed out now. One that no round has read yet is served as any other.
+// endOver ends requests whose time to linger is over, without a run. Either a round has read them before and found nothing,
+// or nothing can be handed out now. A request that no round has read yet is served like any other.
 const endOver = `
 with over as (
   select r.id, s.paused, s.failed_until > clock_timestamp() as failing, s.last_error,
@@ -67,7 +67,7 @@ from over o
 where r.id = o.id and r.state = 'pending'
 returning r.task_id, r.id, r.state`
 
-// endLingering ends, on whichever node comes first, requests that lingered for long enough.
+// endLingering ends requests that have lingered for long enough, on whichever node comes first.
 func (e *Engine) endLingering(ctx context.Context) error {
 	ends := map[assign.State]int{}
 	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {

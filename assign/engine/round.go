@@ -17,9 +17,9 @@ import (
 	"getwork/notify"
 )
 
-// round is one transaction's work under the assign lock: read who waits now, decide, write, announce. It is used
-// for a run's result, a fresh shelf, an inbox, a claim, a reassignment, and for a run that failed. The caller begins
-// the transaction and commits.
+// round is one transaction's work under the assign lock: read the waiting requests, decide, write, announce. It serves a
+// run's result, a fresh shelf, an inbox, a claim, a reassignment, and a run that failed. The caller begins the transaction
+// and commits.
 type round struct {
 	e     *Engine
 	tx    pgx.Tx
@@ -27,25 +27,25 @@ type round struct {
 	task  int64
 	state lockedState
 
-	matching ranking.Matching           // what the task's recheck said of the shelf's best
-	dropped  bool                       // some of it did not match any more
-	clicks   map[assign.Holder][]*click // to be recorded by this round
+	matching ranking.Matching           // what the task's recheck said of the shelf's best candidates
+	dropped  bool                       // some of them no longer matched
+	clicks   map[assign.Holder][]*click // the clicks that this round records
 	clickers []assign.Holder            // their holders, sorted
 
-	run       int64     // that it ends; 0: none
-	ahead     *prefetch // what was read together with the lock; nil once it is used
+	run       int64     // the run that it ends; 0: none
+	ahead     *prefetch // what was read together with the lock; nil once used
 	waiting   []waiter
 	answered  []int64 // requests that this round ended
-	announced bool    // its NOTIFY is written, or left to the announcer
+	announced bool    // its NOTIFY is queued, or left to the announcer
 
-	telling *notify.Telling // of a round that may be left to the announcer; nil: it tells by itself, or has nothing to tell
+	telling *notify.Telling // of a round that the announcer may announce; nil: it announces itself, or has nothing to announce
 
-	ends  map[assign.State]int // how many requests that waited it ended, and as what
+	ends  map[assign.State]int // how many waiting requests it ended, by state
 	given int                  // how many items it handed out
 
-	refreshIn *float64 // seconds until the shelf ought to be renewed; nil: never
+	refreshIn *float64 // seconds until the shelf should be renewed; nil: never
 	leased    bool     // work was given for a time
-	freed     bool     // somebody lingers who could not be seen before: look once more at what became free meanwhile
+	freed     bool     // requests linger that others could not see before: look again for what became free meanwhile
 }
 
 // lockedState is what the assign lock protects, read after it was taken.
@@ -53,8 +53,8 @@ type lockedState struct {
 	assign.Settings
 	deleted  bool
 	failures int
-	retries  int           // those of long ago are forgotten
-	retrying time.Duration // since the first of the retries
+	retries  int           // recent ones; older ones are forgotten
+	retrying time.Duration // time since the first of them
 
 	shelfRun    int64
 	shelfFrom   int64
@@ -63,7 +63,7 @@ type lockedState struct {
 	shelfTaken  bool  // some of them are held or put off, or were handed out since
 	fresh       bool
 
-	conflicts []int64 // tasks of which nobody may hold or have completed the same item
+	conflicts []int64 // tasks that this one conflicts with
 }
 
 // serves reports whether a round can hand something out without a run.
@@ -74,16 +74,16 @@ type waiter struct {
 	id      int64
 	holder  assign.Holder
 	wanted  int
-	lingers bool             // and its time is not over
+	lingers bool             // it lingers, and its time is not over
 	unread  bool             // no round has left it lingering before
 	groups  *[]string        // nil: needs none
-	lease   *assign.Duration // where the task has none
-	click   *click           // it is no more than that so far; nil: the request is recorded
+	lease   *assign.Duration // for a task that has none
+	click   *click           // not recorded yet; nil: the request is recorded
 }
 
 const (
-	// The task's own, and those of the tasks that it conflicts with: a round reads what is held there. In the order
-	// of ids, as everybody does.
+	// The assign locks of the task and of the tasks that it conflicts with, because a round reads what is held there. In the
+	// order of ids, like everybody.
 	lockAssign = `
 select s.task_id
 from getwork.task_state s
@@ -91,8 +91,8 @@ where s.task_id in (select $1::bigint union all select c.other_id from getwork.t
 order by s.task_id
 for no key update`
 
-	// A statement of its own, after the lock: a lock that had to wait returns the row as it is now, but what
-	// was joined to it as it was when the statement began.
+	// A statement of its own, after the lock. A lock that had to wait returns the row as it is now, but rows joined to it as
+	// they were when the statement began.
 	selectState = `
 select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
   s.failures,
@@ -108,8 +108,8 @@ join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.shelf_run
 where s.task_id = $1`
 
-	// Everybody who waits now, also those who came during the query, first come first. The rows are locked: a
-	// cancel that comes later finds them answered, one that came before took them off the list.
+	// All requests that wait now, including those that came during the query, first come first. The rows are locked: a later
+	// cancel finds them answered, and a request cancelled earlier is not in the list.
 	selectWaiting = `
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
   (extract(epoch from lease) * 1000000)::bigint, look_after is null
@@ -119,12 +119,12 @@ order by id
 for update`
 )
 
-// openRound takes the assign lock, and those of the tasks that this one conflicts with, and reads what it protects.
+// openRound takes the assign locks of the task and of those that it conflicts with, and reads what they protect.
 func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
 	return e.openRoundFor(ctx, tx, task, nil)
 }
 
-// openRoundFor is openRound for a batch of clicks: on the same way it reads what serving them takes.
+// openRoundFor is openRound for a batch of clicks. It also reads what serving them needs, in the same round trip.
 func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch []*click) (*round, error) {
 	r := &round{e: e, tx: tx, task: task}
 	for {
@@ -136,8 +136,8 @@ func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch 
 		if !slices.ContainsFunc(r.state.conflicts, unlocked) {
 			return r, nil
 		}
-		// A manager added a conflict between our reading and our locking: take that lock, too. Out of order this
-		// once; if somebody waits for us there, PostgreSQL ends one of us, who begins again.
+		// A manager added a conflict after we had read the conflicts, and before we had the lock. Take that lock, too, out of
+		// order this once. If its holder waits for us, PostgreSQL ends one of the two transactions, which begins again.
 	}
 }
 
@@ -173,7 +173,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	return locked, err
 }
 
-// readWaiting locks and reads who waits, and puts the clicks that this round records behind them.
+// readWaiting locks and reads the waiting requests, and adds the clicks that this round records.
 func (r *round) readWaiting(ctx context.Context) error {
 	if r.ahead != nil && r.ahead.waiting != nil {
 		r.waiting = r.withoutInline(r.ahead.waiting, r.ahead.ids)
@@ -193,7 +193,7 @@ func (r *round) readWaiting(ctx context.Context) error {
 		})
 	}
 	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("read who waits: %w", err)
+		return fmt.Errorf("read waiting requests: %w", err)
 	}
 	r.waiting = r.withoutInline(r.waiting, ids)
 	return nil
@@ -204,14 +204,15 @@ func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 	return w, err
 }
 
-// errMoved: something that was read was changed before it was written, though all who change it hold the same
-// locks. Plan and write are repeated.
+// errMoved says that a row was changed between the round's read and its write, although everybody who changes such rows holds
+// the same locks. Plan and write are repeated.
 var errMoved = errors.New("a request was ended, or an item taken, behind the round's back")
 
-// attempts is how often a round plans again on the result at hand. More than one needs somebody who holds no lock.
+// attempts is how often a round plans on the result at hand. A second time is needed only if somebody writes without the
+// locks.
 const attempts = 5
 
-// serve hands out what the supply has to those who wait.
+// serve hands out what the supply has to the waiting requests.
 func (r *round) serve(ctx context.Context, from supply) error {
 	var err error
 	for range attempts {
@@ -232,7 +233,7 @@ func (r *round) serve(ctx context.Context, from supply) error {
 	return fmt.Errorf("hand out: %w", err)
 }
 
-// again reports whether the constraints refused what was planned, or a row was not as it had been read.
+// again reports whether a constraint refused the plan, or a row was not as it had been read.
 func again(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.Is(err, errMoved) || errors.As(err, &pgErr) && pgErr.Code == "23505"
@@ -258,7 +259,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 			items[i] = offers[i].Item
 		}
 		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all, Usable: from.usable()})
-		if p.Short { // rules kept somebody from the best: read on
+		if p.Short { // rules kept a request from the best items: read on
 			n = max(4*n, 100)
 			continue
 		}
@@ -281,7 +282,7 @@ from getwork.work
 where task_id = $1 and user_name = any($2::text[]) and state = 'held'
 group by user_name`
 
-// requests are the waiters as the plan sees them.
+// requests returns the waiters as the plan sees them.
 func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request, error) {
 	requests := make([]plan.Request, len(waiting))
 	users := make([]string, len(waiting))
@@ -311,12 +312,12 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 	return requests, nil
 }
 
-// announcement is what the round's one NOTIFY says.
+// announcement returns the round's one NOTIFY.
 func (r *round) announcement(run int64) notify.Message {
 	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
 }
 
-// announce sends it, for a round that was not written by a plan.
+// announce sends the announcement of a round that was not written by a plan.
 func (r *round) announce(ctx context.Context, run int64) error {
 	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run).Encode()); err != nil {
 		return fmt.Errorf("announce the round: %w", err)

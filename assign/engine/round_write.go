@@ -14,9 +14,9 @@ import (
 	"getwork/assign/plan"
 )
 
-// What a round writes: work for those who got something, an answer for each request, what the supply has to remember.
+// A round writes work for the requests that got something, an answer for each request, and what the supply must remember.
 const (
-	// The lease counts from here, by clock_timestamp(): now() stands still since the lock.
+	// The lease begins at clock_timestamp(): now() has stood still since the lock.
 	insertWork = `
 insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
   lease, lease_expires_at, warn_at)
@@ -26,11 +26,11 @@ select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.reques
 from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
   $12::integer[]) as g (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt)`
 
-	// Where the round itself answers those who clicked.
+	// For rounds that answer their clicks directly.
 	returningGiven = `
 returning id, item, slot, assigned_at, lease_expires_at`
 
-	// It repeats what it relies on: a cancel that was answered 200 meanwhile stays one.
+	// It repeats the state that it relies on, so a cancel that was confirmed meanwhile stays one.
 	answerRequests = `
 update getwork.work_requested r
 set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.reason,
@@ -38,8 +38,9 @@ set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.r
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
 where r.id = a.id and r.state = 'pending'`
 
-	// They were read and stay: from now on they alone are a reason to run at that time only. Who was left so a moment
-	// ago is not written again: a round for each pushed item leaves hundreds of agents lingering.
+	// These requests were read and go on lingering. From now on they alone are a reason to run only at their look_after. A
+	// request that was left so a moment ago is not written again: a round for each pushed item would leave hundreds of agents
+	// lingering.
 	leaveLingering = `
 update getwork.work_requested r
 set look_after = least(clock_timestamp() + $3::bigint * interval '1 microsecond', r.linger_until, $4), reason = a.reason
@@ -49,10 +50,10 @@ where r.id = a.id and r.state = 'pending'
     or r.look_after < least(clock_timestamp() + $3::bigint / 2 * interval '1 microsecond', r.linger_until)
     or r.look_after > $4::timestamptz)`
 
-	// They are a reason to run now: the others took all that a cut result had, and the next has more ($2); or a rule keeps
-	// them from what is left on the shelf, which goes on without them. In that case not those whom a round has left
-	// lingering: they alone are no reason before their time, however often something comes back to the shelf. While a
-	// back-off runs nobody is.
+	// These requests are a reason to run now. Either the others took all that a cut result had, and the next run has more
+	// ($2), or a rule keeps them from what is left on the shelf, which goes on without them. In the latter case requests that
+	// a round has left lingering are excepted: before their look_after they alone are no reason, however often something
+	// comes back to the shelf. During a back-off nobody is a reason to run.
 	leaveForRun = `
 update getwork.work_requested r
 set look_after = case when $2 then clock_timestamp() else greatest(coalesce(r.look_after, clock_timestamp()), s.failed_until, s.retry_at) end
@@ -60,10 +61,10 @@ from getwork.task_state s
 where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id`
 )
 
-// reasons are what a plan's reasons are called outside.
+// reasons maps a plan's reasons to those of the API.
 var reasons = map[plan.Reason]assign.Reason{plan.NoMatch: assign.NoMatch, plan.AllHeld: assign.AllHeld, plan.Barred: assign.Rules, plan.AtLimit: assign.AtLimit}
 
-// answers are the columns of answerRequests.
+// answers holds the columns of answerRequests.
 type answers struct {
 	ids     []int64
 	states  []string
@@ -82,7 +83,7 @@ func (a *answers) add(id int64, state assign.State, count int, reason assign.Rea
 	a.reasons = append(a.reasons, why)
 }
 
-// grants are the columns of insertWork.
+// grants holds the columns of insertWork.
 type grants struct {
 	items, users, instances, details []string
 	slots, attempts                  []int32
@@ -91,7 +92,7 @@ type grants struct {
 	ranks, leases                    []*int64
 }
 
-// add gives a place of an item to somebody; lease is the task's.
+// add gives a place of an item to a waiter; lease is the task's.
 func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
 	if lease == nil {
 		lease = w.lease
@@ -112,7 +113,8 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
 	g.leases = append(g.leases, microseconds(lease))
 }
 
-// microseconds is a duration that may be missing as an array has it: one of durations is not known in every protocol mode.
+// microseconds converts a duration that may be missing for use in an array. An array of durations is not known in every
+// protocol mode.
 func microseconds(d *assign.Duration) *int64 {
 	if d == nil {
 		return nil
@@ -121,7 +123,7 @@ func microseconds(d *assign.Duration) *int64 {
 	return &n
 }
 
-// insert queues the work rows; given, if set, gets each as it was written.
+// insert queues the work rows. given, if set, gets each row as it was written.
 func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w assign.Work)) {
 	if len(g.items) == 0 {
 		return
@@ -137,7 +139,7 @@ func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w 
 	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
 }
 
-// reader makes work of what was written and what was meant to be.
+// reader returns a function that makes work from the returned row and from what was to be written.
 func (g *grants) reader(r *round, given func(i int, w assign.Work)) func(pgx.CollectableRow) error {
 	type place struct {
 		item string
@@ -169,7 +171,7 @@ func (g *grants) reader(r *round, given func(i int, w assign.Work)) func(pgx.Col
 // write carries out the plan: work, requests, the task's state, and one NOTIFY last.
 func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
 	var ended, lingering answers
-	var served inlineRequests // clicks, which are written as what became of them
+	var served inlineRequests // clicks, which are written in their final state
 	var granted grants
 	var forRun []int64
 	r.answered, r.ends = nil, map[assign.State]int{}
@@ -239,7 +241,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	return wrote.send(ctx, r.tx)
 }
 
-// nextUntil is when the first offer is somebody's again who has put it off; nil: none is.
+// nextUntil returns when the first offer is available again to a user who has put it off; nil: never.
 func nextUntil(offers []offer) (next *time.Time) {
 	for _, o := range offers {
 		if o.until != nil && (next == nil || o.until.Before(*next)) {
@@ -249,8 +251,8 @@ func nextUntil(offers []offer) (next *time.Time) {
 	return next
 }
 
-// nextRank is the rank of the first item that somebody may have later on. Items with several places stay: one that is
-// let go of can be given again.
+// nextRank returns the rank of the first item that can still be handed out later. Items with several places stay, because a
+// place that becomes free can be given again.
 func nextRank(offers []offer, gone []bool, all bool) int64 {
 	for i := range offers {
 		if !gone[i] {
@@ -258,18 +260,19 @@ func nextRank(offers []offer, gone []bool, all bool) int64 {
 		}
 	}
 	switch {
-	case all: // and what can't be handed out now can't be handed out later: it was taken since the run
+	case all: // items that can't be handed out now were taken since the run, and can't be later either
 		return math.MaxInt64
 	case len(offers) > 0:
 		return offers[len(offers)-1].cand.Rank + 1
 	}
-	return 1 // nobody waits, so nothing was read
+	return 1 // no request waits, so nothing was read
 }
 
-// anyNumber of rows will do: what a supply remembers is its own, and who lingers may have been left so before.
+// anyNumber accepts any number of rows: a supply's memory is its own affair, and a lingering request may have been left so
+// before.
 const anyNumber = -1
 
-// expecting is a batch of writes, each of which must touch so many rows.
+// expecting is a batch of writes with the number of rows that each must touch.
 type expecting struct {
 	batch *pgx.Batch
 	rows  []expected
@@ -277,7 +280,7 @@ type expecting struct {
 
 type expected struct {
 	rows int
-	read func(pgx.CollectableRow) error // what the statement returns; nil: nothing
+	read func(pgx.CollectableRow) error // reads what the statement returns; nil: it returns nothing
 }
 
 func (x *expecting) queue(rows int, statement string, args ...any) {
@@ -289,7 +292,7 @@ func (x *expecting) read(rows int, read func(pgx.CollectableRow) error, statemen
 	x.rows = append(x.rows, expected{rows, read})
 }
 
-// send executes the batch, whose last len(rows) statements have expectations; errMoved if one is not met.
+// send executes the batch, whose last len(rows) statements have expectations. It returns errMoved if one is not met.
 func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
 	results := tx.SendBatch(ctx, x.batch)
 	defer results.Close()
@@ -310,7 +313,7 @@ func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// from takes the next result, and counts the rows that the statement touched.
+// from reads the next result, and counts the rows that the statement touched.
 func (x expected) from(results pgx.BatchResults) (touched int64, err error) {
 	if x.read == nil {
 		tag, err := results.Exec()
