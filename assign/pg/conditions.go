@@ -54,6 +54,12 @@ func conditionOf(err error) (t condition, found bool) {
 	return t, found
 }
 
+// Advice is what the operator of the database can do about an error, if PostgreSQL said in it that it can't serve now.
+func Advice(err error) (advice string, found bool) {
+	c, found := conditionOf(err)
+	return c.advice, found
+}
+
 // ProblemOf returns what clients see of an error. For anything but a refusal it says only whether trying again may help. The
 // cause belongs in the log; logged tells the caller to write it there.
 func ProblemOf(err error) (p assign.Problem, logged bool) {
