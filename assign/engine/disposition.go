@@ -42,7 +42,7 @@ select quiet from closed`
 
 // Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
 // out before. [assign.AlreadyClosed]: it was closed in another way.
-func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by assign.Holder, any bool) (assign.Work, error) {
+func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by assign.Holder, asManager bool) (assign.Work, error) {
 	if err := d.Check(); err != nil {
 		return assign.Work{}, err
 	}
@@ -50,7 +50,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	if err != nil {
 		return assign.Work{}, err
 	}
-	if !any && w.Holder() != by {
+	if !asManager && w.Holder() != by {
 		return assign.Work{}, noWork(id)
 	}
 	var quiet bool // nothing became free: the item is done

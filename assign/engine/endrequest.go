@@ -17,8 +17,8 @@ where id = $1 and state = 'pending'`
 
 // Cancel ends a pending request without work; repeating it changes nothing. A round that has read the request locks its row
 // until the commit, so exactly one of the two ends it. [assign.NotPending] says that the round did.
-func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, any bool) (assign.Request, error) {
-	r, err := e.Records.Request(ctx, id, by, any)
+func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
+	r, err := e.Records.Request(ctx, id, by, asManager)
 	if err != nil {
 		return assign.Request{}, err
 	}
@@ -37,7 +37,7 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, any boo
 		e.countEnd(assign.Cancelled, 1)
 		e.poke(r.TaskID)
 	}
-	r, err = e.Records.Request(ctx, id, by, any)
+	r, err = e.Records.Request(ctx, id, by, asManager)
 	if err == nil && r.State != assign.Cancelled {
 		err = assign.Refuse(assign.NotPending, "request %d has ended as %s; what it got is in your pipeline", id, r.State)
 	}

@@ -19,27 +19,27 @@ import (
 	"getwork/notify"
 )
 
-// Config is what an Engine needs. Everything but the pools' use is documented in the contract's section 2.
+// Config is what an Engine needs. The contract's section 2 documents everything but the use of the pools.
 type Config struct {
 	Node string // names this process, unique for each start
 
 	API     *pgxpool.Pool // records, rounds of a fresh shelf, reads: short transactions
-	Own     *pgxpool.Pool // looks, rounds that nobody's call is, sweeps, what is told; nil: the same
+	Own     *pgxpool.Pool // the engine's own work: serve loops, sweeps, announcements; nil: API
 	Runs    *pgxpool.Pool // one connection for each run under way, so MaxRuns connections
-	Queries *pgxpool.Pool // where ranking queries run, if not under the lock's own connection; nil: there
+	Queries *pgxpool.Pool // where ranking queries run; nil: on the run lock's own connection
 	MaxRuns int
-	Pooled  bool // all of them lead through a transaction pooler, and share its connections
+	Pooled  bool // all pools lead through a transaction pooler, and share its connections
 
 	QueryRole string              // entered with "set local role" for ranking queries; empty: none
-	SQL       func(string) string // puts the schema's name into a statement; nil: it is getwork
+	SQL       func(string) string // puts the schema's name into a statement; nil: the schema is getwork
 	Channel   string              // of NOTIFY
 
-	Records  *records.Records // what is read for others, too; nil: its own
+	Records  *records.Records // shared with the API and the feed; nil: the engine's own
 	Announce *notify.Announcer
 	Log      *slog.Logger
 
-	LookEvery time.Duration // how often to look for what nobody serves, ± 40 %, and ten times as often while a run is under way; default 2 s
-	Retention time.Duration // how long what is over is kept; default 90 days
+	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and ten times as often while a run is under way; default 2 s
+	Retention time.Duration // how long finished work and requests are kept; default 90 days
 
 	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.
 	Steps func(ctx context.Context, step Step)
@@ -48,21 +48,21 @@ type Config struct {
 // Step names a moment between two statements of a round.
 type Step string
 
-// The moments at which tests can hold a round.
+// These are the moments at which tests can hold a round.
 const (
 	StepLocked    Step = "locked"     // has the run lock, has read nothing
 	StepQueried   Step = "queried"    // the query is over, the assign lock not yet taken
-	StepRead      Step = "read"       // has read who waits, has written nothing
+	StepRead      Step = "read"       // has read the waiting requests, has written nothing
 	StepWritten   Step = "written"    // has written, not yet committed
 	StepCommitted Step = "committed"  // has committed, not yet looked again
-	StepRecorded  Step = "recorded"   // clicks are committed, not yet looked at
-	StepBusy      Step = "busy"       // the lock was somebody else's
+	StepRecorded  Step = "recorded"   // clicks are committed, their task not yet woken
+	StepBusy      Step = "busy"       // another session has the lock
 	StepNothing   Step = "nothing"    // has the run lock, and has read that there is nothing to do
 	StepRunBegins Step = "run begins" // the run row is written, the query not yet sent
 )
 
-// Engine hands out work: it records requests, runs ranking queries for those who wait, and assigns. Every node
-// has one. It keeps nothing that another node needs to know: the database is the only memory.
+// Engine hands out work: it records requests, runs ranking queries for them, and assigns items. Every node has one. It keeps
+// nothing that another node needs to know: the database is the only memory.
 type Engine struct {
 	Config
 	Counts
@@ -73,10 +73,10 @@ type Engine struct {
 
 	slots       *runSlots
 	clientWatch pg.ClientWatch
-	Ranker      *ranking.Ranker // somebody else's SQL: previews, rechecks
+	Ranker      *ranking.Ranker // executes user SQL: ranking queries, previews, rechecks
 
-	leases chan struct{} // work was given for a time: the sweep may be due earlier
-	began  chan struct{} // a run has begun somewhere: look closely, its node may die
+	leases chan struct{} // work with a lease was given: the sweep may be due earlier
+	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
 
 	complaints pg.LogLimiter
 
@@ -86,11 +86,11 @@ type Engine struct {
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
-	lastNotify map[int64]time.Time // when a round of a task last told of itself, though only who clicked had to know
+	lastNotify map[int64]time.Time // when a task's round last announced itself, though it answered only its own clicks
 	working    sync.WaitGroup
 }
 
-// New makes an engine that does nothing until Run.
+// New returns an engine that does nothing until Run.
 func New(c Config) *Engine {
 	c.MaxRuns = max(c.MaxRuns, 1)
 	c.LookEvery = cmp.Or(c.LookEvery, 2*time.Second)
@@ -124,11 +124,11 @@ func New(c Config) *Engine {
 	return e
 }
 
-// errEnding is what clicks get while the node drains.
+// errEnding is the answer to clicks while the node drains.
 var errEnding = assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, another will answer")
 
-// Run serves until ctx ends, and then until what it began is over: rounds commit or are given up, queries are
-// cancelled, and another node takes over what waits. It returns nil.
+// Run serves until ctx ends, and then until everything that it began is over: rounds commit or are given up, queries are
+// cancelled, and another node takes over the waiting requests. It returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	g, base := errgroup.WithContext(pg.AsOwn(ctx))
 	e.mu.Lock()
@@ -155,7 +155,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Wait returns when the engine has ended what it began, or ctx ends.
+// Wait returns when the engine has ended everything that it began, or when ctx ends.
 func (e *Engine) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -168,7 +168,8 @@ func (e *Engine) Wait(ctx context.Context) {
 	}
 }
 
-// spawn runs f until the engine ends, and reports false if it has ended (or not begun). e.mu must be held.
+// spawn runs f with a context that ends with the engine. It reports false if the engine has ended or not begun. e.mu must be
+// held.
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	if e.base == nil || e.base.Err() != nil {
 		return false
@@ -178,14 +179,14 @@ func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	return true
 }
 
-// Running reports whether the engine works: Run has begun, and its context has not ended.
+// Running reports whether Run has begun and its context has not ended.
 func (e *Engine) Running() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.base != nil && e.base.Err() == nil
 }
 
-// Heard is told what NOTIFY said, and does what it asks of this node's rounds. It does not block.
+// Heard takes a message of NOTIFY, and wakes what it concerns on this node. It does not block.
 func (e *Engine) Heard(m notify.Message) {
 	for _, c := range m.Changes {
 		if c.Settings || len(c.Requests) > 0 || c.Many {

@@ -14,13 +14,13 @@ import (
 	"getwork/assign/records"
 )
 
-// explainHistory is how many work rows an explanation shows.
+// explainHistory is the number of work rows that an explanation shows.
 const explainHistory = 10
 
-// Explain tells how an item stands: whether it matches now, its rank, who holds it, and what keeps it back. If the
-// task's shelf is fresh and the item is on it, that is what it says, and the task's recheck; else the query is executed.
-// Both as for a preview ([QueryRefused], [Busy]). An item that nobody has heard of does not match, which is no error; a
-// task that there is not is [NotFound].
+// Explain says whether an item matches now, its rank, who holds it, and what keeps it back. If the item is on the task's
+// fresh shelf, the answer comes from there and from the task's recheck. Otherwise the query is executed. Both can be refused
+// as a preview can ([assign.QueryRefused], [assign.Busy]). An unknown item does not match, which is no error; an unknown task
+// is [assign.NotFound].
 func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explanation, error) {
 	if detail := assign.CheckItem(item); detail != "" {
 		return assign.Explanation{}, assign.RefuseField("item", "%s", detail)
@@ -33,7 +33,7 @@ func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explana
 	if err := s.match(ctx); err != nil {
 		return assign.Explanation{}, err
 	}
-	// One snapshot for all statements: an item that is let go of between two of them would have no reason.
+	// One snapshot for all statements: an item that is closed between two of them would have no reason.
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if err := pgx.BeginTxFunc(ctx, e.api, opts, func(tx pgx.Tx) error { return s.read(ctx, tx) }); err != nil {
 		return assign.Explanation{}, fmt.Errorf("explain item: %w", err)
@@ -50,8 +50,8 @@ where s.task_id = $1 and c.item = $2 and ` + shelfFresh + `
 order by c.rank
 limit 1`
 
-	// The rank is the item's real one, so the condition stays outside; nothing of our schema is named, since the
-	// query may run elsewhere.
+	// The condition stays outside of the ranking, so that the rank is the item's real one. The statement names nothing of
+	// getwork's schema, since the query may run elsewhere.
 	rankOfHead = `
 select rank, slots, exclusive, ` + ranking.RowDetails + `
 from (
@@ -73,7 +73,7 @@ from getwork.item i
 where i.task_id = $1 and i.item = $2 and i.done_at is null`
 )
 
-// match finds the item where the task has it.
+// match looks for the item in the inbox, on the shelf, or by the query.
 func (s *explainer) match(ctx context.Context) error {
 	var details *string
 	into := []any{&s.Rank, &s.Slots, &s.Exclusive, &details}
@@ -113,30 +113,30 @@ func (s *explainer) match(ctx context.Context) error {
 	return nil
 }
 
-// explainer is an explanation while it is made, and what it is concluded from.
+// explainer is an explanation in the making, and the facts that it is drawn from.
 type explainer struct {
 	assign.Explanation
 	e    *Engine
 	id   int64 // the task's
 	task assign.Settings
 
-	passedOver bool   // the query gives it, but with places and a group that can't be
+	passedOver bool   // the query returns it, but with a number of places or a group that is not allowed
 	dropped    bool   // it is on the shelf, but the task's recheck does not return it
-	shelfRun   *int64 // the run that ranked it, if that is on the shelf
+	shelfRun   *int64 // the run that ranked it, if its result is on the shelf
 	paused     bool
 	freshUntil *time.Time   // null: no fresh shelf
-	onShelf    bool         // and it can be handed out from there, as far as its rank says
-	taken      int          // places
-	gone, busy bool         // see standing
-	blocking   []bound      // put off or never, and not for one user alone
-	member     *assign.Work // of its exclusive group, and held
-	due        *time.Time   // of an inbox, in the future
+	onShelf    bool         // it is on the fresh shelf, and its rank has not been passed
+	taken      int          // places that are taken
+	gone, busy bool         // see availability
+	blocking   []bound      // work that is put off or never to return, and not for one user alone
+	member     *assign.Work // the held member of its exclusive group
+	due        *time.Time   // for an item of an inbox: when it falls due
 }
 
-// bound is work that is closed, but still has a say.
+// bound is closed work that still decides who may have the item.
 type bound struct {
 	assign.Work
-	by string // who closed it, or else had it
+	by string // who closed it, or otherwise who had it
 }
 
 const (
@@ -147,7 +147,7 @@ from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left joi
 where s.task_id = $1
 limit 1`
 
-	// As a round sees it.
+	// The same as a round reads.
 	selectStanding = `
 select coalesce(cardinality(st.taken), 0), st.gone, eyes.busy
 from (values ($3::text collate "C", $4::integer, $5::text)) c (item, slots, exclusive)
@@ -181,7 +181,7 @@ order by 1, 2`
 	conflictsOf = `select coalesce(array_agg(other_id), '{}') from getwork.task_conflict where task_id = $1`
 )
 
-// read reads what the item's fate depends on.
+// read reads what decides whether the item can be handed out.
 func (s *explainer) read(ctx context.Context, tx pgx.Tx) error {
 	var conflicts []int64
 	if err := tx.QueryRow(ctx, s.e.SQL(conflictsOf), s.id).Scan(&conflicts); err != nil {
@@ -218,7 +218,7 @@ func (s *explainer) read(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// readBinding reads what of the item's work keeps it from everybody, or its own user from it.
+// readBinding reads the item's work that keeps the item from everybody, or from its own user.
 func (s *explainer) readBinding(rows pgx.Rows) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -246,7 +246,7 @@ func (s *explainer) readBinding(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// bar adds somebody, once for each reason.
+// bar adds a barred user, once for each reason.
 func (s *explainer) bar(b assign.Barred) {
 	for i, other := range s.Barred {
 		if other.User == b.User && other.Instance == b.Instance && other.Because == b.Because {

@@ -9,7 +9,7 @@ import (
 	"getwork/assign"
 )
 
-// conclude says of what was read why the item is not handed out, until when, and in a sentence.
+// conclude says why the item is not handed out, until when, and in a sentence.
 func (s *explainer) conclude() {
 	s.Why, s.Until, s.Text = s.reason()
 	s.Available = s.Why == assign.WhyAvailable
@@ -74,7 +74,7 @@ func (s *explainer) noLonger() string {
 	return text
 }
 
-// heldBy is a sentence without its end.
+// heldBy returns a sentence without its end.
 func (s *explainer) heldBy() string {
 	names := make([]string, 0, len(s.Held))
 	for _, w := range s.Held {
@@ -93,7 +93,7 @@ func (s *explainer) heldBy() string {
 	return who + " holds it"
 }
 
-// placeFree is when the leases that run out leave a place free; null: they don't.
+// placeFree returns when leases that end will have left a place free; nil: they never do.
 func (s *explainer) placeFree() *time.Time {
 	var ends []time.Time
 	for _, w := range s.Held {

@@ -9,11 +9,11 @@ import (
 	"getwork/assign"
 )
 
-// A round on a fresh shelf or an inbox records the clicks that it serves, each as what became of it: one row written
-// once, instead of one that waits and is answered in the next statement. What was written is also what is answered, so
-// nothing is read again.
+// A round on a fresh shelf or an inbox records the clicks that it serves in their final state: one row written once, instead
+// of one that waits and is answered by the next statement. The answer is built from what was written, so nothing is read
+// again.
 
-// recordInline has the round record these clicks, too. Who has a pending request already gets that one.
+// recordInline makes the round record these clicks, too. A holder who has a pending request already gets that one.
 func (r *round) recordInline(batch []*click) {
 	r.clicks = map[assign.Holder][]*click{}
 	for _, k := range sortedHolders(batch) {
@@ -26,13 +26,14 @@ func (r *round) recordInline(batch []*click) {
 	}
 }
 
-// The ids come from the sequence under the assign lock: later than those of all who can be seen to wait.
+// The ids come from the sequence under the assign lock, so they are later than those of all requests that the round can see
+// waiting.
 const selectIDs = `
 select nextval('getwork.work_requested_id_seq')
 from generate_series(1, $1)`
 
-// withoutInline are the waiters that are only clicks so far, behind those who waited before.
-func (r *round) withoutInline(waiting []waiter, ids []int64) []waiter {
+// withInline adds the clicks that are not recorded yet to the waiters, behind those who waited before.
+func (r *round) withInline(waiting []waiter, ids []int64) []waiter {
 	before := make(map[assign.Holder]int64, len(waiting))
 	for _, w := range waiting {
 		before[w.holder] = w.id
@@ -52,8 +53,8 @@ func (r *round) withoutInline(waiting []waiter, ids []int64) []waiter {
 	return waiting
 }
 
-// Sorted by holder, like every insert of requests: another node's batch, which holds no assign lock, may have one of
-// the same holder.
+// Sorted by holder, like every insert of requests: a batch on another node, which holds no assign lock, may insert the same
+// holder.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
   linger_until, completed_at, lease, groups, round_id, run_id)
@@ -71,7 +72,7 @@ cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
 
-// inlineRequests are the columns of insertInline.
+// inlineRequests holds the columns of insertInline.
 type inlineRequests struct {
 	users, instances []string
 	wanted           []int32
@@ -83,7 +84,7 @@ type inlineRequests struct {
 	byID map[int64]*click
 }
 
-// add records a click as what became of it; lease is the task's.
+// add records a click in its final state; lease is the task's.
 func (s *inlineRequests) add(k *click, state assign.State, count int, reason assign.Reason, lease *assign.Duration) {
 	s.answers.add(k.id, state, count, reason)
 	s.users = append(s.users, k.holder.User)
@@ -102,7 +103,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.byID[k.id] = k
 	k.inserted = state
 	if state == assign.Pending {
-		return // its position is read with it
+		return // it is read again, together with its position
 	}
 	k.answer = &assign.Request{ID: k.id, User: k.holder.User, Instance: k.holder.Instance, Wanted: k.Count, Requested: count, Assigned: count,
 		State: state, Lease: asked, Work: []assign.Work{}}
@@ -135,7 +136,7 @@ func (s *inlineRequests) insert(x *expecting, r *round, run *int64) {
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups)
 }
 
-// given adds a place that was handed out, as it was written, to the answers of the clicks.
+// given adds work, as it was written, to the answer of its click.
 func (s *inlineRequests) given(g *grants, i int, w assign.Work) {
 	k := s.byID[g.requests[i]]
 	if k == nil || k.answer == nil {
@@ -144,7 +145,7 @@ func (s *inlineRequests) given(g *grants, i int, w assign.Work) {
 	k.answer.Work = append(k.answer.Work, w)
 }
 
-// share answers a holder's other clicks with what the first got.
+// share answers a holder's other clicks with the first one's answer.
 func (r *round) share() {
 	for _, clicks := range r.clicks {
 		for _, k := range clicks[1:] {
@@ -153,16 +154,16 @@ func (r *round) share() {
 	}
 }
 
-// prefetch is what a round that serves clicks is going to read, asked for on one way to the database with the lock. Each
-// statement sees what was committed when it begins, so those behind the lock's see what it protects.
+// prefetch is what a round that serves clicks is going to read, asked for in the same round trip as the lock. Each statement
+// sees what was committed when it begins, so those after the lock's see what the lock protects.
 type prefetch struct {
-	asked   int // for so many offers
+	asked   int // how many offers were asked for
 	waiting []waiter
 	ids     []int64
-	offers  []offer // of the shelf, if there is one; only for tasks that conflict with none
+	offers  []offer // the shelf's best; only for tasks that conflict with none
 }
 
-// The scalar sub-queries leave it to the index to give the order; joined to the state, all of the shelf would be sorted.
+// The scalar sub-queries let the index give the order. Joined to the state, the whole shelf would be sorted.
 const selectShelfPrefetch = `
 select c.rank, c.item, c.details::text, ` + availabilityColumns + `
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
@@ -196,16 +197,16 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 		a.offers, err = pgx.CollectRows(rows, scanOffer)
 	}
 	if err != nil {
-		return fmt.Errorf("read who waits, and the shelf: %w", err)
+		return fmt.Errorf("read waiting requests and the shelf: %w", err)
 	}
 	return nil
 }
 
-// shelf gives the best n offers of the shelf, if they are known.
+// shelf returns the best n offers of the shelf, if they were prefetched.
 func (a *prefetch) shelf(r *round, n int) (offers []offer, known bool) {
 	if a == nil || a.offers == nil || n > a.asked || len(r.state.conflicts) > 0 {
 		return nil, false
 	}
-	offers, a.offers = a.offers, nil // once: when it is planned again, something has changed
+	offers, a.offers = a.offers, nil // only once: if the round plans again, something has changed
 	return offers[:min(n, len(offers))], true
 }

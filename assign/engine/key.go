@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// An expired key is taken over; one that is being recorded elsewhere is waited for.
+	// An expired key is taken over. A key that another transaction is recording makes the statement wait.
 	claimKeys = `
 insert into getwork.idempotency_key as k (task_id, user_name, key, body)
 select $1, c.user_name, c.key, c.body
@@ -35,8 +35,8 @@ where k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
 
 type keyOf struct{ user, key string }
 
-// claimKeys writes the batch's keys before anything is recorded for them, so that of two clicks with one key only
-// one is recorded, whatever nodes they came to; the other answers with its request.
+// claimKeys writes the batch's keys before anything is recorded for them. So of two clicks with one key only one is recorded,
+// whatever nodes they came to. The other is answered with the same request.
 func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
 	byKey := map[keyOf][]*click{}
 	var users, keys, bodies []string
@@ -66,7 +66,7 @@ func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []
 		return fmt.Errorf("claim idempotency keys: %w", err)
 	}
 	for id, clicks := range byKey {
-		if won[id] { // the others of this batch with the same key follow the first
+		if won[id] { // other clicks of this batch with the same key follow the first
 			for _, k := range clicks[1:] {
 				k.follow(bodyOf(clicks[0].Click), 0)
 			}
@@ -78,7 +78,7 @@ func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []
 	return c.answerKeys(ctx, tx, task, byKey, won)
 }
 
-// follow answers a click with what its key got before, or refuses it.
+// follow answers a click with the request that its key got before, or refuses it.
 func (k *click) follow(body string, id int64) {
 	k.lost, k.id = true, id
 	if body != bodyOf(k.Click) {
@@ -113,7 +113,7 @@ func (c recorder) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey m
 	return nil
 }
 
-// bindKeys records with each key the request that answered it, also when that was pending already.
+// bindKeys records which request answered each key, even if that request was pending before.
 func (c recorder) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
 	var users, keys []string
 	var ids []int64

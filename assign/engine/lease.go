@@ -16,14 +16,14 @@ import (
 	"getwork/notify"
 )
 
-// A lease is a time by which work must be done with or extended; else its holder is taken for gone, and the item goes
-// back with its age. There is no leader: every node sweeps. Rows are taken with skip locked, each write says again what
-// it relies on, and the database's clock alone decides; a node that is down or frozen expires nothing twice, and what it
-// would have swept another does.
+// A lease is the time until which work must be finished or extended. After that its holder counts as gone, and the item
+// returns with its age. There is no leader: every node sweeps. Rows are locked with skip locked, each write repeats what it
+// relies on, and the database's clock alone decides. A node that is down or frozen expires nothing twice, and other nodes
+// sweep what it would have swept.
 const (
-	// An expiry counts as an attempt: an item that kills its agents must not go round for ever. A program whose lease ran
-	// out is taken for dead, so its pending request is ended, too: it would be given the item again, and hold it for
-	// another lease. If a round is at the request just now, that is left to it.
+	// An expiry counts as an attempt: an item that kills its agents must not come back for ever. A program whose lease ran
+	// out counts as dead, so its pending request is ended, too. Otherwise it would get the item again, and hold it for
+	// another lease. A request that a round has locked is left to that round.
 	expireWork = `
 with due as materialized (
   select id
@@ -56,7 +56,7 @@ select task_id, id, true from closed
 union all
 select task_id, id, false from ended`
 
-	// Its holder is told once that it is about to run out, and again after each extension.
+	// The holder is warned once that the lease is about to run out, and again after each extension.
 	warnHolders = `
 with due as materialized (
   select id
@@ -80,10 +80,10 @@ select coalesce(extract(epoch from least(
 
 const (
 	sweepBatch = 500                   // bounds one transaction of the sweep
-	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or are due
+	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or due
 )
 
-// wakeSweep has the sweep see whether it is due earlier now.
+// wakeSweep makes the sweeper check whether it is due earlier now.
 func (e *Engine) wakeSweep() {
 	select {
 	case e.leases <- struct{}{}:
@@ -91,18 +91,18 @@ func (e *Engine) wakeSweep() {
 	}
 }
 
-// sweeper ends what has run out.
+// sweeper ends leases that have run out.
 type sweeper struct{ *Engine }
 
-// run sleeps until the next lease runs out, or somebody is to be warned. The node that gave a lease knows of it
-// at once; the others within two seconds, should that node be gone by then. It pauses after each sweep: a row that is
-// due but locked by somebody would have it spin, and so would a lease a millisecond, of which the shortest is a second.
+// run sleeps until the next lease runs out or the next holder is to be warned. The node that gave a lease knows of it at
+// once; the others know within two seconds, in case that node is gone by then. It pauses after each sweep. Otherwise a row
+// that is due but locked would make it spin, and so would many short leases.
 func (s sweeper) run(ctx context.Context) error {
 	for {
 		next := s.LookEvery/2 + rand.N(s.LookEvery)
 		if until, err := s.sweep(ctx); err == nil {
 			next = min(next, until)
-		} else if ctx.Err() == nil && !pg.Away(err) { // if the database is away, others say so
+		} else if ctx.Err() == nil && !pg.Away(err) { // other statements report a database that is away
 			s.Log.Warn("sweep leases", "error", err)
 		}
 		select {
@@ -119,7 +119,7 @@ func (s sweeper) run(ctx context.Context) error {
 	}
 }
 
-// sweep ends what has run out and warns whose lease is about to, if any has, and tells how long until the next.
+// sweep ends leases that have run out, warns holders whose lease is about to, and returns the time until the next one.
 func (s sweeper) sweep(ctx context.Context) (next time.Duration, err error) {
 	if next, err = s.untilLease(ctx); err != nil || next > 0 {
 		return next, err
@@ -149,7 +149,7 @@ func (s sweeper) sweep(ctx context.Context) (next time.Duration, err error) {
 	return s.untilLease(ctx)
 }
 
-// untilLease is how long until a lease runs out or its holder is to be warned.
+// untilLease returns the time until a lease runs out or a holder is to be warned.
 func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	if err := s.api.QueryRow(ctx, s.SQL(nextLease)).Scan(&seconds); err != nil {
@@ -158,7 +158,7 @@ func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// swept is work, or a request, that a sweep changed.
+// swept is work or a request that a sweep changed.
 type swept struct {
 	task, id int64
 	work     bool
@@ -187,15 +187,15 @@ func (s sweeper) sweepOnce(ctx context.Context, statement string) (found []swept
 	return found, err
 }
 
-// extendWork names what it extends: the work, still held by its holder, its lease not over.
+// extendWork repeats what it relies on: the work is still held by its holder, and its lease is not over.
 const extendWork = `
 update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
 where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held' and w.lease_expires_at > clock_timestamp()
 returning w.task_id`
 
-// Extend begins the lease of held work anew. Work without a lease is answered as it is. [LeaseLost]: it is no longer the
-// holder's, and whatever he did with it since may be somebody else's by now.
+// Extend begins the lease of held work anew. Work without a lease is returned as it is. [assign.LeaseLost]: the holder no
+// longer holds it, and somebody else may by now.
 func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign.Work, error) {
 	var extended bool
 	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
@@ -215,7 +215,7 @@ func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign
 		return assign.Work{}, err
 	case w.Holder() != by:
 		return assign.Work{}, noWork(id)
-	case extended && w.State == "held": // else it was closed since
+	case extended && w.State == "held": // otherwise it was closed meanwhile
 		return w, nil
 	case w.State == "held" && w.LeaseExpiresAt == nil:
 		return w, nil
@@ -223,7 +223,7 @@ func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign
 	return assign.Work{}, leaseLostErr(w)
 }
 
-// leaseLostErr tells a holder that work is no longer his.
+// leaseLostErr tells a holder why the work is no longer theirs.
 func leaseLostErr(w assign.Work) error {
 	switch w.State {
 	case "never":

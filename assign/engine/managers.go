@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Locked in the order of ids, so that the set stays as it was counted, and of two who release the same one waits.
+	// Locked in the order of ids, so that the set stays as it was counted. Of two who release the same work, one waits.
 	selectReleased = `
 select w.task_id, w.id
 from getwork.work w
@@ -37,11 +37,11 @@ with closed as (
 select count(*) from closed`
 )
 
-// Release returns the held work that it names, all of it or, if the set is not the token's any more, none
-// ([ChangedSet]).
+// Release returns the held work that it names: all of it or, if the set is not the token's any more, none
+// ([assign.ChangedSet]).
 func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (assign.Released, error) {
 	if what.User == "" && what.Task == "" {
-		return assign.Released{}, assign.RefuseField("user", "say whose work to release, or of which task, or both")
+		return assign.Released{}, assign.RefuseField("user", "name the user or the task whose work to release, or both")
 	}
 	if !what.DryRun && what.Token == "" {
 		return assign.Released{}, assign.RefuseField("token", `a release names the token of a dry run: send "dry_run": true first, and then its token`)
@@ -102,14 +102,14 @@ func (e *Engine) release(ctx context.Context, tx pgx.Tx, what assign.Release, of
 		return assign.Released{Count: len(ids), Token: token}, nil, nil
 	}
 	if token != what.Token {
-		return done, nil, assign.Refuse(assign.ChangedSet, "what is held has changed since the dry run: it is %d now; do the dry run again and look at the count", len(ids))
+		return done, nil, assign.Refuse(assign.ChangedSet, "what is held has changed since the dry run: it is %d now; do the dry run again and check the count", len(ids))
 	}
 	err = tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&done.Count)
 	return done, byTask, err
 }
 
-// The rows stay as they were closed; that they were put back, when and by whom is written beside. The next attempt is
-// the first again.
+// The rows stay as they were closed; beside them stands when they were put back, and by whom. The next attempt is the first
+// again.
 const redriveWork = `
 with redriven as (
   update getwork.work w
@@ -125,8 +125,8 @@ with redriven as (
 )
 select count(distinct item) from redriven`
 
-// Redrive puts back what was never to return: the named items, or, without names, those whose attempts were used up. It
-// returns how many items those were; names that are not never are left out.
+// Redrive puts back items that were never to return: the named ones, or, without names, those whose attempts were used up. It
+// returns their number, and ignores named items that are not in that state.
 func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (n int64, err error) {
 	for i, item := range items {
 		if detail := assign.CheckItem(item); detail != "" {
@@ -167,9 +167,9 @@ set state = 'reassigned', closed_at = least(clock_timestamp(), lease_expires_at)
 where id = $1 and state = 'held'`
 )
 
-// Reassign gives held work to another user, in the same place: his own work row begins with its lease anew, the former
-// holder's is closed as reassigned. The rules of the task hold for him as for everybody: [NotAvailable] says which one
-// stands against it. [AlreadyClosed]: it is not held any more.
+// Reassign gives held work to another user, in the same place. A work row of their own begins with its lease anew, and the
+// former holder's is closed as reassigned. The rules of the task apply as usual: [assign.NotAvailable] says which one forbids
+// it. [assign.AlreadyClosed]: the work is not held any more.
 func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.Work, error) {
 	if err := assign.CheckUser(to); err != nil {
 		return assign.Work{}, err
@@ -207,10 +207,10 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 }
 
 func noSuchWork(id int64) error {
-	return assign.Refuse(assign.NotFound, "there is no work %d; GET /api/v1/work lists all that there is", id)
+	return assign.Refuse(assign.NotFound, "there is no work %d; GET /api/v1/work lists all work", id)
 }
 
-// anyPlaces is more than any item has: the place that is passed on is not counted again.
+// anyPlaces is more places than any item has: the place that is passed on is not counted again.
 const anyPlaces = 1 << 20
 
 func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (given int64, err error) {
@@ -220,7 +220,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	var slot, attempt int
 	var held bool
 	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &attempt, &held)
-	if errors.Is(err, pgx.ErrNoRows) { // it was over, and has been removed
+	if errors.Is(err, pgx.ErrNoRows) { // it was closed, and has been removed
 		return 0, noSuchWork(id)
 	}
 	if err != nil {
@@ -232,7 +232,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	if _, err := r.tx.Exec(ctx, r.e.SQL(closeReassigned), id, by); err != nil {
 		return 0, err
 	}
-	// How the item stands without him: his place and his group are free.
+	// The item without its present holder: their place and their group are free.
 	stands, err := r.availability(ctx, &named{cand: ranking.Candidate{Item: o.cand.Item, Slots: anyPlaces}, held: true})
 	if err != nil {
 		return 0, err

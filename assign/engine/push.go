@@ -12,10 +12,10 @@ import (
 	"getwork/assign/records"
 )
 
-// The ids, which are the items' ages, follow the batch's order; the rows are inserted in the order of their keys, like
-// those of every batch: two with the same keys then wait for each other in one direction only. An item of several places
-// can be done while others still hold it: until they let go its key is a duplicate, or their closing would be taken for
-// that of the new one.
+// The ids, which are the items' ages, follow the batch's order. The rows are inserted in the order of their keys, like those
+// of every batch: two batches with the same keys then wait for each other in one direction only. An item of several places
+// can be done while others still hold it. Until they finish, its key is a duplicate; otherwise their closing would be taken
+// for that of the new item.
 const insertItems = `
 with numbered as materialized (
   select nextval('getwork.item_id_seq') as id, u.*
@@ -36,8 +36,8 @@ with numbered as materialized (
 )
 select count(*) from inserted`
 
-// Push adds items to an inbox: all of them or, if anything is wrong with any, none. It returns when they are committed;
-// who lingers is served by them at once.
+// Push adds items to an inbox: all of them or, if any is wrong, none. It returns after the commit. Lingering requests get the
+// items at once.
 func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, by assign.Who) (assign.Pushed, error) {
 	task, s, err := e.Records.Find(ctx, name, by)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, 
 	return assign.Pushed{Accepted: accepted, Duplicates: len(items) - accepted}, nil
 }
 
-// itemColumns are new items as the database takes them.
+// itemColumns holds new items as the database takes them.
 type itemColumns struct {
 	items, details []string
 	priorities     []int32
@@ -76,7 +76,7 @@ type itemColumns struct {
 	exclusives     []*string
 }
 
-// newColumns checks all items and names every field that is wrong.
+// newColumns checks all items, and names every field that is wrong.
 func newColumns(items []assign.NewItem) (c itemColumns, err error) {
 	var fields []assign.Field
 	for i := range items {

@@ -16,7 +16,7 @@ import (
 	"getwork/notify"
 )
 
-// bodyOf is what an Idempotency-Key stands for.
+// bodyOf returns the body that an Idempotency-Key stands for.
 func bodyOf(c assign.Click) string {
 	body := fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger)
 	if c.Lease != nil {
@@ -25,9 +25,9 @@ func bodyOf(c assign.Click) string {
 	return body
 }
 
-// GetWork records a click and answers with its request: complete already if the shelf is fresh, or if it is ended
-// where it is recorded (paused, in back-off); pending otherwise, and its result comes by push, or by asking again.
-// A holder who has a pending request for the task gets that one.
+// GetWork records a click and returns its request. The request is complete if the shelf is fresh, or if it ended as it was
+// recorded (paused, in back-off). Otherwise it is pending; its result is pushed, or found by asking again. A holder who has a
+// pending request for the task gets that one.
 func (e *Engine) GetWork(ctx context.Context, task string, c assign.Click) (assign.Request, error) {
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{}), gone: ctx.Done()}
 	if err := e.dispatch(task, k); err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) GetWork(ctx context.Context, task string, c assign.Click) (assi
 	}
 	select {
 	case <-k.done:
-	case <-ctx.Done(): // if it is being recorded, it is found again by asking again
+	case <-ctx.Done(): // if the click is being recorded, asking again finds its request
 		return assign.Request{}, ctx.Err()
 	}
 	if k.err != nil {
@@ -44,19 +44,19 @@ func (e *Engine) GetWork(ctx context.Context, task string, c assign.Click) (assi
 	return *k.answer, nil
 }
 
-// recorder writes clicks down, and serves them in the same transaction if it can.
+// recorder records clicks, and serves them in the same transaction if it can.
 type recorder struct{ *Engine }
 
-// recheckPatience is how long clicks wait for their task's recheck before they are recorded as those that wait.
+// recheckPatience is how long clicks wait for their task's recheck before they are recorded as waiting requests.
 const recheckPatience = 2 * time.Second
 
-// recordBatch records one batch, wakes what serves it, and answers it.
+// recordBatch records one batch, wakes its task, and answers its clicks.
 func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) {
 	task, s, fresh, batch, err := c.admit(ctx, name, batch)
 	if len(batch) == 0 {
 		return
 	}
-	var served *round // nil: they were only recorded
+	var served *round // nil: the clicks were only recorded
 	record := func(found ranking.Matching) error {
 		return c.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 			served, err = c.recordAndServe(ctx, tx, task, batch, fresh, found)
@@ -72,12 +72,12 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 		if !errors.Is(err, errNoRecheck) && !errors.Is(err, errTooFewRechecked) {
 			break
 		}
-		fallthrough // the look, which can wait, sees to the recheck
+		fallthrough // the serve loop, which can wait, does the recheck
 	default:
 		fresh = false
 		err = record(ranking.Matching{})
 	}
-	if half := len(batch) / 2; half > 0 && pg.Unheld(err) { // somebody's name or key, and only they are refused
+	if half := len(batch) / 2; half > 0 && pg.Unheld(err) { // one click's name or key is at fault, and only that click is refused
 		c.recordBatch(ctx, name, batch[:half])
 		c.recordBatch(ctx, name, batch[half:])
 		return
@@ -106,8 +106,8 @@ select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > cl
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
 
-// admit reads the task, and refuses those who may not take it or ask for what can't be; those admitted are left. fresh:
-// they can be served where they are recorded.
+// admit reads the task, and refuses users who may not take it and counts that it does not allow; admitted are the other
+// clicks. fresh: they can be served as they are recorded.
 func (c recorder) admit(ctx context.Context, name string, batch []*click) (task int64, s assign.Settings, fresh bool, admitted []*click, err error) {
 	err = c.api.QueryRow(ctx, c.SQL(selectForClicks), name).Scan(&task, &s.MaxRequest, &fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout)
 	missing := errors.Is(err, pgx.ErrNoRows)
@@ -127,7 +127,7 @@ func (c recorder) admit(ctx context.Context, name string, batch []*click) (task 
 	return task, s, fresh, admitted, nil
 }
 
-// wanted is how many items the clicks ask for.
+// wanted returns the number of items that the clicks ask for.
 func wanted(batch []*click) (n int) {
 	for _, k := range batch {
 		n += k.Count
@@ -135,7 +135,7 @@ func wanted(batch []*click) (n int) {
 	return n
 }
 
-// unanswered are the requests of the clicks that no round has answered.
+// unanswered returns the requests of the clicks that no round has answered.
 func unanswered(batch []*click) (ids []int64) {
 	for _, k := range batch {
 		if k.err == nil && k.answer == nil && !k.lost {
@@ -145,8 +145,8 @@ func unanswered(batch []*click) (ids []int64) {
 	return ids
 }
 
-// answer gives each click its request. Of those that the round recorded everything is known; the others are read, all
-// at once, and what waits is looked at.
+// answer gives each click its request. Requests that the round recorded are known completely. The others are read all at
+// once, and the task is woken if one of them waits.
 func (c recorder) answer(ctx context.Context, task int64, batch []*click) {
 	var ids []int64
 	for _, k := range batch {
@@ -173,15 +173,14 @@ func (c recorder) answer(ctx context.Context, task int64, batch []*click) {
 			k.err = cmp.Or(err, fmt.Errorf("read requests: request %d is gone", k.id))
 		}
 	}
-	if waits { // who was left to linger needs a timer, too, which the look arms
+	if waits { // a lingering request needs a timer, which the serve loop sets
 		c.Wake(task)
 	}
 }
 
-// recordAndServe is the transaction of a batch. If the shelf is fresh or the task an inbox it is a round: it takes the
-// assign lock, and records the batch as it serves everybody who waits. If the shelf has gone stale meanwhile, or was so
-// before, it only records: the next step is the run lock's, in a transaction of its own. It returns the round, if there
-// was one.
+// recordAndServe is the transaction of a batch. If the shelf is fresh or the task an inbox, it is a round: it takes the
+// assign lock, and records the batch as it serves all waiting requests. If the shelf is stale, or has gone stale meanwhile,
+// it only records; the run lock is the next step, in a transaction of its own. It returns the round, if there was one.
 func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found ranking.Matching) (r *round, err error) {
 	if fresh {
 		if r, err = c.openRoundFor(ctx, tx, task, batch); err != nil {
@@ -189,7 +188,7 @@ func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, bat
 		}
 		fresh = r.state.serves()
 	}
-	for _, k := range batch { // a transaction may be repeated
+	for _, k := range batch { // the transaction may be a repetition
 		k.id, k.lost, k.inserted, k.answer, k.err = 0, false, "", nil, nil
 	}
 	if err := c.claimKeys(ctx, tx, task, batch); err != nil {
@@ -213,8 +212,8 @@ func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, bat
 	return r, err
 }
 
-// sortedHolders is the order in which requests are inserted, on every node: two batches with the same holders then
-// wait for each other in one direction only.
+// sortedHolders returns the order in which requests are inserted on every node: two batches with the same holders then wait
+// for each other in one direction only.
 func sortedHolders(clicks []*click) []*click {
 	sorted := slices.Clone(clicks)
 	slices.SortStableFunc(sorted, func(a, b *click) int { return a.holder.Compare(b.holder) })

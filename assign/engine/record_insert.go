@@ -11,7 +11,7 @@ import (
 	"getwork/assign"
 )
 
-// groupsOf are the user's as they are recorded: a JSON array; nil: they need none.
+// groupsOf returns a user's groups as they are recorded, a JSON array; nil: they need none.
 func groupsOf(c assign.Click) *string {
 	if c.Anything {
 		return nil
@@ -24,8 +24,8 @@ func groupsOf(c assign.Click) *string {
 	return &text
 }
 
-// Sorted by holder, like every insert of a batch. "+ 0" and "limit" have each holder looked up by the index of holders: there
-// may be few clicks, and thousands who wait.
+// Sorted by holder, like every insert of a batch. "+ 0" and "limit" make PostgreSQL look each holder up by the index of
+// holders, since there may be few clicks and thousands of waiting requests.
 const insertRequests = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
   linger_until, completed_at, lease, groups)
@@ -60,8 +60,8 @@ order by c.user_name, c.instance
 on conflict (task_id, user_name, instance) where state = 'pending' do nothing
 returning id, user_name, instance, state`
 
-// insertClicks records the batch's clicks. Who has a pending request already, or had one in the moment of the
-// insert, gets that one; if a round has ended it until we look, he is inserted after all.
+// insertClicks records the batch's clicks. A holder who has a pending request, or had one at the moment of the insert, gets
+// that one. If a round has ended it before it could be read, the holder is inserted after all.
 func (c recorder) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
 	byHolder := map[assign.Holder][]*click{}
 	for _, k := range batch {
@@ -80,7 +80,7 @@ func (c recorder) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch
 			return err
 		}
 	}
-	for _, clicks := range byHolder { // neither inserted nor there
+	for _, clicks := range byHolder { // neither inserted nor found
 		for _, k := range clicks {
 			k.err = assign.Refuse(assign.NotFound, "the task was deleted")
 		}
@@ -88,7 +88,7 @@ func (c recorder) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch
 	return nil
 }
 
-// insertHolders inserts a request for each holder who has none, as the first of his clicks says.
+// insertHolders inserts a request for each holder who has none, as the first of their clicks says.
 func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHolder map[assign.Holder][]*click) error {
 	var users, instances []string
 	var wanted []int32
@@ -111,7 +111,7 @@ func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHo
 	return takeIDs(rows, byHolder)
 }
 
-// takeIDs gives the clicks the ids of their requests, and takes them off the map.
+// takeIDs gives the clicks the ids of their requests, and removes the holders from the map.
 func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var h assign.Holder
@@ -130,7 +130,7 @@ func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 	return err
 }
 
-// A statement after the insert's, so that it sees what the insert ran into.
+// A statement after the insert's, so that it sees the requests with which the insert collided.
 const selectRecorded = `
 select p.id, c.user_name, c.instance, ''
 from unnest($2::text[], $3::text[]) as c (user_name, instance)

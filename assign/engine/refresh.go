@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Refresh ahead: while a task is used, its next run is started before its shelf ends, so that nobody waits for the query.
-// A round that writes down what it took from a shelf reads back when that would be, and its node sets a timer; and every
-// node looks, now and then, at what others may have left. One run at a time, as ever: it takes the run lock. A task is used
-// if a round has answered somebody within its last fresh_for; a refresh that answers nobody does not count.
+// Refresh ahead: while a task is in use, its next run starts before its shelf ends, so that nobody waits for the query. A
+// round that writes what it took from a shelf also computes when that should be, and its node sets a timer. Every node also
+// looks regularly for shelves whose node is gone. A refresh takes the run lock like any run, so there is never a second run.
+// A task is in use if a round has answered a request within its last fresh_for; a refresh that answers nobody does not count.
 
 const (
-	// How long runs of the query in force take, as it is when one finishes: the last five. Not those that seem to have taken
-	// less than no time, or longer than they may: the clock was set meanwhile.
+	// How long the query in force takes, computed when a run finishes: the last five runs. Runs that seem to have taken less
+	// than no time, or longer than they may, are left out, because the clock was set meanwhile.
 	lastRuns = `(
       select o.finished_at - o.started_at as took
       from (select * from getwork.run where task_id = $1 order by id desc limit 20) o
@@ -26,12 +26,13 @@ const (
 	settleTimes = `usual = (select percentile_cont(0.5) within group (order by l.took) from ` + lastRuns + `),
     longest = (select max(l.took) from ` + lastRuns + `)`
 
-	// Seconds until the next run ought to start: so early that it is over when the shelf expires or, if it is a cut one, is used
-	// up, should it take twice as long as the longest of the last; it is beside those who click that it runs. But not before
-	// the shelf's half time, unless it takes that long. It is used at the pace since it was filled, taken over a run's time at
-	// least, so that many who ask in its first moment say little; the last tenth is a reserve. Null: the task keeps no shelf,
-	// or has none; or runs take longer than it lasts, and nobody has used it since the last: else each would be followed by
-	// another. A whole shelf has all there is, and lasts until it expires.
+	// Seconds until the next run should start: early enough to end before the shelf expires or, if it is cut, is used up,
+	// even if the run takes twice as long as the longest of the last ones, because it runs while clicks are served. It does
+	// not start before half of the shelf's time is over, unless the run takes that long. The shelf's use is estimated from
+	// the pace since it was filled, over at least the duration of a run, so that many requests in its first moment count
+	// little; the last tenth is a reserve. Null: the task keeps no shelf, or has none; or runs take longer than the shelf
+	// lasts, and nobody has used it since the last one, since otherwise each run would be followed by another. A whole shelf
+	// holds everything there is, and lasts until it expires.
 	refreshIn = `case when v.fresh_for > interval '0' and s.shelf_run is not null
       and (s.longest < v.fresh_for or s.used_at > s.fresh_until - v.fresh_for) then (
       least(extract(epoch from s.fresh_until - clock_timestamp()),
@@ -50,19 +51,19 @@ where s.shelf_run is not null and s.deleted_at is null and not s.paused
   and s.used_at > clock_timestamp() - v.fresh_for and ` + refreshIn + ` <= 0`
 )
 
-// refresh is when a node looks at a task whose shelf is about to end.
+// refresh is when a node wakes a task whose shelf is about to end.
 type refresh struct {
 	timer *time.Timer // nil: not set
 	at    time.Time   // when it fires
-	fired time.Time   // when it last did
+	fired time.Time   // when it last fired
 }
 
-// refreshAgain is how long a node waits before it looks again at a task whose refresh it could not start: another node
-// does it, or all places for runs are taken.
+// refreshAgain is how long a node waits before it wakes a task again whose refresh it could not start, because another node
+// runs it or all run slots are taken.
 const refreshAgain = time.Second
 
-// keepFresh has the node look at the task when its next run ought to start. It is called after every round, and costs no
-// more than a look into a map.
+// keepFresh sets a timer that wakes the task when its next run should start. It is called after every round, and costs no
+// more than a map look-up.
 func (e *Engine) keepFresh(r *round) {
 	if r.refreshIn != nil {
 		e.refreshAt(r.task, time.Now().Add(time.Duration(*r.refreshIn*float64(time.Second))))
@@ -98,7 +99,7 @@ func (e *Engine) refreshAt(task int64, at time.Time) {
 	})
 }
 
-// refreshAll looks at tasks whose shelves are about to end and which nobody has renewed.
+// refreshAll wakes tasks whose shelves are about to end and which no node has renewed.
 func (e *Engine) refreshAll(ctx context.Context) {
 	rows, err := e.api.Query(ctx, e.SQL(selectRefreshes))
 	var tasks []int64

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// selectAnythingToRescue sees with one cheap statement whether there is anything to look for: on an idle system it is all that is asked. What
-// was recorded later than now was so before the clock was set back: nobody knows how long ago.
+// selectAnythingToRescue finds out with one cheap statement whether there is anything to rescue. On an idle system nothing
+// else is asked. A request recorded later than now was recorded before the clock was set back: nobody knows how long ago.
 const selectAnythingToRescue = `
 select
   exists (select from getwork.work_requested r where r.state = 'pending' and r.linger_until <= clock.at),
@@ -26,9 +26,9 @@ select
   clock.at
 from (select clock_timestamp() as at offset 0) clock`
 
-// Of each task as many requests as say whether a look has served anybody: those that should have been served two seconds
-// ago or, of a run that died with its node, all. A run is alive while its backend is in the transaction that took the run
-// lock. That is a hint, which saves trying the lock all along; the lock is the truth.
+// selectOrphans reads, of each task, requests that should have been served two seconds ago, or all if their run died with its
+// node. It reads enough of them to tell whether the rescue has served anybody. A run is alive while its backend is in the
+// transaction that took the run lock. That is a hint, which saves trying the lock each time; the lock is the truth.
 const selectOrphans = `
 select s.task_id, coalesce(array_agg(r.id order by r.id) filter (where r.late or u.state = 'running'), '{}'),
   coalesce(u.finished_at not between clock_timestamp() - interval '2 seconds' and clock_timestamp(), true),
@@ -62,13 +62,13 @@ order by min(r.id)`
 type pace int
 
 const (
-	atEase  pace = iota // nothing is under way that could be left behind
-	closely             // a run is under way, somebody has just asked, or the database is away
-	atOnce              // a run seems to be dead; it may only just have ended
+	atEase  pace = iota // nothing is under way that a death could leave behind
+	closely             // a run is under way, a request has just come, or the database is away
+	atOnce              // a run seems to be dead, but may only just have ended
 )
 
-// rescuePause is LookEvery, or a tenth or less of it, up to half as long or short by chance, so that a dozen nodes do not look
-// in one moment. At ease a little less than that: two looks are under 3 s apart, and so is a holder's death noticed.
+// rescuePause is LookEvery, or a tenth or less of it, and up to half longer or shorter at random, so that a dozen nodes do
+// not look at the same moment. At ease two looks are less than 3 s apart, so a holder's death is noticed within that time.
 func (r *rescuer) rescuePause(p pace) time.Duration {
 	switch p {
 	case closely:
@@ -79,7 +79,7 @@ func (r *rescuer) rescuePause(p pace) time.Duration {
 	return r.LookEvery*3/5 + rand.N(r.LookEvery*4/5)
 }
 
-// rescueSoon has the node look closely: whoever runs may die.
+// rescueSoon makes the rescuer look closely, because the node that runs a query may die.
 func (e *Engine) rescueSoon() {
 	select {
 	case e.began <- struct{}{}:
@@ -87,18 +87,18 @@ func (e *Engine) rescueSoon() {
 	}
 }
 
-// rescuer finds what nobody serves, on every node, whether or not anybody waits on it: requests whose node died before it woke
-// anybody, or whose run's holder died; runs that died or are stuck; times that a clock set back has put out of reach.
+// rescuer finds, on every node, what nobody serves: requests whose node died before it woke their task, or whose run's holder
+// died; runs that died or are stuck; times that a clock set back has put out of reach.
 type rescuer struct {
 	*Engine
 
 	// What one look keeps for the next.
-	dead    map[int64]bool      // runs that it has found dead
+	dead    map[int64]bool      // runs that were found dead
 	running map[int64]time.Time // since when this node has seen runs under way
-	gone    map[int64]time.Time // since when it has seen that their locks' holders are gone
-	at      time.Time           // by the database's clock; zero: none was before
-	seen    time.Time           // and by this node's
-	oldest  time.Time           // when the oldest request was last asked for
+	gone    map[int64]time.Time // since when this node has seen that a run's lock has no holder
+	at      time.Time           // when the last look was, by the database's clock; zero: there was none
+	seen    time.Time           // the same by this node's clock
+	oldest  time.Time           // when the oldest request was last read
 }
 
 func newRescuer(e *Engine) *rescuer {
@@ -127,8 +127,8 @@ func (r *rescuer) run(ctx context.Context) error {
 	}
 }
 
-// logRescueError tells that a look failed, now and then: it is made again. Nothing else would say so if it is not the database that is
-// away, but a right that was revoked: what dies would be left behind, and nobody know.
+// logRescueError logs now and then that a look failed; the look is repeated. If the cause is a revoked right and not a
+// database that is away, nothing else would log it, and nobody would take over what dies.
 func (e *Engine) logRescueError(what string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the node is shutting down
@@ -138,7 +138,7 @@ func (e *Engine) logRescueError(what string, err error) {
 	}
 }
 
-// rescueWithin bounds one look, so that connections which a network swallowed do not end looking.
+// rescueWithin bounds one look, so that connections which the network swallowed do not stop the rescuer.
 const rescueWithin = 10 * time.Second
 
 // rescueOnce is one look.
@@ -149,7 +149,7 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	var over, running, busy, waiting, shelved, late bool
 	var at time.Time
 	if err := r.api.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &late, &at); err != nil {
-		r.logRescueError("look for what nobody serves", err)
+		r.logRescueError("look for anything that nobody serves", err)
 		return closely
 	}
 	r.readOldest(ctx, busy || waiting)
@@ -159,7 +159,7 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	}
 	if over {
 		if err := r.endLingering(ctx); err != nil && ctx.Err() == nil {
-			r.logRescueError("look for requests whose time is over", err)
+			r.logRescueError("look for requests that have lingered for long enough", err)
 			return next
 		}
 	}
@@ -183,10 +183,10 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	if shelved {
 		r.refreshAll(ctx)
 	}
-	if back { // last: should it take too long, nobody waits for it
+	if back { // last, so that nothing else waits if it takes too long
 		if err := r.healClock(ctx); err != nil {
 			if !errors.Is(err, context.Canceled) {
-				r.Log.Warn("look for what is put off for too long, since the database's clock was set back; it is tried again", "error", err)
+				r.Log.Warn("look for times that the database's clock has put out of reach; it is tried again", "error", err)
 			}
 			return next
 		}
@@ -195,8 +195,8 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	return next
 }
 
-// rescueAll looks at all tasks that have requests which nobody serves. A run counts as dead when two looks have found it so:
-// between the end of its lock and that of its row, its node may be writing down why it gave it up.
+// rescueAll serves all tasks that have requests which nobody serves. A run counts as dead when two looks have found it so:
+// between the end of its lock and the update of its row, its node may be recording why it gave the run up.
 func (r *rescuer) rescueAll(ctx context.Context) pace {
 	rows, err := r.api.Query(ctx, r.SQL(selectOrphans))
 	var found []orphans
@@ -231,18 +231,18 @@ func (r *rescuer) rescueAll(ctx context.Context) pace {
 type orphans struct {
 	Task     int64
 	Requests []int64
-	Due      bool  // the last run ended two seconds ago or more: who ran it has looked again
-	Run      int64 // that was for them, and died; 0: none
+	Due      bool  // the last run ended at least two seconds ago, so its node has looked again
+	Run      int64 // the run that was for them and died; 0: none
 }
 
 const countAnswered = `select count(*) from getwork.work_requested where id = any($1::bigint[]) and state <> 'pending' and round_id is not null`
 
-// rescue takes the normal path for requests that only the periodic look found, and counts those that it served:
-// not the tasks that waited for a place to run, and not those that this node was looking at anyway.
+// rescue serves a task by the normal path, and counts the requests that were served because of it. It leaves out tasks that
+// wait for a run slot, and tasks that this node serves anyway.
 func (r *rescuer) rescue(o orphans) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, noted := r.slots.parked[o.Task]; noted || r.loops[o.Task] != nil {
+	if _, parked := r.slots.parked[o.Task]; parked || r.loops[o.Task] != nil {
 		return
 	}
 	l := &serveLoop{pokes: make(chan struct{}, 1)}

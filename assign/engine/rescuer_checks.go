@@ -11,10 +11,10 @@ import (
 	"getwork/assign"
 )
 
-// A backend whose client froze while it took a large result in waits for it, with the run lock, and no time-out of
-// PostgreSQL's ends that (over TCP tcp_user_timeout does; over a Unix socket nothing); nor any other, for as long as its clock
-// was set back. It is still the run's if its transaction is older than the run's row. One that waits for a standby is left
-// alone; see commitGuard.
+// A backend whose client froze while it received a large result waits for the client, with the run lock. No time-out of
+// PostgreSQL's ends that: over TCP tcp_user_timeout does, over a Unix socket nothing. If the clock was set back, no time-out
+// works for that long. The backend still belongs to the run if its transaction is older than the run's row. A backend that
+// waits for a standby is left alone; see pg's commitGuard.
 const (
 	selectRunning = `
 select u.id, (extract(epoch from v.query_timeout) * 1000000)::bigint
@@ -30,8 +30,8 @@ join pg_stat_activity a on a.pid = u.backend and a.datname = current_database() 
 where u.state = 'running' and u.id = any($1::bigint[])`
 )
 
-// A run that died with its node ends when its task is run again; one for which nobody waits any more ends here, or all nodes
-// would look closely for ever. Whoever has the lock knows that it is dead.
+// A run that died with its node ends when its task is run again. If no request waits for it any more it ends here, because
+// otherwise all nodes would look closely for ever. A session that gets the run lock knows that the run is dead.
 const (
 	selectDeadRuns = `
 select u.id
@@ -51,8 +51,8 @@ with dead as materialized (
 update getwork.run u set state = 'lost', finished_at = clock_timestamp() from dead where u.id = dead.id and u.state = 'running'`
 )
 
-// endDead ends runs whose locks' holders this node has found gone for as long as it is between two looks: between the end of
-// the lock and that of the row, their node may be writing down why it gave them up. gone has since when, by this node's clock.
+// endDead ends runs whose locks this node has found without a holder for LookEvery. Between the end of the lock and the
+// update of the row, their node may be recording why it gave them up. gone has the times by this node's clock.
 func (r *rescuer) endDead(ctx context.Context) {
 	rows, err := r.api.Query(ctx, r.SQL(selectDeadRuns))
 	var dead []int64
@@ -90,12 +90,12 @@ func (r *rescuer) endDead(ctx context.Context) {
 // stuckAfter is how long after its query_timeout a run counts as stuck.
 const stuckAfter = time.Minute
 
-// endStuck ends runs that should have been over a minute ago, by this node's clock: running has since when it has seen them,
-// since the database's, by which they began, may have been set meanwhile.
+// endStuck ends runs that should have ended a minute ago. running has when this node first saw each, by its own clock,
+// because the database's clock, by which they began, may have been set meanwhile.
 func (r *rescuer) endStuck(ctx context.Context) {
 	stuck, err := r.stuck(ctx)
 	if err != nil {
-		r.logRescueError("look for runs that are stuck", err)
+		r.logRescueError("look for stuck runs", err)
 	}
 	if err != nil || len(stuck) == 0 {
 		return
@@ -117,7 +117,7 @@ func (r *rescuer) endStuck(ctx context.Context) {
 	}
 }
 
-// stuck notes which runs are under way, and returns those that have been for too long.
+// stuck records which runs are under way, and returns those that have been for too long.
 func (r *rescuer) stuck(ctx context.Context) (stuck []int64, err error) {
 	rows, err := r.api.Query(ctx, r.SQL(selectRunning))
 	if err != nil {
@@ -141,9 +141,9 @@ func (r *rescuer) stuck(ctx context.Context) (stuck []int64, err error) {
 	return stuck, err
 }
 
-// The first of each task's by the index of those that wait: who came first has waited longest. It is written so that no other
-// index has that order, or the primary key might be gone through, and with it all that is over. Not those who linger and were
-// found nothing, nor those of paused tasks: they wait on purpose.
+// selectOldest reads the first waiting request of each task by the index of waiting requests. It is written so that no other
+// index has its order; otherwise PostgreSQL might walk through the primary key, and with it all ended requests. It leaves out
+// requests that were left lingering, and those of paused tasks, because they wait on purpose.
 const selectOldest = `
 select extract(epoch from greatest(max(clock_timestamp() - r.created_at), interval '0'))::float8, count(*) > 0
 from getwork.task_state s
@@ -156,10 +156,10 @@ cross join lateral (
 ) r
 where s.deleted_at is null and not s.paused`
 
-// Age is how long something has been so, by what was seen last.
-type Age struct{ since atomic.Pointer[time.Time] } // nil: it is not
+// Age is for how long something has been the case, as last seen.
+type Age struct{ since atomic.Pointer[time.Time] } // nil: it is not the case
 
-// Load is the age now; 0: there is nothing. It goes on growing while nobody can look.
+// Load returns the present age; 0: it is not the case. The age grows while nobody can look.
 func (a *Age) Load() time.Duration {
 	since := a.since.Load()
 	if since == nil {
@@ -168,10 +168,10 @@ func (a *Age) Load() time.Duration {
 	return time.Since(*since)
 }
 
-// readOldest finds out how long people have waited, in all of the cluster, for who watches it. any: somebody may wait; if
-// nobody does, that is known without a question. It asks at every pace as rarely as at ease.
-func (r *rescuer) readOldest(ctx context.Context, any bool) {
-	if !any {
+// readOldest reads how long the oldest request in the whole cluster has waited, for metrics. If waiting is false, no request
+// waits, and nothing is read. At every pace it reads only as often as at ease.
+func (r *rescuer) readOldest(ctx context.Context, waiting bool) {
+	if !waiting {
 		r.Oldest.since.Store(nil)
 		return
 	}
@@ -182,15 +182,15 @@ func (r *rescuer) readOldest(ctx context.Context, any bool) {
 	var seconds float64
 	var waits bool
 	if err := r.api.QueryRow(ctx, r.SQL(selectOldest)).Scan(&seconds, &waits); err != nil {
-		r.logRescueError("look for who has waited longest", err)
-		return // as it was seen last
+		r.logRescueError("look for the oldest request", err)
+		return // keep the age that was seen last
 	}
 	if !waits {
 		r.Oldest.since.Store(nil)
 		return
 	}
 	if seconds == 0 && r.Oldest.since.Load() != nil {
-		return // he came before the clock was set back; nobody knows when, but he has waited since he was seen
+		return // it came before the clock was set back; nobody knows when, but it has waited since it was first seen
 	}
 	since := time.Now().Add(-time.Duration(seconds * float64(time.Second)))
 	r.Oldest.since.Store(&since)

@@ -176,7 +176,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 // readWaiting locks and reads the waiting requests, and adds the clicks that this round records.
 func (r *round) readWaiting(ctx context.Context) error {
 	if r.ahead != nil && r.ahead.waiting != nil {
-		r.waiting = r.withoutInline(r.ahead.waiting, r.ahead.ids)
+		r.waiting = r.withInline(r.ahead.waiting, r.ahead.ids)
 		r.ahead.waiting = nil
 		return nil
 	}
@@ -195,7 +195,7 @@ func (r *round) readWaiting(ctx context.Context) error {
 	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("read waiting requests: %w", err)
 	}
-	r.waiting = r.withoutInline(r.waiting, ids)
+	r.waiting = r.withInline(r.waiting, ids)
 	return nil
 }
 

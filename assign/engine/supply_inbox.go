@@ -85,9 +85,9 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 	if err != nil || len(offers) > 0 {
 		return offers, len(offers) < n, err
 	}
-	var any bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(anyItem), r.task).Scan(&any)
-	b.empty = !any
+	var pushed bool
+	err = r.tx.QueryRow(ctx, r.e.SQL(anyItem), r.task).Scan(&pushed)
+	b.empty = !pushed
 	return nil, true, err
 }
 
