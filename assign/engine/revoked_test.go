@@ -44,7 +44,7 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 	runs()
 	join(t, n, "ann")
 	for _, test := range []struct{ table, says string }{
-		{"work_requested", "look for what nobody serves"}, {"task", "end runs that died"},
+		{"work_requested", "look for anything that nobody serves"}, {"task", "end runs that died"},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			if test.table == "task" { // a run that died, which another node left
@@ -60,7 +60,7 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 	execute(t, db, `revoke select on getwork.task_state from `+role)
 	before := n.Looks.Load()
 	await(t, "it has looked often", func() bool { return n.Looks.Load() > before+50 })
-	if said := log.have("look for what nobody serves"); said > 5 {
+	if said := log.have("look for anything that nobody serves"); said > 5 {
 		t.Errorf("it is said %d times", said)
 	}
 	execute(t, db, `grant select on getwork.task_state to `+role)

@@ -11,21 +11,21 @@ import (
 	"getwork/assign/ranking"
 )
 
-// A task with a recheck hands out only what matched a moment ago. The recheck is somebody's query and may take its time,
-// so it is executed before the assign lock is taken, on the best candidates: twice as many as are asked for, and some. If
-// the round then comes to one that was not among them, it is given up, and begun again with more.
+// A task with a recheck hands out only items that matched a moment ago. The recheck is a user's query and may take its time,
+// so it is executed before the assign lock is taken, on the best candidates: somewhat more than twice as many as are asked
+// for. A round that comes to a candidate that was not rechecked is given up, and begins again with more.
 
 var (
-	// errTooFewRechecked: more candidates must be rechecked than were, or by another recheck.
+	// errTooFewRechecked says that the round needs more candidates rechecked, or by another recheck.
 	errTooFewRechecked = errors.New("too few candidates were rechecked")
 
-	// errNoRecheck: the recheck can't be had, for the reason that is wrapped with it.
+	// errNoRecheck says that the recheck could not be executed; the reason is wrapped with it.
 	errNoRecheck = errors.New("recheck what is on the shelf")
 )
 
 const (
-	// What is gone is left out: it would be asked about for ever behind one that does not match and keeps the shelf from
-	// moving on.
+	// Items that are gone are left out. Otherwise they would be rechecked for ever behind a candidate that does not match and
+	// keeps the shelf from moving on.
 	selectCandidates = `
 select c.rank, c.item, c.run_id
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
@@ -35,9 +35,10 @@ order by c.rank
 limit $3`
 )
 
-// withRecheckedShelf calls round with what the task's recheck says of the best candidates on its shelf, and again with more of
-// them while that is too few. more is how much is asked for besides what waits. Of the locks that round's transaction
-// takes none may be held, nor a connection of the API pool. errNoRecheck: the recheck can't be had.
+// withRecheckedShelf calls round with what the task's recheck says of the best candidates on its shelf, and again with more
+// of them while they are too few. more is the number of wanted items besides those of the waiting requests. The caller must
+// hold neither a lock that round's transaction takes nor a connection of the API pool. errNoRecheck: the recheck could not be
+// executed.
 func (e *Engine) withRecheckedShelf(ctx context.Context, task int64, s assign.Settings, more int, round func(ranking.Matching) error) error {
 	look := shelfRecheck{e: e, task: task, s: s}
 	asked := 0
@@ -59,25 +60,25 @@ func (e *Engine) withRecheckedShelf(ctx context.Context, task int64, s assign.Se
 		if err != nil {
 			return fmt.Errorf("%w: %w", errNoRecheck, err)
 		}
-		if look.all || p.Recheck != look.s.Recheck { // the shelf is another, or the recheck
+		if look.all || p.Recheck != look.s.Recheck { // there is a new shelf or a new recheck
 			look = shelfRecheck{e: e, task: task, s: p.Settings}
 		}
 	}
 	return errTooFewRechecked
 }
 
-// shelfRecheck rechecks a shelf from the best on.
+// shelfRecheck rechecks a shelf, best candidates first.
 type shelfRecheck struct {
 	e     *Engine
 	task  int64
 	s     assign.Settings
 	found ranking.Matching
-	run   int64 // whose result is on the shelf
-	next  int64 // the rank from which on nothing was asked
-	all   bool  // there is no more
+	run   int64 // the run whose result is on the shelf
+	next  int64 // the first rank that was not rechecked
+	all   bool  // the whole shelf was rechecked
 }
 
-// ask goes on until so many more match, or there are no more.
+// ask rechecks until enough candidates match, or none are left.
 func (l *shelfRecheck) ask(ctx context.Context, enough int) error {
 	if l.found.Items == nil {
 		l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
@@ -94,9 +95,9 @@ func (l *shelfRecheck) ask(ctx context.Context, enough int) error {
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("read what is to be rechecked: %w", err)
+			return fmt.Errorf("read the candidates to recheck: %w", err)
 		}
-		if l.run != 0 && run != l.run { // swapped meanwhile: from its best on
+		if l.run != 0 && run != l.run { // the shelf was swapped meanwhile: begin with its best
 			*l = shelfRecheck{e: l.e, task: l.task, s: l.s, run: run}
 			l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 			continue

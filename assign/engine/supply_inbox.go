@@ -12,11 +12,11 @@ import (
 	"getwork/assign/ranking"
 )
 
-// inbox hands out what was pushed to a task without a query. There is no run, no run lock and no shelf: a round takes
-// the assign lock alone, and reads the best items by index.
+// inbox hands out items that were pushed to a task without a query. There is no run, no run lock and no shelf: a round takes
+// only the assign lock, and reads the best items by index.
 type inbox struct {
 	*round
-	empty bool // there are no items at all
+	empty bool // the inbox has no items at all
 }
 
 func (b *inbox) source() plan.Source { return plan.Inbox }
@@ -24,12 +24,12 @@ func (b *inbox) cut() bool           { return false }
 func (b *inbox) usable() bool        { return !b.empty }
 func (b *inbox) runID() *int64       { return nil }
 
-// inboxPlaces is how many places an item i has; $3 is what the task says.
+// inboxPlaces is the number of places of an item i; $3 is the task's default.
 const inboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) else 1 end`
 
 const (
-	// What has fallen due joins what is ready: the best of it, so that nothing better stays behind than what this round
-	// hands out. Not all at once, so that the lock is held for milliseconds; the look after this round takes the rest.
+	// Items that have fallen due join the ready ones, best first, so that nothing better stays behind than this round hands
+	// out. They do not join all at once, so that the lock is held for milliseconds; the loop's next round takes the rest.
 	fallDue = `
 with due as materialized (
   select i.id
@@ -41,11 +41,11 @@ with due as materialized (
 )
 update getwork.item i set due_at = null from due where i.id = due.id`
 
-	// Members of a group of which one is held are left out here, by one look at what is held: a group may have very
-	// many. As "coalesce" the condition says nothing to the planner, which would take it to leave next to nothing, and read
+	// Members of a group of which one is held are left out here, by one look-up of what is held: a group may have very many
+	// members. As "coalesce" the condition gives the planner no estimate. With one it would expect next to no rows, and read
 	// all items to sort them.
 	selectInbox      = inboxHead + availability + ` where ` + inboxTail
-	selectInboxAlone = inboxHead + availabilityUnconflicted + ` where $2::bigint[] = '{}' and ` + inboxTail // of a task that conflicts with none
+	selectInboxAlone = inboxHead + availabilityUnconflicted + ` where $2::bigint[] = '{}' and ` + inboxTail // for a task that conflicts with none
 
 	inboxHead = `
 select c.item, c.details::text, st.until, ` + availabilityColumns + `
@@ -60,8 +60,8 @@ limit $4`
 
 	anyItem = `select exists (select from getwork.item where task_id = $1 and done_at is null)`
 
-	// What can't be handed out leaves the index of what can. Items with several places stay in it: how many are left
-	// is counted from work.
+	// Items that can't be handed out leave the index of ready ones. Items with several places stay in it: the free places are
+	// counted from work.
 	parkItems = `
 update getwork.item i
 set due_at = 'infinity'
@@ -100,7 +100,7 @@ func (b *inbox) settle(after settlement) (string, []any) {
 	return parkItems, []any{after.handed, b.state.Slots}
 }
 
-// supply is what a round hands out without a run: the inbox, or a fresh shelf.
+// supply returns what a round hands out without a run: the inbox or the fresh shelf.
 func (r *round) supply() supply {
 	if r.state.Inbox() {
 		return &inbox{round: r}
@@ -108,10 +108,10 @@ func (r *round) supply() supply {
 	return shelf{r}
 }
 
-// settleItems keeps the inbox as the work says: what was let go of is done, ready again, due later, or never. It
-// belongs behind a statement "closed" that closes work and returns its rows, in the same transaction; for a task with a
-// query it finds nothing. Whether the item has one place its own row tells, which is read again where somebody changed it
-// meanwhile: with one, holding it has parked it; with several it was ready all along.
+// settleItems brings the inbox into line with the work: the item of closed work is done, ready again, due later, or never to
+// return. It belongs after a statement "closed" that closes work and returns its rows, in the same transaction. For a task
+// with a query it finds nothing. The item's own row tells whether it has one place, and is read again if another transaction
+// has changed it meanwhile. With one place, holding it has parked it; with several it was ready all the time.
 const settleItems = `settled as (
   update getwork.item i
   set done_at = case when c.state = 'completed' then clock_timestamp() end,
@@ -124,7 +124,7 @@ const settleItems = `settled as (
   where i.task_id = c.task_id and i.item = c.item and i.done_at is null
 )`
 
-// serveNow is a round that needs no run, on this node, for everybody who waits.
+// serveNow is a round without a run, on this node, for all waiting requests.
 func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
 	return e.withRecheckedShelf(ctx, task, s, 0, func(found ranking.Matching) error {
 		tx, err := e.api.BeginTx(ctx, pg.ReadCommitted)
@@ -134,7 +134,7 @@ func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) er
 		defer func() {
 			after, cancel := pg.Detached(ctx)
 			defer cancel()
-			_ = tx.Rollback(after) // after a commit it does nothing
+			_ = tx.Rollback(after) // after a commit this does nothing
 		}()
 		r, err := e.openRound(ctx, tx, task)
 		if err != nil || !r.state.serves() {

@@ -15,18 +15,18 @@ import (
 )
 
 // A claim takes one named item. First it finds the item: in the inbox, on the fresh shelf, where the task's recheck must
-// return it, too, or by the ranking query with a condition on the item, which PostgreSQL can push down. Then, in a
-// transaction of its own, the lock is taken first, then counted, then decided, by the same plan as in every round: of
-// two who claim the last place at once, one gets it and the other is refused.
+// return it, or by the ranking query with a condition on the item, which PostgreSQL can push down. Then a new transaction
+// takes the lock first, counts second, and decides third, by the same plan as every round. If two holders claim the last
+// place at once, one gets it and the other is refused.
 
 // named is the supply of a claim: one item, as it was found.
 type named struct {
 	cand      ranking.Candidate
 	source    plan.Source
-	run       *int64 // of the shelf
+	run       *int64 // the run whose shelf it is on; nil: none
 	snapshot  *string
 	seenUntil *time.Time
-	held      bool // it is reassigned: it was handed out before
+	held      bool // it is being reassigned, so it was handed out before
 }
 
 const selectNamed = `
@@ -38,12 +38,12 @@ select ` + availabilityColumns + `, st.gone,
 from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
 cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + availability
 
-// availability reads how a named item stands, and refuses what is gone.
+// availability reads whether a named item can be handed out, and refuses an item that is gone.
 func (r *round) availability(ctx context.Context, found *named) (*offer, error) {
 	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.cand.Item, found.cand.Slots, found.cand.Exclusive,
 		found.snapshot, found.seenUntil, found.source == plan.Inbox)
 	if err != nil {
-		return nil, fmt.Errorf("read how the item stands: %w", err)
+		return nil, fmt.Errorf("read the item's availability: %w", err)
 	}
 	var gone, later bool
 	var state string
@@ -53,7 +53,7 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read how the item stands: %w", err)
+		return nil, fmt.Errorf("read the item's availability: %w", err)
 	case later && !gone && !found.held:
 		return nil, assign.Refuse(assign.NotAvailable, "item %q is not due yet, or was done just now", found.cand.Item)
 	case !gone:
@@ -65,13 +65,13 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 		return nil, assign.Refuse(assign.NotAvailable, "item %q is not to be handed out again; a manager can redrive it", found.cand.Item)
 	case state != "":
 		return nil, assign.Refuse(assign.NotAvailable, "item %q is put off", found.cand.Item)
-	case found.source == plan.Shelf: // it was closed since that run: ask the query
+	case found.source == plan.Shelf: // it was closed after that run: ask the query
 		return nil, errSinceRun
 	}
 	return nil, assign.Refuse(assign.NotAvailable, "item %q was let go of just now; try again", found.cand.Item)
 }
 
-// trailing lets a scan function read a row that has more columns behind its own.
+// trailing lets a scan function read a row that has more columns after its own.
 type trailing struct {
 	pgx.CollectableRow
 	also []any
@@ -93,8 +93,8 @@ join getwork.candidate c on c.run_id = u.id
 where s.task_id = $1 and c.item = $2 and ` + shelfFresh
 )
 
-// findNamed looks for the item where it can be found, the cheapest place first; nil: it does not match. What is on the
-// shelf, but is not returned by the recheck, is not looked for by the query: that would be handed out in no round either.
+// findNamed looks for the item, in the cheapest source first; nil: it does not match. If the item is on the shelf but the
+// recheck does not return it, the query is not asked, because no round would hand the item out either.
 func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, item string, shelf bool) (*named, error) {
 	if s.Inbox() {
 		n := named{source: plan.Inbox}
@@ -134,8 +134,8 @@ func foundOr(n *named, err error) (*named, error) {
 	return n, nil
 }
 
-// No row_number between the query and the condition, so that PostgreSQL can push it down. The snapshot is the
-// query's own: what was closed by a transaction that it did not see is not given from it.
+// No row_number stands between the query and the condition, so that PostgreSQL can push the condition down. The snapshot is
+// the query's own: an item that was closed by a transaction that the query did not see is not handed out from it.
 const (
 	namedHead = `
 select item, getwork_rows.slots, getwork_rows.exclusive, ` + ranking.RowDetails + `, pg_current_snapshot()::text
@@ -146,7 +146,7 @@ where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 and octe
 limit 1`
 )
 
-// queryNamed has the ranking query look for one item, read only, in one of the node's places for runs.
+// queryNamed runs the ranking query for one item, read only, in one of the node's run slots.
 func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string) (n *named, err error) {
 	statement := fmt.Sprintf(namedHead, s.Slots) + s.Query.Trimmed() + namedTail
 	err = e.Ranker.InTx(ctx, ranking.SlotWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
@@ -167,7 +167,7 @@ func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string)
 		if !e.Ranker.Elsewhere() {
 			found.snapshot = &snapshot
 		}
-		if err != nil || ranking.UsableKeys(found.cand.Item, found.cand.Exclusive) { // as its run would pass it over
+		if err != nil || ranking.UsableKeys(found.cand.Item, found.cand.Exclusive) { // a run would pass over other keys
 			n = &found
 		}
 		return err

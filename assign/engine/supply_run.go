@@ -12,12 +12,12 @@ import (
 	"getwork/assign/ranking"
 )
 
-// runResult hands out a run's own result in the run's own round.
+// runResult hands out a run's result in the run's own round.
 type runResult struct {
 	ranking.Result
 	run      int64
-	dropped  bool            // some of it did not match any more when it was rechecked
-	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: they don't
+	dropped  bool            // some items did not match any more when they were rechecked
+	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: not at all
 }
 
 const selectAvailable = `
@@ -30,15 +30,16 @@ limit $9`
 
 func (o *runResult) cut() bool { return o.Result.Cut || o.unchecked() }
 
-// usable: what does not match any more, and nothing of which is held, is as if it had never been there.
+// usable ignores items that no longer match and are not held, as if the query had never returned them.
 func (o *runResult) usable() bool { return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0) }
 
-// unchecked reports whether not all of the result was rechecked.
+// unchecked reports whether part of the result was not rechecked.
 func (o *runResult) unchecked() bool {
 	return o.Matching.By != "" && len(o.Matching.Items) < len(o.Items)
 }
 
-// source: who finds too little of what was rechecked waits for the shelf that this result becomes, not for another run.
+// source is plan.Shelf if part of the result was not rechecked: a request that gets too little then waits for the shelf that
+// this result becomes, not for another run.
 func (o *runResult) source() plan.Source {
 	if o.unchecked() && o.freshFor > 0 {
 		return plan.Shelf
@@ -48,8 +49,8 @@ func (o *runResult) source() plan.Source {
 
 func (o *runResult) runID() *int64 { return &o.run }
 
-// take asks which of the items can be handed out still: while the query ran, the old shelf, claims and people
-// went on. From the best, in growing chunks, until there are enough.
+// take reads which of the items can still be handed out: while the query ran, the old shelf, claims and users went on. It
+// begins with the best, in growing chunks, until there are enough.
 func (o *runResult) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
 	var free []offer
 	chunk := max(256, 2*n)
@@ -69,7 +70,7 @@ func (o *runResult) take(ctx context.Context, r *round, n int) ([]offer, bool, e
 			var rank int64
 			if err = scanAvailability(row, &f, &rank); err == nil {
 				f.cand = part[at[rank]]
-				if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it does not match any more, or nobody asked
+				if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it no longer matches, or was not rechecked
 					f.Slots = 0
 					o.dropped = true
 				}
@@ -92,7 +93,7 @@ func (o *runResult) settle(after settlement) (string, []any) {
 	return settleRun, []any{after.used, o.run, after.next, o.Result.Cut, len(o.Items) - after.gone, o.freshFor}
 }
 
-// columns are ranked items as the database takes them.
+// columns holds ranked items as the database takes them.
 type columns struct {
 	ranks          []int64
 	items, details []string
@@ -111,8 +112,8 @@ func columnsOf(items []ranking.Candidate) (c columns) {
 	return c
 }
 
-// A run that succeeded ends every back-off. Its leftovers are fresh from now on, the end of the query, not from
-// its beginning; "now" is the database's clock_timestamp(), since now() stands still since the lock.
+// A run that succeeded ends every back-off. Its leftovers are fresh from the end of the query on, not from its beginning;
+// "now" is the database's clock_timestamp(), since now() has stood still since the lock.
 const (
 	settleRun = `
 update getwork.task_state s
@@ -131,8 +132,8 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
 where task_id = $1`
 )
 
-// store puts the result on the shelf, before the assign lock is taken: a million rows take their time, and no
-// click waits for them. They count only when settle names the run.
+// store puts the result on the shelf before the assign lock is taken: a million rows take their time, and no click waits for
+// them. They count only when settle names the run.
 func (o *runResult) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
 	schema := strings.Trim(strings.TrimSuffix(e.SQL("getwork.candidate"), ".candidate"), `"`)
 	rows := pgx.CopyFromSlice(len(o.Items), func(i int) ([]any, error) {

@@ -8,10 +8,11 @@ import (
 	"getwork/assign/plan"
 )
 
-// shelfFresh tells whether what the run u left on the shelf of task s may be handed out still: in the time that it has, and in
-// the life of the cluster that it was made in. In one that was restored from a dump, or is the primary by logical
-// replication, transaction ids are others: every closing may look older than the run's snapshot, so that what is done
-// would be handed out. A snapshot from the future is of another life, too. The time comes first: it costs least.
+// shelfFresh is true if the result of the run u on the shelf of task s may still be handed out: its time is not over, and the
+// cluster is still in the life in which the run was made. A cluster that was restored from a dump, or became the primary by
+// logical replication, has other transaction ids. Every closing may then look older than the run's snapshot, and finished
+// items would be handed out. A snapshot from the future is of another life, too. The time comes first, because it costs
+// least.
 const shelfFresh = `coalesce(s.fresh_until > clock_timestamp() and u.cluster = getwork.cluster()
     and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`
 
@@ -45,7 +46,7 @@ func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error)
 	return offers, len(offers) < n, r.dropUnmatched(offers)
 }
 
-// Recheck takes the places off what does not match any more. It stays on the shelf: it may match again.
+// dropUnmatched takes the places off items that no longer match. They stay on the shelf, since they may match again.
 func (r *round) dropUnmatched(offers []offer) error {
 	if r.state.Recheck == "" {
 		return nil
@@ -66,7 +67,7 @@ func (r *round) dropUnmatched(offers []offer) error {
 	return nil
 }
 
-// scanOffer reads a rank, an item, its details, and how it stands.
+// scanOffer reads a rank, an item, its details, and its availability.
 func scanOffer(row pgx.CollectableRow) (o offer, err error) {
 	err = scanAvailability(row, &o, &o.cand.Rank, &o.cand.Item, &o.cand.Details)
 	return o, err
@@ -80,7 +81,7 @@ from getwork.task_version v
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
 returning ` + refreshIn
 
-// settle moves the shelf on; a spent one ends at once, and the next look runs the query.
+// settle moves the shelf on. A spent shelf ends at once, and the next run replaces it.
 func (s shelf) settle(after settlement) (string, []any) {
 	return settleShelf, []any{after.next, after.spent, after.gone, after.used}
 }

@@ -19,7 +19,7 @@ values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microse
   $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
   $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''))`
 
-// taskEditor writes what a change of a task's settings brings with it.
+// taskEditor writes the consequences of a change of a task's settings.
 type taskEditor struct{ *Engine }
 
 // insertVersion writes a version; conflicts are the tasks that it names.
@@ -35,8 +35,8 @@ const (
 	insertState = `insert into getwork.task_state (task_id, name, version, paused) values ($1, $2, 1, $3)`
 )
 
-// CreateTask adds a task. Its query and its recheck are tried first, without running them: [QueryRefused] says what
-// PostgreSQL has against one.
+// CreateTask adds a task. PostgreSQL parses its query and its recheck first, without running them: [assign.QueryRefused]
+// carries its error.
 func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (assign.Task, error) {
 	if err := s.Check(); err != nil {
 		return assign.Task{}, err
@@ -63,7 +63,7 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		if err := (taskEditor{e}).lockConflicts(ctx, tx, id, others); err != nil {
 			return err
 		}
-		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if err := (taskEditor{e}).insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
@@ -103,11 +103,12 @@ set version = $2, name = $3, paused = $4,
     usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
 
-	// Of the items that have as many places as the task says. With one place, what is held, put off or never to return
-	// leaves the index of what is ready; with more, it binds its holder alone, and others can have the item.
+	// settlePlaces concerns items without a number of places of their own. With one place, an item whose work is held, put
+	// off or never to return leaves the index of ready items. With several, such work binds its own holder alone, and others
+	// can have the item.
 	//
-	// First the work is locked, which waits for closings under way; what is read of it is read after that. Ordered by a sum, lest
-	// all work be read in the order of its ids.
+	// lockBlocking first locks the work, which waits for closings under way, so that the next statement reads what they
+	// wrote. It orders by a sum, because otherwise PostgreSQL might read all work in the order of its ids.
 	lockBlocking = `
 select from getwork.work w
 where w.task_id = $1 and ` + records.Binding + ` and ` + records.Blocks + `
@@ -124,7 +125,7 @@ from (
 ) b
 where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
 
-	// Who lingers may have been waiting for just this change. In the order of ids, as every round locks them.
+	// Lingering requests may have been waiting for just this change. In the order of ids, as every round locks them.
 	lookAtOnce = `
 with lingering as materialized (
   select id from getwork.work_requested where task_id = $1 and state = 'pending' and look_after is not null order by id for update
@@ -132,10 +133,10 @@ with lingering as materialized (
 update getwork.work_requested r set look_after = null from lingering l where r.id = l.id`
 )
 
-// UpdateTask changes the task of that name as change says, if its version is still the given one ([StaleVersion]
-// otherwise). It takes the assign lock, never the run lock: a manager does not wait for a query. A changed query
-// empties the shelf, and the run under way starts over; a changed recheck concerns the next round, and leaves the shelf
-// alone. Every change ends the back-off after a failed run.
+// UpdateTask changes the task of that name by change, if its version is still the given one ([assign.StaleVersion]
+// otherwise). It takes the assign lock, never the run lock, so a manager does not wait for a query. A changed query empties
+// the shelf, and a run under way starts over. A changed recheck concerns the next round, and leaves the shelf alone. Every
+// change ends the back-off after a failed run.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
 	t, err := e.Records.Task(ctx, name)
 	if err != nil {
@@ -161,7 +162,7 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 			return assign.Task{}, err
 		}
 	}
-	var partners []int64 // who conflicted until now
+	var partners []int64 // the tasks that conflicted until now
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		others, err := taskEditor{e}.conflictIDs(ctx, tx, s.ConflictsWith)
 		if err != nil {
@@ -170,7 +171,7 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		if err := (taskEditor{e}).lockConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted until now
+		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if partners, err = e.partners(ctx, tx, t.ID); err != nil {
@@ -214,8 +215,8 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	return e.Records.Task(ctx, s.Name)
 }
 
-// settingsChanged wakes what a change concerns: a run that must stop, requests that can be served now, also those of the
-// tasks that it conflicted with: a rule may have gone that kept somebody from something there.
+// settingsChanged wakes what a change concerns: a run that must stop, and requests that can be served now, including those of
+// the tasks that it conflicted with, because a rule may have gone that barred users there.
 func (ed taskEditor) settingsChanged(task int64, partners ...int64) {
 	ed.Announce.Settings(task)
 	ed.poke(task)
@@ -233,8 +234,8 @@ select exists (select from getwork.work where task_id = $1 and state = 'held')
 	markDeleted = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
 )
 
-// DeleteTask hides a task and frees its name; history stays. Refused with [InUse] while somebody holds work of it
-// or waits. A request recorded beside it is ended as cancelled by the next look.
+// DeleteTask hides a task and frees its name; history stays. It is refused with [assign.InUse] while work of the task is held
+// or requests wait. A request that is recorded meanwhile is cancelled by the next serve loop.
 func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 	t, err := e.Records.Task(ctx, name)
 	if err != nil {
@@ -255,7 +256,7 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 	return err
 }
 
-// deleteTask deletes a task, unless it is in use, and returns those that it conflicted with.
+// deleteTask deletes a task, unless it is in use, and returns the tasks that it conflicted with.
 func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
 	var version int
 	var deleted, used bool
@@ -288,10 +289,10 @@ func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task) (
 	return partners, err
 }
 
-// Restore makes a task as it was in version n, which becomes its newest version. Its name stays, since another task may
-// have the old one, and so does whether it is paused; conflicts with tasks that were deleted since are left out. only is
-// the version that the caller has seen: if the task is at another, it is refused with [StaleVersion]; 0: whichever it is
-// at. [NotFound] if there was no version n.
+// Restore gives a task the settings of version n, as its newest version. Its name stays, since another task may have the old
+// one, and so does whether it is paused. Conflicts with tasks that were deleted since are left out. only is the version that
+// the caller has seen: if the task is at another, Restore is refused with [assign.StaleVersion]; 0: any version.
+// [assign.NotFound] if there was no version n.
 func (e *Engine) Restore(ctx context.Context, task string, n, only int, by string) (assign.Task, error) {
 	for {
 		t, err := e.Records.Task(ctx, task)
@@ -316,7 +317,7 @@ func (e *Engine) Restore(ctx context.Context, task string, n, only int, by strin
 		})
 		var refusal *assign.Refusal
 		if only == 0 && errors.As(err, &refusal) && refusal.Kind == assign.StaleVersion && ctx.Err() == nil {
-			continue // somebody changed it since we read it, and the caller did not ask for that version
+			continue // somebody has changed the task since we read it, and the caller did not name a version
 		}
 		return restored, err
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// Candidates of runs that are on no shelf. A run may be putting its result on the shelf just now, so only runs
-	// that ended long enough ago count. And a shelf that is not fresh may be again: when a clock that was an hour ahead is set
-	// right. First the runs that have any are found, from one to the next by index: a shelf may have a million candidates, which
-	// stay, and are not looked at one by one.
+	// Candidates of runs that are on no shelf. Only runs that ended long enough ago count, because a run may be putting its
+	// result on the shelf just now. A shelf that is not fresh may be fresh again, when a clock that was an hour ahead is set
+	// right. The statement first finds the runs that have candidates, one after another by index: a shelf may have a million
+	// candidates, which stay and need not be read.
 	removeCandidates = `
 with recursive present as (
   (select c.run_id from getwork.candidate c order by c.run_id limit 1)
@@ -56,10 +56,10 @@ delete from getwork.idempotency_key k using old
 where k.task_id = old.task_id and k.user_name = old.user_name and k.key = old.key`
 )
 
-// tidy removes, now and then and in small batches, what nobody will read again. Every node does; they may meet, and
-// then one of them finds nothing.
+// tidy removes, now and then and in small batches, rows that nobody will read again. Every node does so. If two meet, one of
+// them finds nothing.
 func (e *Engine) tidy(ctx context.Context) error {
-	var retained time.Time // when what is past its retention was last looked for
+	var retained time.Time // when rows past their retention were last removed
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,7 +70,7 @@ func (e *Engine) tidy(ctx context.Context) error {
 			for {
 				tag, err := e.write(ctx, statement)
 				if err != nil && ctx.Err() == nil {
-					e.Log.Warn("remove what is old", "error", err)
+					e.Log.Warn("remove old rows", "error", err)
 				}
 				if err != nil || tag.RowsAffected() < 5000 {
 					break
@@ -82,18 +82,19 @@ func (e *Engine) tidy(ctx context.Context) error {
 		}
 		retained = time.Now()
 		if err := e.Retain(ctx); err != nil && ctx.Err() == nil {
-			e.Log.Warn("remove what is past its retention", "error", err)
+			e.Log.Warn("remove rows past their retention", "error", err)
 		}
 	}
 }
 
-// What is over is marked when it ends, and removed here when it is older than the retention, in small batches: a batch
-// holds its locks for milliseconds, and leaves the tables' statistics much as they were. Never what still blocks an item
-// or binds a user, nor what a conflict rule looks at.
+// Finished rows are marked when they end, and removed here when they are older than the retention. In small batches, so that
+// a batch holds its locks for milliseconds and hardly changes the tables' statistics. Rows that still block an item, bind a
+// user or matter to a conflict rule are never removed.
 const (
-	// From where the last batch ended, so that what has to stay is passed by once, not in each batch. However short the
-	// retention: what was closed since a run that is under way, or on the shelf, keeps its item from being handed out of
-	// that one. A minute, because a closing is stamped a little before its commit, which is what the run did not see.
+	// Each batch begins where the last one ended, so that rows that must stay are passed once, not in each batch. However
+	// short the retention is, work that was closed since the run on the shelf or a run under way began stays, because it
+	// keeps its item from being handed out of that run. The minute is there because a closing is stamped a little before its
+	// commit, and the commit is what the run did not see.
 	removeWork = `
 with old as materialized (
   select w.id, w.closed_at,
@@ -124,7 +125,7 @@ with old as materialized (
 )
 delete from getwork.item i using old where i.id = old.id`
 
-	// Ids follow time, so the old ones stand in front; the walk ends at the first young one. One that answers an
+	// Ids follow time, so the old requests come first, and the walk ends at the first young one. A request that answers an
 	// Idempotency-Key stays as long as the key.
 	removeRequests = `
 with old as materialized (
@@ -148,7 +149,7 @@ with old as materialized (
 delete from getwork.work_requested r using old where r.id = old.id`
 )
 
-// Retain removes what is past the retention, and returns when nothing is left of it. A node calls it now and then.
+// Retain removes everything past its retention, and returns when nothing is left. A node calls it now and then.
 func (e *Engine) Retain(ctx context.Context) error {
 	keep := e.Retention.Microseconds()
 	if err := e.retainWork(ctx, keep); err != nil {
@@ -158,7 +159,7 @@ func (e *Engine) Retain(ctx context.Context) error {
 		for {
 			tag, err := e.write(ctx, statement, keep)
 			if err != nil {
-				return fmt.Errorf("remove what is past its retention: %w", err)
+				return fmt.Errorf("remove rows past their retention: %w", err)
 			}
 			if tag.RowsAffected() == 0 {
 				break
@@ -177,7 +178,7 @@ func (e *Engine) retainWork(ctx context.Context, keep int64) error {
 			return tx.QueryRow(ctx, e.SQL(removeWork), keep, after, last).Scan(&n, &until, &last)
 		})
 		if err != nil {
-			return errors.Join(ctx.Err(), fmt.Errorf("remove what is past its retention: %w", err))
+			return errors.Join(ctx.Err(), fmt.Errorf("remove rows past their retention: %w", err))
 		}
 		if n == 0 {
 			return nil
