@@ -24,11 +24,11 @@ const (
 // a quiet time goes out at once. An announcer with nothing to send costs nothing. If a NOTIFY fails, its changes are kept
 // and sent with later ones. If the node dies first, the other nodes know that more was to come: see [Announcer.Tell].
 //
-// All methods but Loop may be called by any goroutine, before, during and after Loop, and never block. Call Settings, Items
+// All methods but Run may be called by any goroutine, before, during and after Run, and never block. Call Settings, Items
 // and Waiting after the commit: before it, readers would look for rows that they can't see yet. These three are lost with
 // the node, which costs time only, because nodes read what they concern periodically.
 type Announcer struct {
-	// Every is the least time between two announcements: 100 ms unless changed. Set it before Loop.
+	// Every is the least time between two announcements: 100 ms unless changed. Set it before Run.
 	Every time.Duration
 
 	send    func(ctx context.Context, channel, payload string) error
@@ -44,7 +44,7 @@ type Announcer struct {
 }
 
 // NewAnnouncer returns an announcer for one node. send executes [NotifySQL] outside a transaction and must return when its
-// context ends; log may be nil. Nothing is sent until Loop runs.
+// context ends; log may be nil. Nothing is sent until Run runs.
 func NewAnnouncer(send func(ctx context.Context, channel, payload string) error, channel, node string, log *slog.Logger) *Announcer {
 	return &Announcer{
 		Every:   100 * time.Millisecond,
@@ -72,8 +72,8 @@ func (a *Announcer) Waiting(task int64) {
 	a.note(Change{Task: task, Waiting: true})
 }
 
-// Loop sends announcements until ctx ends, sends what is left within a second, and returns nil.
-func (a *Announcer) Loop(ctx context.Context) error {
+// Run sends announcements until ctx ends, sends what is left within a second, and returns nil.
+func (a *Announcer) Run(ctx context.Context) error {
 	trouble := outage{log: a.log, bad: "announcement was not sent, it is tried again", good: "announcements are sent again"}
 	for {
 		select {
@@ -91,7 +91,7 @@ func (a *Announcer) Loop(ctx context.Context) error {
 		wait := a.Every
 		if !sent {
 			wait = sendAgainAfter
-			a.stir()
+			a.signal()
 		}
 		pause(ctx, wait)
 	}
@@ -146,11 +146,11 @@ func (a *Announcer) note(c Change) {
 	a.mu.Lock()
 	merge(a.changes, c)
 	a.mu.Unlock()
-	a.stir()
+	a.signal()
 }
 
-// stir wakes Loop.
-func (a *Announcer) stir() {
+// signal wakes Run.
+func (a *Announcer) signal() {
 	select {
 	case a.wake <- struct{}{}:
 	default:

@@ -47,12 +47,12 @@ func announce(t *testing.T, fail func(int) error, act func(a *Announcer, stop co
 		ctx, stop := context.WithCancel(t.Context())
 		a := NewAnnouncer(w.send, "getwork", "n1", nil)
 		ended := make(chan error)
-		go func() { ended <- a.Loop(ctx) }()
+		go func() { ended <- a.Run(ctx) }()
 		synctest.Wait()
 		act(a, stop)
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("Loop: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	})
 	return w
@@ -178,7 +178,7 @@ func TestAnnouncerStopsThoughSendHangs(t *testing.T) {
 		a := NewAnnouncer(hang, "getwork", "n1", nil)
 		a.note(Change{Task: 1, Requests: []int64{1}})
 		ended := make(chan error)
-		go func() { ended <- a.Loop(ctx) }()
+		go func() { ended <- a.Run(ctx) }()
 		synctest.Wait()
 		stop()
 		stopped := time.Now()

@@ -29,7 +29,7 @@ type pledge struct {
 
 // Telling is how one transaction announces its changes.
 type Telling struct {
-	Payload string // for [NotifySQL], as the last statement of the transaction; empty if Loop announces the changes later
+	Payload string // for [NotifySQL], as the last statement of the transaction; empty if Run announces the changes later
 
 	announcer *Announcer
 	later     []Change
@@ -38,7 +38,7 @@ type Telling struct {
 }
 
 // Tell decides, just before a transaction's commit, how its changes are announced. A transaction that is alone, or nearly,
-// sends the message now itself. If there are many, Loop announces the changes later, because a commit with a NOTIFY holds a
+// sends the message now itself. If there are many, Run announces the changes later, because a commit with a NOTIFY holds a
 // cluster-wide lock while it flushes. Call End after the transaction.
 func (a *Announcer) Tell(now Message, later ...Change) *Telling {
 	a.mu.Lock()
@@ -91,7 +91,7 @@ func (t *Telling) End(committed bool) {
 	}
 	t.flight = 0
 	a.mu.Unlock()
-	a.stir()
+	a.signal()
 }
 
 func (p *pledge) begin(at time.Time) uint64 {

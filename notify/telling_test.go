@@ -41,7 +41,7 @@ func talk(t *testing.T, fail func(n int) error, act func(tell func(id int64) *Te
 		ctx, stop := context.WithCancel(t.Context())
 		a := NewAnnouncer(send, "getwork", "n1", nil)
 		ended := make(chan error)
-		go func() { ended <- a.Loop(ctx) }()
+		go func() { ended <- a.Run(ctx) }()
 		act(func(id int64) *Telling { // a transaction up to its commit
 			told := a.TellChanges(Change{Task: 1, Work: []int64{id}})
 			if told.Payload != "" {
@@ -51,7 +51,7 @@ func talk(t *testing.T, fail func(n int) error, act func(tell func(id int64) *Te
 		})
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("Loop: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	})
 	return heard

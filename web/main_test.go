@@ -97,7 +97,7 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })
 	running.Go(func() { _ = feed.Run(ctx) })
-	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = announcer.Run(ctx) })
 	running.Go(func() { _ = listener.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()

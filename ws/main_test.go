@@ -65,7 +65,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })
 	running.Go(func() { _ = feed.Run(ctx) })
-	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = announcer.Run(ctx) })
 	running.Go(func() { _ = listener.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()

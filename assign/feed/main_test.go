@@ -94,7 +94,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		}
 	})
 	engine.Go(func() { _ = f.Run(working) })
-	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = announcer.Run(ctx) })
 	up := make(chan struct{}, 1)
 	switch {
 	case o.deaf:

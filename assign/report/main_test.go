@@ -41,7 +41,7 @@ func start(t testing.TB, url string) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(ctx) })
-	running.Go(func() { _ = announcer.Loop(ctx) })
+	running.Go(func() { _ = announcer.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()

@@ -52,14 +52,14 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	w := &Wish{Client: client, Task: c.Task, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
+	w := &WorkRequest{Client: client, Task: c.Task, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
 		linger: assign.Duration(c.Linger), lease: assign.Duration(c.Lease)}
 	if !c.JSON {
 		w.waiting = func(r *assign.Request) { _, _ = fmt.Fprintln(s.Errs, waitingText(r, c.Count, c.Keep)) }
 	}
-	err = w.Fulfil(ctx)
+	err = w.Await(ctx)
 	if errors.Is(err, ErrInterrupted) {
-		err = w.abandon(context.WithoutCancel(ctx), c.Keep)
+		err = w.cancel(context.WithoutCancel(ctx), c.Keep)
 	}
 	if err != nil {
 		return err

@@ -87,9 +87,9 @@ func (c *contest) giveBack() {
 // same.
 func clickAndAwait(ctx context.Context, c *cli.Client, count int, other func() *cli.Client) ([]string, error) {
 	// Asked is set although the node may not be reachable at first: it was there, and may be started again.
-	w := &cli.Wish{Client: c, Task: firstTask, Count: count, Key: rand.Text(), Until: time.Now().Add(compareWithin), Asked: true, Other: other}
+	w := &cli.WorkRequest{Client: c, Task: firstTask, Count: count, Key: rand.Text(), Until: time.Now().Add(compareWithin), Asked: true, Other: other}
 	defer func() { w.Client.HTTP.CloseIdleConnections() }()
-	if err := w.Fulfil(ctx); err != nil {
+	if err := w.Await(ctx); err != nil {
 		return nil, err
 	}
 	switch w.Request.State {

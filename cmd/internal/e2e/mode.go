@@ -39,8 +39,8 @@ var protocol = []string{
 	"TestReleaseWhatWasCounted", "TestPauseAndResume", "TestAgentKilled", "TestAgentDrains", "TestAgentAfterARestart",
 }
 
-// senseless lists those of them that have no meaning in a mode, with the reason.
-var senseless = map[mode]map[string]string{
+// skips lists the tests of the protocol that have no meaning in a mode, with the reason.
+var skips = map[mode]map[string]string{
 	Polling: {"TestListenerTerminated": "there is no listener that could be terminated"},
 }
 
@@ -58,7 +58,7 @@ func (m mode) choose() {
 // options returns the options of nodes on the database with that URL.
 func (m mode) options(t *testing.T, url string, args ...string) cluster.Options {
 	t.Helper()
-	if why := senseless[m][t.Name()]; why != "" {
+	if why := skips[m][t.Name()]; why != "" {
 		t.Skip(why)
 	}
 	switch m {

@@ -237,7 +237,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	part("engine", func() error { return n.engine.Run(engine) })
 	part("feed", func() error { return n.feed.Run(engine) })
-	part("announcer", func() error { return n.announcer.Loop(hearing) })
+	part("announcer", func() error { return n.announcer.Run(hearing) })
 	if n.listener != nil {
 		part("listener", func() error { return n.listener.Run(hearing) })
 	}

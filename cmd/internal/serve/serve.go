@@ -136,7 +136,7 @@ func (c *Command) Run(ctx context.Context, s *command.Streams) error {
 	log := c.logger(s.Errs)
 	n, err := newNode(ctx, *c, log)
 	if err == nil {
-		err = withHeapFloor(func() error { return n.run(ctx, s.Errs) })
+		err = withHeapBallast(func() error { return n.run(ctx, s.Errs) })
 	}
 	if errors.Is(context.Cause(ctx), errPostgresEnded) {
 		return errPostgresEnded // no other process would start it again

@@ -13,8 +13,8 @@ import (
 	"getwork/assign"
 )
 
-// Wish is one request for work, from the click to its answer.
-type Wish struct {
+// WorkRequest is one request for work, from the click to its answer.
+type WorkRequest struct {
 	Client  *Client
 	Task    string
 	Count   int
@@ -36,9 +36,9 @@ const (
 	maxHold   = 120 * time.Second
 )
 
-// Fulfil asks until the request has ended or the time is over. The server holds its answers; if a server answers
-// earlier with nothing new, Fulfil asks again when that server says.
-func (w *Wish) Fulfil(ctx context.Context) error {
+// Await asks until the request has ended or the time is over. The server holds its answers; if a server answers
+// earlier with nothing new, Await asks again when that server says.
+func (w *WorkRequest) Await(ctx context.Context) error {
 	for {
 		began := time.Now()
 		hold := w.hold()
@@ -74,7 +74,7 @@ func (w *Wish) Fulfil(ctx context.Context) error {
 }
 
 // turn goes to another node when this one can't be reached: request and key are valid on every node.
-func (w *Wish) turn(err error) {
+func (w *WorkRequest) turn(err error) {
 	if lost := new(unreached); w.Other == nil || !errors.As(err, &lost) {
 		return
 	}
@@ -85,7 +85,7 @@ func (w *Wish) turn(err error) {
 }
 
 // hold returns how long the server may hold its answer, in whole seconds.
-func (w *Wish) hold() time.Duration {
+func (w *WorkRequest) hold() time.Duration {
 	left := time.Until(w.Until)
 	if left <= 0 {
 		return 0
@@ -98,7 +98,7 @@ func (w *Wish) hold() time.Duration {
 }
 
 // ask sends the click until it has been answered once, and then reads the request.
-func (w *Wish) ask(ctx context.Context, hold time.Duration) error {
+func (w *WorkRequest) ask(ctx context.Context, hold time.Duration) error {
 	what := Call{Method: "GET", Path: "/requests/" + strconv.FormatInt(w.Request.ID, 10), hold: hold}
 	if w.Request.ID == 0 {
 		what = Call{Method: "POST", Path: "/tasks/" + url.PathEscape(w.Task) + "/requests", hold: hold,
@@ -108,7 +108,7 @@ func (w *Wish) ask(ctx context.Context, hold time.Duration) error {
 }
 
 // click is the body of a request for work.
-func (w *Wish) click() any {
+func (w *WorkRequest) click() any {
 	return struct {
 		Count  int             `json:"count"`
 		Linger assign.Duration `json:"linger,omitzero"`
@@ -116,7 +116,7 @@ func (w *Wish) click() any {
 	}{w.Count, w.linger, w.lease}
 }
 
-func (w *Wish) read(ctx context.Context, what Call) error {
+func (w *WorkRequest) read(ctx context.Context, what Call) error {
 	var r assign.Request
 	got, err := w.Client.Do(ctx, what, &r)
 	if lost := new(unreached); !errors.As(err, &lost) || !lost.unsent {
@@ -129,14 +129,14 @@ func (w *Wish) read(ctx context.Context, what Call) error {
 	return nil
 }
 
-// abandonWithin bounds the clean-up after Ctrl-C.
-const abandonWithin = 5 * time.Second
+// cancelWithin bounds the clean-up after Ctrl-C.
+const cancelWithin = 5 * time.Second
 
-// abandon cancels the request, unless it is to be kept. A request that has ended meanwhile is left as it is, and what
-// it got is shown. If Ctrl-C came before the click's answer, abandon sends the click again under its key to learn the
+// cancel cancels the request, unless it is to be kept. A request that has ended meanwhile is left as it is, and what
+// it got is shown. If Ctrl-C came before the click's answer, cancel sends the click again under its key to learn the
 // request's id.
-func (w *Wish) abandon(ctx context.Context, keep bool) error {
-	ctx, cancel := context.WithTimeout(ctx, abandonWithin)
+func (w *WorkRequest) cancel(ctx context.Context, keep bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cancelWithin)
 	defer cancel()
 	if err := w.ask(ctx, 0); err != nil {
 		return fmt.Errorf("interrupted; the request may still wait: %w\nsee `getwork pipeline`", err)
