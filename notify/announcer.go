@@ -44,7 +44,7 @@ type Announcer struct {
 }
 
 // NewAnnouncer returns an announcer for one node. send executes [NotifySQL] outside a transaction and must return when its
-// context ends; log may be nil. Nothing is sent until Run runs.
+// context ends; log may be nil. Nothing is sent until Run is called.
 func NewAnnouncer(send func(ctx context.Context, channel, payload string) error, channel, node string, log *slog.Logger) *Announcer {
 	return &Announcer{
 		Every:   100 * time.Millisecond,

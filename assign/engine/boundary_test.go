@@ -12,8 +12,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What a query sets ends with it. Neither the query nor a recheck can switch the time-out off for the recheck that comes
-// after it, and a long row of rechecks, each within its time, is bounded, too.
+// Settings that a query makes end with it. Neither the query nor a recheck can switch off the time-out of the recheck that
+// comes after it, and many rechecks, each within its time, are bounded together, too.
 func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 	t.Parallel()
 	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
@@ -43,7 +43,7 @@ func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 }
 
 // Advisory locks that a query takes for the session end with it, wherever it is executed: the connection is used again, and
-// nobody else would let go of them.
+// nothing else would release them.
 func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 	t.Parallel()
 	const locks = `select i || left(pg_advisory_lock(i)::text, 0) as item from generate_series(1, 9) i`
@@ -77,8 +77,8 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 	}
 }
 
-// A query that fills the table of locks, which all databases of a server share, fails, and the server goes on: it was filled
-// for no longer than the query ran.
+// A query that fills the table of locks, which all databases of a server share, fails, and the server goes on: the table was
+// full for no longer than the query ran.
 func TestFullLockTableIsGivenBack(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
@@ -93,7 +93,7 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 		newTask(t, n, "fills-"+where, fills, nil)
 		r := n.click(t, "fills-"+where, "ann", 1)
 		db := pool(t, url)
-		// It is tried again, and while it runs everybody's locks may fail.
+		// The run is repeated, and while it runs everybody's locks may fail.
 		is := func(what string) bool {
 			var is bool
 			return db.QueryRow(t.Context(), what).Scan(&is) == nil && is
@@ -113,7 +113,7 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 	}
 }
 
-// goesOn connects to another database of the server, and takes a lock that another may want, too.
+// goesOn connects to another database of the server, and takes a lock that others may want, too.
 func goesOn(t *testing.T, url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

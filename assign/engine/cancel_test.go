@@ -8,7 +8,8 @@ import (
 	"getwork/schema/schematest/pgbouncer"
 )
 
-// Runs are given up, one after another, through a pooler that ends itself when who cancels hangs up first: it lives.
+// Runs are given up, one after another, through a pooler that exits if a client hangs up before its cancel request is
+// answered. The pooler lives.
 func TestGivingUpRunsSparesThePooler(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -27,5 +28,5 @@ func TestGivingUpRunsSparesThePooler(t *testing.T) {
 			return query[int](t, db, `select count(*)::integer from getwork.run where task_id = $1 and state = 'cancelled'`, task.ID) == i+1
 		})
 	}
-	bouncer.Tell("show version") // the one that was started
+	bouncer.Tell("show version") // fails if the pooler was restarted
 }

@@ -48,9 +48,9 @@ func TestClaim(t *testing.T) {
 		wantKind(t, err, assign.NotFound)
 	}
 	if got := runs(t, db); got != 1 {
-		t.Errorf("%d runs, want 1: a claim's look is none", got)
+		t.Errorf("%d runs, want 1: a claim's query is not a run", got)
 	}
-	// What was claimed a round does not give again, neither here nor from the shelf.
+	// A round does not hand out a claimed item again, neither here nor from the shelf.
 	if r := n.click(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[b]" {
 		t.Errorf("bob got %v", items(r))
 	}
@@ -59,7 +59,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Each thing that keeps an item from somebody who claims it.
+// Each thing that keeps an item from a user who claims it.
 func TestRefusedClaims(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -130,7 +130,7 @@ func TestRefusedClaims(t *testing.T) {
 	}
 }
 
-// What was let go of since the shelf's run is not claimed from the shelf: the query says whether it still matches.
+// An item that was closed after the shelf's run is not claimed from the shelf: the query says whether it still matches.
 func TestClaimAsksTheQueryAgain(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -150,7 +150,7 @@ func TestClaimAsksTheQueryAgain(t *testing.T) {
 	}
 }
 
-// A query that fails when it is asked for one item is the manager's to mend.
+// A query that fails when it is asked for one item is refused, so that a manager corrects it.
 func TestClaimByAQueryThatFails(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -163,7 +163,7 @@ func TestClaimByAQueryThatFails(t *testing.T) {
 	}
 }
 
-// What another tab lets go of as soon as it is claimed was claimed all the same: the claim is answered, with what became of it.
+// If another tab closes the work as soon as it is claimed, the claim is still answered, with the work's new state.
 func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -191,8 +191,9 @@ func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
 	}
 }
 
-// Two want the same place at the same time, one by a claim and the other by a click, or both by claims: the assign lock
-// is taken first, then they are counted; the second waits, counts after the first has committed, and is refused.
+// Two holders want the same place at the same time, one by a claim and the other by a click, or both by claims. The assign
+// lock is taken first, and the places are counted after that. The second holder waits, counts after the first has committed,
+// and is refused.
 func TestTwoForOnePlace(t *testing.T) {
 	t.Parallel()
 	atEachLevel(t, func(t *testing.T, url string) {

@@ -11,7 +11,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// clockNode is a node that looks often, on a database whose clock can be set to be so far ahead.
+// clockNode is a node whose rescuer looks often, on a database whose clock can be set ahead.
 func clockNode(t *testing.T) (n *node, db *pgxpool.Pool, set func(time.Duration)) {
 	t.Helper()
 	server, clock := schematest.ClockServer(t)
@@ -19,10 +19,10 @@ func clockNode(t *testing.T) (n *node, db *pgxpool.Pool, set func(time.Duration)
 	return startNode(t, url, nodeOptions{look: 200 * time.Millisecond}), pool(t, url), clock.Set
 }
 
-// aDay is how far the clock is off, for a while, in what follows: whoever would wait until it is as late again waits in vain.
+// aDay is how far the clock is ahead for a while: whatever waits for a time that was set by it would wait for a day.
 const aDay = 24 * time.Hour
 
-// What getwork reminds itself of by the clock holds up nobody for long, when that was ahead, and is set right.
+// Times that only remind getwork itself delay nobody for long after a clock that was ahead is set right.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -144,7 +144,7 @@ from getwork.item i join getwork.task_state s using (task_id) where s.name = $1 
 	}
 }
 
-// orphan has somebody ask of whom no node knows, before the clock is set right, and wants him to be served.
+// orphan inserts a request that no node knows of before the clock is set right, and expects it to be served.
 func (n *node) orphan(t *testing.T, db *pgxpool.Pool, task assign.Task, set func(time.Duration)) {
 	t.Helper()
 	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 1, 1) returning id`, task.ID)
@@ -154,7 +154,7 @@ func (n *node) orphan(t *testing.T, db *pgxpool.Pool, task assign.Task, set func
 	}
 }
 
-// A shelf that seemed to be over, while the clock was ahead, is handed out when it is set right: nothing of it is gone.
+// A shelf that seemed to be over while the clock was ahead is handed out after it is set right: nothing on it is gone.
 func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	n, _, set := clockNode(t)
@@ -172,10 +172,10 @@ func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// barrier stands in a query that must not end before a test lets it.
+// barrier is part of a query that must not end before the test allows it.
 const barrier = `pg_advisory_xact_lock_shared(4711)`
 
-// atBarrier shuts it until open is called; runs waits until a query is there.
+// atBarrier closes the barrier until open is called; runs waits until a query has reached it.
 func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 	t.Helper()
 	lock, err := db.Begin(t.Context())
@@ -199,12 +199,12 @@ func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 		}
 }
 
-// Nobody is told of a run that took less than no time, or a day; nor to wait for so long.
+// No run is reported to have taken less than no time, or a day, and nobody is told to wait that long.
 func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i, `+barrier+` order by i`, nil)
-	// Forwards by less than the time-out, which would be over.
+	// Forward by less than the time-out, which would otherwise be over.
 	for _, ahead := range []time.Duration{-aDay, -aDay + time.Minute, -aDay - time.Hour, -2 * aDay} {
 		runs, open := atBarrier(t, db)
 		r := n.click(t, "task", "ann", 1)
@@ -234,8 +234,8 @@ func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	}
 }
 
-// A clock that leaps over a query's time-out has PostgreSQL end it. It is not the query's fault: it runs again, and who waits
-// is served.
+// A clock that is set forward past a query's time-out makes PostgreSQL end the query. That is not the query's fault: it runs
+// again, and the waiting request is served.
 func TestClockLeapsOverATimeOut(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -246,7 +246,7 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 	}
 	r := n.click(t, "task", "ann", 1)
 	await(t, "the query runs", asleep)
-	execute(t, db, `update nap set seconds = 0`) // for the next one
+	execute(t, db, `update nap set seconds = 0`) // for the next run
 	set(2 * time.Hour)
 	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
 		t.Errorf("ann is %s: %s", r.State, why(r))
@@ -269,7 +269,7 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 	}
 }
 
-// A run that an operator cancelled is none that the clock leapt over: it fails, as ever.
+// A run that an operator cancelled is not taken for one whose time-out the clock passed: it fails as usual.
 func TestCancelledQueryIsNoLeap(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -284,7 +284,7 @@ func TestCancelledQueryIsNoLeap(t *testing.T) {
 	}
 }
 
-// A run counts as stuck by the node's own clock: not because the database's was set forward; and though it was set back.
+// A run counts as stuck by the node's own clock: not because the database's was set forward, and even if it was set back.
 func TestStuckWhateverTheClockSays(t *testing.T) {
 	t.Parallel()
 	server, clock := schematest.ClockServer(t)
@@ -320,7 +320,8 @@ func TestStuckWhateverTheClockSays(t *testing.T) {
 	await(t, "it is ended", func() bool { return !alive() })
 }
 
-// However the clock is set, nobody holds what another holds, and what was put off is kept back by what it shows.
+// However the clock is set, no two users hold the same item, and an item that was put off stays away until the clock shows
+// its time.
 func TestOwnersUnderAClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -334,7 +335,7 @@ func TestOwnersUnderAClockThatIsSet(t *testing.T) {
 	if w, err := n.Extend(t.Context(), ann.ID, ann.Holder()); err != nil || !w.LeaseExpiresAt.Before(*ann.LeaseExpiresAt) {
 		t.Fatalf("ann extends: %+v (%v)", w, err)
 	}
-	set(0) // what she holds since yesterday is over
+	set(0) // the lease that she has had since yesterday is over
 	await(t, "the leases are over", func() bool { return query[int](t, db, `select count(*) from getwork.work where state = 'held'`) == 0 })
 	_, err := n.Dispose(t.Context(), ann.ID, assign.Disposition{Outcome: "complete"}, ann.Holder(), false)
 	wantKind(t, err, assign.LeaseLost)

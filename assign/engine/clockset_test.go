@@ -15,8 +15,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What was returned at once, and put off the next time, is due in the inbox when the last said so, and not when the first did:
-// else nobody would be woken for it.
+// An item that was returned at once, and put off the next time, is due in the inbox when the last closing says, not when the
+// first did. Otherwise no node would wake for it.
 func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -36,7 +36,7 @@ func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
 	}
 }
 
-// Who starts after the clock was set back finds out, too.
+// A node that starts after the clock was set back finds out, too.
 func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 	t.Parallel()
 	server, clock := schematest.ClockServer(t)
@@ -54,7 +54,7 @@ func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 	}
 }
 
-// Catching up with a clock that was set back reads what is late, and not all that there ever was.
+// Healing a clock that was set back reads the rows that are late, and not the whole history.
 func TestCatchUpByIndex(t *testing.T) {
 	t.Parallel()
 	const past = 50_000
@@ -91,7 +91,8 @@ from generate_series(1, $2::integer) i, lateral (select clock_timestamp() + (i -
 	}
 }
 
-// A run whose lock is let go of, and whose node is about to say why, is not lost, however long ago the clock says that it began.
+// A run whose lock was released, and whose node is about to record why, is not lost, however long ago the clock says that it
+// began.
 func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -112,7 +113,7 @@ func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
 	}
 }
 
-// The look that every node makes every two seconds does nothing for each task that was ever deleted.
+// The rescuer, which looks every two seconds, does nothing for the tasks that were ever deleted.
 func TestGlancePassesOverDeletedTasks(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -138,7 +139,8 @@ func TestGlancePassesOverDeletedTasks(t *testing.T) {
 	}
 }
 
-// Who lingers gets what falls due when the clock leaps over that time, though the node's own timer is set for later.
+// A lingering request gets an item that falls due when the clock is set past that time, although the node's own timer is set
+// for later.
 func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 	t.Parallel()
 	n, _, set := clockNode(t)
@@ -159,8 +161,8 @@ func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 	}
 }
 
-// The server's clock may be a little faster than the node's: a query that used up its time by that one has taken too long, and
-// is not begun again.
+// The server's clock may be a little faster than the node's: a query that used up its time by the server's clock has taken
+// too long, and is not repeated.
 func TestTimeOutByAFasterClock(t *testing.T) {
 	t.Parallel()
 	n, db, set := clockNode(t)
@@ -178,7 +180,7 @@ func TestTimeOutByAFasterClock(t *testing.T) {
 	}
 }
 
-// What was completed while its query ran elsewhere, and the clock was set back, is not handed out by what was true before.
+// An item that was completed while its query ran elsewhere, and the clock was set back, is not handed out from that run.
 func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	server, clock := schematest.ClockServer(t)
@@ -202,13 +204,13 @@ func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
 	}
 }
 
-// Somebody who waits since before the clock was set back waits, however long, and the longer the more.
+// A request that came before the clock was set back has waited for a growing time, whatever the clock says.
 func TestOldestRequestOfALaterTime(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{look: 50 * time.Millisecond}), pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
-	run, err := db.Begin(t.Context()) // somebody runs its query
+	run, err := db.Begin(t.Context()) // another session runs its query
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +232,7 @@ values ($1, 'ann', 1, 1, clock_timestamp() + interval '1 hour')`, task.ID)
 	}
 }
 
-// faultIn is a request's error, or nothing.
+// faultIn returns a request's error, or "".
 func faultIn(r assign.Request) string {
 	if r.Error == nil {
 		return ""

@@ -12,8 +12,9 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A commit waits for a standby that is not there, and who sent it goes: the wait is not cancelled, or PostgreSQL would show to
-// all what is lost should the primary die. What does not commit is cancelled as ever, and its connection is there again.
+// A commit waits for a standby that is not there, and its sender goes away. The wait is not cancelled, because PostgreSQL
+// would then show everybody a change that is lost if the primary dies. Statements other than a commit are cancelled as usual,
+// and their connection is free again.
 func TestCommitIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	url := schematest.OwnServer(t, map[string]string{"synchronous_commit": "local"}).URL("getwork")
@@ -28,13 +29,13 @@ func TestCommitIsNotCancelled(t *testing.T) {
 	}
 	t.Cleanup(pools.Close)
 	for name, p := range map[string]*pgxpool.Pool{"calls": pools.API, "own": pools.Own, "runs": pools.Runs} {
-		abandon(t, db, "", p, `select pg_sleep(60)`)
+		leaves(t, db, "", p, `select pg_sleep(60)`)
 		await(t, "what is no commit is cancelled", func() bool {
 			return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 0
 		})
-		abandon(t, db, name, p, `insert into told values ('`+name+`')`)
+		leaves(t, db, name, p, `insert into told values ('`+name+`')`)
 	}
-	// A cancel takes a millisecond, also when it comes on a way of its own.
+	// A cancel takes a millisecond, even if it has a connection of its own.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
@@ -48,8 +49,9 @@ func TestCommitIsNotCancelled(t *testing.T) {
 	await(t, "they are shown", func() bool { return query[int](t, db, `select count(*) from told`) == 3 })
 }
 
-// abandon executes a statement in a transaction whose sender goes while it waits; committing, if it has a name.
-func abandon(t *testing.T, db *pgxpool.Pool, name string, p *pgxpool.Pool, statement string) {
+// leaves executes a statement in a transaction whose sender goes away while it waits. It commits if the transaction has a
+// name.
+func leaves(t *testing.T, db *pgxpool.Pool, name string, p *pgxpool.Pool, statement string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

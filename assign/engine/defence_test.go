@@ -12,10 +12,11 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// Two sessions held in step, where two defences keep one promise. Here all of them are in place. TestHolesInStep of the fault
-// harness runs these tests without one defence, which must change nothing, and without both, which must break the promise.
+// These tests hold two sessions in step where two defences keep one promise. Here both defences are in place. TestHolesInStep
+// of the fault harness runs these tests without one of them, which must change nothing, and without both, which must break
+// the promise.
 
-// keeps fails the test where a promise was not kept.
+// keeps fails the test if a promise was not kept.
 func keeps(t *testing.T, kept bool, promise string) {
 	t.Helper()
 	if !kept {
@@ -23,7 +24,7 @@ func keeps(t *testing.T, kept bool, promise string) {
 	}
 }
 
-// awaitLock waits until somebody waits for a row lock, and reports true; false: so came about instead.
+// awaitLock waits until a session waits for a row lock, and reports true; false: instead came true first.
 func awaitLock(t *testing.T, db *pgxpool.Pool, so func() bool) (waits bool) {
 	t.Helper()
 	await(t, "somebody waits for a lock, or goes on without", func() bool {
@@ -33,7 +34,7 @@ func awaitLock(t *testing.T, db *pgxpool.Pool, so func() bool) (waits bool) {
 	return waits
 }
 
-// passed tells whether a gate was come to.
+// passed reports whether a gate has been reached.
 func (g *gate) passed() bool {
 	select {
 	case <-g.reached:
@@ -43,8 +44,8 @@ func (g *gate) passed() bool {
 	}
 }
 
-// A click that is recorded after the round has read who waits, and finds the lock taken, is served by the look after the round,
-// or by the look every two seconds.
+// A click that is recorded after the round has read the waiting requests, and finds the lock taken, is served by looking
+// again after the round, or by the rescuer.
 func TestLastClickIsServed(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -71,7 +72,7 @@ func TestLastClickIsServed(t *testing.T) {
 	keeps(t, r.State == assign.Assigned, "the last click is served")
 }
 
-// Two rounds of one inbox on two nodes: the second waits for the first, or runs into the index, and plans again.
+// Two rounds of one inbox on two nodes: the second waits for the first, or violates the index and plans again.
 func TestItemIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -98,7 +99,8 @@ func TestItemIsGivenOnce(t *testing.T) {
 	keeps(t, given == 1, "an item with one place is given once")
 }
 
-// A cancel between the reading and the writing of a round waits for the round and is too late, or takes the request off its list.
+// A cancel between a round's read and its write waits for the round and is too late, or removes the request from the round's
+// list.
 func TestCancelIsKept(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -126,8 +128,8 @@ func TestCancelIsKept(t *testing.T) {
 	keeps(t, kept, "what was cancelled stays so")
 }
 
-// Where the server's default is a level that fixes what a transaction sees, a claim sees what happened to its item before it got
-// its lock: it reads nothing before the lock, and each statement sees all that is committed.
+// On a server whose default isolation level fixes what a transaction sees, a claim sees what happened to its item before it
+// got its lock: it reads nothing before the lock, and each statement sees everything committed.
 func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	t.Run("the lock is free", func(t *testing.T) {
@@ -152,7 +154,7 @@ func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 		never := func() {
 			execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, '1', 'bob', 'never', clock_timestamp(), pg_current_xact_id())`, task)
 		}
-		// Without lock-first a claim sleeps when it has read something, and before it has the lock.
+		// Without lock-first a claim sleeps after its first read, before it has the lock.
 		sleeps := false
 		go claim("2")
 		await(t, "a claim sleeps, or is answered", func() bool {
@@ -172,8 +174,8 @@ func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 		}
 		keeps(t, <-given != nil, "never again, with a free lock")
 	})
-	// A lock that has to wait is given to a transaction that saw what was true when it began to wait. So lock-first alone is
-	// no second defence here, and the level carries it.
+	// A lock that has to wait is given to a transaction that sees the state at the beginning of the wait. So lock-first alone
+	// is no second defence here; the isolation level is.
 	t.Run("the lock is taken", func(t *testing.T) {
 		n, db, task := repeatableRead(t)
 		tx, err := db.Begin(t.Context())
@@ -200,7 +202,7 @@ func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 	})
 }
 
-// repeatableRead is a node and a task on a database whose default is that.
+// repeatableRead starts a node, and makes a task, on a database whose default is that level.
 func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
 	t.Helper()
 	url := schematest.URL(t)
@@ -211,7 +213,7 @@ func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
 	return n, db, newTask(t, n, "task", numbers, nil).ID
 }
 
-// Holders who are too late are told so also before the sweep has come.
+// Holders who are too late are told so even before the sweep.
 func TestTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -13,8 +13,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A failed attempt comes back after the back-off, twice as long after each further one, and a little longer by chance,
-// never earlier; the last one makes it never. What was put off or taken over burns no attempt.
+// A failed item comes back after the back-off, twice as long after each further failure and a little longer at random, never
+// earlier. The last attempt makes it never. Putting off and reassigning use no attempt.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -70,7 +70,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// expires sweeps, and so much must run out.
+// expires sweeps, and fails the test unless n leases run out.
 func (n *node) expires(t testing.TB, want int) {
 	t.Helper()
 	if found, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
@@ -78,7 +78,7 @@ func (n *node) expires(t testing.TB, want int) {
 	}
 }
 
-// An item that kills its agents does not go round for ever: what runs out counts, too.
+// An item that kills its agents does not come back for ever: expired leases use attempts, too.
 func TestExpiryUsesUpAttempts(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -105,7 +105,7 @@ func TestExpiryUsesUpAttempts(t *testing.T) {
 	wantKind(t, err, assign.LeaseLost)
 }
 
-// Jitter spreads what failed together, upwards only.
+// Jitter spreads items that failed together, upwards only.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -133,7 +133,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// What can't be said of work is refused, and nothing is done.
+// A disposition that makes no sense for the work is refused, and changes nothing.
 func TestRefusedDispositions(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -169,7 +169,7 @@ func TestRefusedDispositions(t *testing.T) {
 	}
 }
 
-// The same again changes nothing; another outcome of closed work is refused.
+// Repeating a disposition changes nothing. Another outcome for closed work is refused.
 func TestTheSameAgain(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -196,7 +196,7 @@ func TestTheSameAgain(t *testing.T) {
 			}
 		}
 	}
-	// "all" is what it means not to say.
+	// "all" is the default.
 	n.push(t, "inbox", "last")
 	w, _, err := n.Claim(t.Context(), "inbox", "last", who("ann"))
 	if err != nil {
@@ -206,8 +206,8 @@ func TestTheSameAgain(t *testing.T) {
 	n.let(t, w, assign.Disposition{Outcome: "return", After: lasting(0), To: &all})
 }
 
-// latch stops every statement that changes work after it has changed it, before its transaction commits, as long as it
-// is closed: whoever comes first holds the row, and whoever comes second meets him there.
+// latch stops every statement that changes work after its change and before its transaction commits, as long as the latch is
+// closed. The first session then holds the row, and the second waits for it.
 type latch struct {
 	db   *pgxpool.Pool
 	conn *pgxpool.Conn
@@ -228,8 +228,8 @@ func newLatch(t testing.TB, db *pgxpool.Pool) *latch {
 	return &latch{db, conn}
 }
 
-// race begins the first and, when that has changed its row and waits before its commit, the second; when the second is
-// over, or waits for the first, both go on. between is called before the second begins.
+// race begins the first action. When it has changed its row and waits before its commit, race begins the second. When the
+// second has ended, or waits for the first, both go on. between is called before the second begins.
 func (l *latch) race(t testing.TB, first, second func() error, between func()) (error, error) {
 	t.Helper()
 	waiting := func(n int) func() bool {
@@ -263,7 +263,7 @@ func (l *latch) race(t testing.TB, first, second func() error, between func()) (
 	return <-ended[0], <-ended[1]
 }
 
-// atEachLevel runs a test on databases with each default isolation level; what is explicit must not depend on it.
+// atEachLevel runs a test on databases with each default isolation level; an explicit level must not depend on it.
 func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
@@ -280,17 +280,17 @@ func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
 	}
 }
 
-// errNothing is what a sweep ends with that expired nothing.
+// errNothing is the error of a sweep that expired nothing.
 var errNothing = errors.New("nothing ran out")
 
-// Two meet on one row of work: one of them wins, by row count, and the other is told so. The first is held after its
+// Two actions meet on one row of work. One of them wins, by row count, and the other is told so. The first is held after its
 // write and before its commit; the second finds the row locked.
 func TestTwoOnOneRow(t *testing.T) {
 	t.Parallel()
 	const none = assign.Kind("")
 	tests := []struct {
 		first, second string
-		ends          assign.Kind // of the second; none: it succeeds
+		ends          assign.Kind // how the second ends; none: it succeeds
 		state         string      // of the row
 		held          int         // of the item, in the end
 	}{
@@ -360,11 +360,11 @@ func TestTwoOnOneRow(t *testing.T) {
 				case test.first == "expire":
 					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, w.ID)
 				case test.second == "expire":
-					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '3 seconds' where id = $1`, w.ID) // the first comes before that
+					execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '3 seconds' where id = $1`, w.ID) // the first comes before the end
 					between = over
 				}
 				one, two := l.race(t, act(a, test.first, user+" one"), act(b, test.second, user+" two"), between)
-				// An extension reads the work once more, and may see there that the second has closed it since.
+				// An extension reads the work once more, and may then see that the second action has closed it.
 				if one != nil && !(test.first == "extend" && test.state != "held" && assign.IsRefusal(one, assign.LeaseLost)) {
 					t.Errorf("the first: %v", one)
 				}

@@ -13,8 +13,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// In a database whose encoding is not UTF-8 people, keys and titles are what they are called. As the database gives them,
-// two loans would become one, and text would be written as what it is not.
+// In a database whose encoding is not UTF-8, people, keys and titles keep their names. Read in the database's encoding, two
+// loans would become one, and text would be stored wrongly.
 func TestDatabaseThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
@@ -44,7 +44,7 @@ func TestDatabaseThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// utf8Pool is a pool whose own encoding is none of the test's subject.
+// utf8Pool is a pool that speaks UTF-8, since its encoding is not what the test is about.
 func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(address)
@@ -60,8 +60,8 @@ func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
 	return p
 }
 
-// A database in SQL_ASCII may hold bytes that are no text. A query that gives some fails, and says so: another key would be
-// handed out else.
+// A database in SQL_ASCII may hold bytes that are not text. A query that returns some fails, and says so; otherwise another
+// key would be handed out.
 func TestQueryGivesNoText(t *testing.T) {
 	t.Parallel()
 	address := schematest.Encoded(t, "SQL_ASCII")
@@ -69,13 +69,13 @@ func TestQueryGivesNoText(t *testing.T) {
 	n := startNode(t, address, nodeOptions{})
 	newTask(t, n, "task", `select name as item from loan`, nil)
 	failsWith(t, n, "task", `invalid byte sequence for encoding "UTF8"`)
-	newTask(t, n, "mended", `select convert_from(convert(convert_to(name, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII') as item from loan`, nil) // as docs/operations.md has it
+	newTask(t, n, "mended", `select convert_from(convert(convert_to(name, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII') as item from loan`, nil) // as docs/operations.md advises
 	if r := n.endedRequest(t, n.click(t, "mended", "Ann", 1).ID); fmt.Sprint(items(r)) != "[Zoé]" {
 		t.Errorf("as it should be converted: %q", items(r))
 	}
 }
 
-// Of people who click together, only those whose names the database can't hold are refused, and told why.
+// Among people who click together, only those whose names the database can't store are refused, and told why.
 func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
 	address := schematest.Encoded(t, "LATIN1")
@@ -109,7 +109,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 			told = fmt.Sprint(p.Status, " ", p.Detail)
 		}
 		if wrong := user == "木村" || user == "Łukasz"; wrong != strings.HasPrefix(told, "400 the database can't store this text") || !wrong && told != "" {
-			t.Errorf("%s is told %q", user, told)
+			t.Errorf("%s got %q", user, told)
 		}
 	}
 
@@ -121,7 +121,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	}
 }
 
-// What can't be held is refused by a call alone, too, U+0000 in any database.
+// Text that can't be stored is refused in any single call, too, and U+0000 in any database.
 func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
 	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
@@ -133,8 +133,8 @@ func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 	}
 }
 
-// A query of another database that gives what this one can't hold fails at once, and says so; trying it again for minutes
-// would not help.
+// A query of another database that returns text that this one can't store fails at once, and says so. Repeating it for
+// minutes would not help.
 func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
 	elsewhere := schematest.URL(t)

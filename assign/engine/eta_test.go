@@ -13,15 +13,15 @@ import (
 	"getwork/schema/schematest"
 )
 
-// After three runs of a query that takes as long each time, who waits is told how long, when he asks, while it runs, and
-// by the run's event: within a quarter of the truth.
+// After three runs of a query that takes equally long each time, the user is told how long to wait: in the answer, while it
+// runs, and by the run's event, within a quarter of the truth.
 func TestEta(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
 	newTask(t, n, "steady", `select i as item from generate_series(1, 100) i, (select pg_sleep(3)) s`, nil)
-	stood := standstill(t, db) // what it tells goes by how long it took, and what it did not foresee is no error of it
+	stood := standstill(t, db) // estimates rest on earlier runs, and can't foresee a machine that stands still
 	for range 3 {
 		if r := n.click(t, "steady", "ann", 1); n.endedRequest(t, r.ID).State != assign.Assigned {
 			t.Fatal("nothing was handed out")
@@ -55,7 +55,7 @@ func TestEta(t *testing.T) {
 	} {
 		truth := ended.CompletedAt.Sub(told.at).Seconds()
 		if told.eta == nil || math.Abs(*told.eta-truth) > truth/4+still {
-			t.Errorf("%s he is told to wait %s; it took %.3f s", what, shown(told.eta), truth)
+			t.Errorf("%s the estimate is %s; it took %.3f s", what, shown(told.eta), truth)
 		}
 	}
 	if ended.EtaSeconds != nil || ended.Position != nil || finished.EtaSeconds != nil {
@@ -70,7 +70,7 @@ func shown(eta *float64) string {
 	return fmt.Sprintf("%.3f s", *eta)
 }
 
-// waits leaves pending requests behind that nobody serves, and returns their ids.
+// waits inserts pending requests that nobody serves, and returns their ids.
 func waits(t *testing.T, db *pgxpool.Pool, task assign.Task, count int) (ids []int64) {
 	t.Helper()
 	return query[[]int64](t, db, `
@@ -81,7 +81,7 @@ with r as (
 select array_agg(id order by id) from r`, task.ID, count)
 }
 
-// What is told when something else is known, or nothing.
+// The estimate when something else is known, or nothing.
 func TestEtaCases(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -130,7 +130,7 @@ func TestEtaCases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		late := time.Since(began).Seconds() // by so much less is left
+		late := time.Since(began).Seconds() // the time left is shorter by this
 		if ok := r.EtaSeconds != nil && *r.EtaSeconds < c.want+1 && *r.EtaSeconds > c.want-1-late; ok != (c.want >= 0) || c.want < 0 && r.EtaSeconds != nil {
 			t.Errorf("%s: %s, want %v", c.name, shown(r.EtaSeconds), c.want)
 		}
@@ -145,7 +145,7 @@ func TestEtaCases(t *testing.T) {
 	}
 }
 
-// Everybody knows his place, wherever he looks, but those with a thousand before them.
+// Every request has the same position wherever it is read, except those behind a thousand others.
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

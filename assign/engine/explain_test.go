@@ -12,7 +12,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// told is the short form of an explanation.
+// told returns the short form of an explanation.
 func told(x assign.Explanation) string {
 	rank := "-"
 	if x.Rank != nil {
@@ -50,7 +50,7 @@ func wantTold(t *testing.T, n *node, task, item, want string) assign.Explanation
 	return x
 }
 
-// Work as it may stand, $1 the task: what makes it is not shown here.
+// These statements insert work in each state; $1 is the task. How it came to that is not shown here.
 const (
 	heldRow     = `insert into getwork.work (task_id, item, user_name, slot, exclusive, lease, lease_expires_at) values ($1, $2, $3, $4, $5, '1 hour', clock_timestamp() + '1 hour')`
 	closedRow   = `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, $2, $3, $4, clock_timestamp(), pg_current_xact_id())`
@@ -59,7 +59,7 @@ const (
 	toOthersRow = `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, after, available_at, to_others) values ($1, $2, $3, 'returned', clock_timestamp(), pg_current_xact_id(), '0', clock_timestamp(), true)`
 )
 
-// Of a task with a query, the item's real rank is told, and the one thing that keeps it back.
+// For a task with a query, the explanation has the item's real rank and the one thing that keeps it back.
 func TestExplainAQuerysItem(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -131,7 +131,7 @@ func TestExplainAQuerysItem(t *testing.T) {
 	wantKind(t, err, assign.QueryRefused)
 }
 
-// While the shelf is fresh it is what is handed out: the rank is the shelf's, and what is not on it waits for a run.
+// While the shelf is fresh it decides: the rank is the shelf's, and an item that is not on it waits for a run.
 func TestExplainWithAShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -150,15 +150,15 @@ func TestExplainWithAShelf(t *testing.T) {
 	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, assign.Disposition{Outcome: "complete"}, ann.Holder(), false); err != nil {
 		t.Fatal(err)
 	}
-	x = explained(t, n, "task", "1") // let go of after the run's snapshot
+	x = explained(t, n, "task", "1") // closed after the run's snapshot
 	if x.Why != assign.WhyNextRun || !slices.Equal(items(n.click(t, "task", "bob", 1)), []string{"2"}) {
-		t.Errorf("what was completed since the run is %s", told(x))
+		t.Errorf("an item that was completed after the run is %s", told(x))
 	}
 	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
 	wantTold(t, n, "task", "1", "query available rank 2 of 1, held [], barred []")
 }
 
-// With several places held rows use places up, and what was put off or never to return binds its own user.
+// With several places, held rows use places up, and work that was put off or is never to return binds its own user.
 func TestExplainPlaces(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -186,13 +186,13 @@ func TestExplainPlaces(t *testing.T) {
 	if x.Why != assign.WhyHeld || x.Until == nil || !strings.Contains(x.Text, "3 of its 3 places are taken: ann, eve, fay") {
 		t.Errorf("%s until %v: %s", x.Why, x.Until, x.Text)
 	}
-	execute(t, db, `update getwork.task_version set slots = 1`) // nothing is taken away; nothing comes back by leases alone
+	execute(t, db, `update getwork.task_version set slots = 1`) // no work is taken away; ended leases alone free no place
 	if x = explained(t, n, "task", "job"); x.Why != assign.WhyHeld || x.Until != nil {
 		t.Errorf("%s until %v: %s", x.Why, x.Until, x.Text)
 	}
 }
 
-// Four eyes: who holds or completed the item under a task that this one conflicts with does not get it here.
+// Four eyes: a user who holds or completed the item under a conflicting task does not get it here.
 func TestExplainFourEyes(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -207,7 +207,7 @@ func TestExplainFourEyes(t *testing.T) {
 	wantTold(t, n, "second", "1", "query available rank 1 of 1, held [], barred [ann holds or completed it under task first; cyd holds or completed it under task first]")
 }
 
-// Of an inbox, the rank is the item's place among what is ready.
+// For an inbox, the rank is the item's place among the ready items.
 func TestExplainAnInboxItem(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

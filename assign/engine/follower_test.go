@@ -30,7 +30,7 @@ func follow(t *testing.T, n *node, user string) *follower {
 	return f
 }
 
-// next is the next event that matches.
+// next returns the next event that matches.
 func (f *follower) next(what string, match func(assign.Event) bool) assign.Event {
 	f.t.Helper()
 	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
@@ -56,7 +56,7 @@ func ofType(kind string) func(assign.Event) bool {
 	return func(e assign.Event) bool { return e.Type == kind }
 }
 
-// listed is the next event that tells of another list of tasks. It names none.
+// listed waits for the next event that says that the list of tasks has changed. It names no task.
 func (f *follower) listed(what string) {
 	f.t.Helper()
 	e := f.next("another list of tasks: "+what, ofType("tasks"))
@@ -76,7 +76,7 @@ func join(t *testing.T, n *node, user string) *follower {
 	return f
 }
 
-// eventsOf follows a holder.
+// eventsOf returns a holder's events.
 func (n *node) eventsOf(t testing.TB, user string) <-chan assign.Event {
 	t.Helper()
 	told := make(chan assign.Event, 1000)
@@ -89,7 +89,7 @@ func (n *node) eventsOf(t testing.TB, user string) <-chan assign.Event {
 	return told
 }
 
-// heard waits until an event is so.
+// heard waits for an event that matches.
 func heard(t testing.TB, told <-chan assign.Event, what string, so func(assign.Event) bool) {
 	t.Helper()
 	late := time.NewTimer(timeout.Scale(time.Minute))

@@ -12,10 +12,10 @@ import (
 	"getwork/schema/schematest"
 )
 
-// However long the history is, what is done every second costs the same: of each benchmark the figures with ten
-// thousand and with a million rows behind it should be alike.
+// However long the history is, frequent operations cost the same: the figures of each benchmark with ten thousand and with a
+// million rows behind it should be alike.
 //
-//	go test -run '^$' -bench History -benchtime 200x ./assign/engine
+// go test -run '^$' -bench History -benchtime 200x ./assign/engine
 func BenchmarkHistory(b *testing.B) {
 	for _, rows := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprintf("expiry of 100 due/%d finished", rows), func(b *testing.B) { benchmarkExpiry(b, rows) })
@@ -25,7 +25,7 @@ func BenchmarkHistory(b *testing.B) {
 	}
 }
 
-// What was asked for, finished and put off, as it is left behind when somebody worked through so many.
+// Requests, finished work and work that was put off, as somebody leaves them behind after that many items.
 const (
 	finishedWork = `
 insert into getwork.work (task_id, item, user_name, lease, lease_expires_at, assigned_at, state, closed_at, closed_by, closed_xid)
@@ -47,7 +47,7 @@ with i as (
 insert into getwork.work (task_id, item, user_name, state, closed_at, closed_by, closed_xid, after, available_at)
 select $1, 'put off ' || i, 'ann', 'returned', clock_timestamp(), 'ann', pg_current_xact_id(), '24 hours', clock_timestamp() + interval '1 day' + i * interval '1 second'
 from generate_series(1, $2::integer) i`
-	// What anybody would run after so much was loaded, or autovacuum does by itself.
+	// What an operator would run after loading this much, or autovacuum does by itself.
 	analyze = `vacuum analyze getwork.work, getwork.item, getwork.work_requested`
 )
 
@@ -59,7 +59,7 @@ func loadHistory(b *testing.B, db *pgxpool.Pool, task int64, rows int, statement
 	execute(b, db, analyze)
 }
 
-// benchmarkExpiry sweeps a hundred rows that are due.
+// benchmarkExpiry sweeps a hundred rows whose leases have run out.
 func benchmarkExpiry(b *testing.B, rows int) {
 	url := schematest.URL(b)
 	db := pool(b, url)
@@ -97,10 +97,10 @@ func benchmarkClick(b *testing.B, rows int, statements ...string) {
 	}
 }
 
-// BenchmarkItem does the same in turn with an item that has nothing behind it and with one that has a million closings, so that
-// what else the machine does falls on both. "ratio" is of the medians.
+// BenchmarkItem does the same in turn with an item without history and with one that has a million closings, so that other
+// load on the machine affects both. "ratio" is of the medians.
 //
-//	go test -run '^$' -bench Item/ -benchtime 2000x ./assign/engine
+// go test -run '^$' -bench Item/ -benchtime 2000x ./assign/engine
 func BenchmarkItem(b *testing.B) {
 	claim := func(b *testing.B, n *node, task string) assign.Work {
 		b.Helper()

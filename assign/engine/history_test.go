@@ -32,8 +32,8 @@ func found(t *testing.T, n *node, f assign.WorkFilter) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Work is found by task, user, item and state, in every combination, newest first and page by page; that of a deleted
-// task under the name that it had, but not by that name.
+// Work is found by task, user, item and state, in every combination, newest first and page by page. Work of a deleted task
+// has the name that the task had, but is not found by it.
 func TestWorkHistory(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -94,8 +94,8 @@ func TestWorkHistory(t *testing.T) {
 	}
 }
 
-// Of a million rows those of a rare task, user or item are found by their index, also by a plan made for any value,
-// and by statistics that say nothing of them; and a page of a frequent one reads no more than the page.
+// Among a million rows, those of a rare task, user or item are found by their index, even by a generic plan, and by
+// statistics that say nothing about them. A page of a frequent one reads no more than the page.
 func TestWorkHistoryByIndex(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -103,7 +103,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 	db := pool(t, url)
 	common := newTask(t, n, "common", `select 1 as item`, nil).ID
 	rare := newTask(t, n, "rare", `select 1 as item`, nil).ID
-	// The rare ones are the oldest: walking back from the newest row meets them last.
+	// The rare rows are the oldest: walking back from the newest row meets them last.
 	execute(t, db, closedRow, rare, "rare", "rare", "completed")
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
 		select $1, 'item ' || i % 300000, 'user ' || i % 7, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 1000000) i`, common)
@@ -149,7 +149,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 	t.Log("of a rare task in", time.Since(began))
 }
 
-// planned is the index by which a page is read, and how many of its rows that touches.
+// planned returns the index by which a page is read, and how many of its rows that touches.
 func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.WorkFilter) (index string, rows int) {
 	t.Helper()
 	statement, args := records.History(task, f)

@@ -13,7 +13,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A batch is pushed whole or not at all, and whatever is wrong with any of it is named.
+// A batch is pushed whole or not at all, and everything that is wrong with any item is named.
 func TestPushAllOrNothing(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -60,7 +60,7 @@ func TestPushAllOrNothing(t *testing.T) {
 	}
 }
 
-// A key is there once: in its batch, while it is open, held, put off or never; done, it may come again.
+// A key exists once: in its batch, and while its item is open, held, put off or never. Once it is done, it may come again.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -87,7 +87,7 @@ func TestDuplicates(t *testing.T) {
 	if r := n.serve(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[new open done]" {
 		t.Errorf("bob got %v", items(r))
 	}
-	// Done is done for all its holders, but as long as one of them holds it, it is held.
+	// Done counts for all holders, but as long as one of them holds the item, it is held.
 	newInbox(t, n, "places", func(s *assign.Settings) { s.Slots = 2 })
 	n.push(t, "places", "a")
 	ann, bob := n.serve(t, "places", "ann", 1).Work[0], n.serve(t, "places", "bob", 1).Work[0]
@@ -101,7 +101,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// The highest priority first, among equals the oldest; a batch keeps its order, and what comes back its age.
+// The highest priority comes first, and among equals the oldest. A batch keeps its order, and an item that comes back its
+// age.
 func TestInboxOrder(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -121,8 +122,8 @@ func TestInboxOrder(t *testing.T) {
 	}
 }
 
-// Whoever lingers is served by a push, by what falls due, by what is let go of and by a group that becomes free: at
-// once, by event and timer, first come first served. Nobody looks periodically here.
+// A lingering request is served by a push, by an item that falls due, by work that is closed and by a group that becomes
+// free: at once, by event and timer, first come first served. The rescuer is off here.
 func TestLingeringIsServedByEvent(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -162,7 +163,7 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 		t.Errorf("handed out %v early", soon.Sub(w.AssignedAt))
 	}
 
-	// The other way round: the item is there, not yet due, when somebody begins to linger.
+	// The other way round: the item is there, not yet due, when the request begins to linger.
 	soon = query[time.Time](t, db, `select clock_timestamp() + interval '300 milliseconds'`)
 	b.pushItems(t, "inbox", assign.NewItem{Item: "later still", NotBefore: &soon})
 	served("due later", a.linger(t, "inbox", "fifth", 1), a)
@@ -177,12 +178,12 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 	}
 	for _, n := range []*node{a, b} {
 		if got := n.Rescued.Load(); got != 0 {
-			t.Errorf("%d were found by the periodic look", got)
+			t.Errorf("%d were found by the rescuer", got)
 		}
 	}
 }
 
-// A lease that runs out serves whoever lingers, too.
+// A lease that runs out serves lingering requests, too.
 func TestExpiryServesWhoLingers(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -218,7 +219,7 @@ func TestExclusiveGroups(t *testing.T) {
 	}
 }
 
-// Pushed while nothing is handed out, it waits with those who linger until a manager resumes.
+// An item that is pushed while nothing is handed out waits with the lingering requests until a manager resumes the task.
 func TestPushedWhilePaused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -240,7 +241,7 @@ func TestPushedWhilePaused(t *testing.T) {
 	}
 }
 
-// Many fall due in one moment: the best of them all is handed out first, and the rest is not forgotten.
+// Many items fall due at the same time: the best of them all is handed out first, and the rest is not forgotten.
 func TestManyFallDueAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -318,7 +319,7 @@ func TestPushesInOppositeOrder(t *testing.T) {
 	}
 }
 
-// A completion and a push of the same key at once: the push counts as before it or as after it, and says which.
+// A completion and a push of the same key meet: the push counts as before or after the completion, and says which.
 func TestPushBesideACompletion(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -348,7 +349,7 @@ func TestPushBesideACompletion(t *testing.T) {
 	}
 }
 
-// Somebody who has put off an item with several places is kept from it alone, and only until then.
+// A user who has put off an item with several places is kept from it alone, and only until then.
 func TestPutOffWithPlaces(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -15,8 +15,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// closings are what an item has behind it that went from hand to hand for months: each way in which it can be let go of and
-// come back.
+// closings are the history of an item that went from hand to hand for months: each way in which it can be closed and come
+// back.
 const closings = `
 insert into getwork.work (task_id, item, slot, user_name, attempt, assigned_at, state, closed_at, closed_by, closed_xid, after, available_at)
 select $1, $2, 1, 'user ' || i % 5, 1, closed.at - interval '30 seconds', closed.as, closed.at, 'ann', '3'::xid8,
@@ -28,13 +28,13 @@ cross join lateral (select clock_timestamp() - i * interval '30 seconds' as at,
 // old is an item that every task of the test has.
 const old = "old"
 
-// looked is a statement that looks at an item.
+// looked is a statement that reads an item.
 type looked struct {
 	sql  string
 	args []any
 }
 
-// lookedAt are those of rounds, claims, pushes, explanations and runs.
+// lookedAt returns the statements of rounds, claims, pushes, explanations and runs.
 func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 	of := func(sql string, args ...any) looked { return looked{n.SQL(sql), args} }
 	none, conflicts := []int64{}, []int64{eyes}
@@ -66,7 +66,8 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 
 const oldQuery = "select 'old' as item"
 
-// buffersOf is how many pages each of the statements reads: what their time goes by, and the same on every machine.
+// buffersOf returns how many pages each of the statements reads: their time depends on that, and it is the same on every
+// machine.
 func buffersOf(t *testing.T, db *pgxpool.Pool, statements map[string]looked) map[string]int {
 	t.Helper()
 	read := map[string]int{}
@@ -81,7 +82,7 @@ func buffersOf(t *testing.T, db *pgxpool.Pool, statements map[string]looked) map
 					Read int `json:"Shared Read Blocks"`
 				}
 			}
-			for range 2 { // the first marks what is dead
+			for range 2 { // the first execution marks dead rows
 				if err := tx.QueryRow(t.Context(), "explain (analyze, buffers, format json) "+l.sql, l.args...).Scan(&plans); err != nil {
 					return fmt.Errorf("%s: %w", what, err)
 				}
@@ -98,8 +99,8 @@ func buffersOf(t *testing.T, db *pgxpool.Pool, statements map[string]looked) map
 
 var errRolledBack = errors.New("rolled back")
 
-// However often an item was handed out and let go of, whatever looks at it reads as much as of one that has nothing behind it:
-// before the tables have statistics, and after.
+// However often an item was handed out and closed, every statement that reads it reads as much as of an item without history,
+// before the tables have statistics and after.
 func TestOneItemsHistoryIsNotRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a long history: not with -short")
@@ -126,7 +127,8 @@ func TestOneItemsHistoryIsNotRead(t *testing.T) {
 	compare := func(when string) {
 		t.Helper()
 		for what, many := range buffersOf(t, db, statements) {
-			// An index of so many rows is deeper, and what is found there is read; of the five who completed it elsewhere, each.
+			// An index of so many rows is deeper, and the rows that are found there are read; so is each of the five users
+			// who completed it elsewhere.
 			if many > few[what]+60 {
 				t.Errorf("%s: %s reads %d pages after 20,000 closings, %d before them", when, what, many, few[what])
 			}
@@ -135,7 +137,7 @@ func TestOneItemsHistoryIsNotRead(t *testing.T) {
 	compare("without statistics")
 	execute(t, db, "vacuum analyze getwork.work, getwork.item")
 	compare("with statistics")
-	// And it is what all of that says: it may be had, and counts as what its last closing was.
+	// And the result is right: the item can be handed out, and counts by its last closing.
 	if w, claimed, err := n.Claim(t.Context(), "inbox", old, who("zoe")); err != nil || !claimed || w.Attempt != 1 {
 		t.Errorf("claimed %t, attempt %d (%v)", claimed, w.Attempt, err)
 	}

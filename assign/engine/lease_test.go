@@ -23,11 +23,11 @@ import (
 
 var boss = assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true}
 
-// who is a person without groups.
+// who returns a user without groups.
 func who(user string) assign.Who { return assign.Who{Holder: assign.Holder{User: user}} }
 
-// still is a node that does nothing by itself: it sweeps nothing, looks at nothing and hears nothing, as one that is
-// frozen. What it is told to do it does.
+// still starts a node that does nothing by itself, like one that is frozen: it does not sweep, look or listen. The test calls
+// it.
 func still(t testing.TB, url string) *node {
 	t.Helper()
 	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork still"})
@@ -49,7 +49,7 @@ func newInbox(t testing.TB, n *node, name string, change func(*assign.Settings))
 	return newTask(t, n, name, "", change)
 }
 
-// push pushes items that have a key and nothing else.
+// push pushes items that have only a key.
 func (n *node) push(t testing.TB, task string, keys ...string) {
 	t.Helper()
 	var batch []assign.NewItem
@@ -68,7 +68,7 @@ func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) ass
 	return p
 }
 
-// linger asks for work and waits for it, for an hour if need be.
+// linger asks for work and lingers for an hour.
 func (n *node) linger(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: assign.Duration(time.Hour)})
@@ -88,7 +88,7 @@ func (n *node) take(t testing.TB, task, user string) assign.Work {
 	return r.Work[0]
 }
 
-// let goes of work in its holder's name.
+// let closes work in its holder's name.
 func (n *node) let(t testing.TB, w assign.Work, d assign.Disposition) assign.Work {
 	t.Helper()
 	closed, err := n.Dispose(t.Context(), w.ID, d, w.Holder(), false)
@@ -104,7 +104,7 @@ func giveBack(after time.Duration) assign.Disposition {
 
 func lasting(d time.Duration) *assign.Duration { l := assign.Duration(d); return &l }
 
-// why is a request's reason, or nothing.
+// why returns a request's reason, or "".
 func why(r assign.Request) assign.Reason {
 	if r.Reason == nil {
 		return ""
@@ -116,14 +116,14 @@ func leased(d time.Duration) func(*assign.Settings) {
 	return func(s *assign.Settings) { s.Lease = lasting(d) }
 }
 
-// runOut lets the lease of all held work run out now, by the database's clock.
+// runOut lets the leases of all held work run out now, by the database's clock.
 func runOut(t testing.TB, db *pgxpool.Pool) {
 	t.Helper()
 	execute(t, db, `update getwork.work set lease = '1s', lease_expires_at = clock_timestamp(), warn_at = null where state = 'held'`)
 }
 
-// ends lets the lease of somebody's held work, which is an hour's, last for so long from now, and has the node see that. With ten
-// minutes left it is about to run out.
+// ends makes the leases of a user's held work, which are an hour long, end after this time, and tells the node. With ten
+// minutes left, a lease is about to run out.
 func (n *node) ends(t testing.TB, db *pgxpool.Pool, user, in string) {
 	t.Helper()
 	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + $2::text::interval, warn_at = clock_timestamp() + interval '200 ms'
@@ -131,7 +131,7 @@ func (n *node) ends(t testing.TB, db *pgxpool.Pool, user, in string) {
 	n.wakeSweep()
 }
 
-// workEvents follows a holder's work.
+// workEvents returns the events of a holder's work.
 func (n *node) workEvents(t testing.TB, h assign.Holder) <-chan assign.Work {
 	t.Helper()
 	told := make(chan assign.Work, 100)
@@ -146,7 +146,7 @@ func (n *node) workEvents(t testing.TB, h assign.Holder) <-chan assign.Work {
 	return told
 }
 
-// hear waits for the first event that is so.
+// hear waits for the first event that matches.
 func hear(t testing.TB, told <-chan assign.Work, what string, so func(assign.Work) bool) assign.Work {
 	t.Helper()
 	late := time.NewTimer(timeout.Scale(30 * time.Second))
@@ -163,8 +163,8 @@ func hear(t testing.TB, told <-chan assign.Work, what string, so func(assign.Wor
 	}
 }
 
-// A lease that nobody extends: a warning at 20 % left, then the item goes back with its age and one attempt more, its
-// holder is told, and whatever he sends then is refused.
+// A lease that nobody extends: a warning when 20 % are left, then the item goes back with its age and one more attempt, and
+// its holder is told. Whatever they send then is refused.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -182,7 +182,7 @@ func TestLeaseRunsOut(t *testing.T) {
 	if bob := n.take(t, "inbox", "bob"); bob.Item != "b" {
 		t.Fatalf("bob has %s", bob.Item)
 	}
-	// Nobody waits for an hour, and a lease of seconds would be over on a machine that stands still.
+	// The test can't wait for an hour, and a lease of seconds would be over on a machine that stands still.
 	n.ends(t, db, "ann", "10 minutes")
 	hear(t, told, "the lease is about to run out", func(w assign.Work) bool { return w.State == "held" && w.Expiring })
 	n.ends(t, db, "ann", "200 ms")
@@ -199,7 +199,7 @@ func TestLeaseRunsOut(t *testing.T) {
 	}
 }
 
-// Extending begins the lease anew, also long after it was first given, and the holder is warned anew.
+// Extending begins the lease anew, even long after it was first given, and the holder is warned again.
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -243,7 +243,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// Every node may sweep: rows are taken with skip locked, and each runs out once.
+// Every node may sweep: rows are locked with skip locked, and each lease runs out once.
 func TestThreeNodesExpireOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -287,12 +287,12 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 		}
 	}
 	if n := query[int](t, db, `select count(*) from getwork.work where state = 'expired'`); n != held || len(once) != held {
-		t.Errorf("%d expired, %d told; want %d", n, len(once), held)
+		t.Errorf("%d expired, %d events; want %d", n, len(once), held)
 	}
 }
 
-// A node that froze in the middle of its sweep keeps but the rows that it had locked, until PostgreSQL ends it; the
-// others go on without it and do not spin on what they can't have.
+// A node that froze in the middle of its sweep keeps only the rows that it had locked, until PostgreSQL ends its transaction.
+// The other nodes go on without it, and do not spin on those rows.
 func TestFrozenNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -362,7 +362,7 @@ func counting(t testing.TB, url, statement string, times *atomic.Int64) *node {
 	return n
 }
 
-// serve records a click on an inbox or a fresh shelf and serves it at once, also on a node that is still.
+// serve records a click on an inbox or a fresh shelf and serves it at once, even on a node that is still.
 func (n *node) serve(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.tryServe(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
@@ -381,7 +381,7 @@ func (n *node) tryServe(ctx context.Context, name string, c assign.Click) (assig
 	return n.Request(ctx, k.id, c.Holder, false)
 }
 
-// The next expiry wakes the sweep, not a tight poll; and what wakes it is not each of many leases.
+// The next expiry wakes the sweep, not a tight poll; and not every one of many leases wakes it.
 func TestSweepSleeps(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -427,7 +427,7 @@ func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
 	n.let(t, w, assign.Disposition{Outcome: "complete"})
 }
 
-// An agent says for how long it wants the work, where the task does not.
+// An agent says how long it wants the work, if the task does not.
 func TestLeaseByRequest(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -459,9 +459,9 @@ func TestLeaseByRequest(t *testing.T) {
 	}
 }
 
-// One node's clock says that it is the year 2000 and stands still, for its listener is always waiting for the network
-// and time in a bubble of synctest passes only when nothing does. It serves, extends, puts off and sweeps as well as
-// the other, whose clock is right: only the database's counts.
+// One node's clock says that it is the year 2000 and stands still: time in a synctest bubble passes only while everything
+// waits in the bubble, and the node's listener always waits for the network. The node serves, extends, puts off and sweeps as
+// well as the other, whose clock is right, because only the database's clock counts.
 func TestStoppedClock(t *testing.T) {
 	t.Parallel()
 	if pooledMode {
@@ -498,7 +498,7 @@ func TestStoppedClock(t *testing.T) {
 		execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where state = 'held'`)
 		execute(t, db, `update getwork.item set due_at = clock_timestamp() where item = 'later'`)
 		good.wakeSweep()
-		// No timer fires here; the database is asked until it is so.
+		// No timer fires here, so the test polls the database.
 		for query[int](t, db, `select count(*) from getwork.work where state = 'expired'`) < 2 {
 		}
 		_, err = n.Dispose(t.Context(), w.ID, assign.Disposition{Outcome: "complete"}, w.Holder(), false)
@@ -518,7 +518,7 @@ func TestStoppedClock(t *testing.T) {
 	})
 }
 
-// The fields that a holder is shown of a lease.
+// The fields of a lease that a holder sees.
 func TestExpiringIsShown(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -545,8 +545,8 @@ func TestExpiringIsShown(t *testing.T) {
 	}
 }
 
-// A program that is gone is not given its item again: with its lease its pending request ends, too. A person's goes on
-// waiting, and so does that of a program of the same name that is alive.
+// A program that is gone is not given its item again: with its lease its pending request ends, too. A person's request goes
+// on waiting, and so does that of a living program of the same name.
 func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -568,7 +568,7 @@ func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
 		t.Fatalf("the first is %s", r.State)
 	}
 	silent, next, person := ask(dead), ask(alive), ask(assign.Holder{User: "robot"})
-	n.idle(t) // a round that is at the dead one's request just then keeps it
+	n.idle(t) // a round that has locked the dead program's request would keep it
 	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp()`)
 	n.wakeSweep()
 	if r := n.endedRequest(t, next.ID); r.State != assign.Assigned || r.Work[0].Attempt != 2 {

@@ -13,12 +13,12 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// rivals are nodes of one place for queries each and tasks which somebody always wants something of: as soon as a run of one has
-// committed, and before its node looks again, somebody asks for the next. Runs begin, and wait there until the test goes on.
+// rivals are nodes with one run slot each, and tasks that always have a waiting request: as soon as a run has committed, and
+// before its node looks again, the next request comes. Runs begin, and wait until the test lets them go on.
 type rivals struct {
 	nodes []*node
 	tasks []string
-	began []chan string // of each node: a run has, of that task
+	began []chan string // of each node: the tasks whose runs have begun
 	goOn  []chan struct{}
 	db    *pgxpool.Pool
 }
@@ -29,7 +29,7 @@ func newRivals(t *testing.T, nodes, tasks int) *rivals {
 	r := &rivals{db: pool(t, url)}
 	for i := range nodes {
 		r.began, r.goOn = append(r.began, make(chan string)), append(r.goOn, make(chan struct{}))
-		var task string // its run's: it has one place
+		var task string // of its run: the node has one slot
 		var again int
 		steps := func(ctx context.Context, step Step) {
 			switch step {
@@ -62,7 +62,7 @@ func newRivals(t *testing.T, nodes, tasks int) *rivals {
 	return r
 }
 
-// ask has a new user of the task wait.
+// ask inserts a request of a new user of the task.
 func (r *rivals) ask(ctx context.Context, node int, task, user string) error {
 	q, err := r.nodes[node].GetWork(ctx, task, assign.Click{Holder: assign.Holder{User: user}, Count: 1})
 	if err == nil && q.State != assign.Pending {
@@ -82,21 +82,21 @@ func (r *rivals) begins(t *testing.T, node int) (task string) {
 	return task
 }
 
-// next lets the run of that node end, and waits until another begins there.
+// next lets the node's run end, and waits until another begins there.
 func (r *rivals) next(t *testing.T, node int) (task string) {
 	t.Helper()
 	r.goOn[node] <- struct{}{}
 	return r.begins(t, node)
 }
 
-// order is which tasks have had a run, one after the other.
+// order returns the tasks that have had a run, in order.
 func (r *rivals) order(t *testing.T) string {
 	t.Helper()
 	return query[string](t, r.db, `select string_agg(s.name, ' ' order by u.id) from getwork.run u join getwork.task_state s using (task_id)`)
 }
 
-// No request waits for a place longer than one run of each task in front of it: the task that has just had the place is behind
-// those who waited by then.
+// No request waits for a run slot longer than one run of each task in front of it: the task that has just had the slot queues
+// behind all that waited by then.
 func TestAPlaceGoesToWhoHasWaitedForLongest(t *testing.T) {
 	t.Parallel()
 	r := newRivals(t, 1, 4)
@@ -115,7 +115,7 @@ func TestAPlaceGoesToWhoHasWaitedForLongest(t *testing.T) {
 	}
 }
 
-// The same over several nodes, each of which hands its place to a task of whichever node, also if it has not heard of it.
+// The same over several nodes, each of which hands its slot to a task of any node, even one that it has not heard of.
 func TestPlacesOfSeveralNodesGoToWhoHasWaitedForLongest(t *testing.T) {
 	t.Parallel()
 	r := newRivals(t, 2, 5)
@@ -123,18 +123,18 @@ func TestPlacesOfSeveralNodesGoToWhoHasWaitedForLongest(t *testing.T) {
 		if err := r.ask(t.Context(), 0, task, "first"); err != nil {
 			t.Fatal(err)
 		}
-		if i < 2 { // the second finds no place at its node, and the other has one
+		if i < 2 { // the second finds no slot on its node, and the other node has one
 			r.begins(t, i)
 		}
 	}
-	runs := map[string]map[string]int{} // of others, while somebody waits for this one
+	runs := map[string]map[string]int{} // of other tasks, while a request waits for this one
 	for _, task := range r.tasks[2:] {
 		runs[task] = map[string]int{}
 	}
 	under := []string{r.tasks[0], r.tasks[1]}
 	for i := range 24 {
 		node := i / 3 % 2                    // three of one, three of the other
-		runs[under[node]] = map[string]int{} // somebody asks for it again when its run has ended
+		runs[under[node]] = map[string]int{} // the next request comes when its run has ended
 		task := r.next(t, node)
 		under[node] = task
 		for other, n := range runs[task] {
@@ -149,7 +149,7 @@ func TestPlacesOfSeveralNodesGoToWhoHasWaitedForLongest(t *testing.T) {
 	}
 }
 
-// Whoever looks at a query's result stands in the same line.
+// Callers that want a query's result stand in the same line.
 func TestAPreviewStandsInLine(t *testing.T) {
 	t.Parallel()
 	r := newRivals(t, 1, 2)
@@ -172,7 +172,7 @@ func TestAPreviewStandsInLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.next(t, 0)
-	if err := <-seen; err != nil { // had the run that has begun been in front of it, it would wait in vain
+	if err := <-seen; err != nil { // it would wait in vain if the run that has begun had been in front of it
 		t.Error(err)
 	}
 }

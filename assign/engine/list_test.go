@@ -14,7 +14,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// When all pages read the list of tasks at once, since it has changed, that takes one connection, and not all of those that
+// When all pages read the list of tasks at once because it has changed, that takes one connection, and not all those that
 // clicks need.
 func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,8 @@ func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A shelf that stays is not walked through each time that something is removed, however much is on it; what is over goes.
+// Removing old candidates does not walk through a shelf that stays, however large it is, and removes those of runs that are
+// over.
 func TestTidyWalksThroughNoShelf(t *testing.T) {
 	t.Parallel()
 	const size = 20_000
@@ -88,7 +89,7 @@ insert into getwork.run (task_id, version, node, state, finished_at, error) valu
 		return plan, looked
 	}
 	if plan, looked := tidy(); looked > 100 {
-		t.Errorf("%d candidates were looked at:\n%s", looked, plan)
+		t.Errorf("%d candidates were read:\n%s", looked, plan)
 	}
 	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp() - interval '25 hours' where name = 'b'`)
 	await(t, "what is over is removed", func() bool {

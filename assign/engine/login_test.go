@@ -10,8 +10,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What the bank sets on the login or the database for other programs does not end a run in the middle: its shelf takes
-// longer to fill than they may take.
+// Limits that the bank sets on the login or the database for other programs do not end a run in the middle: filling its shelf
+// takes longer than they allow.
 func TestLimitsOfTheLogin(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -27,12 +27,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// pooledMode has every node go through a PgBouncer in transaction mode, but for its listener:
+// pooledMode makes every node use a PgBouncer in transaction mode, except for its listener:
 //
-//	GETWORK_TEST_MODE=pooled go test -race ./assign/engine
+// GETWORK_TEST_MODE=pooled go test -race ./assign/engine
 var pooledMode = os.Getenv("GETWORK_TEST_MODE") == "pooled"
 
-// node is one engine as a node has it: pools of its own, an announcer and a listener.
+// node is one engine with its own pools, announcer and listener, as a real node has them.
 type node struct {
 	*Engine
 	*records.Records
@@ -45,13 +45,13 @@ type nodeOptions struct {
 	steps   func(ctx context.Context, step Step)
 	queries string // URL of the query database
 	maxRuns int
-	look    time.Duration // between looks for orphans; default: never
+	look    time.Duration // LookEvery; default: never
 	deaf    bool          // no listener
 	mute    bool          // a listener that never comes up
 	pooled  bool          // as through a transaction pooler: nothing prepared
 	role    string
 	every   time.Duration // between two announcements
-	dumb    bool          // its announcer can't send, as if the node had died before it did
+	dumb    bool          // its announcer can't send, as if the node had died before
 	log     io.Writer
 }
 
@@ -60,7 +60,7 @@ var nodeCount struct {
 	n int
 }
 
-// startNode starts a node on the database of that URL, and ends it with the test.
+// startNode starts a node on the database of that URL, and stops it when the test ends.
 func startNode(t testing.TB, url string, o nodeOptions) *node {
 	t.Helper()
 	nodeCount.Lock()
@@ -143,14 +143,14 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	return n
 }
 
-// await waits until something is so, by asking; it fails the test after a while.
+// await polls until a condition holds. After a while it fails the test.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	timeout.Await(t, what, so)
 }
 
-// standstill measures for how long, from now on, the machine stood still, or the database: in what it tells nothing could go on,
-// so a bound in seconds is longer by that.
+// standstill measures for how long, from now on, the machine or the database stood still. Nothing can go on meanwhile, so a
+// bound in seconds is extended by that.
 func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
 	t.Helper()
 	const step, normal = 10 * time.Millisecond, 60 * time.Millisecond
@@ -187,7 +187,7 @@ func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
 	}
 }
 
-// click asks for work, and must be answered.
+// click asks for work, and fails the test if it is refused.
 func (n *node) click(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
@@ -197,7 +197,7 @@ func (n *node) click(t testing.TB, task, user string, count int) assign.Request 
 	return r
 }
 
-// ended waits until a request has ended.
+// endedRequest waits until a request has ended.
 func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
@@ -212,7 +212,7 @@ func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
 	return r
 }
 
-// items are the keys of what a request got.
+// items returns the keys of the items that a request got.
 func items(r assign.Request) []string {
 	keys := []string{}
 	for _, w := range r.Work {
@@ -236,7 +236,7 @@ func newTask(t testing.TB, n *node, name, query string, change func(*assign.Sett
 	return task
 }
 
-// pool is a connection pool of the test's own.
+// pool returns a connection pool of the test's own.
 func pool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(), url)
@@ -264,7 +264,7 @@ func execute(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// gate holds whoever comes to it at one step, until it is opened.
+// gate holds the first caller that comes to it at one step, until it is opened.
 type gate struct {
 	at      Step
 	reached chan struct{}
@@ -276,7 +276,7 @@ func newGate(at Step) *gate {
 	return &gate{at: at, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
-// hold stops the first who comes.
+// hold stops the first caller.
 func (g *gate) hold(ctx context.Context, step Step) {
 	if step != g.at {
 		return
@@ -298,7 +298,7 @@ func wantKind(t testing.TB, err error, kind assign.Kind) {
 	}
 }
 
-// compact is a work's details without white space.
+// compact returns a work's details without white space.
 func compact(w assign.Work) string {
 	b, err := json.Marshal(w.Details)
 	if err != nil {

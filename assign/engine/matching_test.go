@@ -12,7 +12,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// rechecking makes a task of loans that are open, and that are asked whether they still are.
+// rechecking makes a task of open loans, with a recheck that asks whether they still are.
 func recheckedTask(t *testing.T, n *node, db *pgxpool.Pool, loans int, change func(*assign.Settings)) {
 	t.Helper()
 	execute(t, db, `create table loan as select i as id, true as open from generate_series(1, $1::integer) i`, loans)
@@ -24,7 +24,7 @@ func recheckedTask(t *testing.T, n *node, db *pgxpool.Pool, loans int, change fu
 	})
 }
 
-// What no longer matches when it would be handed out is not, and is again when it matches again.
+// A candidate that no longer matches when it would be handed out is left out, and handed out when it matches again.
 func TestRecheckOnTheShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -48,7 +48,7 @@ func TestRecheckOnTheShelf(t *testing.T) {
 	}
 }
 
-// Where nothing was handed out, and nothing matches any more, there is no match; not that all is held.
+// If nothing was handed out, and nothing matches any more, the reason is no_match and not all_held.
 func TestNothingMatchesAnyMore(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -64,17 +64,17 @@ func TestNothingMatchesAnyMore(t *testing.T) {
 	if r := n.click(t, "task", "bob", 1); why(r) != assign.AllHeld {
 		t.Errorf("while %s is held: %s %s, want all_held", w.Item, r.State, why(r))
 	}
-	execute(t, db, `update getwork.task_state set shelf_left = 3`) // as if it had been filled by a refresh
+	execute(t, db, `update getwork.task_state set shelf_left = 3`) // as if a refresh had filled it
 	execute(t, db, `update getwork.run set candidates = 3`)
 	if r := n.click(t, "task", "bob", 1); why(r) != assign.NoMatch {
 		t.Errorf("while nothing is: %s %s, want no_match", r.State, why(r))
 	}
 }
 
-// However many no longer match: the round goes on until it finds who does.
+// However many candidates no longer match, the round goes on until it finds some that do.
 func TestRecheckOfMany(t *testing.T) {
 	t.Parallel()
-	url := schematest.URL(t) // on a busy machine a recheck takes over 2 s, and the click waits for it as for a run
+	url := schematest.URL(t) // on a busy machine a recheck takes more than 2 s, and the click waits for it as for a run
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
 	recheckedTask(t, n, db, 5000, func(s *assign.Settings) { s.MaxCandidates = 10_000 })
@@ -83,14 +83,14 @@ func TestRecheckOfMany(t *testing.T) {
 	if r := n.endedRequest(t, n.click(t, "task", "bob", 3).ID); fmt.Sprint(r.State, items(r)) != "assigned[3000 3001 3002]" {
 		t.Errorf("bob got %s %v", r.State, items(r))
 	}
-	// What matches is held, and the next who do not were not asked about at first.
+	// The matching ones are held, and the next ones that do not match were not rechecked at first.
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select 1, i::text, 'somebody' from generate_series(3003, 3400) i`)
 	if r := n.endedRequest(t, n.click(t, "task", "cyd", 1).ID); fmt.Sprint(r.State, items(r)) != "assigned[3401]" {
 		t.Errorf("cyd got %s %v", r.State, items(r))
 	}
 }
 
-// The query takes its time; what it found is asked again before it is handed out.
+// The query takes its time; its result is rechecked before it is handed out.
 func TestRecheckAfterTheQuery(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -138,7 +138,7 @@ func TestRecheckOfACutShelf(t *testing.T) {
 	}
 }
 
-// A recheck that fails hands nothing out: its requests fail with what PostgreSQL says, and so do a run's.
+// If a recheck fails, nothing is handed out: its requests fail with PostgreSQL's message, and so do those of a run.
 func TestRecheckThatFails(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -168,7 +168,7 @@ func TestRecheckThatFails(t *testing.T) {
 	}
 }
 
-// A recheck takes a place for queries; where there is none, its clicks wait for one.
+// A recheck takes a run slot; if there is none, its clicks wait for one.
 func TestRecheckWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -180,7 +180,7 @@ func TestRecheckWaitsForAPlace(t *testing.T) {
 	n.slots.takeFreeSlot(t.Context())
 	r := n.click(t, "task", "bob", 1)
 	if r.State != assign.Pending {
-		t.Errorf("bob's request is %s while all places are taken", r.State)
+		t.Errorf("bob's request is %s while all slots are taken", r.State)
 	}
 	n.slots.giveSlot()
 	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[2]" {
