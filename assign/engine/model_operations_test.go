@@ -9,8 +9,8 @@ import (
 	"getwork/assign"
 )
 
-// Each operation is done by the engine and by the model, and the two answers are compared; what it did to the rows is
-// compared after it, by [modelWorld.check].
+// Each operation is done by the engine and by the model, and the two answers are compared. After it [modelWorld.check]
+// compares the rows.
 
 func (w *modelWorld) who() assign.Who {
 	return modelPeople[pick(w.T, "who", "ann", "bob", "ann", "bob", "bot1", "bot2", "cleo", "boss")]
@@ -33,7 +33,7 @@ func (w *modelWorld) doPush() {
 			at := time.Now().Add(time.Hour)
 			n.NotBefore = &at
 		}
-		wrong = wrong || it.places > 1 && it.exclusive != "" // without places of its own it has one
+		wrong = wrong || it.places > 1 && it.exclusive != "" // without a number of its own it has one place
 		items, pushed = append(items, it), append(pushed, n)
 	}
 	p, err := w.e.Push(w.Context(), t.name, pushed, assign.Who{Anything: true, Holder: assign.Holder{User: "boss"}})
@@ -48,7 +48,7 @@ func (w *modelWorld) doPush() {
 	}
 }
 
-// doRows changes what a query finds.
+// doRows changes the rows that a query finds.
 func (w *modelWorld) doRows() {
 	t := w.tasks[rapid.IntRange(1, 2).Draw(w.T, "task")]
 	it := w.newItem()
@@ -66,7 +66,7 @@ func (w *modelWorld) doRows() {
 func (w *modelWorld) doClick() {
 	t, who := w.task(), w.who()
 	count := pick(w.T, "count", 1, 1, 2, 3, 5, 6)
-	linger := pick(w.T, "linger", 0, 0, 1.2, 12.2) // over before anything else of that hour
+	linger := pick(w.T, "linger", 0, 0, 1.2, 12.2) // over before anything else happens in that hour
 	if len(w.rivals(t)) > 0 {
 		linger = 0
 	}
@@ -99,7 +99,7 @@ func (w *modelWorld) doClick() {
 	w.compareAnswer(t, m, r)
 }
 
-// compareAnswer compares a request as its holder is shown it.
+// compareAnswer compares a request as its holder sees it.
 func (w *modelWorld) compareAnswer(t *modelTask, m *modelRequest, r assign.Request) {
 	m.id = r.ID
 	var got, want []string
@@ -122,7 +122,7 @@ func (w *modelWorld) compareAnswer(t *modelTask, m *modelRequest, r assign.Reque
 	}
 }
 
-// work chooses work, mostly some that is held.
+// work chooses work, mostly held work.
 func (w *modelWorld) work() (*modelTask, *modelWork) {
 	t := w.task()
 	works := t.works
@@ -166,7 +166,7 @@ func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
 	if err != nil || !held {
 		return
 	}
-	if x.state == "failed" { // by chance up to a fifth later
+	if x.state == "failed" { // at random up to a fifth later
 		wait, least := got.AvailableAt.Sub(*got.ClosedAt).Hours(), modelBackoff*float64(int(1)<<(x.attempt-1))
 		if wait < least-0.001 || wait > least*1.2+0.001 {
 			w.differ("the back-off differs", "after attempt %d it waits %v hours", x.attempt, wait)
@@ -194,7 +194,7 @@ func (w *modelWorld) doExtend() {
 	}
 }
 
-// doExpire has a lease run out. What its holder sends before anybody has swept it is refused.
+// doExpire lets a lease run out. Calls of its holder before the sweep are refused.
 func (w *modelWorld) doExpire() {
 	t, x := w.work()
 	if x.state != "held" || x.lease == 0 {
@@ -390,7 +390,7 @@ func (w *modelWorld) doChange() {
 	w.look(t, false)
 }
 
-// several: more than one row blocks an item, which can't be while it has one place.
+// several: more than one row blocks an item, which can't happen while it has one place.
 func (t *modelTask) several() bool {
 	return slices.ContainsFunc(t.items, func(it *modelItem) bool {
 		rows := slices.DeleteFunc(t.of(it.key), func(x *modelWork) bool { return !x.blocks(t.now) })

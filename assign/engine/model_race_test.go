@@ -19,9 +19,9 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// TestModelOnThreeNodes has three nodes do random operations at the same time. What they will be answered nobody can
-// say; but every call ends with an answer or a refusal, every request ends, and what always holds holds in the rows,
-// which are a history of who held what from when to when.
+// TestModelOnThreeNodes makes three nodes do random operations at the same time. The answers can't be predicted. But every
+// call ends with an answer or a refusal, every request ends, and the invariants hold in the rows, which are a history of who
+// held what from when to when.
 func TestModelOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -42,7 +42,7 @@ func TestModelOnThreeNodes(t *testing.T) {
 	})
 }
 
-// modelCall is an operation with the numbers that choose what it is about when its turn comes.
+// modelCall is an operation, with the numbers that choose its arguments when its turn comes.
 type modelCall struct {
 	what    string
 	task    int
@@ -102,7 +102,7 @@ func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace
 	return c
 }
 
-// race does all calls, each caller's one after the other.
+// race makes all calls, each caller's one after the other.
 func (c *modelRace) race() {
 	var callers sync.WaitGroup
 	for i, calls := range c.calls {
@@ -165,7 +165,7 @@ func (c *modelRace) do(n *node, call modelCall) error {
 	return err
 }
 
-// doMine does something with what the caller holds or waits for; others, who bear the same name, may be faster.
+// doMine acts on what the caller holds or waits for. Other callers under the same name may be faster.
 func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assign.Holder) error {
 	p, err := n.Pipeline(ctx, me)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assi
 	return err
 }
 
-// pause changes the task as it is now; somebody may be faster.
+// pause changes the task as it is now; another caller may be faster.
 func (c *modelRace) pause(ctx context.Context, n *node, name string, paused bool) error {
 	t, err := n.Task(ctx, name)
 	if err == nil {
@@ -213,8 +213,8 @@ func (c *modelRace) pause(ctx context.Context, n *node, name string, paused bool
 	return err
 }
 
-// modelAlways are what always holds; each statement returns what breaks it. $1 are the tasks. A closing is stamped a
-// little before its commit: until then another program of the same user may be given another place of the item.
+// modelAlways are the invariants; each statement returns what breaks one. $1 are the tasks. A closing is stamped a little
+// before its commit: until then another program of the same user may get another place of the item.
 var modelAlways = map[string]string{
 	"an item has a place at a time for each of its holders": `
 select w.item from getwork.work w join model_places p using (item) where w.task_id = any($1) and w.slot > p.places`,
@@ -225,7 +225,7 @@ where w.task_id = any($1) and (l.slot = w.slot or (l.user_name, l.instance) = (w
 	"of an exclusive group one member is held at a time": `
 select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.exclusive = w.exclusive and l.id > w.id
 where w.task_id = any($1) and l.assigned_at < coalesce(w.closed_at, 'infinity')`,
-	"what is put off or never to return is not handed out": `
+	"items that are put off or never to return are not handed out": `
 select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.id > w.id join model_places p on p.item = w.item
 where w.task_id = any($1) and w.state in ('returned', 'failed', 'never') and (p.places = 1 or (l.user_name, l.instance) = (w.user_name, w.instance))
   and l.assigned_at > w.closed_at and l.assigned_at < coalesce(w.available_at, 'infinity')`,
@@ -257,7 +257,7 @@ select i.item from getwork.item i join model_places p using (item)
 where i.task_id = any($1) and i.done_at is null and p.places > 1 and i.due_at is not null`,
 }
 
-// end waits until all is over, and looks at what is left.
+// end waits until everything is over, and examines what is left.
 func (c *modelRace) end() {
 	ctx := c.Context()
 	for i, name := range c.tasks {
@@ -282,7 +282,7 @@ func (c *modelRace) end() {
 	c.always(ctx)
 }
 
-// awaitEnd waits until no request is pending: those that linger do for a second.
+// awaitEnd waits until no request is pending; lingering ones linger for a second.
 func (c *modelRace) awaitEnd(ctx context.Context) {
 	deadline := time.NewTimer(timeout.Scale(20 * time.Second))
 	defer deadline.Stop()
@@ -310,7 +310,7 @@ func (c *modelRace) always(ctx context.Context) {
 	}
 }
 
-// takeAll has somebody new take all of the inbox that there is: what is left then is held, put off, or never to return.
+// takeAll lets a new user take everything from the inbox: what is left then is held, put off, or never to return.
 func (c *modelRace) takeAll(ctx context.Context) {
 	for {
 		r, err := c.nodes[0].GetWork(ctx, c.tasks[0], assign.Click{Holder: assign.Holder{User: "dora"}, Count: 5})

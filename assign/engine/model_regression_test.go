@@ -9,9 +9,9 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What the model once found, shrunk, as named cases.
+// Cases that the model found, shrunk, as named tests.
 
-// regress is a still engine with an inbox, or, with a query, a task whose items are in the table model_rows.
+// regress starts a still engine with an inbox, or, with a query, a task whose items are in the table model_rows.
 func regress(t *testing.T, query string, change func(*assign.Settings)) *Engine {
 	t.Helper()
 	url := schematest.URL(t)
@@ -23,7 +23,7 @@ func regress(t *testing.T, query string, change func(*assign.Settings)) *Engine 
 
 var regressBoss = assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true}
 
-// regressClick asks for work and answers what it got, once all that this woke is over.
+// regressClick asks for work and returns what it got, once everything that this woke is over.
 func regressClick(t *testing.T, e *Engine, user string, count int, linger assign.Duration) assign.Request {
 	t.Helper()
 	r, err := e.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: linger})
@@ -72,7 +72,7 @@ func regressChange(t *testing.T, e *Engine, change func(*assign.Settings)) {
 	e.Wait(t.Context())
 }
 
-// Why it had found nothing so far stayed with a cancelled request.
+// The reason why a lingering request had found nothing stayed when the request was cancelled.
 func TestACancelledRequestHasNoReason(t *testing.T) {
 	t.Parallel()
 	e := regress(t, "", nil)
@@ -83,7 +83,7 @@ func TestACancelledRequestHasNoReason(t *testing.T) {
 	}
 }
 
-// What was put off, or never to return, at one place bound everybody for good when the places became more.
+// Work that was put off or never to return at the only place bound all users for good when the places became more.
 func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 	t.Parallel()
 	hour := assign.MaxLinger
@@ -103,7 +103,7 @@ func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 	}
 }
 
-// With fewer places nothing is given until fewer are held, and then it is.
+// With fewer places nothing is handed out until fewer are held, and then it is.
 func TestFewerPlacesThanHolders(t *testing.T) {
 	t.Parallel()
 	e := regress(t, "", func(s *assign.Settings) { s.Slots = 2 })
@@ -123,8 +123,8 @@ func TestFewerPlacesThanHolders(t *testing.T) {
 	}
 }
 
-// An item of several places that one had completed while another held it could be pushed anew; the other's completion of
-// the old one then removed the new one, which nobody had worked on.
+// An item of several places that one holder had completed while another held it could be pushed again. The other's completion
+// of the old item then removed the new one, which nobody had worked on.
 func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
 	t.Parallel()
 	e := regress(t, "", func(s *assign.Settings) { s.Slots = 2 })
@@ -139,8 +139,8 @@ func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
 	}
 }
 
-// Two linger, and were told that there is nothing. The first one's time to have the query run again comes; its result is
-// cut, and she takes all of it: the second does not wait for his own time, the next run is his.
+// Two requests linger, and were told that there is nothing. The first one's look_after comes; the run's result is cut, and
+// the first request takes all of it. The second does not wait for its own look_after: the next run is for it.
 func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 	t.Parallel()
 	e := regress(t, `select item from model_rows order by item`, func(s *assign.Settings) { s.MaxCandidates = 1; s.RerunAfter = assign.MaxLinger })
@@ -157,9 +157,9 @@ func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 	}
 }
 
-// Somebody lingers whom a rule keeps from what is left on a cut shelf. Each time that something came back to the shelf he
-// alone had the query run again; lingering requests alone do that once per rerun_after.
-func TestAShelfThatIsStirredRunsNothingForWhoLingers(t *testing.T) {
+// A request lingers that a rule keeps from what is left on a cut shelf. Each time that something came back to the shelf it
+// alone started a run. Lingering requests alone may do that once per rerun_after.
+func TestAShelfThatIsWokenRunsNothingForLingeringRequests(t *testing.T) {
 	t.Parallel()
 	e := regress(t, `select item, places as slots from model_rows order by item`, func(s *assign.Settings) {
 		s.MaxCandidates, s.FreshFor, s.RerunAfter = 1, assign.MaxLinger, assign.MaxLinger

@@ -9,10 +9,10 @@ import (
 	"getwork/assign"
 )
 
-// The model is what the contract and the design say, in plain values and written without a look at the engine's
-// statements: rows of work are the only truth about who holds what, and everything else is counted from them again and
-// again. It knows no locks, no indexes and no concurrency. Its clock counts hours, and each task has its own, so that an
-// hour can pass for one after the other.
+// The model is the contract and the design in plain values, written without reading the engine's statements. Rows of work are
+// the only truth about who holds what, and everything else is counted from them each time. The model knows no locks, no
+// indexes and no concurrency. Its clock counts hours, and each task has its own, so that an hour can pass for one after the
+// other.
 type model struct {
 	tasks  []*modelTask
 	moment int // counts closings
@@ -33,10 +33,10 @@ type modelTask struct {
 	slots     int
 	maxOpen   int // 0: no limit
 	groups    []string
-	conflicts []*modelTask // that it names itself
+	conflicts []*modelTask // the tasks that it names itself
 	paused    bool
 
-	items    []*modelItem // of an inbox those that are not done, by age; else the rows of the query's table
+	items    []*modelItem // of an inbox: those that are not done, by age; otherwise the rows of the query's table
 	works    []*modelWork
 	requests []*modelRequest
 	shelf    *modelSupply
@@ -55,7 +55,7 @@ type modelItem struct {
 type modelWork struct {
 	id        int64
 	item      string
-	places    int // that the item had when it was handed out
+	places    int // the item's places when it was handed out
 	slot      int
 	exclusive string
 	holder    assign.Holder
@@ -86,12 +86,12 @@ type modelRequest struct {
 	assigned    int
 	state       assign.State
 	reason      assign.Reason
-	found       assign.Reason // why one that lingers has found nothing so far
+	found       assign.Reason // why a lingering request has found nothing so far
 	lingerUntil float64
 	lookAfter   *float64 // nil: no round has read it
 }
 
-// modelRun is what a run says of its query's result.
+// modelRun is a run and its query's result.
 type modelRun struct {
 	given, blocked, passedOver, candidates int
 	cut                                    bool
@@ -110,7 +110,7 @@ type modelSupply struct {
 
 const modelRerun = 2.4 // hours; the tasks' rerun_after
 
-// blocks: held, put off or never. An item with one place that is blocked can't be handed out.
+// blocks: held, put off or never to return. A blocked item with one place can't be handed out.
 func (w *modelWork) blocks(now float64) bool {
 	switch w.state {
 	case "held":
@@ -123,7 +123,7 @@ func (w *modelWork) blocks(now float64) bool {
 	return false
 }
 
-// of are the rows of an item.
+// of returns the work of an item.
 func (t *modelTask) of(item string) (rows []*modelWork) {
 	for _, w := range t.works {
 		if w.item == item {
@@ -143,7 +143,7 @@ func (t *modelTask) placesOf(it *modelItem) int {
 	return it.places
 }
 
-// supply are the items that the task's rows name, with their places; usable are those that can be items at all.
+// supply returns the items of the task's rows, with their places; usable are the rows that can be items at all.
 func (t *modelTask) supply() (s modelSupply) {
 	s.kind = "inbox"
 	for _, it := range t.items {
@@ -159,7 +159,7 @@ func (t *modelTask) supply() (s modelSupply) {
 	return s
 }
 
-// free: anybody whom no rule keeps from it could have a place of the item.
+// free: a user whom no rule bars could have a place of the item.
 func (t *modelTask) free(s *modelSupply, it *modelItem) bool {
 	held := 0
 	for _, w := range t.of(it.key) {
@@ -169,7 +169,7 @@ func (t *modelTask) free(s *modelSupply, it *modelItem) bool {
 		case it.places == 1 && w.blocks(t.now):
 			return false
 		}
-		// What was let go of since the run may not match any more.
+		// An item that was closed after the run may not match any more.
 		if it.places == 1 && s.kind != "inbox" && w.closed > s.since {
 			return false
 		}
@@ -200,7 +200,7 @@ func (m *model) may(t *modelTask, item string, places int, h assign.Holder) bool
 	return true
 }
 
-// eyes are the tasks that conflict with this one, whichever of the two says so.
+// eyes returns the tasks that conflict with this one, whichever of the two names the other.
 func (m *model) eyes(t *modelTask) (others []*modelTask) {
 	for _, o := range m.tasks {
 		if slices.Contains(t.conflicts, o) || slices.Contains(o.conflicts, t) {
@@ -214,7 +214,7 @@ func modelMember(t *modelTask, groups []string, anything bool) bool {
 	return anything || len(t.groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(t.groups, g) })
 }
 
-// open is how much of the task a user holds.
+// open returns how much of the task a user holds.
 func (t *modelTask) open(user string) (n int) {
 	for _, w := range t.works {
 		if w.state == "held" && w.holder.User == user {
@@ -224,7 +224,7 @@ func (t *modelTask) open(user string) (n int) {
 	return n
 }
 
-// grant gives a place of an item: the lowest that is free.
+// grant gives the lowest free place of an item.
 func (t *modelTask) grant(it modelItem, h assign.Holder, r *modelRequest) *modelWork {
 	w := &modelWork{item: it.key, places: it.places, exclusive: it.exclusive, holder: h, request: r, state: "held", attempt: 1, lease: t.lease}
 	if t.lease == 0 && r != nil {
@@ -235,7 +235,7 @@ func (t *modelTask) grant(it modelItem, h assign.Holder, r *modelRequest) *model
 	for w.slot = 1; slices.ContainsFunc(rows, func(o *modelWork) bool { return o.state == "held" && o.slot == w.slot }); {
 		w.slot++
 	}
-	for _, before := range rows { // those of others who hold it are not over
+	for _, before := range rows { // other holders' attempts are not over
 		switch before.state {
 		case "held":
 		case "failed", "expired":
@@ -262,7 +262,7 @@ func (m *model) give(t *modelTask, s *modelSupply, h assign.Holder, n int, r *mo
 	return given
 }
 
-// could is how much give would give.
+// could returns how much give would hand out.
 func (m *model) could(t *modelTask, s *modelSupply, h assign.Holder, n int) int {
 	before := len(t.works)
 	n = m.give(t, s, h, n, nil)
@@ -283,7 +283,7 @@ func (t *modelTask) pending() (waiting []*modelRequest) {
 	return waiting
 }
 
-// round serves everybody who waits, first come first served, each with the best that he may have.
+// round serves all waiting requests, first come first served, each with the best items that it may have.
 func (m *model) round(t *modelTask, s *modelSupply) {
 	before := len(t.works)
 	spent := false
@@ -308,7 +308,8 @@ func (m *model) round(t *modelTask, s *modelSupply) {
 	}
 }
 
-// again is when the first who put off an item of several places may have it again; others could have had it all along.
+// again returns when the first user who put off an item of several places may have it again; others could have it all the
+// time.
 func (t *modelTask) again(s *modelSupply) float64 {
 	first := math.Inf(1)
 	for _, it := range s.items {
@@ -323,18 +324,19 @@ func (t *modelTask) again(s *modelSupply) float64 {
 
 func (r *modelRequest) lookAt(time float64) { r.lookAfter = &time }
 
-// waitForRun is for a run now; but those who linger, and were told that there is nothing, alone start one only in their time.
+// waitForRun makes a request a reason to run now. Lingering requests that were told that there is nothing start a run alone
+// only at their look_after.
 func (r *modelRequest) waitForRun(now float64) {
 	if r.lookAfter == nil {
 		r.lookAt(now)
 	}
 }
 
-// answer is a round's for one request, which may have room items; it reports whether the shelf is spent.
+// answer is a round's answer to one request that may have room items. It reports whether the shelf is spent.
 func (m *model) answer(t *modelTask, s *modelSupply, r *modelRequest, room int, went bool) (spent bool) {
 	can, anybody := m.could(t, s, r.holder, room), m.could(t, s, assign.Holder{User: "a stranger"}, room)
 	switch {
-	case can < room && s.kind == "shelf" && s.cut: // he waits for a run; nobody overtakes him if it is for want of items
+	case can < room && s.kind == "shelf" && s.cut: // the request waits for a run; if items are lacking, nobody overtakes it
 		r.waitForRun(t.now)
 		return anybody < room
 	case can > 0:
@@ -350,7 +352,7 @@ func (m *model) answer(t *modelTask, s *modelSupply, r *modelRequest, room int, 
 			r.end(assign.Partial, can, "")
 		}
 		return false
-	case s.kind == "run" && s.cut && anybody == 0 && went: // the others took all that was kept: the next run is his
+	case s.kind == "run" && s.cut && anybody == 0 && went: // the others took all that was kept: the next run is for this request
 		r.lookAt(t.now)
 		return false
 	}
@@ -361,7 +363,7 @@ func (m *model) answer(t *modelTask, s *modelSupply, r *modelRequest, room int, 
 	if !s.usable {
 		reason = assign.NoMatch
 	}
-	if r.lingerUntil > t.now { // who was left so a moment ago is not written again
+	if r.lingerUntil > t.now { // a request that was left so a moment ago is not written again
 		again := t.again(s)
 		if r.lookAfter == nil || r.found != reason || *r.lookAfter < min(t.now+modelRerun/2, r.lingerUntil) || *r.lookAfter > again {
 			r.lookAt(min(t.now+modelRerun, r.lingerUntil, again))
@@ -373,7 +375,7 @@ func (m *model) answer(t *modelTask, s *modelSupply, r *modelRequest, room int, 
 	return false
 }
 
-// run executes the query and serves everybody from its result. What is left is the shelf.
+// run executes the query and serves all waiting requests from its result. The rest is the shelf.
 func (m *model) run(t *modelTask) {
 	s := t.supply()
 	s.kind, s.since, s.ran = "run", m.moment, t.now
@@ -394,7 +396,7 @@ func (m *model) run(t *modelTask) {
 	}
 }
 
-// best are the n best items: first those that are not full and whose group is not busy.
+// best returns the n best items: first those that are not full and whose group is not busy.
 func (m *model) best(t *modelTask, items []modelItem, n int) []modelItem {
 	kept := map[string]bool{}
 	for _, free := range []bool{true, false} {
@@ -409,7 +411,7 @@ func (m *model) best(t *modelTask, items []modelItem, n int) []modelItem {
 
 func (t *modelTask) fresh() bool { return t.shelf != nil && t.shelf.freshUntil > t.now }
 
-// serve is a round without a run, if there can be one.
+// serve is a round without a run, if one is possible.
 func (m *model) serve(t *modelTask) bool {
 	switch {
 	case t.paused:
@@ -425,8 +427,8 @@ func (m *model) serve(t *modelTask) bool {
 	return true
 }
 
-// look serves whoever can be served: who was not read by a round, or whose time to be looked at has come; and, when
-// something has become free (stirred), all who linger, if it needs no run.
+// look serves the requests that can be served: those that no round has read, those whose look_after has come and, if
+// something has become free, all lingering ones, as far as that needs no run.
 func (m *model) look(t *modelTask, stirred bool) {
 	for {
 		servable, due := false, false
@@ -457,7 +459,7 @@ func (m *model) look(t *modelTask, stirred bool) {
 	}
 }
 
-// freed: work of the task was let go of. Who held it may have its item now in the tasks that this one conflicts with.
+// freed: work of the task was closed. Its holder may now have the item in the tasks that conflict with this one.
 func (m *model) freed(t *modelTask) {
 	m.look(t, true)
 	for _, other := range m.eyes(t) {
@@ -465,15 +467,15 @@ func (m *model) freed(t *modelTask) {
 	}
 }
 
-// rivals are the tasks that conflict with this one and have somebody waiting. Which of two such is served first by what
-// frees in both is nobody's promise, so the test has one of them wait at a time.
+// rivals returns the tasks that conflict with this one and have waiting requests. Which of two such tasks gets first what
+// becomes free in both is not promised, so the test lets one of them wait at a time.
 func (m *model) rivals(t *modelTask) []*modelTask {
 	return slices.DeleteFunc(m.eyes(t), func(o *modelTask) bool { return len(o.pending()) == 0 })
 }
 
 // ---- what people do
 
-// click asks for work; nil: the task is not there for him.
+// click asks for work; nil: the task does not exist for the user.
 func (m *model) click(t *modelTask, h assign.Holder, groups []string, anything bool, count int, linger, lease float64) *modelRequest {
 	if !modelMember(t, groups, anything) {
 		return nil
@@ -505,7 +507,7 @@ func (m *model) click(t *modelTask, h assign.Holder, groups []string, anything b
 	return r
 }
 
-// push adds items to an inbox and counts those that are there already.
+// push adds items to an inbox, and counts those that exist already.
 func (m *model) push(t *modelTask, items []modelItem) (accepted int) {
 	for _, it := range items {
 		it.places = max(it.places, 0)
@@ -525,7 +527,7 @@ func (m *model) push(t *modelTask, items []modelItem) (accepted int) {
 	return accepted
 }
 
-// claim gives a named item to a holder, or says what may be said against it; his: it was already.
+// claim gives a named item to a holder, or returns the possible refusals; his: the holder had it already.
 func (m *model) claim(t *modelTask, item string, h assign.Holder, groups []string, anything bool) (his bool, against []assign.Kind) {
 	if !modelMember(t, groups, anything) {
 		return false, []assign.Kind{assign.NotFound}
@@ -536,7 +538,7 @@ func (m *model) claim(t *modelTask, item string, h assign.Holder, groups []strin
 	it := m.named(t, item)
 	if it == nil {
 		against = []assign.Kind{assign.NotFound}
-		if t.paused { // which it is told first is all the same
+		if t.paused { // either refusal may come first
 			against = append(against, assign.NotAvailable)
 		}
 		return false, against
@@ -561,7 +563,7 @@ func (m *model) claim(t *modelTask, item string, h assign.Holder, groups []strin
 	return false, against
 }
 
-// named finds an item where a claim does: in the inbox, on the fresh shelf, or by the query.
+// named finds an item as a claim does: in the inbox, on the fresh shelf, or by the query.
 func (m *model) named(t *modelTask, item string) *modelItem {
 	is := func(it modelItem) bool { return it.key == item }
 	if !t.inbox && t.fresh() {
@@ -585,7 +587,7 @@ func (m *model) named(t *modelTask, item string) *modelItem {
 	return nil
 }
 
-// close lets go of held work.
+// close closes held work.
 func (m *model) close(t *modelTask, w *modelWork, state string) {
 	m.moment++
 	w.closed, w.closedAt, w.state = m.moment, t.now, state
@@ -598,8 +600,8 @@ func (t *modelTask) exhausted(w *modelWork) bool {
 	return t.maxAttempts > 0 && w.attempt >= t.maxAttempts
 }
 
-// expire ends work whose lease ran out; the attempt counts. A program that let it run out is taken for dead, and waits no
-// longer.
+// expire ends work whose lease ran out; the attempt counts. A program that let its lease run out counts as dead, and its
+// request ends.
 func (m *model) expire(t *modelTask, w *modelWork) {
 	for _, r := range t.requests {
 		if r.state == assign.Pending && r.holder == w.holder && w.holder.Instance != "" {
@@ -614,7 +616,7 @@ func (m *model) expire(t *modelTask, w *modelWork) {
 	w.ranOut = true
 }
 
-// dispose lets go of work; refused: another has, or did so in another way.
+// dispose closes work; refused: it was closed before, in another way.
 func (m *model) dispose(t *modelTask, w *modelWork, outcome string, after float64, others bool) (refused assign.Kind) {
 	state := string(assign.Disposition{Outcome: outcome}.State())
 	switch {
@@ -637,7 +639,7 @@ func (m *model) dispose(t *modelTask, w *modelWork, outcome string, after float6
 	return ""
 }
 
-// reassign gives held work to another user; against: why not. It is his already: nothing happens.
+// reassign gives held work to another user; against: why not. If that user has it already, nothing happens.
 func (m *model) reassign(t *modelTask, w *modelWork, to string) (against assign.Kind) {
 	h := assign.Holder{User: to}
 	switch {
@@ -660,7 +662,7 @@ func (m *model) reassign(t *modelTask, w *modelWork, to string) (against assign.
 	return ""
 }
 
-// redrive puts back what is never: the named, or those whose attempts were used up.
+// redrive puts back items that are never to return: the named ones, or those whose attempts were used up.
 func (m *model) redrive(t *modelTask, items []string) int {
 	back := map[string]bool{}
 	for _, w := range t.works {
@@ -692,7 +694,7 @@ func (m *model) hour(t *modelTask) {
 	m.look(t, stirred)
 }
 
-// ready: nothing but the places of others and the rules keeps an item of an inbox from being handed out.
+// ready: only the holders of its places and the rules keep an item of an inbox from being handed out.
 func (t *modelTask) ready(it *modelItem) bool {
 	blocked := func(w *modelWork) bool { return t.placesOf(it) == 1 && w.blocks(t.now) }
 	return it.notBefore <= t.now && !slices.ContainsFunc(t.of(it.key), blocked)
@@ -712,7 +714,7 @@ func (m *model) retain() {
 	for _, t := range m.tasks {
 		rule := len(m.eyes(t)) > 0
 		t.works = slices.DeleteFunc(t.works, func(w *modelWork) bool {
-			if t.shelf != nil && w.closedAt >= t.shelf.ran { // it keeps the item from being handed out of that run
+			if t.shelf != nil && w.closedAt >= t.shelf.ran { // it keeps the item from being handed out from that run
 				return false
 			}
 			return !w.blocks(t.now) && w.state != "never" && !w.toOthers && (w.state != "completed" || !rule)

@@ -94,7 +94,7 @@ func modelWorkLine(id int64, item string, slot int, exclusive string, h assign.H
 	return s
 }
 
-// modelTables is what the tables say of a task.
+// modelTables returns what the tables say of a task.
 type modelTables struct {
 	works, requests, items []string
 	run                    string
@@ -167,7 +167,7 @@ func modelItemLine(it *modelItem, ready bool) string {
 	return fmt.Sprintf("item %s, priority %d, %d places, group %q, ready %t", it.key, it.prio, it.places, it.exclusive, ready)
 }
 
-// compare tells how the tables differ from the model; empty: not at all. Ids the model learns here.
+// compare returns how the tables differ from the model; empty: not at all. The model learns ids here.
 func (t *modelTask) compare(got modelTables) string {
 	if len(t.works) == len(got.works) {
 		for i, w := range t.works {
@@ -195,7 +195,7 @@ func (t *modelTask) compare(got modelTables) string {
 	return modelDiff(slices.Concat(works, requests, items, []string{run}), slices.Concat(got.works, got.requests, got.items, []string{got.run}))
 }
 
-// modelDiff are the lines that only one of the two has; all of both, if only their order differs.
+// modelDiff returns the lines that only one of the two has, or all of both if only their order differs.
 func modelDiff(model, tables []string) string {
 	if slices.Equal(model, tables) {
 		return ""

@@ -21,8 +21,9 @@ import (
 	"getwork/schema/schematest"
 )
 
-// TestModel drives random sequences of all operations against the model, on a real database, and compares every answer
-// and all rows after each. What differs is shrunk to a few operations. More cases: -rapid.checks=5000, or -rapid.seed.
+// TestModel drives random sequences of all operations against the model, on a real database, and compares every answer, and
+// all rows after each operation. Rapid shrinks a difference to a few operations. More cases: -rapid.checks=5000, or
+// -rapid.seed.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -39,7 +40,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// checkCases checks n cases; or, for 120 of them, as many as -rapid.checks says.
+// checkCases checks n cases; 120 of them stand for the number that -rapid.checks gives.
 func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 	t.Helper()
 	if testing.Short() {
@@ -61,8 +62,8 @@ func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// stillEngine is an engine that does nothing by itself: no sweep, no periodic look, no listener. What an operation wakes
-// is over when Wait returns, so that a case is the same each time.
+// stillEngine returns an engine that does nothing by itself: no sweep, no rescuer, no listener. Whatever an operation wakes
+// is over when Wait returns, so a case is the same each time.
 func stillEngine(t testing.TB, url string) *Engine {
 	t.Helper()
 	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 1, Name: "getwork still"})
@@ -90,7 +91,7 @@ func stillEngine(t testing.TB, url string) *Engine {
 	return e
 }
 
-// modelWorld is the engine, the model, and what was said to both.
+// modelWorld is the engine, the model, and what both were told.
 type modelWorld struct {
 	*rapid.T
 	*model
@@ -102,7 +103,7 @@ type modelWorld struct {
 	set      []int64
 }
 
-// modelPeople are who works; groups are those of each.
+// modelPeople are the users, with the groups of each.
 var modelPeople = map[string]assign.Who{
 	"ann":  {Holder: assign.Holder{User: "ann"}, Groups: []string{"desk"}},
 	"bob":  {Holder: assign.Holder{User: "bob"}, Groups: []string{"desk", "night"}},
@@ -116,7 +117,7 @@ var modelKeys = []string{"1", "2", "3", "4", "5"}
 
 func pick[V any](r *rapid.T, what string, from ...V) V { return rapid.SampledFrom(from).Draw(r, what) }
 
-// begin makes three tasks, with something in each: an inbox, one whose every click runs the query, one with a shelf.
+// begin makes three tasks with some items each: an inbox, one whose every click runs the query, and one with a shelf.
 func (w *modelWorld) begin(n int) {
 	r := w.T
 	for _, kind := range []string{"inbox", "query", "shelf"} {
@@ -167,7 +168,7 @@ func modelLimit(n int) *int {
 	return &n
 }
 
-// clear removes the case's rows, so that those of users who come in every case do not grow.
+// clear removes the case's rows, so that the rows of users who come in every case do not grow.
 func (w *modelWorld) clear() {
 	ctx := context.Background()
 	w.e.Wait(ctx)
@@ -188,15 +189,15 @@ func (w *modelWorld) must(err error) {
 	}
 }
 
-// differ ends the case. What is said to differ is the same each time, or it could not be shrunk; names and numbers that
-// change from try to try stand in the detail.
+// differ ends the case. The message must be the same each time, or rapid could not shrink the case; names and numbers that
+// change from try to try are in the detail.
 func (w *modelWorld) differ(what, detail string, args ...any) {
 	w.Helper()
 	w.Logf(detail, args...)
 	w.Fatal(what)
 }
 
-// wantRefusal is a refusal of one of the kinds; none: no error at all.
+// wantRefusal expects a refusal of one of the kinds; none: no error at all.
 func (w *modelWorld) wantRefusal(err error, kinds ...assign.Kind) {
 	w.Helper()
 	var r *assign.Refusal
@@ -224,7 +225,7 @@ func (w *modelWorld) task() *modelTask {
 	return w.tasks[(w.focus+pick(w.T, "task after the focus", 0, 0, 0, 1, 2))%len(w.tasks)]
 }
 
-// operations are what rapid chooses from; often what people do often.
+// operations are what rapid chooses from; frequent operations are in it more often.
 func (w *modelWorld) operations() map[string]func(*rapid.T) {
 	all := map[string]func(*rapid.T){"": w.check}
 	for _, o := range []struct {

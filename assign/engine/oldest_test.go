@@ -9,8 +9,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Every node knows how long people have waited, also one that none of them came to, until they are served; who waits on
-// purpose does not count.
+// Every node knows how long requests have waited, even if none of them came to it, until they are served. Requests that wait
+// on purpose do not count.
 func TestOldestRequest(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -24,18 +24,18 @@ values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::
 		before := n.Looks.Load()
 		await(t, "the node has looked twice", func() bool { return n.Looks.Load() > before+2 })
 	}
-	hourly := func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) } // of who lingers
+	hourly := func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) } // for lingering requests
 	task, paused := newTask(t, n, "task", numbers, hourly), newTask(t, n, "paused", numbers, nil)
 	execute(t, db, `update getwork.task_state set paused = true where task_id = $1`, paused.ID)
 	query[int64](t, db, insert, paused.ID, "ann", "1 hour", nil)
 	query[int64](t, db, insert, task.ID, "bob", "2 hours", "50 minutes")
 	looked()
 	if age := n.Oldest.Load(); age != 0 {
-		t.Errorf("who waits on purpose counts: %v", age)
+		t.Errorf("a request that waits on purpose counts: %v", age)
 	}
 
 	other := newTask(t, n, "other", numbers, nil)
-	run, err := db.Begin(t.Context()) // somebody runs their queries
+	run, err := db.Begin(t.Context()) // another session runs their queries
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +63,13 @@ values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::
 	await(t, "nobody waits", func() bool { return n.Oldest.Load() == 0 })
 }
 
-// While nobody can look it is as it was seen last, and grows.
+// While no node can look, the age is as it was last seen, and grows.
 func TestOldestRequestWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	e := newRescuer(New(Config{}))
 	since := time.Now().Add(-time.Minute)
 	e.Oldest.since.Store(&since)
-	e.oldest = time.Now() // it was asked for just now, and is not again
+	e.oldest = time.Now() // it was read just now, and is not read again
 	e.readOldest(t.Context(), true)
 	if age := e.Oldest.Load(); age < time.Minute {
 		t.Errorf("it is %v, want a minute and more", age)

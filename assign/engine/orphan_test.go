@@ -11,7 +11,8 @@ import (
 
 const insertRunning = `insert into getwork.run (task_id, version, node, backend) values ($1, 1, 'dead', $2) returning id`
 
-// A run whose backend is gone is dead, and others take over at once: not only when who waits has waited for two seconds.
+// A run whose backend is gone is dead, and other nodes take over at once, not only when its requests have waited for two
+// seconds.
 func TestDeadRunIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -31,7 +32,7 @@ func TestDeadRunIsNoticedAtOnce(t *testing.T) {
 	await(t, "it is counted", func() bool { return n.Rescued.Load() == 1 && n.RunEnds[RunLost].Load() == 1 })
 }
 
-// While a run is alive nobody tries its lock, however often they look; when its holder is gone they do.
+// While a run is alive no node tries its lock, however often it looks. When the lock's holder is gone they do.
 func TestLiveRunIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -71,7 +72,7 @@ values ($1, 'ann', 2, 2, clock_timestamp() - interval '1 minute') returning id`,
 	}
 }
 
-// A node that has nothing to do looks every two seconds, more or less; and more often when somebody runs.
+// An idle node looks about every two seconds, and more often while a query runs anywhere.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	e := newRescuer(New(Config{}))

@@ -10,8 +10,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A task says how many places an item has, a row of its query may say otherwise; who comes gets the lowest that is
-// free, and when all are taken nobody gets one.
+// A task says how many places an item has, and a row of its query may say otherwise. A holder gets the lowest free place, and
+// when all are taken nobody gets one.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -64,7 +64,7 @@ func TestOnePlaceEach(t *testing.T) {
 	if r := n.click(t, "jobs", "bob", 1); r.State != assign.Assigned || r.Work[0].Slot != 2 {
 		t.Errorf("bob: %s, %+v", r.State, r.Work)
 	}
-	// Copies of an agent are holders of their own.
+	// Copies of an agent are separate holders.
 	for i := range 3 {
 		r, err := n.GetWork(t.Context(), "jobs", assign.Click{Holder: assign.Holder{User: "bot", Instance: fmt.Sprint(i)}, Count: 1})
 		if err != nil || r.State != assign.Assigned {
@@ -73,7 +73,7 @@ func TestOnePlaceEach(t *testing.T) {
 	}
 }
 
-// When a task's places become fewer nothing is taken away, and none is given until fewer are held.
+// When a task's places become fewer, no work is taken away, and none is given until fewer are held.
 func TestFewerPlaces(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"inbox", "query"} {
@@ -110,7 +110,7 @@ func TestFewerPlaces(t *testing.T) {
 			none("early")
 			n.let(t, held[1], giveBack(0))
 			none("early")
-			n.let(t, held[2], giveBack(0)) // place 4 is held, above what there are
+			n.let(t, held[2], giveBack(0)) // place 4 is held, though there are fewer places now
 			if w := n.take(t, "jobs", "in time"); w.Slot != 1 {
 				t.Errorf("place %d, want 1", w.Slot)
 			}
@@ -126,8 +126,8 @@ func TestFewerPlaces(t *testing.T) {
 	}
 }
 
-// Leaving gives the place back at once, and that alone serves who has waited for it longest: nobody looks, and nothing
-// runs.
+// Returning an item gives its place back at once, and that alone serves the request that has waited longest for it: the
+// rescuer is off, and nothing runs.
 func TestLeavingServesTheOldest(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -152,11 +152,11 @@ func TestLeavingServesTheOldest(t *testing.T) {
 		t.Errorf("%d runs, want 1", got)
 	}
 	if got := n.Rescued.Load() + other.Rescued.Load(); got != 0 {
-		t.Errorf("%d were found by the look", got)
+		t.Errorf("%d were found by the rescuer", got)
 	}
 }
 
-// Without a shelf the next run serves him, and those who linger start one by themselves.
+// Without a shelf the next run serves the request, and lingering requests start one by themselves.
 func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -176,7 +176,7 @@ func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 	}
 }
 
-// A user holds at most max_open of a task, in however many tabs, copies and nodes he asks at once, and however.
+// A user holds at most max_open of a task, in however many tabs, programs and nodes they ask at once, and by whatever call.
 func TestMaxOpen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"inbox", "query", "shelf"} {
@@ -233,7 +233,7 @@ func TestMaxOpen(t *testing.T) {
 				t.Errorf("at the limit: %s %v", r.State, why(r))
 			}
 			if got := runs(t, db); got != before {
-				t.Errorf("%d runs for one who is at the limit", got-before)
+				t.Errorf("%d runs for a user who is at the limit", got-before)
 			}
 			_, _, err := a.Claim(t.Context(), "jobs", "9", who("ann"))
 			wantKind(t, err, assign.NotAvailable)

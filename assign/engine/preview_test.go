@@ -31,7 +31,7 @@ func asked(query string) *assign.Query {
 	return &q
 }
 
-// A preview tells what a run would give and what it costs, and leaves nothing behind: no run, no shelf.
+// A preview shows what a run would give and what it costs, and leaves nothing behind: no run, no shelf.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -72,7 +72,7 @@ const leftBehind = `
 	select format('%s runs, %s candidates, %s versions', (select count(*) from getwork.run), (select count(*) from getwork.candidate),
 	  (select count(*) from getwork.task_version))`
 
-// A query that no task has yet is previewed as a task's is, and takes one of the places for runs; nobody's work counts.
+// A query that no task has yet is previewed like a task's, and takes a run slot; nobody's work counts.
 func TestPreviewNew(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -128,7 +128,7 @@ func TestPreviewNew(t *testing.T) {
 	}
 }
 
-// What can't be previewed is refused, with what PostgreSQL says of it; and a query can't write, whatever it calls.
+// A query that can't be previewed is refused with PostgreSQL's message; and a query can't write, whatever it calls.
 func TestPreviewIsRefused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -173,15 +173,15 @@ func TestPreviewIsRefused(t *testing.T) {
 		t.Errorf("%d rows written by a preview", rows)
 	}
 	if n.slots.freeSlots() != n.MaxRuns {
-		t.Errorf("%d places left of %d", n.slots.freeSlots(), n.MaxRuns)
+		t.Errorf("%d slots left of %d", n.slots.freeSlots(), n.MaxRuns)
 	}
 	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
 		t.Errorf("%d connections are left in a transaction", got)
 	}
 }
 
-// A preview has the query role's rights and no more, where queries run on the database itself, and those of the query
-// database's login where they run there.
+// A preview has the query role's rights and no more if queries run on the database itself, and those of the query database's
+// login if they run there.
 func TestPreviewHasTheQuerysRights(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -221,8 +221,8 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 	wantKind(t, err, assign.QueryRefused)
 }
 
-// Previews, explanations and claims take a place for runs. Who finds none free is told so, a place given back is used,
-// and a node that drains cancels what is under way and refuses the rest.
+// Previews, explanations and claims take a run slot. A caller that finds none is told so, a slot that was given back is used,
+// and a draining node cancels the queries under way and refuses the rest.
 func TestPlacesAreLent(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -244,9 +244,9 @@ func TestPlacesAreLent(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if err := n.slots.withRunSlot(gone, ranking.SlotWait, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("who went away got %v", err)
+		t.Errorf("a caller that went away got %v", err)
 	}
-	r := n.click(t, "task", "ann", 1) // noted: there is no place for a run
+	r := n.click(t, "task", "ann", 1) // parked: there is no slot for a run
 	go func() {
 		ended <- n.slots.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error { return nil })
 	}()
@@ -257,7 +257,7 @@ func TestPlacesAreLent(t *testing.T) {
 		}
 	}
 	if r := n.endedRequest(t, r.ID); r.State != assign.Assigned {
-		t.Errorf("the click that waited for a place is %s", r.State)
+		t.Errorf("the click that waited for a slot is %s", r.State)
 	}
 
 	go func() {

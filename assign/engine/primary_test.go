@@ -16,7 +16,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// standbyAndPrimary are the addresses of a standby, in recovery for good, and of another server, with the same password.
+// standbyAndPrimary returns the addresses of a standby, in recovery for good, and of another server with the same password.
 func standbyAndPrimary(t *testing.T) (standby, primary string) {
 	server := schematest.OwnServer(t, nil)
 	standby, primary = server.URL("getwork"), schematest.OwnServer(t, nil).URL("getwork")
@@ -40,8 +40,8 @@ func standbyAndPrimary(t *testing.T) (standby, primary string) {
 	return s.String(), primary
 }
 
-// A connection that ends on a standby, since a proxy or a name still leads there, is not kept, and callers are told to come
-// again; of several hosts the one is taken that is none. Ranking queries may run there all the same.
+// A connection that leads to a standby, because a proxy or a name still does, is not kept, and callers are told to try again.
+// Of several hosts the one that is not a standby is taken. Ranking queries may run on a standby all the same.
 func TestStandbyIsPassedOver(t *testing.T) {
 	t.Parallel()
 	standby, primary := standbyAndPrimary(t)
@@ -61,7 +61,7 @@ func TestStandbyIsPassedOver(t *testing.T) {
 	} {
 		err := use(alone).Ping(t.Context())
 		if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
-			t.Errorf("%s: at a standby: %v, which is told as %d", name, err, p.Status)
+			t.Errorf("%s: at a standby: %v, answered %d", name, err, p.Status)
 		}
 		if query[bool](t, use(both), `select pg_is_in_recovery()`) {
 			t.Errorf("%s: of two hosts the standby was taken", name)
@@ -73,7 +73,7 @@ func TestStandbyIsPassedOver(t *testing.T) {
 	// Behind a pooler that does not say what it leads to.
 	_, err := pool(t, standby).BeginTx(t.Context(), pg.ReadCommitted)
 	if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
-		t.Errorf("writing at a standby: %v, which is told as %d", err, p.Status)
+		t.Errorf("writing at a standby: %v, answered %d", err, p.Status)
 	}
 }
 
@@ -86,8 +86,8 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-// A server that stood still ends the sessions that were idle in a transaction meanwhile, and says so to the next statement,
-// be it a ranking query: that is not the query's fault, nor ours.
+// A server that stood still ends the sessions that were idle in a transaction meanwhile, and reports that to the next
+// statement, which may be a ranking query. That is not the query's fault, nor getwork's.
 func TestEndedSessionIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -105,7 +105,7 @@ func TestEndedSessionIsNobodysFault(t *testing.T) {
 	})
 	_, err = conn.Exec(t.Context(), `select 1`)
 	if p, _ := pg.ProblemOf(err); err == nil || p.Status != 503 {
-		t.Errorf("%v is told as %d", err, p.Status)
+		t.Errorf("%v is answered %d", err, p.Status)
 	}
 	var fault *ranking.ErrQuery
 	if errors.As(ranking.FaultOf(err, time.Second, assign.Duration(time.Minute)), &fault) {

@@ -17,9 +17,9 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// The lost wake-up, held in step: a click is recorded after the round read who waits and before its lock is free.
-// The click's own node finds the lock taken; the round's node must look again, or nobody serves it. The periodic
-// look, which would cover it a little later, is off.
+// The lost wake-up, held in step: a click is recorded after the round has read the waiting requests and before its lock is
+// free. The click's own node finds the lock taken. The round's node must look again, or nobody serves the click. The rescuer,
+// which would serve it a little later, is off.
 func TestLooksAgainAfterTheLock(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -42,8 +42,8 @@ func TestLooksAgainAfterTheLock(t *testing.T) {
 	}
 }
 
-// And this is what it looks like without it: one attempt alone, which is all but the look again, leaves Tracy waiting,
-// servable, with nobody under way to her.
+// This is what happens without it: one pass alone, which is everything but looking again, leaves Tracy waiting and servable,
+// with no node on the way to her.
 func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -83,14 +83,14 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	if r, err := b.Request(t.Context(), tracy.ID, tracy.Holder(), false); err != nil || r.State != assign.Pending {
 		t.Errorf("tracy is %s (%v); want her lost", r.State, err)
 	}
-	a.Wake(task.ID) // and what the look again does
+	a.Wake(task.ID) // looking again serves her
 	if r := b.endedRequest(t, tracy.ID); r.State != assign.Assigned {
 		t.Errorf("tracy is %s", r.State)
 	}
 }
 
-// The same with nobody holding anything, many times: clicks that come while rounds end all over the cluster. The
-// periodic look is off, so each must have been served by somebody's look after his lock.
+// The same without holding any session, many times: clicks that come while rounds end all over the cluster. The rescuer is
+// off, so each must have been served by a node that looked again after its lock.
 func TestLostWakeUpStressed(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -133,13 +133,13 @@ func TestLostWakeUpStressed(t *testing.T) {
 	}
 	for _, n := range nodes {
 		if n.Rescued.Load() != 0 {
-			t.Errorf("%d requests were found by the periodic look alone", n.Rescued.Load())
+			t.Errorf("%d requests were found by the rescuer alone", n.Rescued.Load())
 		}
 	}
 }
 
-// A cancel that was answered before the round read is out; one that comes after waits for the round, and is told
-// that it came too late. Exactly one of the two ends the request.
+// A request that was cancelled before the round's read is not served; a later cancel waits for the round, and is told that it
+// came too late. Exactly one of the two ends the request.
 func TestCancelBesideTheRound(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -182,8 +182,8 @@ func TestCancelBesideTheRound(t *testing.T) {
 	}
 }
 
-// Should a request be ended behind the round's back after all, by somebody who takes no lock, the round's write
-// notices, and is planned again without it: what was answered as cancelled stays cancelled.
+// If a request is ended behind the round's back by a session that takes no lock, the round's write notices, and the round
+// plans again without it: what was answered as cancelled stays cancelled.
 func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -223,7 +223,7 @@ func TestRoundRepeatsWhatItReliesOn(t *testing.T) {
 	}
 }
 
-// behindTheBack lets something happen once, between a round's reading and its writing.
+// behindTheBack makes something happen once, between a round's read and its write.
 type behindTheBack struct {
 	*runResult
 	happen func()
@@ -231,15 +231,15 @@ type behindTheBack struct {
 
 func (b *behindTheBack) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
 	if b.happen != nil {
-		// Before the savepoint of the write that fails, as somebody else's commit would be.
+		// Before the savepoint of the write that fails, like another session's commit.
 		b.happen()
 		b.happen = nil
 	}
 	return b.runResult.take(ctx, r, n)
 }
 
-// A constraint, not the code, has the last word: an item that became somebody's behind the round's back is refused
-// by the index, and the round plans again with what is left, without another run of the query.
+// A constraint, not the code, has the last word: an item that another holder got behind the round's back is refused by the
+// index, and the round plans again with what is left, without another run of the query.
 func TestConstraintHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -249,7 +249,7 @@ func TestConstraintHasTheLastWord(t *testing.T) {
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 3) i order by i`, nil)
 	r := n.click(t, "task", "ann", 2)
 	<-read.reached
-	// Somebody who holds no lock of ours takes item 1.
+	// A session that holds none of our locks takes item 1.
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'a stranger')`, task.ID)
 	close(read.open)
 	r = n.endedRequest(t, r.ID)
@@ -261,8 +261,8 @@ func TestConstraintHasTheLastWord(t *testing.T) {
 	}
 }
 
-// Batches on two nodes that record the same holders come in opposite order; inserted in one order, they wait for
-// each other in one direction, and nobody is chosen as a deadlock's victim.
+// Batches on two nodes that record the same holders come in opposite order. Inserted in one order, they wait for each other
+// in one direction, and there is no deadlock.
 func TestBatchesInOppositeOrder(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -299,8 +299,8 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 	}
 }
 
-// An empty round looks again, too: who clicks between its reading that nobody waits and its letting go of the lock has
-// found the lock taken.
+// An empty round looks again, too: a click between its read, which finds no request, and the release of the lock has found
+// the lock taken.
 func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -18,13 +18,13 @@ import (
 	"getwork/schema/schematest"
 )
 
-// loans are four; number 3 is to be checked no more.
+// loans makes four loans; number 3 is no longer to be checked.
 const loans = `create table loan (id bigint primary key, ok boolean); insert into loan select i, i <> 3 from generate_series(1, 4) i`
 
-// okLoans still match.
+// okLoans are the loans that still match.
 const okLoans = assign.Query(`select id as item from loan where id = any($1::bigint[]) and ok -- as they come`)
 
-// asking is a task's settings as far as a recheck goes by them.
+// asking returns a task's settings as far as a recheck depends on them.
 func asking(recheck string) assign.Settings {
 	s := assign.DefaultSettings()
 	s.Recheck = assign.Query(recheck)
@@ -40,8 +40,8 @@ func rechecked(t *testing.T, n *node, recheck string, items ...string) string {
 	return strings.Join(slices.Sorted(maps.Keys(got)), " ")
 }
 
-// Of what is asked about, what the recheck returns still matches, whatever else it returns, whatever its type, and
-// whatever is in the keys; here and where queries run elsewhere.
+// Of the items that it is asked about, those that the recheck returns still match, whatever else it returns, whatever its
+// type, and whatever is in the keys; here and on a query database.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -77,8 +77,8 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// What goes wrong is told as the recheck's own fault, and nothing is left behind. It can't write, has the query role's
-// rights, and ends at the query_timeout.
+// An error of the recheck is reported as its own fault, and leaves nothing behind. The recheck can't write, has the query
+// role's rights, and ends at the query_timeout.
 func TestRecheckFails(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -101,7 +101,7 @@ func TestRecheckFails(t *testing.T) {
 			"select nothing as item from unnest($1) x":                                                     "does not exist",
 		} {
 			s := asking(recheck)
-			if strings.Contains(says, "query_timeout") { // the others are to fail by themselves, however slowly
+			if strings.Contains(says, "query_timeout") { // the others must fail by themselves, however slowly
 				s.QueryTimeout = assign.Duration(300 * time.Millisecond)
 			}
 			_, err := n.Ranker.Recheck(t.Context(), s, []string{"one"})
@@ -119,7 +119,7 @@ func TestRecheckFails(t *testing.T) {
 			t.Errorf("%s, with a deadline: %v", name, err)
 		}
 		if n.slots.freeSlots() != n.MaxRuns {
-			t.Errorf("%s: %d places left of %d", name, n.slots.freeSlots(), n.MaxRuns)
+			t.Errorf("%s: %d slots left of %d", name, n.slots.freeSlots(), n.MaxRuns)
 		}
 	}
 	if rows := query[int](t, db, `select count(*) from secret`); rows != 0 {
@@ -130,7 +130,7 @@ func TestRecheckFails(t *testing.T) {
 	}
 }
 
-// A recheck takes one of the places for runs. Who can't wait for one is told so at once; a free one he gets.
+// A recheck takes a run slot. A caller that can't wait for one is refused at once, and gets one that is free.
 func TestRecheckTakesAPlace(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -145,13 +145,13 @@ func TestRecheckTakesAPlace(t *testing.T) {
 		return fmt.Sprint(got)
 	}
 	if got := now(); got != "map[1:true]" {
-		t.Errorf("with a free place: %s", got)
+		t.Errorf("with a free slot: %s", got)
 	}
 	waited := make(chan error, 1)
 	err := n.slots.withRunSlot(t.Context(), 0, func(context.Context) error {
 		asked := time.Now()
 		if got, took := now(), time.Since(asked); got != "busy" || took > ranking.SlotWait/2 {
-			t.Errorf("without a place: %s after %s", got, took)
+			t.Errorf("without a slot: %s after %s", got, took)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -174,7 +174,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 	wantKind(t, err, assign.Unavailable)
 }
 
-// What can't be a recheck is refused when the task is saved, with what PostgreSQL says of it and where.
+// A query that can't be a recheck is refused when the task is saved, with PostgreSQL's message and the position.
 func TestRecheckIsRefused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -230,7 +230,7 @@ func TestRecheckIsRefused(t *testing.T) {
 	}
 }
 
-// A recheck that is set, changed or taken away makes a version, and leaves the shelf alone.
+// Setting, changing or removing a recheck makes a version, and leaves the shelf alone.
 func TestRecheckLeavesTheShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -269,7 +269,7 @@ func TestRecheckLeavesTheShelf(t *testing.T) {
 	}
 }
 
-// shelved is a task with four loans on its shelf, one of which no longer matches what the recheck asks.
+// shelved makes a task with four loans on its shelf, one of which no longer matches the recheck.
 func shelved(t *testing.T, n *node, db *pgxpool.Pool) assign.Task {
 	t.Helper()
 	execute(t, db, loans)
@@ -282,8 +282,8 @@ func shelved(t *testing.T, n *node, db *pgxpool.Pool) assign.Task {
 	return task
 }
 
-// What is claimed from the shelf must be returned by the recheck. What is not on it is found by the query, which was
-// asked just now.
+// An item that is claimed from the shelf must be returned by the recheck. An item that is not on the shelf is found by the
+// query, which is fresh.
 func TestClaimIsRechecked(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -343,8 +343,8 @@ func TestRecheckSetBesideAClaim(t *testing.T) {
 	wantKind(t, <-claimed, assign.NotFound)
 }
 
-// Of an item on the shelf it is told when the recheck does not return it, who holds it all the same, and how the recheck
-// fails.
+// The explanation of an item on the shelf says that the recheck does not return it, who holds it all the same, and how the
+// recheck fails.
 func TestExplainRechecks(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -12,7 +12,7 @@ import (
 
 const numbers = `select i as item from generate_series(1, 1000) i order by i`
 
-// The same click twice, whatever happened between: the same Idempotency-Key answers with the same request.
+// The same click twice, whatever happened between: the same Idempotency-Key is answered with the same request.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -44,8 +44,8 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A key is recorded with the request that answered it, also when that was pending already; and of many clicks with
-// one key at the same time, on two nodes and for two instances of one user, one is recorded.
+// A key is recorded with the request that answered it, even if that was pending before. Of many clicks with one key at the
+// same time, on two nodes and for two instances of one user, one is recorded.
 func TestIdempotencyKeyRaces(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -134,7 +134,7 @@ func TestBadClicks(t *testing.T) {
 	}
 }
 
-// A paused task: a click ends at once and says why, one that lingers waits; resuming serves it.
+// A paused task: a click ends at once and says why, a lingering one waits; resuming serves it.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
@@ -154,8 +154,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// Who lingers is served by a later run that finds something, at most one each rerun_after for the lingering alone;
-// and ends when his time is over, without a run.
+// A lingering request is served by a later run that finds something; lingering requests alone start at most one each
+// rerun_after. It ends without a run when its time is over.
 func TestLingering(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -183,11 +183,11 @@ func TestLingering(t *testing.T) {
 		t.Errorf("ann is %s with %d", r.State, r.Assigned)
 	}
 	if n := n.Rescued.Load(); n != 0 {
-		t.Errorf("%d found by the periodic look alone", n)
+		t.Errorf("%d found by the rescuer alone", n)
 	}
 }
 
-// Clicks recorded by a node that died before it looked are found by every other node's periodic look.
+// Clicks recorded by a node that died before it woke their task are found by every other node's rescuer.
 func TestOrphanedClickIsFound(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -201,7 +201,7 @@ func TestOrphanedClickIsFound(t *testing.T) {
 	await(t, "it is counted", func() bool { return n.Rescued.Load() == 1 })
 }
 
-// What its holder left running, dead, is closed as lost by the next who has the run lock.
+// A dead run that its holder left running is closed as lost by the next holder of the run lock.
 func TestOrphanedRunIsClosed(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -215,7 +215,7 @@ func TestOrphanedRunIsClosed(t *testing.T) {
 	}
 }
 
-// Servers that default to a higher isolation level change nothing: it is set where it matters.
+// A server's higher default isolation level changes nothing, because the level is set where it matters.
 func TestOtherIsolationDefaults(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -255,8 +255,8 @@ func TestOtherIsolationDefaults(t *testing.T) {
 	}
 }
 
-// Where a transaction pooler stands between, nothing is prepared and every parameter goes as text: the same
-// statements, from the click to its disposition, on the lock's own connection and elsewhere.
+// Behind a transaction pooler nothing is prepared and every parameter is sent as text: the same statements, from the click to
+// its disposition, on the lock's own connection and elsewhere.
 func TestNothingPrepared(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

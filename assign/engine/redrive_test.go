@@ -9,8 +9,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A redrive puts back what used up its attempts, and what is named; what somebody said is never to come back stays so
-// unless it is named. The next attempt is the first again.
+// A redrive puts back items that used up their attempts, and items that are named. An item that a user said is never to come
+// back stays so unless it is named. The next attempt is the first again.
 func TestRedrive(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"inbox", "query"} {

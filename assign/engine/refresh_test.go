@@ -19,7 +19,7 @@ func ageShelf(t *testing.T, db *pgxpool.Pool, task int64, column string, by time
 	execute(t, db, `update getwork.task_state set `+column+` = `+column+` - $2::interval where task_id = $1`, task, by)
 }
 
-// gates holds a node at one step, each time that it comes there, until it is let on.
+// gates holds a node at one step, each time that it comes there, until it is released.
 type gates struct {
 	at          Step
 	reached, on chan struct{}
@@ -45,8 +45,8 @@ func (g *gates) hold(ctx context.Context, step Step) {
 	}
 }
 
-// While a task is used its next run begins before the shelf ends, and nobody waits for it: the old shelf serves until
-// the new one is there.
+// While a task is in use its next run begins before the shelf ends, and nobody waits for it: the old shelf serves until the
+// new one is there.
 func TestRefreshAhead(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -62,11 +62,11 @@ func TestRefreshAhead(t *testing.T) {
 	n.idle(t)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
 	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
-	<-begins.reached // with nobody waiting
+	<-begins.reached // while no request waits
 	if r := n.click(t, "task", "bob", 2); fmt.Sprint(r.State, items(r)) != "assigned[2 3]" {
 		t.Errorf("beside the run bob got %v %v, want [2 3]", r.State, items(r))
 	}
-	n.poke(task.ID) // it is asked whether it is still wanted
+	n.poke(task.ID) // it checks whether it is still wanted
 	begins.on <- struct{}{}
 	await(t, "the shelf is new", func() bool {
 		return query[bool](t, db, `select fresh_until > clock_timestamp() + interval '59 minutes' from getwork.task_state where task_id = $1`, task.ID)
@@ -82,8 +82,8 @@ func TestRefreshAhead(t *testing.T) {
 	}
 }
 
-// What nobody has used for as long as its shelf was to be fresh is not refreshed, however often it is looked at; and a
-// refresh is given up when that comes to be so.
+// A shelf that nobody has used for its whole time is not refreshed, however often a node looks at it; and a refresh is given
+// up when that becomes the case.
 func TestNoRefreshWithoutUse(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -115,7 +115,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 	}
 }
 
-// A cut shelf that runs low is refreshed before it is empty; a whole one holds all that there is.
+// A cut shelf that runs low is refreshed before it is empty; a whole one holds everything there is.
 func TestRefreshOfWhatRunsLow(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -144,7 +144,7 @@ func TestRefreshOfWhatRunsLow(t *testing.T) {
 	}
 }
 
-// A refresh leaves a place for those who wait; a node that has one place starts none.
+// A refresh leaves a slot for waiting requests; a node with one slot starts none.
 func TestRefreshLeavesAPlace(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -165,11 +165,11 @@ func TestRefreshLeavesAPlace(t *testing.T) {
 	two.Wake(task.ID)
 	two.idle(t)
 	if got := runs(t, db); got != 2 {
-		t.Errorf("%d runs where there is a place, want 2", got)
+		t.Errorf("%d runs where there is a slot, want 2", got)
 	}
 }
 
-// A refresh that fails costs nobody his work while the old shelf is fresh, and is not tried again before the back-off is
+// A refresh that fails costs no user their work while the old shelf is fresh, and is not repeated before the back-off is
 // over.
 func TestRefreshThatFails(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestRefreshThatFails(t *testing.T) {
 	if !query[bool](t, db, `select failed_until is not null from getwork.task_state`) {
 		t.Fatal("there is no back-off")
 	}
-	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // else it may be over just then
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // otherwise it may be over just then
 	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 2 {

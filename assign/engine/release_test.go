@@ -9,7 +9,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A release lets go of exactly what its dry run counted, or of nothing.
+// A release returns exactly what its dry run counted, or nothing.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -72,7 +72,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// As many in number, but others: the token is for the set.
+// The same number, but other work: the token stands for the set.
 func TestReleaseOfAnotherSet(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -92,7 +92,7 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 	wantKind(t, err, assign.ChangedSet)
 }
 
-// Reassigned work begins anew with its new holder, in the same place, and both are told.
+// Reassigned work begins anew with its new holder, in the same place, and both holders are told.
 func TestReassign(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -121,10 +121,10 @@ func TestReassign(t *testing.T) {
 	hear(t, from, "it was taken away", func(w assign.Work) bool { return w.State == "reassigned" })
 	hear(t, to, "it was given to him", func(w assign.Work) bool { return w.State == "held" && w.ID == x.ID })
 	if again, err := n.Reassign(t.Context(), x.ID, "bob", "boss"); err != nil || again.ID != x.ID {
-		t.Errorf("to who has it: %d, %v", again.ID, err)
+		t.Errorf("to its own holder: %d, %v", again.ID, err)
 	}
 	_, err = n.Reassign(t.Context(), x.ID, "last", "boss")
-	wantKind(t, err, assign.NotAvailable) // he holds a place of it
+	wantKind(t, err, assign.NotAvailable) // bob holds a place of it
 	_, err = n.Reassign(t.Context(), w.ID, "cyd", "boss")
 	wantKind(t, err, assign.AlreadyClosed)
 	_, err = n.Reassign(t.Context(), 99999, "cyd", "boss")
@@ -134,11 +134,11 @@ func TestReassign(t *testing.T) {
 	n.push(t, "inbox", "b")
 	n.take(t, "inbox", "dan")
 	_, err = n.Reassign(t.Context(), x.ID, "dan", "boss")
-	wantKind(t, err, assign.NotAvailable) // he holds as much as he may
+	wantKind(t, err, assign.NotAvailable) // the new holder has as much as one may
 	if _, err = n.Extend(t.Context(), w.ID, w.Holder()); !assign.IsRefusal(err, assign.LeaseLost) {
 		t.Errorf("ann extends: %v", err)
 	}
-	// A member of a group goes on being the group's one.
+	// A member of a group stays the group's held one.
 	newInbox(t, n, "groups", nil)
 	n.pushItems(t, "groups", assign.NewItem{Item: "1", Exclusive: &group}, assign.NewItem{Item: "2", Exclusive: &group})
 	g := n.take(t, "groups", "ann")
@@ -148,7 +148,7 @@ func TestReassign(t *testing.T) {
 	if r := n.click(t, "groups", "cyd", 1); why(r) != assign.AllHeld {
 		t.Errorf("cyd: %s %v", r.State, why(r))
 	}
-	// And what a query found goes on without asking it again.
+	// An item that a query found is passed on without asking the query again.
 	newTask(t, n, "query", numbers, nil)
 	q := n.take(t, "query", "ann")
 	if q, err = n.Reassign(t.Context(), q.ID, "bob", "boss"); err != nil || q.Item != "1" {

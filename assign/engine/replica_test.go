@@ -28,8 +28,8 @@ func reader(t *testing.T, address, tables string) string {
 	return u.String()
 }
 
-// With a query database, ranking queries run there, by a login that can't see getwork at all; the rows are freed of
-// what is blocked chunk by chunk, in their order.
+// With a query database, ranking queries run there, by a login that can't see getwork at all. Blocked rows are dropped chunk
+// by chunk, and the order stays.
 func TestQueriesElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -60,8 +60,8 @@ func TestQueriesElsewhere(t *testing.T) {
 	failsWith(t, n, "slow", "longer than its query_timeout")
 }
 
-// A former run that still executes there, its node dead, keeps a second one from starting; its requests wait, and
-// are served when it is over.
+// An earlier run that still executes there, its node dead, keeps a second one from starting. Its requests wait, and are
+// served when it is over.
 func TestFormerRunElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -114,8 +114,8 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	}
 }
 
-// What was closed too lately for the query database to have seen it is dropped before the limit is counted, not
-// after: a cut result of nothing would make the query run again and again.
+// An item that was closed too late for the query database to have seen it is dropped before the limit is counted, not after:
+// a cut result of nothing would make the query run again and again.
 func TestClosedLatelyElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -144,7 +144,7 @@ func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
 	failsWith(t, n, "task", "longer than its query_timeout")
 }
 
-// A query database that can't be reached, or refuses us, is the world's fault.
+// A query database that can't be reached, or refuses the node, is not the query's fault.
 func TestNoConnectionElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)

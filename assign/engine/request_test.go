@@ -6,8 +6,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// The database goes away between the reading of a request and that of its work: that is no answer, since it would say that
-// he holds two items, and show none.
+// The database goes away between the read of a request and that of its work. There must be no answer, since it would say that
+// the user holds two items, and show none.
 func TestARequestWithoutItsWorkIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

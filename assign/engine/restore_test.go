@@ -41,7 +41,7 @@ func restored(t *testing.T, server *postgres.Server) string {
 	return server.URL("restored")
 }
 
-// moves has people work in one cluster, moves the tables into another, whose transaction ids are lower, and has people go on
+// moves lets users work in one cluster, moves the tables into another, whose transaction ids are lower, and lets users go on
 // there. Nothing that is done, held or put off may be handed out, and the fresh shelf that came along costs one run.
 func moves(t *testing.T, parameters map[string]string, move func(from, to string)) {
 	t.Helper()
@@ -131,7 +131,7 @@ func TestPrimaryByLogicalReplication(t *testing.T) {
 	})
 }
 
-// raiseIDs is as docs/operations.md has it.
+// raiseIDs does what docs/operations.md advises.
 const raiseIDs = `
 select setval(s.name, greatest(s.last, nextval(s.name)) + 1000000)
 from (values
@@ -143,7 +143,7 @@ from (values
   ('getwork.round', (select max(round_id) from getwork.work_requested))
 ) s (name, last)`
 
-// A login without rights reads in which life of the cluster it is; a session reads it once; a new timeline is another life.
+// A login without rights reads in which life the cluster is. A session reads it once; a new timeline is another life.
 func TestClusterIsKnownToAnyLogin(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)

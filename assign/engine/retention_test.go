@@ -9,8 +9,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What is removed when it is old: what is over, and nothing that still blocks an item, binds a user, or tells a task in
-// conflict who has seen an item.
+// Old rows are removed when they are over, but nothing that still blocks an item, binds a user, or tells a conflicting task
+// who has seen an item.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -42,7 +42,7 @@ func TestRetention(t *testing.T) {
 			from (values ('done', 'x', `+old+`, `+old+`, null), ('done lately', 'x', `+old+`, `+young+`, null), ('open', 'x', `+old+`, null, null),
 				('held', 'x', `+old+`, null, 'infinity'::timestamptz)) v`, task)
 	}
-	// A batch is a thousand; what stays is passed by.
+	// A batch is a thousand; rows that stay are passed once.
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
 		select $1, i, 'ann', case when i % 3 = 0 then 'never' else 'completed' end, `+old+`, pg_current_xact_id() from generate_series(1, 4000) i`, plain.ID)
 	execute(t, db, `insert into getwork.item (task_id, item, pushed_by, done_at) select $1, i, 'x', `+old+` from generate_series(1, 2500) i`, plain.ID)
@@ -65,13 +65,13 @@ func TestRetention(t *testing.T) {
 			t.Errorf("items left: %s", got)
 		}
 	}
-	// Nothing that it has to pass by keeps it from ending, and what it removed is not handed out again by mistake.
+	// No row that it must pass keeps it from ending, and no item whose work it removed is handed out again by mistake.
 	if err := n.Retain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Requests are removed when they are old, their answers' work stays if it must, and one that waits stays.
+// Old requests are removed; their work stays if it must, and a waiting request stays.
 func TestRetentionOfRequests(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -113,8 +113,8 @@ func TestRetentionOfRequests(t *testing.T) {
 	}
 }
 
-// However short the retention is, an item that was completed since the shelf's run does not come off that shelf again,
-// and an Idempotency-Key has its 24 hours.
+// However short the retention is, an item that was completed after the shelf's run does not come off that shelf again, and an
+// Idempotency-Key keeps its 24 hours.
 func TestShortRetention(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -13,7 +13,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// worker makes a login that may do all that a node does, and no more, and returns its name and the URL that uses it.
+// worker makes a login that may do exactly what a node does, and returns its name and the URL that uses it.
 func worker(t *testing.T, address string) (role, through string) {
 	t.Helper()
 	db := pool(t, address)
@@ -29,7 +29,7 @@ func worker(t *testing.T, address string) (role, through string) {
 	return role, u.String()
 }
 
-// A right that was revoked switches looks off, each for itself. The log says which, and why, and not each time.
+// A revoked right switches off the looks that need it, and no others. The log says which, and why, and not each time.
 func TestLooksSayThatTheyFail(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -47,7 +47,7 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 		{"work_requested", "look for anything that nobody serves"}, {"task", "end runs that died"},
 	} {
 		t.Run(test.says, func(t *testing.T) {
-			if test.table == "task" { // a run that died, which another node left
+			if test.table == "task" { // a dead run that another node left
 				execute(t, db, `update getwork.run set backend = 0, started_at = clock_timestamp() - interval '1 hour' where state = 'running'`)
 			}
 			execute(t, db, `revoke all on getwork.`+test.table+` from `+role)
@@ -59,14 +59,14 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 	}
 	execute(t, db, `revoke select on getwork.task_state from `+role)
 	before := n.Looks.Load()
-	await(t, "it has looked often", func() bool { return n.Looks.Load() > before+50 })
+	await(t, "the rescuer has looked often", func() bool { return n.Looks.Load() > before+50 })
 	if said := log.have("look for anything that nobody serves"); said > 5 {
-		t.Errorf("it is said %d times", said)
+		t.Errorf("it is logged %d times", said)
 	}
 	execute(t, db, `grant select on getwork.task_state to `+role)
 }
 
-// What is remembered of a query's rows does not grow with what it returns.
+// The memory for a query's rows is bounded, however many it returns.
 func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -86,7 +86,7 @@ func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 	}
 }
 
-// lines keeps what is logged.
+// lines keeps the log.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -100,7 +100,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// have counts the lines in which all of that is.
+// have counts the lines that contain all parts.
 func (l *lines) have(parts ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"getwork/schema/schematest"
 )
 
-// The first story: Oliver clicks, and while his query runs Tracy does, on another node. One query runs; he gets the
-// best loans, she the next best; nobody gets another's.
+// The first story: Oliver clicks, and while his query runs Tracy does, on another node. One query runs; Oliver gets the best
+// loans, Tracy the next best, and no loan goes to both.
 func TestOliverAndTracy(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
 	monday := startNode(t, url, nodeOptions{steps: queried.hold})
-	tuesday := startNode(t, url, nodeOptions{steps: queried.hold}) // whichever runs the query is held
+	tuesday := startNode(t, url, nodeOptions{steps: queried.hold}) // whichever node runs the query is held
 	db := pool(t, url)
 	newTask(t, monday, "verify", `select 'loan ' || i as item, i * 1000 as amount from generate_series(1, 9) i order by i`, nil)
 
@@ -49,7 +49,7 @@ func TestOliverAndTracy(t *testing.T) {
 	}
 }
 
-// What there is goes to who came first; the last gets a part, then there is nothing, and why.
+// Items go to the requests in order; the last one gets a part, and then there is nothing, with a reason.
 func TestPartialAndNone(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -79,7 +79,7 @@ func TestPartialAndNone(t *testing.T) {
 	}
 }
 
-// A holder has one pending request for a task, from whatever tab and node he asks.
+// A holder has one pending request for a task, from whatever tab and node they ask.
 func TestOnePendingRequest(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -114,7 +114,7 @@ func TestOnePendingRequest(t *testing.T) {
 	}
 }
 
-// Clicks record and answer at once while the run lock is held: recording refers to the task's row, which "for
+// Clicks are recorded and answered at once while the run lock is held: the insert refers to the task's row, which "for
 // update" would lock against it.
 func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 	close(locked.open)
 }
 
-// The order of the requests' ids is the order of being served, best first.
+// Requests are served in the order of their ids, best items first.
 func TestFirstComeFirstServedBestFirst(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -9,8 +9,9 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Row security on the bank's tables holds for ranking queries: they see what its policies let the query role see, or the query
-// login. So do the recheck, previews, explanations and claims. The owner of the tables, as whom getwork may log in, sees all.
+// Row security on the bank's tables applies to ranking queries: they see what its policies show to the query role or the
+// query login. The same holds for the recheck, previews, explanations and claims. The owner of the tables, as whom getwork
+// may log in, sees everything.
 func TestRowSecurity(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -28,7 +29,7 @@ func TestRowSecurity(t *testing.T) {
 		if r := n.endedRequest(t, n.click(t, where, "ann", 2).ID); fmt.Sprint(items(r)) != "[1 3]" {
 			t.Errorf("%s: ann has %v, want what the policy shows", where, items(r))
 		}
-		execute(t, db, `update loan set branch = 'south' where id = 5`) // since the shelf was made
+		execute(t, db, `update loan set branch = 'south' where id = 5`) // after the shelf was made
 		if r := n.endedRequest(t, n.click(t, where, "bob", 5).ID); fmt.Sprint(items(r)) != "[7 9]" {
 			t.Errorf("%s: bob has %v, want what the recheck shows still", where, items(r))
 		}
