@@ -9,8 +9,8 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Four eyes: who holds or completed an item under one of two tasks does not get it under the other, whichever of them
-// names the other; who put it off or failed with it does.
+// Four eyes: a user who holds or completed an item under one of two tasks does not get it under the other, whichever of them
+// names the other. A user who put it off or failed with it does.
 func TestFourEyes(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -47,7 +47,7 @@ func TestFourEyes(t *testing.T) {
 		if got, want := fmt.Sprint(items(bob)), fmt.Sprint(keys[:2]); got != want {
 			t.Errorf("bob got %s, want %s", got, want)
 		}
-		// By hand it is refused, too.
+		// Giving it by hand is refused, too.
 		_, err := n.Reassign(t.Context(), bob.Work[0].ID, "ann", "boss")
 		wantKind(t, err, assign.NotAvailable)
 		for _, r := range []assign.Request{ann, bob} {
@@ -58,8 +58,8 @@ func TestFourEyes(t *testing.T) {
 	}
 }
 
-// Each of two nodes reads the other task's work before it gives an item to the same person: if they did it side by
-// side, each would see nothing. The locks of both tasks are taken first, so the second waits, and sees.
+// Each of two nodes reads the other task's work before it gives an item to the same user. Side by side, each would see
+// nothing. The locks of both tasks are taken first, so the second node waits, and sees.
 func TestNoWriteSkew(t *testing.T) {
 	t.Parallel()
 	atEachLevel(t, func(t *testing.T, url string) {
@@ -79,7 +79,7 @@ func TestNoWriteSkew(t *testing.T) {
 				}
 			}
 		}
-		for _, s := range []string{"a", "b"} { // somebody's run, so that there is a shelf
+		for _, s := range []string{"a", "b"} { // another user's run makes a shelf
 			w := ra.take(t, "shelf-"+s, "before "+s)
 			execute(t, db, `delete from getwork.work where id = $1`, w.ID)
 			execute(t, db, `update getwork.task_state set shelf_from = 1 where name = $1`, "shelf-"+s)
@@ -128,12 +128,12 @@ func TestNoWriteSkew(t *testing.T) {
 	})
 }
 
-// oneFor is a person's click for one item.
+// oneFor is a user's click for one item.
 func oneFor(user string) assign.Click {
 	return assign.Click{Holder: assign.Holder{User: user}, Count: 1}
 }
 
-// got1 is nil if a request got its one item, and a refusal as a claim's would be if it got nothing.
+// got1 returns nil if a request got its one item, and otherwise the refusal that a claim would get.
 func got1(r assign.Request, err error) error {
 	if err == nil && r.State != assign.Assigned {
 		return assign.Refuse(assign.NotAvailable, "%s %v", r.State, why(r))
@@ -151,10 +151,10 @@ func (n *node) change(t testing.TB, task string, change func(*assign.Settings)) 
 	return n.UpdateTask(t.Context(), task, now.Version, "boss", func(s *assign.Settings) error { change(s); return nil })
 }
 
-// A conflict that comes into force while a round waits for its lock is heeded by that round.
+// A round obeys a conflict that comes into force while it waits for its lock.
 func TestConflictAddedBesideARound(t *testing.T) {
 	t.Parallel()
-	for _, named := range []string{"a", "z"} { // the other task's lock comes before, or after
+	for _, named := range []string{"a", "z"} { // the other task's lock comes first, or second
 		t.Run(named, func(t *testing.T) {
 			url := schematest.URL(t)
 			db := pool(t, url)
@@ -201,7 +201,7 @@ func TestConflictAddedBesideARound(t *testing.T) {
 	}
 }
 
-// To others: not to me again, but to everybody else at once.
+// To others: not to the same user again, but to everybody else at once.
 func TestToOthers(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -237,7 +237,7 @@ func TestToOthers(t *testing.T) {
 	}
 }
 
-// A task with groups is there for their members alone; who left them while he waited gets nothing.
+// A task with groups exists only for their members. A user who left the groups while waiting gets nothing.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -309,7 +309,7 @@ func TestReasons(t *testing.T) {
 			}
 			none := func(user string, want assign.Reason) {
 				t.Helper()
-				for range 2 { // of a shelf the second answer is the shelf's, the first the run's
+				for range 2 { // with a shelf the first answer is the run's, and the second the shelf's
 					if r := n.endedRequest(t, n.click(t, "task", user, 1).ID); r.State != assign.None || why(r) != want {
 						t.Errorf("%s: %s %v, want none %s", user, r.State, why(r), want)
 					}
@@ -332,8 +332,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Whom a rule keeps from all that is left on a cut shelf waits alone and gets a run; the others go on being served, and
-// neither he nor they have it run again and again.
+// A request that a rule keeps from everything on a cut shelf waits alone and gets a run. The others are still served, and
+// neither makes the query run again and again.
 func TestKeptByARuleOnACutShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -366,7 +366,8 @@ func TestKeptByARuleOnACutShelf(t *testing.T) {
 	if got := runs(t, db) - before; got != 1 {
 		t.Errorf("%d runs for her, want 1", got)
 	}
-	// She lingers: others are served beside her, and when what she may not have is gone, a run finds hers.
+	// A lingering request: others are served beside it, and when the items that its user may not have are gone, a run finds
+	// others.
 	linger := n.linger(t, "task", "ann", 1)
 	for i := range 11 {
 		n.take(t, "task", fmt.Sprint("user ", i))
@@ -392,7 +393,8 @@ func TestKeptByARuleOnACutShelf(t *testing.T) {
 	}
 }
 
-// Who lingers under one task, kept from an item by what he holds under the other, is served when he lets go of that.
+// A request lingers under one task, kept from an item by the work that its user holds under the other. It is served when the
+// user finishes that work.
 func TestLettingGoServesTheOtherSide(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})

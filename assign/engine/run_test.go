@@ -11,7 +11,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// failsWith lets a click run a query that fails, and returns its request.
+// failsWith makes a click run a query that fails, and returns its request.
 func failsWith(t *testing.T, n *node, task, want string) assign.Request {
 	t.Helper()
 	r := n.endedRequest(t, n.click(t, task, "ann", 1).ID)
@@ -41,10 +41,10 @@ func TestQueryOnADroppedTable(t *testing.T) {
 		t.Errorf("the run is %s", s)
 	}
 
-	// The back-off is made longer than what follows takes on any machine.
+	// The back-off is made longer than the rest of the test takes on any machine.
 	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`)
 
-	// New clicks fail at once with the same error while the back-off runs; who lingers waits for its end.
+	// New clicks fail at once with the same error during the back-off; lingering requests wait for its end.
 	if r := n.click(t, "loans", "bob", 1); r.State != assign.Failed || !strings.Contains(*r.Error, "loan") {
 		t.Errorf("a click during the back-off is %s", r.State)
 	}
@@ -63,8 +63,8 @@ func TestQueryOnADroppedTable(t *testing.T) {
 	}
 }
 
-// A query that writes, through a function or after switching the protection off, is refused; the lock survives, and
-// the requests are told.
+// A query that writes, through a function or after switching the protection off, is refused. The lock survives, and the
+// requests get the error.
 func TestQueryMayNotWrite(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -83,7 +83,7 @@ func TestQueryMayNotWrite(t *testing.T) {
 	}
 }
 
-// With a query role, a ranking query has that role's rights and no more; what is blocked it may read.
+// With a query role, a ranking query has that role's rights and no more, and may read what is blocked.
 func TestQueryRole(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -107,8 +107,8 @@ func TestQueryRole(t *testing.T) {
 	wantKind(t, err, assign.QueryRefused)
 }
 
-// The ranking's order survives the look at what is blocked, whatever plan is chosen for it: here 400,000 items are
-// put off, which PostgreSQL looks up in a hash, not in order. One execution tells the counts, too.
+// The ranking's order survives the check for blocked items, whatever plan is chosen for it: here 400,000 items are put off,
+// which PostgreSQL looks up in a hash, not in order. One execution returns the counts, too.
 func TestRankingKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -158,8 +158,8 @@ func TestPassedOver(t *testing.T) {
 	}
 }
 
-// A lease, and a shelf's freshness, count from the end of a long query: the database's now() stands still since the
-// lock, and a short lease by it would be over before the work is handed out.
+// A lease, and a shelf's freshness, begin at the end of a long query: the database's now() has stood still since the lock,
+// and a short lease counted from it would be over before the work is handed out.
 func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -182,7 +182,7 @@ func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
 	}
 }
 
-// A run for which nobody waits any more is cancelled, and so is one that is paused.
+// A run that no request waits for any more is cancelled, and so is one whose task is paused.
 func TestRunIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(t *testing.T, n *node, r assign.Request){
@@ -218,7 +218,7 @@ func TestRunIsGivenUp(t *testing.T) {
 	}
 }
 
-// A run whose query was changed meanwhile serves nobody, and starts over with the new one.
+// A run whose query was changed meanwhile serves nobody, and starts over with the new query.
 func TestChangedQueryStartsOver(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -236,8 +236,7 @@ func TestChangedQueryStartsOver(t *testing.T) {
 	}
 }
 
-// What a manager stopped fails nobody either: neither by an error of the query that is the task's no more, nor while it is
-// paused.
+// A run that a manager stopped fails nobody either: neither by an error of the replaced query, nor while the task is paused.
 func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*assign.Settings){
@@ -274,7 +273,7 @@ func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 	}
 }
 
-// Where the world is to blame the requests wait, and the run is repeated: here its backend is terminated.
+// After a fault that is not the query's own the requests wait, and the run is repeated: here its backend is terminated.
 func TestLostConnectionIsRetried(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -296,7 +295,7 @@ func TestLostConnectionIsRetried(t *testing.T) {
 	}
 }
 
-// One place to run, two tasks: the second waits for it without holding a lock, and is run when it is free.
+// One run slot, two tasks: the second waits for it without holding a lock, and runs when it is free.
 func TestTasksWaitForAPlaceToRun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -320,7 +319,7 @@ func TestTasksWaitForAPlaceToRun(t *testing.T) {
 	}
 }
 
-// A node that ends gives its run up, and another takes over at once.
+// A node that shuts down gives its run up, and another takes over at once.
 func TestEndingNodeHandsOver(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -343,11 +342,11 @@ func TestEndingNodeHandsOver(t *testing.T) {
 		t.Errorf("the request is %s", r.State)
 	}
 	if n := other.Rescued.Load(); n != 0 {
-		t.Errorf("%d requests were found by the periodic look; want to be told", n)
+		t.Errorf("%d requests were found by the rescuer; want an announcement", n)
 	}
 }
 
-// A passing error says nothing about whether the server can watch its clients.
+// A passing error says nothing about whether the server can detect that a client is gone.
 func TestWatchingClientsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
@@ -359,7 +358,7 @@ func TestWatchingClientsIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Items are compared byte by byte, whatever collation the query's column has.
+// Items are compared byte by byte, whatever the collation of the query's column is.
 func TestItemsOfAnotherCollation(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

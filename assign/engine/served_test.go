@@ -10,7 +10,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What a round writes for a click is also its answer: it must be what anybody reads of it later.
+// The row that a round writes for a click is also its answer, so it must be what anybody reads later.
 func TestAnAnswerIsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -72,7 +72,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Of one holder's clicks in one batch one is recorded, and all are answered with it; also if he waits already.
+// Of one holder's clicks in a batch one is recorded, and all are answered with it; also if the holder has a waiting request.
 func TestOneHolderInOneBatch(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -107,8 +107,8 @@ func TestOneHolderInOneBatch(t *testing.T) {
 	}
 }
 
-// Another node records the same holder after this round has read who waits: the round plans again, and he gets the
-// request that the other has made.
+// Another node records the same holder after this round has read the waiting requests. The round plans again, and the holder
+// gets the other node's request.
 func TestTheSameHolderRecordedElsewhere(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -13,7 +13,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// wantWaiting waits until somebody's statement like that waits for a lock.
+// wantWaiting waits until a session with such a statement waits for a lock.
 func wantWaiting(t testing.TB, db *pgxpool.Pool, like string) {
 	t.Helper()
 	await(t, "somebody waits for a lock", func() bool {
@@ -21,7 +21,7 @@ func wantWaiting(t testing.TB, db *pgxpool.Pool, like string) {
 	})
 }
 
-// returning gives work back, and leaves the transaction open.
+// returning returns work, and leaves the transaction open.
 func (n *node) returning(t testing.TB, db *pgxpool.Pool, w assign.Work, after time.Duration) pgx.Tx {
 	t.Helper()
 	tx, err := db.Begin(t.Context())
@@ -36,14 +36,14 @@ func (n *node) returning(t testing.TB, db *pgxpool.Pool, w assign.Work, after ti
 	return tx
 }
 
-// A return that is not yet committed when the places change from one to several, or back, is waited for: the item is
-// neither lost nor kept back.
+// A change from one place to several, or back, waits for a return that is not committed yet: the item is neither lost nor
+// kept back.
 func TestPlacesChangeBesideAReturn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		from, to int
 		after    time.Duration
-		places   int // that others get then
+		places   int // that others get afterwards
 	}{
 		"fewer": {from: 2, to: 1, places: 1},
 		"more":  {from: 1, to: 2, after: time.Hour, places: 2},
@@ -69,7 +69,7 @@ func TestPlacesChangeBesideAReturn(t *testing.T) {
 			}
 			if c.after > 0 {
 				if r := n.click(t, "jobs", "ann", 1); why(r) != assign.Rules {
-					t.Errorf("ann, who has put it off: %s %v", r.State, why(r))
+					t.Errorf("ann has put it off, and gets %s %v", r.State, why(r))
 				}
 			}
 			for i, user := range []string{"bob", "cyd"}[:c.places] {
@@ -84,8 +84,7 @@ func TestPlacesChangeBesideAReturn(t *testing.T) {
 	}
 }
 
-// A row whose group is longer than one may be is passed over, here and where queries run elsewhere, and the rest is
-// handed out.
+// A row whose group is too long is passed over, here and on a query database, and the rest is handed out.
 func TestLongGroupIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} {
@@ -97,7 +96,7 @@ func TestLongGroupIsPassedOver(t *testing.T) {
 				o.queries = url
 			}
 			n := startNode(t, url, o)
-			// Random, so that it can't be compressed to what an index takes.
+			// Random, so that it can't be compressed to a size that an index accepts.
 			execute(t, db, `create table jobs as select 1 as n, string_agg(md5(random()::text), '') as g from generate_series(1, 300)`)
 			execute(t, db, `insert into jobs values (2, repeat('g', 201)), (3, repeat('g', 200))`)
 			newTask(t, n, "jobs", `select n as item, g as exclusive from jobs order by n`, nil)
@@ -118,7 +117,7 @@ func TestLongGroupIsPassedOver(t *testing.T) {
 	}
 }
 
-// A task can't come to name one that is deleted meanwhile, and can be changed afterwards.
+// A task can't come to name another that is being deleted, and can be changed afterwards.
 func TestNamedWhileDeleted(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -166,8 +165,8 @@ func TestNamedWhileDeleted(t *testing.T) {
 	}
 }
 
-// A back-off that is longer than the retention does not let a failed attempt be forgotten: when it is over the attempts
-// go on, to the last.
+// A back-off that is longer than the retention does not make a failed attempt forgotten: when it is over the attempts go on,
+// to the last.
 func TestShortRetentionForgetsNoAttempt(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -186,7 +185,7 @@ func TestShortRetentionForgetsNoAttempt(t *testing.T) {
 		if last := i == attempts-1; w.Exhausted != last {
 			t.Errorf("attempt %d leaves it %s", i+1, w.State)
 		}
-		// The back-off is over, and its beginning past the retention.
+		// The back-off is over, and its beginning is past the retention.
 		execute(t, db, `update getwork.work set closed_at = clock_timestamp() - interval '2 hours'`)
 		execute(t, db, `update getwork.work set available_at = clock_timestamp() where available_at is not null`)
 		execute(t, db, `update getwork.item set due_at = clock_timestamp() where due_at < 'infinity'`)

@@ -11,10 +11,10 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// What a review of the shelf found, each with what is to be so instead.
+// Faults that a review of the shelf found, each with the right behaviour.
 
-// The query database is away: a click on a fresh shelf of a task with a recheck is refused with an internal error
-// instead of being recorded (or served).
+// The query database is away: a click on a fresh shelf of a task with a recheck was refused with an internal error instead of
+// being recorded (or served).
 func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -33,7 +33,7 @@ func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 	}
 }
 
-// A recheck that takes long: clicks are recorded, and served when it is over.
+// A recheck takes long: clicks are recorded, and served when it is over.
 func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -64,9 +64,9 @@ func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 	}
 }
 
-// Something comes back to a fresh shelf while no place is free for the recheck: who lingers is not served when a
-// place is free again.
-func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
+// An item comes back to a fresh shelf while no slot is free for the recheck: lingering requests were not served when a slot
+// became free.
+func TestWokenWhileAllSlotsAreTaken(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 100 * time.Millisecond})
@@ -99,12 +99,12 @@ func TestStirredWhileAllPlacesAreTaken(t *testing.T) {
 	defer cancel()
 	r, err := n.Feed.Await(ctx, cyd.ID, assign.Holder{}, true, func(r *assign.Request) bool { return r.State != assign.Pending })
 	if err != nil || r.State == assign.Pending {
-		t.Fatalf("cyd still lingers (%s) though a place of the item is free and places for rechecks are; look_after in %s", r.State,
+		t.Fatalf("cyd still lingers (%s) though a place of the item and slots for rechecks are free; look_after in %s", r.State,
 			query[time.Duration](t, db, `select look_after - clock_timestamp() from getwork.work_requested where id = $1`, cyd.ID))
 	}
 }
 
-// A recheck changed before the round takes its lock is not heeded by the round.
+// A round ignored a recheck that was changed before it took its lock.
 func TestRecheckChangedBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -145,7 +145,7 @@ func TestRecheckChangedBeforeTheLock(t *testing.T) {
 	}
 }
 
-// A recheck that the task did not have when it was looked at, but has when the lock is taken.
+// The task had no recheck when it was read, but has one when the lock is taken.
 func TestRecheckAddedBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -176,7 +176,7 @@ func TestRecheckAddedBeforeTheLock(t *testing.T) {
 	}
 }
 
-// A run whose result the recheck refuses altogether: nothing is held, yet all_held.
+// A recheck refuses a run's whole result: nothing was held, but the reason was all_held.
 func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -188,7 +188,7 @@ func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
 	}
 }
 
-// fresh_for shorter than the query: after each run another begins for nobody.
+// fresh_for is shorter than the query: after each run another began for nobody.
 func TestNoRunForNobodyAfterALongOne(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -202,7 +202,7 @@ func TestNoRunForNobodyAfterALongOne(t *testing.T) {
 	}
 }
 
-// A round locks who waits before it claims keys; recording binds keys (which locks the request) after claiming them.
+// A round locked waiting requests before it claimed keys; recording binds keys (which locks the request) after claiming them.
 func TestKeysAndRoundsLockInOneOrder(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -246,7 +246,7 @@ func TestKeysAndRoundsLockInOneOrder(t *testing.T) {
 	}
 }
 
-// While the back-off after a failed recheck runs, each click executes the recheck again (twice).
+// During the back-off after a failed recheck, each click executed the recheck again (twice).
 func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -260,7 +260,7 @@ func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 	execute(t, db, `update zero set z = 0`)
 	n.endedRequest(t, n.click(t, "task", "bob", 1).ID)
 	n.idle(t)
-	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`) // so that it is not over before the last
+	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`) // so that it is not over before the last click
 	for range 5 {
 		n.endedRequest(t, n.click(t, "task", "bob", 1).ID)
 	}
@@ -270,7 +270,7 @@ func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
-// The query database is away and the shelf fresh: no retry delay is kept, so nothing ever ends the request.
+// The query database is away and the shelf fresh: no retry delay was kept, so nothing ever ended the request.
 func TestRecheckThatIsAwayIsRetried(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -284,8 +284,8 @@ func TestRecheckThatIsAwayIsRetried(t *testing.T) {
 	await(t, "the next try is put off", func() bool { return query[int](t, db, `select retries from getwork.task_state`) > 1 })
 }
 
-// One item that does not match any more at the top of the shelf, and what was handed out behind it still matches (it
-// is held): each click takes the assign lock and rechecks again and again.
+// One item at the top of the shelf does not match any more, and the work that was handed out behind it still matches (it is
+// held): each click took the assign lock and rechecked again and again.
 func TestRecheckLeavesOutWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -307,8 +307,8 @@ func TestRecheckLeavesOutWhatIsHeld(t *testing.T) {
 	}
 }
 
-// Who came between the recheck of a run's result and its round: partial though there is more; and a second run though
-// the shelf is full.
+// A request came between the recheck of a run's result and its round: it ended partial though there was more, and a second
+// run started though the shelf was full.
 func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -332,8 +332,8 @@ func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
 	}
 }
 
-// A manager mends the recheck while the old one is executed for somebody who waits; when the old one fails, he is
-// failed by it, and a back-off begins that the change had ended.
+// A manager corrects the recheck while the old one is executed for a waiting request. When the old one failed, it failed the
+// request, and a back-off began that the change had ended.
 func TestNobodyFailsByAnOldRecheck(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

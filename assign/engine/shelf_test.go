@@ -41,12 +41,12 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// A shelf that was cut says nothing about what else the query would give: who finds too little waits for a run, and
-// nobody overtakes him.
+// A cut shelf says nothing about what else the query would return: a request that finds too little waits for a run, and
+// nobody overtakes it.
 func TestCutShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1}) // so that no run is started ahead of need
+	n := startNode(t, url, nodeOptions{maxRuns: 1}) // so that no run starts ahead of need
 	db := pool(t, url)
 	newTask(t, n, "task", `select i as item from generate_series(1, 20) i order by i`, func(s *assign.Settings) {
 		s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 5
@@ -62,8 +62,8 @@ func TestCutShelf(t *testing.T) {
 	}
 }
 
-// What was closed after the run's snapshot is not handed out from its shelf: the query ranked it by what was true
-// before. Also when it was stamped before the snapshot and committed after it.
+// An item that was closed after the run's snapshot is not handed out from its shelf, because the query ranked it by the state
+// before. This also holds if the closing was stamped before the snapshot and committed after it.
 func TestClosedAfterTheSnapshot(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -72,7 +72,7 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 4) i order by i`, fresh(time.Hour))
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) values ($1, '1', 'early'), ($1, '2', 'early')`, task.ID)
-	// A closing that is stamped now, and committed after the run has its snapshot.
+	// A closing that is stamped now, and commits after the run has its snapshot.
 	closing, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 	if err := closing.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Ann completes her own: it isn't on this shelf any more, either.
+	// Ann completes her own: it is not on this shelf any more, either.
 	if _, err := n.Dispose(t.Context(), ann.Work[0].ID, assign.Disposition{Outcome: "complete"}, ann.Holder(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 	if got := fmt.Sprint(items(ann), items(bob)); got != "[3] [4]" {
 		t.Errorf("ann and bob got %s, want [3] [4]", got)
 	}
-	// The next run sees what was closed before it.
+	// The next run sees the closings before it.
 	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
 	cyd := n.endedRequest(t, n.click(t, "task", "cyd", 5).ID)
 	if got := fmt.Sprint(items(cyd)); got != "[1 3]" {
@@ -102,7 +102,7 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 	}
 }
 
-// While a run is under way the old shelf goes on serving, and what it gave away the run does not give again.
+// While a run is under way the old shelf is still handed out, and the run does not hand the same items out again.
 func TestOldShelfServesDuringARun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -113,7 +113,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 
 	queried := newGate(StepQueried)
 	other := startNode(t, url, nodeOptions{steps: queried.hold})
-	// Somebody who lingers, and whose time to be looked at has come, makes a run due whatever the shelf says.
+	// A lingering request whose look_after has come makes a run due whatever the shelf holds.
 	execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
 		values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)
 	other.Wake(task.ID)
@@ -130,7 +130,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 	}
 }
 
-// Who is left to linger by a fresh shelf is looked at again in his time, by the node that left him.
+// A request that a fresh shelf leaves lingering is looked at again at its look_after, by the node that left it.
 func TestLingeringOnAFreshShelf(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -151,8 +151,8 @@ func TestLingeringOnAFreshShelf(t *testing.T) {
 	}
 }
 
-// Tables that were dumped and restored carry transaction ids of another server. They keep nothing back: with a cut
-// result the query would otherwise run again and again.
+// Tables that were dumped and restored carry transaction ids of another server. They keep nothing back: with a cut result the
+// query would otherwise run again and again.
 func TestTransactionsOfAFormerServer(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -172,8 +172,8 @@ func TestTransactionsOfAFormerServer(t *testing.T) {
 	}
 }
 
-// A node that freezes in a round, with the assign lock, loses both after a few seconds; what it writes when it wakes is
-// refused, and nobody gets what it had planned for another.
+// A node that freezes in a round, with the assign lock, loses both after a few seconds. Its write is refused when it wakes,
+// and nobody gets what it had planned for another.
 func TestFrozenRoundLetsGo(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -201,6 +201,6 @@ func TestFrozenRoundLetsGo(t *testing.T) {
 		t.Errorf("it answers %d: %v; want 503, so that the click is repeated", p.Status, err)
 	}
 	if n := query[int](t, db, `select count(*) from getwork.work where user_name = 'frozen'`); n != 0 {
-		t.Errorf("%d items went to who was not answered", n)
+		t.Errorf("%d items went to a user who was not answered", n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A change that comes alone is told by its own transaction, whatever becomes of the node then.
+// A change that comes alone is announced by its own transaction, whatever becomes of the node then.
 func TestChangesTellOfThemselves(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

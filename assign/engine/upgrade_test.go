@@ -13,9 +13,9 @@ import (
 	"getwork/schema/schematest"
 )
 
-// While a query runs, and people work on all nodes, a newer version migrates: every table but task and work, which its result is compared with, is altered before the
-// query is let go on, everybody is answered meanwhile, and the run ends as ever. A lock that the run kept on one of them would
-// hold up the migration, and everybody behind it.
+// While a query runs and users work on all nodes, a newer version migrates: every table except task and work, with which the
+// result is compared, is altered before the query goes on. Everybody is answered meanwhile, and the run ends as usual. A lock
+// that the run kept on one of the tables would hold up the migration, and everybody behind it.
 func TestMigrationBesideARunningQuery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("people work on two nodes meanwhile: not with -short")
@@ -65,7 +65,7 @@ func TestMigrationBesideARunningQuery(t *testing.T) {
 	}
 	for _, table := range tables {
 		execute(t, db, `do $$ begin set local lock_timeout = '60s'; alter table getwork.`+table+` add column upgraded integer; end $$`)
-		for range len(nodes) + 1 { // work that began after that
+		for range len(nodes) + 1 { // work that began afterwards
 			<-answered
 		}
 	}
@@ -78,7 +78,8 @@ func TestMigrationBesideARunningQuery(t *testing.T) {
 	}
 }
 
-// workALittle clicks for the task whose query runs and cancels that, takes something from the shelf, and works on an item of its own.
+// workALittle clicks for the task whose query runs and cancels the request, takes something from the shelf, and works on an
+// item of its own.
 func workALittle(ctx context.Context, n *node, user, item string) error {
 	by := assign.Holder{User: user}
 	r, err := n.GetWork(ctx, "long", assign.Click{Holder: by, Count: 1})

@@ -19,7 +19,7 @@ func change(t *testing.T, n *node, task string, version int, by string, f func(*
 	return changed
 }
 
-// Every change is a version; restoring an earlier one is a change like others, but leaves the name and the pause alone.
+// Every change makes a version. Restoring an earlier one is a change like any other, but leaves the name and the pause alone.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -38,7 +38,7 @@ func TestRestore(t *testing.T) {
 	if err := n.DeleteTask(t.Context(), "doomed"); err != nil {
 		t.Fatal(err)
 	}
-	newTask(t, n, "doomed", `select 1 as item`, nil)   // another one, which the old version does not mean
+	newTask(t, n, "doomed", `select 1 as item`, nil)   // another task, which the old version does not mean
 	newTask(t, n, "task", `select 'new' as item`, nil) // has the old name now
 
 	versions, err := n.Versions(t.Context(), "renamed", 0, 10)
@@ -93,7 +93,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// Who restores whatever the version is now is not refused because others change the task at the same time.
+// A restore that does not name the version seen is not refused because others change the task at the same time.
 func TestRestoreBesideChanges(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

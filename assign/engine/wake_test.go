@@ -12,10 +12,10 @@ import (
 	"getwork/schema/schematest"
 )
 
-// patient is a task whose lingering requests alone run nothing for an hour: only an event can serve them before.
+// patient makes a task whose lingering requests alone start no run for an hour: only an event can serve them before.
 func patient(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) }
 
-// idle waits until a node looks at nothing and records nothing.
+// idle waits until a node serves no task and records nothing.
 func (n *node) idle(t testing.TB) {
 	t.Helper()
 	await(t, "the node looks at nothing", func() bool {
@@ -25,7 +25,7 @@ func (n *node) idle(t testing.TB) {
 	})
 }
 
-// wantServed waits until who lingers on a patient task has got that item.
+// wantServed waits until a request that lingers on a patient task has got that item.
 func (n *node) wantServed(t testing.TB, r assign.Request, item string) {
 	t.Helper()
 	r = n.endedRequest(t, r.ID)
@@ -33,12 +33,12 @@ func (n *node) wantServed(t testing.TB, r assign.Request, item string) {
 		t.Errorf("%s's request ended as %s %v with %v, want %s", r.User, r.State, why(r), items(r), item)
 	}
 	if got := n.Rescued.Load(); got != 0 {
-		t.Errorf("%d were found by the periodic look", got)
+		t.Errorf("%d were found by the rescuer", got)
 	}
 }
 
-// What becomes free between the reading and the commit of the round that records a lingering click serves him at once:
-// who made it free could not see him.
+// An item that becomes free between the read and the commit of the round that records a lingering click serves that click at
+// once, although the session that freed the item could not see it.
 func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 	t.Parallel()
 	for name, free := range map[string]func(*testing.T, *node, assign.Work){
@@ -66,14 +66,14 @@ func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 			}()
 			<-read.reached
 			free(t, other, w)
-			other.idle(t) // it has seen nobody who waits
+			other.idle(t) // it has seen no waiting request
 			close(read.open)
 			n.wantServed(t, <-recorded, "a")
 		})
 	}
 }
 
-// The same beside the round of a run: the shelf that it leaves was not there to who let go of a place on it.
+// The same beside the round of a run: the shelf that it leaves did not exist yet for the session that freed a place on it.
 func TestFreedBesideTheRoundOfARun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -91,12 +91,13 @@ func TestFreedBesideTheRoundOfARun(t *testing.T) {
 	lee := n.linger(t, "jobs", "lee", 1)
 	<-written.reached
 	other.let(t, w, giveBack(0))
-	other.idle(t) // it has seen no shelf, and has found the run's lock taken
+	other.idle(t) // it has seen no shelf, and found the run lock taken
 	close(written.open)
 	n.wantServed(t, lee, "a")
 }
 
-// Whom a rule keeps from all of a cut shelf waits for a run; while a back-off puts that off, no round follows the other.
+// A request that a rule keeps from all of a cut shelf waits for a run; while a back-off delays the run, rounds do not follow
+// one another.
 func TestBarredDuringABackOffWaitsQuietly(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -135,7 +136,7 @@ func TestBarredDuringABackOffWaitsQuietly(t *testing.T) {
 	}
 }
 
-// said is a log that tells when a line of it has some text.
+// said is a log that reports when a line contains some text.
 type said struct {
 	text  string
 	once  sync.Once
@@ -149,8 +150,8 @@ func (s *said) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// The look that is due with an item meets an error of the database: nothing else tells of the item again, so the node
-// looks again by itself.
+// The pass that is due with an item meets an error of the database. Nothing else tells of the item again, so the node tries
+// again by itself.
 func TestDueWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -170,7 +171,8 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 	n.wantServed(t, lee, "a")
 }
 
-// Who lingers under one of two tasks that conflict is served when what barred him is over under the other.
+// A request that lingers under one of two conflicting tasks is served when the work that barred its user is over under the
+// other.
 func TestConflictThatEndsServesWhoLingers(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *node, assign.Work){

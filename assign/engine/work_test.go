@@ -154,7 +154,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// A request that was recorded beside the task's deletion is ended.
+// A request that was recorded while its task was deleted is ended.
 func TestRequestBesideADeletion(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

@@ -15,12 +15,13 @@ import (
 	"getwork/schema/schematest"
 )
 
-// What follows tells the world's faults from the query's: those are tried again, these are told.
+// These tests tell faults that are not the query's own, which are retried, from the query's, which fail its requests.
 
-// impatient is the address of a database in which a lock is waited for only a moment.
+// impatient returns the URL of a database in which a wait for a lock is short.
 func impatient(address string) string { return address + separator(address) + "lock_timeout=300ms" }
 
-// A lock on a table of getwork's own, while a query runs, is the world's fault: who waits is served afterwards.
+// A lock on one of getwork's own tables while a query runs is not the query's fault: the waiting request is served
+// afterwards.
 func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -53,7 +54,7 @@ func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
 	}
 }
 
-// A table of the customer's that is locked for a while does not make his query a wrong one.
+// A customer's table that is locked for a while does not make the query wrong.
 func TestLockedTableIsNoWrongQuery(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -76,7 +77,7 @@ func TestLockedTableIsNoWrongQuery(t *testing.T) {
 	}
 }
 
-// A query that needs more room than temp_file_limit gives it fails as any other wrong one: it would need it again.
+// A query that needs more room than temp_file_limit allows fails like any other wrong query: it would need it again.
 func TestTempFileLimitIsTheQuerysFault(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -98,7 +99,7 @@ end $$`)
 	}
 }
 
-// What a change of a table does to prepared statements has a standby's code, and is none.
+// The error that a changed table causes in prepared statements has a standby's code, but is not taken for one.
 func TestCachedPlanIsNoStandby(t *testing.T) {
 	t.Parallel()
 	db := pool(t, schematest.URL(t))
@@ -120,11 +121,11 @@ func TestCachedPlanIsNoStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, _ := pg.ProblemOf(err); p.Status == 503 {
-		t.Errorf("%s is told as: %s", pgErr.Message, p.Detail)
+		t.Errorf("%s is answered with: %s", pgErr.Message, p.Detail)
 	}
 }
 
-// A run died with its node, and nobody waits: it ends all the same, or every node would look closely for ever.
+// A run died with its node, and no request waits: it ends all the same, or every node would look closely for ever.
 func TestDeadRunForNobodyEnds(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
@@ -137,7 +138,7 @@ values ($1, 1, 'dead', $2, clock_timestamp() - interval '3 days')`, task.ID, 1<<
 	await(t, "it is given up", func() bool { return query[string](t, db, `select state from getwork.run`) == "lost" })
 }
 
-// Who has gone takes no place in the queue from who comes.
+// A click whose caller has gone takes no place in the queue.
 func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, schematest.URL(t), nodeOptions{})
@@ -148,7 +149,7 @@ func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 		d.queue = append(d.queue, &click{gone: gone, done: make(chan struct{})})
 	}
 	n.mu.Lock()
-	n.dispatches["task"] = d // its batch stands still
+	n.dispatches["task"] = d // its batch never ends
 	n.mu.Unlock()
 	k := &click{Click: assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1}, done: make(chan struct{}), gone: make(chan struct{})}
 	if err := n.dispatch("task", k); err != nil {
@@ -156,8 +157,8 @@ func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 	}
 }
 
-// A commit that finds the queue of notifications full passes: the error is as PostgreSQL 15 returns it when its 8 GB are used up.
-// Other limits that have its code do not.
+// A commit that finds the notification queue full is a passing error: it is as PostgreSQL 15 returns it when its 8 GB are
+// used up. Other limits with the same code are not.
 func TestAFullQueueOfNotificationsPasses(t *testing.T) {
 	full := &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "54000", Message: "too many notifications in the NOTIFY queue",
 		File: "async.c", Line: 977, Routine: "PreCommit_Notify"}
