@@ -105,7 +105,7 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 			_, err := n.Cancel(t.Context(), r.ID, assign.Holder{User: "ann"}, false)
 			return err == nil
 		})
-		await(t, "its locks are let go of", func() bool {
+		await(t, "its locks are released", func() bool {
 			return is(`select not exists (select from getwork.run where state = 'running') and not exists (select from pg_locks where locktype = 'advisory')`)
 		})
 		goesOn(t, server.URL("postgres"))

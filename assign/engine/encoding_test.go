@@ -38,7 +38,7 @@ func TestDatabaseThatIsNotUTF8(t *testing.T) {
 				t.Errorf("%d passed over, want the one whose key has 300 bytes", got)
 			}
 			if w, claimed, err := n.Claim(t.Context(), "task", "Zoë", assign.Who{Holder: assign.Holder{User: "Jörg"}}); err != nil || claimed || w.Item != "Zoë" {
-				t.Errorf("Jörg claims what he has: %q, %t, %v", w.Item, claimed, err)
+				t.Errorf("Jörg claims his own item: %q, %t, %v", w.Item, claimed, err)
 			}
 		})
 	}

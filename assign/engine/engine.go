@@ -78,7 +78,7 @@ type Engine struct {
 	leases chan struct{} // work with a lease was given: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
 
-	complaints pg.LogLimiter
+	logLimit pg.LogLimiter
 
 	mu         sync.Mutex
 	base       context.Context // ends when Run ends; nil before

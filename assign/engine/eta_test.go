@@ -49,7 +49,7 @@ func TestEta(t *testing.T) {
 		eta *float64
 		at  time.Time
 	}{
-		"when he asked":    {r.EtaSeconds, r.CreatedAt},
+		"in the answer":    {r.EtaSeconds, r.CreatedAt},
 		"while it ran":     {later.EtaSeconds, before},
 		"by the run event": {started.EtaSeconds, query[time.Time](t, db, `select started_at from getwork.run order by id desc limit 1`)},
 	} {

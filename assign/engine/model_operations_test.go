@@ -222,7 +222,7 @@ func (w *modelWorld) doClaim() {
 	his, against := w.claim(t, item, who.Holder, who.Groups, who.Anything)
 	w.wantRefusal(err, against...)
 	if err == nil && (claimed == his || got.Item != item || got.Holder() != who.Holder || got.State != "held") {
-		w.differ("the answer differs", "claim answered %+v, claimed %t; it was his: %t", got, claimed, his)
+		w.differ("the answer differs", "claim answered %+v, claimed %t; held before: %t", got, claimed, his)
 	}
 }
 

@@ -229,7 +229,7 @@ where w.task_id = any($1) and l.assigned_at < coalesce(w.closed_at, 'infinity')`
 select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.id > w.id join model_places p on p.item = w.item
 where w.task_id = any($1) and w.state in ('returned', 'failed', 'never') and (p.places = 1 or (l.user_name, l.instance) = (w.user_name, w.instance))
   and l.assigned_at > w.closed_at and l.assigned_at < coalesce(w.available_at, 'infinity')`,
-	"not to him again": `
+	"not to the same user again": `
 select w.item from getwork.work w join getwork.work l on l.task_id = w.task_id and l.item = w.item and l.user_name = w.user_name and l.id > w.id join model_places p on p.item = w.item
 where w.task_id = any($1) and w.to_others and l.assigned_at > w.closed_at and (p.places = 1 or l.instance = w.instance)`,
 	"four eyes": `

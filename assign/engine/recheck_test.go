@@ -306,7 +306,7 @@ func TestClaimIsRechecked(t *testing.T) {
 	}
 	execute(t, db, `update loan set ok = false`)
 	if _, claimed, err := n.Claim(t.Context(), "task", "3", who("bob")); err != nil || claimed {
-		t.Errorf("what is his already: %v, %v", claimed, err)
+		t.Errorf("an item held already: %v, %v", claimed, err)
 	}
 	execute(t, db, `alter table loan drop column ok`)
 	_, _, err = n.Claim(t.Context(), "task", "4", who("bob"))

@@ -119,7 +119,7 @@ func TestReassign(t *testing.T) {
 		t.Errorf("bob's: %+v", x)
 	}
 	hear(t, from, "it was taken away", func(w assign.Work) bool { return w.State == "reassigned" })
-	hear(t, to, "it was given to him", func(w assign.Work) bool { return w.State == "held" && w.ID == x.ID })
+	hear(t, to, "it was given to the new holder", func(w assign.Work) bool { return w.State == "held" && w.ID == x.ID })
 	if again, err := n.Reassign(t.Context(), x.ID, "bob", "boss"); err != nil || again.ID != x.ID {
 		t.Errorf("to its own holder: %d, %v", again.ID, err)
 	}

@@ -133,7 +133,7 @@ func (e *Engine) logRescueError(what string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the node is shutting down
 	}
-	if facts := e.complaints.Again(what, err); facts != nil {
+	if facts := e.logLimit.Again(what, err); facts != nil {
 		e.Log.Warn(what+"; it is tried again", facts...)
 	}
 }

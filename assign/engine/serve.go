@@ -125,7 +125,7 @@ func (e *Engine) logServeError(ctx context.Context, task int64, err error) {
 		e.Log.Info("run given up", "task_id", task, "cause", "the node is shutting down")
 		e.Announce.Waiting(task) // so that another node takes over at once
 	default:
-		if facts := e.complaints.About(err); facts != nil {
+		if facts := e.logLimit.About(err); facts != nil {
 			e.Log.Error("round failed; it will be tried again", append(facts, "task_id", task)...)
 		}
 	}

@@ -176,7 +176,7 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 func TestConflictThatEndsServesWhoLingers(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *node, assign.Work){
-		"he lets go": func(t *testing.T, n *node, w assign.Work) { n.let(t, w, giveBack(time.Hour)) },
+		"the holder lets go": func(t *testing.T, n *node, w assign.Work) { n.let(t, w, giveBack(time.Hour)) },
 		"the rule is taken back": func(t *testing.T, n *node, _ assign.Work) {
 			if _, err := n.change(t, "approve", func(s *assign.Settings) { s.ConflictsWith = []string{} }); err != nil {
 				t.Fatal(err)

@@ -300,7 +300,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 		n.Feed.Broadcast(assign.Event{Type: "mark"})
 		f.next("only the mark", func(e assign.Event) bool {
 			if e.Type != "mark" && e.Type != "tasks" {
-				t.Errorf("%s is told of a %s", f.holder.User, e.Type)
+				t.Errorf("%s got a %s", f.holder.User, e.Type)
 			}
 			return e.Type == "mark"
 		})
@@ -392,7 +392,7 @@ func TestThousandsFollowATask(t *testing.T) {
 	}
 	for _, who := range got {
 		if !strings.HasSuffix(who, " another") || who == "newcomer another" {
-			t.Fatalf("%s is told", who)
+			t.Fatalf("%s got an event", who)
 		}
 	}
 }
@@ -483,7 +483,7 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 	n.Feed.Broadcast(assign.Event{Type: "mark"})
 	eve.next("only the mark", func(e assign.Event) bool {
 		if e.Type == "task" {
-			t.Error("eve is told of an extension")
+			t.Error("eve got an event about an extension")
 		}
 		return e.Type == "mark"
 	})

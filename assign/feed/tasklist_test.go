@@ -93,7 +93,7 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	for _, f := range all {
 		f.next("nothing else", func(e assign.Event) bool {
 			if e.Type != "mark" {
-				t.Errorf("%s is told of a %s, too", f.holder.User, e.Type)
+				t.Errorf("%s got a %s, too", f.holder.User, e.Type)
 			}
 			return e.Type == "mark"
 		})

@@ -25,22 +25,27 @@ func (l Router) of(ctx context.Context) *pgxpool.Pool {
 	return l.Calls
 }
 
+// BeginTx begins a transaction on the pool that ctx chooses.
 func (l Router) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
 	return l.of(ctx).BeginTx(ctx, o)
 }
 
+// Exec executes a statement on the pool that ctx chooses.
 func (l Router) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	return l.of(ctx).Exec(ctx, sql, args...)
 }
 
+// Query executes a statement on the pool that ctx chooses, and returns its rows.
 func (l Router) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	return l.of(ctx).Query(ctx, sql, args...)
 }
 
+// QueryRow executes a statement on the pool that ctx chooses, and returns its first row.
 func (l Router) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return l.of(ctx).QueryRow(ctx, sql, args...)
 }
 
+// SendBatch sends a batch on the pool that ctx chooses.
 func (l Router) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return l.of(ctx).SendBatch(ctx, b)
 }

@@ -122,6 +122,7 @@ func (q *Ranker) overThere(ctx context.Context, f func(pgx.Tx) error) error {
 	return q.inQuery(ctx, conn.Conn(), f)
 }
 
+// QueryLockClass is the first key of QueryLock; it differs between installations that share a query database.
 func (q *Ranker) QueryLockClass() int32 {
 	h := fnv.New32a()
 	h.Write([]byte("getwork run " + q.Channel))

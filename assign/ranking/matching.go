@@ -39,7 +39,7 @@ func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s ass
 			return err
 		}
 		began := time.Now()
-		match, err := recheckIn(ctx, tx, s.Recheck, items)
+		match, err := queryRecheck(ctx, tx, s.Recheck, items)
 		markSpoilt(tx.Conn(), err)
 		var fault *ErrQuery
 		if err = FaultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {

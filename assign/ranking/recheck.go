@@ -29,7 +29,7 @@ from (
 where getwork_recheck.item::text collate "C" = any($1)`
 )
 
-func rechecking(recheck assign.Query) string { return recheckHead + recheck.Trimmed() + recheckTail }
+func wrapRecheck(recheck assign.Query) string { return recheckHead + recheck.Trimmed() + recheckTail }
 
 // keysType is the type of $1, whatever PostgreSQL would infer from its first use in the query.
 var keysType = []uint32{pgtype.TextArrayOID}
@@ -53,7 +53,7 @@ func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign
 	}
 	var still map[string]bool
 	err := q.InTx(ctx, wait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
-		still, err = recheckIn(ctx, tx, s.Recheck, items)
+		still, err = queryRecheck(ctx, tx, s.Recheck, items)
 		return err
 	})
 	var refusal *assign.Refusal
@@ -66,15 +66,15 @@ func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign
 	return still, nil
 }
 
-// recheckIn executes a recheck in a transaction that was prepared for user SQL. Its errors are PostgreSQL's own.
-func recheckIn(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []string) (map[string]bool, error) {
+// queryRecheck executes a recheck in a transaction that was prepared for user SQL. Its errors are PostgreSQL's own.
+func queryRecheck(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []string) (map[string]bool, error) {
 	// One statement by the extended protocol, as in readRanked. tx.Query would leave the type of $1 to PostgreSQL.
 	keys, err := tx.Conn().TypeMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, items, nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode the items: %w", err)
 	}
 	still := make(map[string]bool, len(items))
-	rows := tx.Conn().PgConn().ExecParams(ctx, rechecking(recheck), [][]byte{keys}, keysType, nil, nil)
+	rows := tx.Conn().PgConn().ExecParams(ctx, wrapRecheck(recheck), [][]byte{keys}, keysType, nil, nil)
 	for rows.NextRow() {
 		still[string(rows.Values()[0])] = true
 	}
@@ -106,7 +106,7 @@ func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 		if keys != 1 {
 			return queryRefusal("recheck", "the recheck must return one column named \"item\", the keys of those that still match (… as item), not %d", keys)
 		}
-		_, err = conn.ExecParams(ctx, "explain "+rechecking(recheck), [][]byte{[]byte("{}")}, keysType, nil, nil).Close()
+		_, err = conn.ExecParams(ctx, "explain "+wrapRecheck(recheck), [][]byte{[]byte("{}")}, keysType, nil, nil).Close()
 		if err != nil {
 			return refusedQuery("recheck", noSelect("recheck", err), -1)
 		}

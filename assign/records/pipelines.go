@@ -34,6 +34,7 @@ func NewWorkScan(also ...any) *workScan {
 	return s
 }
 
+// Scan reads one row.
 func (s *workScan) Scan(row pgx.CollectableRow) (assign.Work, error) {
 	err := row.Scan(s.into...)
 	w := s.w

@@ -24,6 +24,7 @@ type requestScan struct {
 	into                  []any
 }
 
+// NewRequestScan returns a scan of RequestColumns.
 func NewRequestScan() *requestScan {
 	s := &requestScan{}
 	r := &s.r
@@ -32,6 +33,7 @@ func NewRequestScan() *requestScan {
 	return s
 }
 
+// Scan reads one row.
 func (s *requestScan) Scan(row pgx.CollectableRow) (assign.Request, error) {
 	err := row.Scan(s.into...)
 	r := s.r

@@ -53,7 +53,7 @@ func TestChangesTellOfThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard(t, ann, "it was taken away", workIs(two.ID, "reassigned"))
-	heard(t, bob, "it was given to him", workIs(given.ID, "held"))
+	heard(t, bob, "it was given to the new holder", workIs(given.ID, "held"))
 	dry, err := a.Release(t.Context(), assign.Release{User: "bob", DryRun: true}, "boss")
 	if err != nil {
 		t.Fatal(err)
