@@ -184,7 +184,7 @@ func (q *Ranker) readRanked(ctx context.Context, tx pgx.Tx, statement string, mo
 	}
 	found.PassedOver += int64(unusable)
 	slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) }) // full items came last
-	if found.Snapshot == nil {                                                                    // the query returned no rows, so nothing will be compared with its snapshot
+	if found.Snapshot == nil {                                                                    // no rows, so nothing is compared with the snapshot
 		empty := "1:1:"
 		found.Snapshot = &empty
 	}
