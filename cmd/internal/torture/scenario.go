@@ -106,9 +106,9 @@ var Scenarios = []Scenario{
 		encoding: "LATIN1",
 		habits:   mixed.with(func(h *habits) { h.claim, h.narrow, h.holdFor = 20, 40, 0.5 })},
 	{Name: "restore", Help: "the database is dumped and restored into another cluster, whose transaction ids are lower",
-		tasks:  []string{"books", "shelf", "quick", "inbox"},
+		tasks:  []string{"books", "shelf", "shelf", "quick", "quick", "quick", "quick", "inbox", "inbox"}, // few books, so that some stay on the shelf
 		jobs:   shelved,
-		habits: mixed.with(func(h *habits) { h.holdFor, h.back = 0.6, 40 }),
+		habits: mixed.with(func(h *habits) { h.claim, h.holdFor, h.back, h.fail = 60, 0.3, 5, 0 }),
 		beside: (*storm).restore, rest: 8 * time.Second},
 	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, and a migration runs beside a query of 20 seconds",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
