@@ -10,7 +10,7 @@
  *          the address's parameters; and a signal that is aborted when the view is left, for listeners and calls
  */
 
-import { connect, rest } from './getwork.js';
+import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
 import { parse } from './words.js';
 
@@ -252,7 +252,7 @@ async function show() {
       element.append(Object.assign(document.createElement('p'), { className: 'error', textContent: `This view can’t be shown: ${e.message}` }));
       $('view').replaceChildren(element);
     }
-    throw e;
+    if (!(e instanceof Problem)) throw e; // a mistake of ours, for the console
   }
 }
 

@@ -46,6 +46,21 @@ func TestPageTaskRenamedByAnother(t *testing.T) {
 	b.await(`location.pathname === '/tasks/verify' && !document.querySelector('#gone, .conflict')`, e2e.Soon)
 }
 
+// A task that can't be read says so in its view. That is not a mistake of the page, so its console stays silent.
+func TestPageTaskUnreadable(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", "select 1 as item")
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
+	b.state("live", e2e.Soon)
+	s.Nodes[0].Kill()
+	b.press("[data-task=verify] a")
+	b.shows("#view .error", "This view can’t be shown: the server can’t be reached")
+	b.eval(`(setTimeout(() => history.back()), '')`)
+	b.shows("#view h1", "Tasks")
+}
+
 // A manager with unsaved changes of a task is told in the page when another deletes it, even on a later visit. The
 // typed text can become a new task.
 func TestPageTaskDeletedByAnother(t *testing.T) {
