@@ -90,7 +90,8 @@ func TestEventDuringTheSnapshot(t *testing.T) {
 	c := n.dial(t, "oliver")
 	await(t, "the snapshot waits for the lock", func() bool {
 		var waiting bool
-		err := n.db.QueryRow(t.Context(), `select exists (select from pg_locks where relation = 'getwork.work'::regclass and not granted)`).Scan(&waiting)
+		err := n.db.QueryRow(t.Context(), `select exists (select from pg_locks where relation = 'getwork.work'::regclass and not granted
+			and database = (select oid from pg_database where datname = current_database()))`).Scan(&waiting)
 		return err == nil && waiting
 	})
 	n.mark("meanwhile")

@@ -83,7 +83,7 @@ func TestPageNewTaskPreviewGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
-	const running = `exists (select from pg_stat_activity where state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid())`
+	const running = `exists (select from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid())`
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
 	b.set("set-query", "select 1 as item from pg_sleep(600)")
 	b.set("set-query_timeout", "50ms")
