@@ -85,11 +85,16 @@ class Floor {
     history.replaceState(null, '', query ? `/floor?${query}` : '/floor');
   }
 
-  /** Releases are rare, so the dialog is loaded on demand. */
+  /** Dialogs are rare, so their modules are loaded on demand. The promise has the module, or null if no dialog is to open now. */
+  async dialogs(imported) {
+    const loaded = await imported.catch(() => this.app.say('It can’t be loaded now. Load the page anew.'));
+    return !loaded || this.signal.aborted || document.querySelector('dialog[open]') ? null : loaded;
+  }
+
   async release(filter) {
     const { app, signal } = this;
-    const loaded = await import('./release.js').catch(() => app.say('It can’t be loaded now. Load the page anew.'));
-    if (!loaded || signal.aborted || document.querySelector('dialog[open]')) return;
+    const loaded = await this.dialogs(import('./release.js'));
+    if (!loaded) return;
     if (await loaded.releaseDialog(app, { ...filter, signal })) this.held.restart();
     this.refocus('held');
   }

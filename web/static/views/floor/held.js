@@ -4,7 +4,6 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { age, span, when } from '../../parts.js';
 import { remaining } from '../../words.js';
-import { reassignDialog } from '../reassign.js';
 import { byId, firstRows } from './rows.js';
 
 const step = 200;
@@ -151,7 +150,9 @@ export class Held {
 
   async #reassign(work) {
     const { app, signal } = this.#floor;
-    const given = await reassignDialog(app, work, signal);
+    const loaded = await this.#floor.dialogs(import('../reassign.js'));
+    if (!loaded) return;
+    const given = await loaded.reassignDialog(app, work, signal);
     if (given) {
       app.say(`${given.item} is with ${given.user} now.`);
       this.#reader.restart();

@@ -2,7 +2,6 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
-import { ask } from '../../dialog.js';
 import { age, span, when } from '../../parts.js';
 import { byId, firstRows } from './rows.js';
 
@@ -82,7 +81,9 @@ export class Waiting {
   async #cancel(request) {
     const { app, draw } = this.#floor;
     const title = this.#floor.titleOf(request.task);
-    const yes = await ask({
+    const loaded = await this.#floor.dialogs(import('../../dialog.js'));
+    if (!loaded) return;
+    const yes = await loaded.ask({
       title: `Cancel the request of ${request.user}?`,
       text: `${request.user} asked for ${request.wanted} of ${title}, and is told that it was cancelled. Asking again is possible.`,
       yes: 'Cancel the request',
