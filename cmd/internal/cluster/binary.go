@@ -13,13 +13,32 @@ import (
 // built is the binary of this test process. It is a global variable because tests have no common caller.
 var built struct {
 	mu   sync.Mutex
+	race bool
 	dir  string
 	path string
 	err  error
 }
 
-// Binary returns the path of the getwork binary. The first call builds it, with the race detector if the test has it;
-// [Clean] removes it.
+func init() { built.race = raceEnabled }
+
+// WithoutRace makes the package's nodes run without the race detector even if the tests have it. Call it in TestMain. It
+// is for tests of something else, such as the page: with the detector a node takes several times as long, and other
+// packages look for races in nodes.
+func WithoutRace() {
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	built.race = false
+}
+
+// Race reports whether nodes run with the race detector. It keeps several bytes beside each byte of a node's heap.
+func Race() bool {
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	return built.race
+}
+
+// Binary returns the path of the getwork binary. The first call builds it, with the race detector if the test has it,
+// unless [WithoutRace] was called; [Clean] removes it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	built.mu.Lock()
@@ -41,7 +60,7 @@ func build() error {
 	built.dir = dir
 	path := filepath.Join(dir, "getwork")
 	var flags []string
-	if raceEnabled {
+	if built.race {
 		flags = append(flags, "-race")
 	}
 	if err := node.Build(context.Background(), path, flags...); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/cluster"
 )
 
 // Clients that stop while sending are cut off: in their headers after 10 seconds, in a body after 30. Meanwhile their
@@ -111,7 +113,11 @@ func TestSlowReaders(t *testing.T) {
 		}
 	}
 	t.Logf("%d MiB before, at most %d", before, most)
-	if before > 0 && most-before > 320 { // if the node kept the events for every slow reader they would be 400 MB
+	bound := 320 // if the node kept the events for every slow reader they would be 400 MB, beside what waits for the collector
+	if cluster.Race() {
+		bound *= 3
+	}
+	if before > 0 && most-before > bound {
 		t.Errorf("the node takes %d MiB more", most-before)
 	}
 	if err := <-told; err != nil {
