@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"testing"
 	"time"
 
 	"go.uber.org/goleak"
@@ -34,9 +33,12 @@ import (
 // stopTimeout bounds the server's fast shutdown after the tests; an immediate one follows.
 const stopTimeout = 10 * time.Second
 
+// Runner runs a package's tests, as [testing.M] does. Another Runner does something around that, too.
+type Runner interface{ Run() int }
+
 // Main runs the tests, ends the server, fails if goroutines are left over, and returns the exit status. Without
 // Main the server still ends with the test binary, a moment later. leaks are goroutines to be tolerated.
-func Main(m *testing.M, leaks ...goleak.Option) int {
+func Main(m Runner, leaks ...goleak.Option) int {
 	waitTogether()
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(stopTimeout))

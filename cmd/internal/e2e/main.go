@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"testing"
 
 	"go.uber.org/goleak"
 
@@ -10,8 +9,11 @@ import (
 	"getwork/schema/schematest"
 )
 
+// Runner runs a package's tests. It is a [testing.M], or one with something around it.
+type Runner = schematest.Runner
+
 // Main runs a package's tests in the mode that GETWORK_TEST_MODE names, and ends the process. Call it in TestMain.
-func Main(m *testing.M) {
+func Main(m Runner) {
 	ModeNow.choose()
 	go watchClock()
 	code := schematest.Main(m, goleak.IgnoreAnyFunction("getwork/cmd/internal/e2e.watchClock"))

@@ -2,16 +2,16 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -21,7 +21,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// browser is a real browser with a profile of its own.
+// browser is a window of a real browser, with a profile of its own.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -30,29 +30,23 @@ type browser struct {
 	said []string // the console's messages: violations of the page's policy, and exceptions
 }
 
-// newBrowser starts Chromium, or skips the test if it is not installed. script runs before each page's own scripts.
+// newBrowser opens a window of Chromium, or skips the test if it is not installed. script runs before each page's own
+// scripts.
 func newBrowser(t *testing.T, script string) *browser {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
-	if path == "" {
-		t.Skip("no chromium, chromium-browser or google-chrome on the PATH; on Debian: apt-get install chromium")
-	}
 	b := &browser{t: t}
-	var err error
-	for range 3 { // on a loaded machine a browser may fail to start
-		if b.ctx, err = startBrowser(t, path); err == nil {
-			break
-		}
+	process, err := shared.start()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no chromium, chromium-browser or google-chrome on the PATH; on Debian: apt-get install chromium")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Not the test's own context, which ends before the clean-ups: they close the window in order.
+	ctx, cancel := chromedp.NewContext(process, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	b.ctx = ctx
+	b.alwaysFocused()
 	b.do(func(ctx context.Context, tab *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return chromedp.Void{}, err
@@ -70,34 +64,13 @@ func newBrowser(t *testing.T, script string) *browser {
 	return b
 }
 
-// startBrowser does not use the test's context, which ends before the clean-ups: they end the browser in order. The
-// browser writes to a folder that is then removed; the folder's name is short because it contains sockets.
-func startBrowser(t *testing.T, path string) (context.Context, error) {
-	folder, err := os.MkdirTemp("", "getwork-browser-")
-	if err != nil {
-		return nil, err
-	}
-	allocator, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(folder, "profile")), chromedp.Env("TMPDIR="+folder), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("lang", "en-US"))...)
-	ctx, cancel := chromedp.NewContext(allocator)
-	if err := chromedp.Do(ctx); err != nil {
-		cancel()
-		end()
-		_ = os.RemoveAll(folder)
-		return nil, err
-	}
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Log("end the browser: ", err)
-			cancel()
-		}
-		end()
-		if err := os.RemoveAll(folder); err != nil {
-			t.Log("remove the browser's folder: ", err)
-		}
-	})
-	return ctx, nil
+// alwaysFocused makes the window behave as if it had the focus, which otherwise only one of all tests' windows has.
+func (b *browser) alwaysFocused() {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+		return err
+	}))
 }
 
 // listen records messages that must not appear. Failed loads may: tests take nodes away.

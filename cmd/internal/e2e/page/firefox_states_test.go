@@ -187,13 +187,22 @@ func TestFirefoxFocusIsSeen(t *testing.T) {
 			last := ""
 			for _, key := range []string{keyTab, keyShift + keyTab} {
 				f.eval(`(window.begin = document.activeElement, '')`)
-				const through = `String([begin, document.body].includes(document.activeElement))`
-				for n := 0; n < 20 || n < 200 && f.eval(through) == "false"; n++ {
+				const look = `JSON.stringify({ Covered: ` + covered + `, Last: document.activeElement.outerHTML.slice(0, 160),
+					Through: [begin, document.body].includes(document.activeElement) })`
+				through := false
+				for n := 0; n < 20 || n < 200 && !through; n++ {
 					f.keys(key)
-					if what := f.eval(covered); what != "" {
-						t.Errorf("%s, %d pixels wide: the element with the focus, %s, is not visible after %s", path, l.width, what, last)
+					var is struct {
+						Covered, Last string
+						Through       bool
 					}
-					last = f.eval(`document.activeElement.outerHTML.slice(0, 160)`)
+					if err := json.Unmarshal([]byte(f.eval(look)), &is); err != nil {
+						t.Fatal(err)
+					}
+					if is.Covered != "" {
+						t.Errorf("%s, %d pixels wide: the element with the focus, %s, is not visible after %s", path, l.width, is.Covered, last)
+					}
+					last, through = is.Last, is.Through
 				}
 			}
 		}

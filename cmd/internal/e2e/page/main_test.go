@@ -3,8 +3,11 @@ package page
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"testing"
 
+	"getwork/cmd/internal/cluster"
 	_ "getwork/cmd/internal/demo" // nodes are built from it, so the test cache notices changes
 	"getwork/cmd/internal/e2e"
 	_ "getwork/cmd/internal/serve"
@@ -15,7 +18,21 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		return // browsers are slow
 	}
-	e2e.Main(m)
+	cluster.WithoutRace()
+	e2e.Main(withBrowsers{m})
+}
+
+// withBrowsers ends the browsers after the tests.
+type withBrowsers struct{ e2e.Runner }
+
+func (w withBrowsers) Run() int {
+	code := w.Runner.Run()
+	foxes.stop()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "end Chromium:", err)
+		code = max(code, 1)
+	}
+	return code
 }
 
 // site is a site of e2e, with the steps that tests of this package share.

@@ -1,35 +1,24 @@
 package page
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"getwork/cmd/internal/e2e"
-	"getwork/cmd/internal/node"
 )
 
-// firefox is a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver: messages
-// are LENGTH:JSON, commands [0, id, name, parameters], and answers [1, id, error, result].
+// firefox is a tab of a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver:
+// messages are LENGTH:JSON, commands [0, id, name, parameters], and answers [1, id, error, result].
 type firefox struct {
-	t    *testing.T
-	conn net.Conn
-	in   *bufio.Reader
-	id   int // of the last command
+	t *testing.T
+	*foxProcess
 }
 
-// newFirefox starts Firefox, or skips the test if it is not installed. preferences are those that differ from its own.
+// newFirefox opens a tab of Firefox, or skips the test if it is not installed. preferences are those that differ from its
+// own.
 func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	t.Helper()
 	path := ""
@@ -42,10 +31,27 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	if path == "" {
 		t.Skip("no firefox-esr or firefox on the PATH; on Debian: apt-get install firefox-esr")
 	}
-	f := &firefox{t: t}
-	f.start(path, preferences)
-	f.do("WebDriver:NewSession", map[string]any{"timeouts": map[string]any{"script": 100_000, "pageLoad": 100_000}}, nil)
-	f.inBrowser(console)
+	process, err := foxes.take(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &firefox{t, process}
+	t.Cleanup(func() { // also if the test has failed in the middle of anything
+		f.t = t
+		if err := f.tidy(preferences); err != nil {
+			t.Log("Firefox is not used again: ", err)
+			f.end()
+			return
+		}
+		foxes.give(process)
+	})
+	set, _ := json.Marshal(preferences)
+	f.inBrowser(`for (const [name, value] of Object.entries(` + string(set) + ` ?? {})) {
+		Services.prefs[{ boolean: 'setBoolPref', number: 'setIntPref', string: 'setStringPref' }[typeof value]](name, value);
+	}
+	return ''`)
+	f.fresh()
+	f.said()
 	t.Cleanup(func() {
 		if said := f.said(); said != "" {
 			t.Errorf("the browser's console said:\n%s", said)
@@ -54,113 +60,18 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	return f
 }
 
-// start starts Firefox, and ends it with the test, in order or by force. Its HOME is a folder that it can write to,
-// since it refuses another user's; the folder is removed then.
-func (f *firefox) start(path string, preferences map[string]any) {
-	t := f.t
-	t.Helper()
-	folder, err := os.MkdirTemp("", "getwork-firefox-")
-	if err != nil {
-		t.Fatal(err)
+// fresh replaces all tabs by a new one.
+func (f *firefox) fresh() {
+	f.t.Helper()
+	f.inBrowser(`const all = [...gBrowser.tabs];
+		gBrowser.selectedTab = gBrowser.addTab('about:blank', { triggeringPrincipal: Services.scriptSecurityManager.getSystemPrincipal() });
+		for (const tab of all) gBrowser.removeTab(tab, { animate: false, skipPermitUnload: true });
+		return ''`)
+	var handles []string
+	if result, err := f.call("WebDriver:GetWindowHandles", map[string]any{}); err != nil || json.Unmarshal(result, &handles) != nil || len(handles) != 1 {
+		f.t.Fatalf("windows: %s, %v; want one", result, err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Log("remove the browser's folder: ", err)
-		}
-	})
-	prefs := "user_pref(\"marionette.port\", 0);\n" // a free port
-	for name, value := range preferences {
-		v, _ := json.Marshal(value)
-		prefs += fmt.Sprintf("user_pref(%q, %s);\n", name, v)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "user.js"), []byte(prefs), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	printed, err := os.Create(filepath.Join(folder, "printed"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer printed.Close()
-	cmd := exec.Command(path, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", folder)
-	cmd.Env = append(os.Environ(), "HOME="+folder, "TMPDIR="+folder, "MOZ_CRASHREPORTER_DISABLE=1")
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = printed, printed, node.Attributes()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		force := time.AfterFunc(e2e.Soon, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-		if _, err := f.call("Marionette:Quit", map[string]any{"flags": []string{"eForceQuit"}}); err != nil {
-			force.Reset(0)
-		}
-		<-ended
-		force.Stop()
-	})
-	e2e.Await(t, "Firefox listens", 3*e2e.Soon, func() bool {
-		select {
-		case <-ended:
-			text, _ := os.ReadFile(printed.Name())
-			t.Fatalf("Firefox ended: %v\n%s", cmd.ProcessState, text)
-		default:
-		}
-		port, err := os.ReadFile(filepath.Join(folder, "MarionetteActivePort"))
-		if err == nil && len(port) > 0 {
-			f.conn, err = net.Dial("tcp", "127.0.0.1:"+string(port))
-		}
-		return err == nil && f.conn != nil
-	})
-	t.Cleanup(func() { _ = f.conn.Close() })
-	f.in = bufio.NewReader(f.conn)
-	if _, err := f.hear(); err != nil { // the greeting
-		t.Fatal(err)
-	}
-}
-
-// call sends a command, and waits for its result.
-func (f *firefox) call(command string, parameters any) (json.RawMessage, error) {
-	if f.conn == nil {
-		return nil, errors.New("Firefox does not listen")
-	}
-	f.id++
-	message, err := json.Marshal([]any{0, f.id, command, parameters})
-	if err != nil {
-		return nil, err
-	}
-	_ = f.conn.SetDeadline(time.Now().Add(6 * e2e.Soon))
-	if _, err := fmt.Fprintf(f.conn, "%d:%s", len(message), message); err != nil {
-		return nil, err
-	}
-	text, err := f.hear()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", command, err)
-	}
-	var answer [4]json.RawMessage
-	var failure *struct{ Error, Message string }
-	if err = json.Unmarshal(text, &answer); err == nil {
-		err = json.Unmarshal(answer[2], &failure)
-	}
-	if err == nil && failure != nil {
-		err = fmt.Errorf("%s: %s: %s", command, failure.Error, failure.Message)
-	}
-	return answer[3], err
-}
-
-func (f *firefox) hear() ([]byte, error) {
-	length, err := f.in.ReadString(':')
-	if err != nil {
-		return nil, err
-	}
-	n, err := strconv.Atoi(strings.TrimSuffix(length, ":"))
-	if err != nil {
-		return nil, err
-	}
-	text := make([]byte, n)
-	_, err = io.ReadFull(f.in, text)
-	return text, err
+	f.do("WebDriver:SwitchToWindow", map[string]any{"handle": handles[0], "focus": true}, nil)
 }
 
 // try sends a command, and decodes the value of its result into a variable, unless that is nil.
@@ -193,19 +104,6 @@ func (f *firefox) inBrowser(js string) (text string) {
 	f.do("Marionette:SetContext", map[string]any{"value": "content"}, nil)
 	return text
 }
-
-// console records messages that must not appear: uncaught exceptions, and violations of the page's policy. Failed loads
-// may appear: tests take nodes away.
-const console = `
-	window.said = new Set();
-	Services.console.registerListener({
-		observe(m) {
-			if (!(m instanceof Ci.nsIScriptError) || m.flags & (Ci.nsIScriptError.warningFlag | Ci.nsIScriptError.infoFlag)) return;
-			if (m.category !== 'content javascript' && !m.category.startsWith('CSP')) return;
-			window.said.add(m.errorMessage + ' ' + m.sourceName + ':' + m.lineNumber);
-		},
-	});
-	return ''`
 
 // said returns what was recorded since the last call.
 func (f *firefox) said() string {
@@ -316,15 +214,18 @@ func (f *firefox) keys(text string) {
 		Type  string `json:"type"`
 		Value string `json:"value"`
 	}
-	var actions []action
+	var actions, held []action
 	for _, r := range text {
 		key := string(r)
 		actions = append(actions, action{"keyDown", key})
-		if key != keyShift && key != keyCtrl {
-			actions = append(actions, action{"keyUp", key})
+		up := action{"keyUp", key}
+		if key == keyShift || key == keyCtrl {
+			held = append(held, up)
+		} else {
+			actions = append(actions, up)
 		}
 	}
+	actions = append(actions, held...)
 	keyboard := map[string]any{"type": "key", "id": "keyboard", "actions": actions}
 	f.do("WebDriver:PerformActions", map[string]any{"actions": []any{keyboard}}, nil)
-	f.do("WebDriver:ReleaseActions", map[string]any{}, nil)
 }

@@ -60,8 +60,8 @@ func (b *browser) window() *browser {
 	b.t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewWindow(true))
 	other := &browser{t: b.t, ctx: ctx}
-	other.do()
 	b.t.Cleanup(cancel)
+	other.alwaysFocused()
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		b.t.Fatal(err)
 	}
