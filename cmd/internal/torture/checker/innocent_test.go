@@ -155,6 +155,10 @@ var innocent = []struct {
 		c.Body, _ = json.Marshal(h.workNow(loan4))
 		c.Ended = h.at(76).Sub(h.moment(0))
 	}},
+	{"claimed and let go of before the next snapshot", func(h *tale) {
+		h.untell(loan4)
+		h.tell(62, "snapshot", map[string]any{"work": []any{}, "requests": []any{}})
+	}},
 	{"a click that was lost, and done late", func(h *tale) {
 		h.fault("freeze", 0, 0.5, 10)
 		h.add(history.Call{Kind: history.Click, Who: tracy, Task: "verify", Count: 1}, 0.9, 0, nil)

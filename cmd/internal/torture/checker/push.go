@@ -139,7 +139,13 @@ func (t pushJudge) given(w *work) (n news, known bool) {
 			n.before, n.entries = c.Began, []int{s.entry}
 		}
 	}
-	n.tells = func(i int) bool { return t.mentions(i, w) != nil }
+	over := n.before // from when on it may have been over: a snapshot that comes later need not have it
+	if held, _ := t.certainly(w); held.from < held.until {
+		over = max(over, held.until)
+	}
+	n.tells = func(i int) bool {
+		return t.mentions(i, w) != nil || w.row.ClosedAt != nil && t.entries[i].Told.Type == "snapshot" && t.entries[i].Told.At > over
+	}
 	return n, w.row.Request == nil && n.before < forever && n.by < forever
 }
 
