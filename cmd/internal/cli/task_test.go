@@ -236,7 +236,7 @@ func TestTaskVersions(t *testing.T) {
 	c.Run(0, nil, "task", "update", "verify", "--title", "T", "--query", "select 'z' as item")
 	c.Run(0, e2e.Text("task verify is as it was in version 1 (version 3 now)"), "task", "restore", "verify", "1")
 	c.Run(0, e2e.Text("VERSION  SINCE", "3        ", "oliver  query, title\n", "oliver  created\n"), "task", "versions", "verify")
-	c.Run(0, e2e.Text("There may be more", "--cursor 3 goes on"), "task", "versions", "verify", "--limit", "1")
+	c.Run(0, e2e.Text("There may be more", "--cursor 3 continues here"), "task", "versions", "verify", "--limit", "1")
 	c.Run(1, e2e.Text("has no version 9; it has 1 to 3"), "task", "restore", "verify", "9")
 	var versions struct{ Versions []assign.Version }
 	c.Decode(0, &versions, "task", "versions", "verify", "--user", "mary")

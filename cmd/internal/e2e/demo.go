@@ -89,7 +89,7 @@ var nodeLine = regexp.MustCompile(`(?m)^  node \d+  (http://\S+)`)
 func (d *StartedDemo) Ready() (urls []string) {
 	d.T.Helper()
 	Await(d.T, "the demo is ready", 3*time.Minute, func() bool {
-		return d.ended() || strings.Contains(d.Printed(), "Ctrl-C stops all of it.")
+		return d.ended() || strings.Contains(d.Printed(), "Ctrl-C stops everything.")
 	})
 	if d.ended() {
 		d.T.Fatalf("the demo ended with %v", d.Cmd.ProcessState)
