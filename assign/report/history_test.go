@@ -277,6 +277,9 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 
 // However long the past is, the counted rows are found by time, whether or not the tables were ever analyzed.
 func TestHistoryIsFoundByTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 200,000 rows")
+	}
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
