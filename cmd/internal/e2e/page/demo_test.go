@@ -223,7 +223,7 @@ func TestDemoPageKillsNode(t *testing.T) {
 	b.await(`document.querySelector('[data-node="1"] .badge').textContent === 'killed'`, e2e.Soon)
 	b.awaitIn(nodes[0], `document.querySelector('#banner').checkVisibility()`, e2e.Soon)
 	b.click(`[data-node="2"] button`)
-	b.await(`document.querySelector('#error').textContent.includes('the last node that lives')`, e2e.Soon)
+	b.await(`document.querySelector('#error').textContent.includes('the last living node')`, e2e.Soon)
 	b.await(`document.querySelector('[data-node="1"] button').ariaLabel === 'Start node 1'`, e2e.Soon)
 	b.do(chromedp.Reload())
 	b.await(`document.querySelector('[data-node="1"] .down')`, e2e.Soon) // no frame, which would show the browser's own error
