@@ -84,6 +84,9 @@ func TestMutationsUnderAClockThatWasSet(t *testing.T) {
 
 // tryAll tries the mutations in parallel.
 func tryAll(t *testing.T, jumps bool, least func(name string) float64) {
+	if testing.Short() {
+		t.Skip("mutates hundreds of histories")
+	}
 	var total, all atomic.Int64
 	t.Cleanup(func() { t.Logf("found %d of %d mutations", total.Load(), all.Load()) })
 	for name, m := range mutations {
