@@ -10,17 +10,17 @@ help: ## list these targets
 demo: ## run the demo: PostgreSQL, two nodes and a page
 	go run ./cmd/getwork demo
 
-test: ## the README's test command: everything, with the race detector
-	go test -race -timeout 55m ./...
+test: ## the README's test command: everything
+	go test ./...
 
 short: ## without pages, fail-over, measurements, torture and own servers; T=./assign/engine for one package
-	go test -short -timeout 20m $(T)
+	go test -short $(T)
 
 race: ## the engine, the live channel and the API with the race detector; T=./assign/engine for one package
-	go test -race -timeout 20m $(if $(filter ./...,$(T)),./assign/... ./notify ./ws/... ./web,$(T))
+	go test -race $(if $(filter ./...,$(T)),./assign/... ./notify ./ws/... ./web,$(T))
 
 e2e: ## processes, pages and stories
-	go test -race -timeout 55m ./cmd/getwork ./cmd/internal/cli ./cmd/internal/serve ./cmd/internal/demo ./cmd/internal/e2e/...
+	go test -race -timeout 30m ./cmd/getwork ./cmd/internal/cli ./cmd/internal/serve ./cmd/internal/demo ./cmd/internal/e2e/...
 
 lint: ## format, vet and lint
 	@test -z "$$(gofmt -l cmd notify assign ws web schema | tee /dev/stderr)"
