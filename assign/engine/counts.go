@@ -44,8 +44,8 @@ const (
 	RunLost      RunEnd = "lost"
 )
 
-// begin creates the maps.
-func (c *Counts) begin() {
+// makeCounters creates the maps.
+func (c *Counts) makeCounters() {
 	c.Ended, c.RunEnds = map[assign.State]*Counter{}, map[RunEnd]*Counter{}
 	for _, s := range []assign.State{assign.Assigned, assign.Partial, assign.None, assign.Failed, assign.Cancelled} {
 		c.Ended[s] = &Counter{}

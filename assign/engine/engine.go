@@ -116,7 +116,7 @@ func New(c Config) *Engine {
 		refreshes:  map[int64]*refresh{},
 		lastNotify: map[int64]time.Time{},
 	}
-	e.Counts.begin()
+	e.makeCounters()
 	e.slots = &runSlots{Engine: e, free: c.MaxRuns, parked: map[int64]bool{}}
 	e.clientWatch.DB, e.clientWatch.Log = e.api, c.Log
 	e.Ranker = ranking.New(ranking.Config{DB: e.api, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,

@@ -56,15 +56,6 @@ func ofType(kind string) func(assign.Event) bool {
 	return func(e assign.Event) bool { return e.Type == kind }
 }
 
-// listed waits for the next event that says that the list of tasks has changed. It names no task.
-func (f *follower) listed(what string) {
-	f.t.Helper()
-	e := f.next("another list of tasks: "+what, ofType("tasks"))
-	if b, err := e.AppendMessage(nil); err != nil || string(b) != `{"type":"tasks","tasks":{}}` {
-		f.t.Errorf("%s (%v)", b, err)
-	}
-}
-
 // join follows, and reads hello and the snapshot.
 func join(t *testing.T, n *node, user string) *follower {
 	t.Helper()

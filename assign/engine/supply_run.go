@@ -28,7 +28,7 @@ where not st.gone
 order by c.rank
 limit $9`
 
-func (o *runResult) cut() bool { return o.Result.Cut || o.unchecked() }
+func (o *runResult) cut() bool { return o.Cut || o.unchecked() }
 
 // usable ignores items that no longer match and are not held, as if the query had never returned them.
 func (o *runResult) usable() bool { return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0) }
@@ -90,7 +90,7 @@ func (o *runResult) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
 		return settleRunWithoutShelf, []any{after.used}
 	}
-	return settleRun, []any{after.used, o.run, after.next, o.Result.Cut, len(o.Items) - after.gone, o.freshFor}
+	return settleRun, []any{after.used, o.run, after.next, o.Cut, len(o.Items) - after.gone, o.freshFor}
 }
 
 // columns holds ranked items as the database takes them.

@@ -111,7 +111,3 @@ func workIs(id int64, state string) func(assign.Event) bool {
 		return ok && w.ID == id && string(w.State) == state
 	}
 }
-
-func requestIs(id int64, state assign.State) func(assign.Event) bool {
-	return func(e assign.Event) bool { return e.Request != nil && e.Request.ID == id && e.Request.State == state }
-}

@@ -38,7 +38,7 @@ var Defaults = Options{
 	Settle: 45 * time.Second, Log: func(string, ...any) {},
 }
 
-// None, as the only kind of fault, means that nothing is broken.
+// None is the only kind of fault of a run in which nothing is to be broken.
 const None = "none"
 
 // Complete checks the options, and returns them with defaults filled in. Its error says which flag is wrong.
