@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -210,6 +211,9 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	})
 	if err != nil {
 		return assign.Task{}, nameTaken(err, s.Name, "update task")
+	}
+	if slices.Equal(s.ConflictsWith, t.ConflictsWith) {
+		partners = nil // nothing became free there, and to be served in vain would put off the next run of their lingering requests
 	}
 	taskEditor{e}.settingsChanged(t.ID, partners...)
 	return e.Records.Task(ctx, s.Name)
