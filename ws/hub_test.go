@@ -153,11 +153,12 @@ func TestCloseWithDeadClients(t *testing.T) {
 }
 
 // More clients than writers read nothing for a while. All others get everything at once meanwhile, and those clients get it
-// all when they read again, whole and in order, and the pings go on.
+// all when they read again, whole and in order, with the pings in between.
 func TestPausingClients(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{WriteFor: 5 * time.Minute, PingEvery: 50 * time.Millisecond, PongAfter: 5 * time.Minute}, nil)
-	const marks = 200
+	const pingEvery = 50 * time.Millisecond
+	n := start(t, Config{WriteFor: 5 * time.Minute, PingEvery: pingEvery, PongAfter: 5 * time.Minute}, nil)
+	marks := 200 // or more, until a ping of each is due
 	long := strings.Repeat("x", 40<<10)
 	fast := n.open(t, "oliver")
 	var pausing []*raw
@@ -166,7 +167,10 @@ func TestPausingClients(t *testing.T) {
 	}
 	n.awaitCount(t, len(pausing)+1)
 	began := time.Now()
-	for i := range marks { // more than the system's buffers can hold
+	for i := 0; i < marks; i++ { // more than the system's buffers can hold
+		if i == marks-1 && time.Since(began) < 2*pingEvery {
+			marks++
+		}
 		text := fmt.Sprint(i, long)
 		n.mark(text)
 		if got := fast.next("mark")["text"]; got != text {
@@ -178,7 +182,7 @@ func TestPausingClients(t *testing.T) {
 	}
 	for _, p := range pausing {
 		next, pings := 0, 0
-		for next < marks || pings == 0 {
+		for next < marks {
 			kind, payload, err := p.frame()
 			if err != nil {
 				t.Fatalf("after %d marks: %v", next, err)
@@ -194,6 +198,9 @@ func TestPausingClients(t *testing.T) {
 			case kind != textFrame:
 				t.Fatalf("a frame of kind %d", kind)
 			}
+		}
+		if pings == 0 {
+			t.Error("no ping came between")
 		}
 	}
 	if got := n.hub.Count(); got != len(pausing)+1 {

@@ -30,6 +30,7 @@ func (s *session) getWork(ctx context.Context, count int) (assign.Request, error
 	// nobody would know.
 	key := client.Key(rand.Text())
 	var a client.Answer
+	s.channel.asking()
 	r, err := s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
 	if err == nil {
 		err = s.await(ctx, &r, a.RetryAfter())

@@ -44,6 +44,13 @@ func (c *channel) about(id int64) (r assign.Request, ended, look, live bool) {
 	return c.ended, c.ended.ID == id, look, c.live
 }
 
+// asking forgets the last snapshot: the request that the agent is about to make is younger, so the channel reports its end.
+func (c *channel) asking() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missed = nil
+}
+
 // deaf drops a connection that did not report what it should have: its other end is gone.
 func (c *channel) deaf() {
 	c.mu.Lock()
