@@ -15,7 +15,7 @@ type Holder struct {
 	Instance string // empty for people
 }
 
-// Who is a caller: the holder, and what the holder may take.
+// A Who identifies a caller: the holder, and the tasks that the holder may take.
 type Who struct {
 	Holder   Holder
 	Groups   []string // the user's groups

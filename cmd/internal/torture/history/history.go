@@ -14,7 +14,7 @@ import (
 // Clock is a time since the run's start, on the harness's monotonic clock.
 type Clock = time.Duration
 
-// Who is a holder: a user, or an instance of a user's program.
+// A Who identifies a holder: a user, or an instance of a user's program.
 type Who struct {
 	User     string `json:"user"`
 	Instance string `json:"instance,omitempty"`
