@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,6 +24,9 @@ type encoded struct {
 	sync.Once
 	message []byte
 	err     error
+
+	withhold sync.Once
+	withheld Event // see Withheld
 }
 
 // Shared returns the event for several receivers: the first one to write it encodes it for all.
@@ -72,6 +76,23 @@ func (e Event) encode(b []byte) ([]byte, error) {
 		b = append(b, rest...)
 	}
 	return append(b, '}'), nil
+}
+
+// Of returns the event as those may see it whose token is for some tasks alone, or reports that it is not for them.
+func (e Event) Of(tasks []string) (Event, bool) {
+	switch body := e.Body.(type) {
+	case Pipeline:
+		e.Body, e.once = body.Of(tasks), nil
+	case *Request:
+		return e, slices.Contains(tasks, body.Task)
+	case *Work:
+		return e, slices.Contains(tasks, body.Task)
+	case RunEvent:
+		return e, slices.Contains(tasks, body.Task)
+	case *RunEvent:
+		return e, slices.Contains(tasks, body.Task)
+	}
+	return e, true
 }
 
 // Hello is the first message of a live channel.

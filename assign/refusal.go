@@ -3,6 +3,7 @@ package assign
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind says what is wrong with a call. Unless noted below, it is the last part of the problem's type.
@@ -28,6 +29,9 @@ const (
 	Unavailable   Kind = "unavailable"
 
 	Unauthenticated  Kind = "unauthenticated"
+	NameTaken        Kind = "name-taken"
+	LogInFailed      Kind = "log-in-failed"
+	RateLimited      Kind = "rate-limited"
 	Forbidden        Kind = "forbidden"
 	MethodNotAllowed Kind = "method-not-allowed"
 	TooLarge         Kind = "too-large"
@@ -48,6 +52,9 @@ type Refusal struct {
 	Kind   Kind
 	Detail string
 	Fields []Field
+
+	LogIn string        // of kind Unauthenticated: the path to log in at, if it is not the usual one
+	After time.Duration // of kind RateLimited: when to try again
 }
 
 func (r *Refusal) Error() string { return string(r.Kind) + ": " + r.Detail }

@@ -64,6 +64,9 @@ type Click struct {
 	Linger   Duration  // how long to wait if there is nothing; at most 24 h
 	Lease    *Duration // how long to hold the work if the task has no lease; 1 s to 24 h; nil for no lease
 	Key      string    // the Idempotency-Key; empty for none
+
+	Credential string    // what the user came in with; empty under --auth dev
+	ValidUntil time.Time // when that ends by itself; zero: it does not
 }
 
 // MaxLinger is the longest that a request may linger.

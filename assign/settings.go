@@ -56,10 +56,10 @@ type Settings struct {
 	Name          string    `json:"name" yaml:"name"`
 	Title         string    `json:"title" yaml:"title"`
 	Description   string    `json:"description" yaml:"description"`
-	Query         Query     `json:"query" yaml:"query"` // one SELECT that returns a column item, best first; null for an inbox
+	Query         Query     `json:"query,omitzero" yaml:"query"` // one SELECT that returns a column item, best first; null for an inbox
 	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
-	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"` // how long a run's leftovers may be handed out
-	Recheck       Query     `json:"recheck" yaml:"recheck"`     // one SELECT on $1 text[], item keys, that returns those that still match; null for none
+	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"`      // how long a run's leftovers may be handed out
+	Recheck       Query     `json:"recheck,omitzero" yaml:"recheck"` // one SELECT on $1 text[], item keys, that returns those that still match; null for none
 	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
 	MaxRequest    int       `json:"max_request" yaml:"max_request"`
 	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil for no limit

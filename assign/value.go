@@ -20,6 +20,9 @@ type Who struct {
 	Holder   Holder
 	Groups   []string // the user's groups
 	Anything bool     // needs no group: the user is a manager
+	Tasks    []string // the only tasks that the user's token is for; nil: all
+
+	Credential string // what they came in with; empty under --auth dev
 }
 
 // May reports whether the caller may see and take a task of these groups: it has none, or the caller is in one of them.

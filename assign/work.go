@@ -65,6 +65,22 @@ type Pipeline struct {
 	At time.Time `json:"-"` // when it was read, by the database's clock
 }
 
+// Of returns the part of the pipeline that is of these tasks.
+func (p Pipeline) Of(tasks []string) Pipeline {
+	some := Pipeline{Work: []Work{}, Requests: []Request{}, At: p.At}
+	for _, w := range p.Work {
+		if slices.Contains(tasks, w.Task) {
+			some.Work = append(some.Work, w)
+		}
+	}
+	for _, r := range p.Requests {
+		if slices.Contains(tasks, r.Task) {
+			some.Requests = append(some.Requests, r)
+		}
+	}
+	return some
+}
+
 // Disposition is how a holder lets go of work.
 type Disposition struct {
 	Outcome string    `json:"outcome"`         // complete, return, never or fail

@@ -29,7 +29,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	s.streams.Add(1)
 	defer s.streams.Add(-1)
 	ready := make(chan struct{}, 1)
-	stream := s.Feed.Open(c.Holder, func() {
+	stream := s.Feed.Open(assign.Who{Holder: c.Holder}, func() {
 		select {
 		case ready <- struct{}{}:
 		default:

@@ -17,11 +17,9 @@ import (
 func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 	t.Parallel()
 	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
-	there := schematest.URL(t)
-	for where, n := range map[string]*node{
-		"here":  startNode(t, schematest.URL(t), nodeOptions{maxRuns: 3}),
-		"there": startNode(t, there, nodeOptions{maxRuns: 3, queries: there}),
-	} {
+	for where, s := range setUps(t) {
+		s.options.maxRuns = 3
+		n := s.start(t, false)
 		for name, c := range map[string]struct{ query, recheck string }{
 			"set by the query":   {unbound, `select x as item from unnest($1) x, pg_sleep(600)`},
 			"set by the recheck": {`select i as item from generate_series(1, 1000) i`, `select left(case when x = '501' then pg_sleep(600)::text else set_config('statement_timeout', '0', true) end, 0) as item from unnest($1) x`},
@@ -29,7 +27,7 @@ func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 		} {
 			t.Run(where+", "+name, func(t *testing.T) {
 				t.Parallel()
-				task := where + "-" + strings.ReplaceAll(name, " ", "-")
+				task := strings.ReplaceAll(name, " ", "-")
 				newTask(t, n, task, c.query, func(s *assign.Settings) {
 					s.Recheck, s.QueryTimeout, s.MaxCandidates = assign.Query(c.recheck), assign.Duration(time.Second), 100_000
 				})
@@ -48,9 +46,8 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 	t.Parallel()
 	const locks = `select i || left(pg_advisory_lock(i)::text, 0) as item from generate_series(1, 9) i`
 	const recheck = `select x || left(pg_advisory_lock(100 + x::integer)::text, 0) as item from unnest($1) x`
-	there := schematest.URL(t)
-	for where, c := range map[string]struct{ url, queries string }{"here": {schematest.URL(t), ""}, "there": {there, there}} {
-		n, db := startNode(t, c.url, nodeOptions{queries: c.queries}), pool(t, c.url)
+	for where, s := range setUps(t) {
+		n, db := s.start(t, false), s.db
 		newTask(t, n, "locks", locks, func(s *assign.Settings) { s.Recheck, s.FreshFor = recheck, assign.Duration(time.Hour) })
 		for what, f := range map[string]func(ctx context.Context) error{
 			"run and recheck": func(ctx context.Context) error {
@@ -78,13 +75,13 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 }
 
 // A query that fills the table of locks, which all databases of a server share, fails, and the server goes on: the table was
-// full for no longer than the query ran.
+// full for no longer than the query ran. A login that may only connect can fill it, too.
 func TestFullLockTableIsGivenBack(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`
-	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{queries: url})} {
+	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{queries: connector(t, url)})} {
 		if _, err := n.Ranker.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
 			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second)}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
 			t.Fatalf("%s: %v, want that the table of locks was full", where, err)

@@ -94,6 +94,14 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots:
 			return nil, errMoved
 		}
+		if by.Credential != "" {
+			shown := proof{credential: by.Credential}
+			if ended, err := e.endedOf(ctx, tx, []proof{shown}); err != nil {
+				return nil, err
+			} else if ended[shown] {
+				return nil, errEnded
+			}
+		}
 		o, err := r.availability(ctx, found)
 		if err != nil {
 			return nil, err

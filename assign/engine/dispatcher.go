@@ -16,6 +16,7 @@ type click struct {
 	done   chan struct{}
 	gone   <-chan struct{} // closed when the caller no longer waits for the answer
 
+	recorded assign.Click // what is recorded for its holder, if that is this click's
 	id       int64        // the id of the request that answers it
 	lost     bool         // its key belongs to an earlier request
 	inserted assign.State // the state of the request recorded for this click; empty: another request answers it

@@ -36,7 +36,8 @@
 // The run lock is the row of task, which is never updated, so nothing waits behind a query. The assign lock is the row of
 // task_state, held for milliseconds. Every transaction that makes a work row held takes it, and a pause, a change or a
 // deletion is decided under it. Every transaction takes locks in one order: run lock, assign lock, rows of work_requested by
-// id, rows of work by id. Inserts of requests are sorted by holder.
+// id, rows of work by id, audit_head. Inserts of requests are sorted by holder. What managers do is audited in its own
+// transaction (transact.go).
 //
 // # States of a request
 //
@@ -44,7 +45,8 @@
 //	        ──► partial     less, which was all there is (m, m)
 //	        ──► none        nothing, and why             (0, 0)
 //	        ──► failed      the query failed             (0, 0)
-//	        ──► cancelled   by its owner                 (0, 0)
+//	        ──► cancelled   by its owner, or with what   (0, 0)
+//	                        they came in with
 //
 // The numbers are requested and assigned; while a request waits they are (n, 0). Nothing leaves an ended state.
 //
@@ -64,6 +66,14 @@
 // An inbox (supply_inbox.go) has items of its own, and is served under the assign lock alone. A claim (claim.go,
 // supply_item.go) takes one named item. Items that become free or fall due are handed to lingering requests at once
 // ([Engine.WakeLingering]). Every node sweeps leases that have run out (lease.go).
+//
+// # Whose log-in has ended
+//
+// A request stands on what its user came in with, and is good until that ends by itself (credential.go). An end cancels what
+// waits in its own transaction ([Engine.EndCredentials]). What committed beside it is found by every node
+// ([Engine.CancelEnded], endrequest.go). A round asks under the assign lock about those whom it would serve, so it needs
+// neither of the two to be right. Who asks again, or logs in again, gets the same request, which from then on stands on the
+// newer log-in.
 //
 // # What is promised
 //

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -92,6 +93,108 @@ func (e *Engine) endLingering(ctx context.Context) error {
 	}
 	for as, n := range ends {
 		e.countEnd(as, n)
+	}
+	return nil
+}
+
+// overlap is how long after an end a click that does not see it may still commit: a batch takes no longer than recordWithin,
+// and then its connection is given up.
+const overlap = 2 * recordWithin
+
+const (
+	cancelCredentials = `
+with over as (
+  select r.id
+  from getwork.work_requested r
+  where r.state = 'pending' and r.credential is not null and r.credential = any($1::text[])
+  order by r.id
+  for update
+)
+` + cancelOver
+
+	// What the first part found may have changed until its row is locked: its holder may have asked again, with another
+	// credential. A user who is blocked may also wait without any credential, since before there was log-in.
+	cancelEnded = `
+with ended as materialized (
+  select c.credential
+  from (select distinct r.credential from getwork.work_requested r where r.state = 'pending' and r.credential is not null) c
+  where getwork.ended(c.credential)
+), due as materialized (
+  select r.id, r.credential, r.valid_until
+  from ended e join getwork.work_requested r on r.credential = e.credential
+  where r.state = 'pending' and r.credential is not null
+  union
+  select r.id, r.credential, r.valid_until
+  from getwork.work_requested r
+  where r.state = 'pending' and r.valid_until <= clock_timestamp()
+  union
+  select r.id, r.credential, r.valid_until
+  from getwork.principal p join getwork.work_requested r on r.user_name = p.name
+  where p.blocked_at is not null and r.state = 'pending'
+), over as (
+  select r.id
+  from due d join getwork.work_requested r on r.id = d.id and r.credential is not distinct from d.credential
+    and r.valid_until is not distinct from d.valid_until
+  where r.state = 'pending'
+  order by r.id
+  for update of r
+)
+` + cancelOver
+
+	cancelOver = `update getwork.work_requested r
+set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
+from over o
+where r.id = o.id and r.state = 'pending'
+returning r.task_id, r.id`
+)
+
+// requestsOf executes a statement that returns requests by task, and returns them as changes.
+func requestsOf(ctx context.Context, tx pgx.Tx, statement string, args ...any) (changes []notify.Change, err error) {
+	rows, err := tx.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	var task, id int64
+	_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+		changes = append(changes, notify.Change{Task: task, Requests: []int64{id}})
+		return nil
+	})
+	return changes, err
+}
+
+// EndCredentials cancels what waits under these credentials. It belongs in the transaction that ends them, after the rows of
+// sessions and tokens are written, and the caller announces the changes. If a round has read such a request, EndCredentials
+// waits for it: that round began before the end, and serves it.
+func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []string) ([]notify.Change, error) {
+	changes, err := requestsOf(ctx, tx, e.SQL(cancelCredentials), credentials)
+	if err != nil {
+		return nil, fmt.Errorf("cancel requests of ended log-ins: %w", err)
+	}
+	e.countEnd(assign.Cancelled, len(changes)) // a figure for graphs, so it may count an end that does not commit
+	return changes, nil
+}
+
+// CancelEnded cancels, in all tasks, what waits under a credential that has ended or is past its time, or for a user who is
+// blocked. Every node calls it when something has ended. A click may commit beside the end and be seen a little later, so
+// the rescuer repeats it for as long as that may be.
+func (e *Engine) CancelEnded(ctx context.Context) error {
+	now := time.Now()
+	e.endedAt.Store(&now)
+	return e.cancelEnded(ctx)
+}
+
+func (e *Engine) cancelEnded(ctx context.Context) error {
+	var changes []notify.Change
+	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+		changes, err = requestsOf(ctx, tx, e.SQL(cancelEnded))
+		return changes, err
+	})
+	if err != nil {
+		return fmt.Errorf("cancel requests of ended log-ins: %w", err)
+	}
+	e.countEnd(assign.Cancelled, len(changes))
+	for _, c := range changes {
+		e.poke(c.Task)
 	}
 	return nil
 }

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/pg"
 	"getwork/assign/ranking"
 	"getwork/assign/records"
@@ -30,12 +32,14 @@ type Config struct {
 	MaxRuns int
 	Pooled  bool // all pools lead through a transaction pooler, and share its connections
 
+	Confined  bool                // refuse queries that name a volatile function
 	QueryRole string              // entered with "set local role" for ranking queries; empty: none
 	SQL       func(string) string // puts the schema's name into a statement; nil: the schema is getwork
 	Channel   string              // of NOTIFY
 
 	Records  *records.Records // shared with the API and the feed; nil: the engine's own
 	Announce *notify.Announcer
+	Audit    *audit.Writer // of what managers do; nil: nothing is audited
 	Log      *slog.Logger
 
 	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and ten times as often while a run is under way; default 2 s
@@ -77,6 +81,8 @@ type Engine struct {
 
 	leases chan struct{} // work with a lease was given: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
+
+	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended
 
 	logLimit pg.LogLimiter
 
@@ -120,7 +126,7 @@ func New(c Config) *Engine {
 	e.slots = &runSlots{Engine: e, free: c.MaxRuns, parked: map[int64]bool{}}
 	e.clientWatch.DB, e.clientWatch.Log = e.api, c.Log
 	e.Ranker = ranking.New(ranking.Config{DB: e.api, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
-		QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.slots.withRunSlot})
+		Confined: c.Confined, QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.slots.withRunSlot, Previewing: auditor{e}.preview})
 	return e
 }
 

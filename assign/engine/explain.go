@@ -87,7 +87,7 @@ func (s *explainer) match(ctx context.Context) error {
 		if errors.Is(err, pgx.ErrNoRows) {
 			s.Source = "query"
 			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + s.task.Query.Trimmed() + rankOfTail
-			err = s.e.Ranker.InTx(ctx, ranking.SlotWait, s.task.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+			err = s.e.Ranker.InTx(ctx, ranking.SlotWait, s.task, "query", func(ctx context.Context, tx pgx.Tx) error {
 				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(into...)
 			})
 		}

@@ -20,7 +20,7 @@ type follower struct {
 func follow(t *testing.T, n *node, user string) *follower {
 	t.Helper()
 	f := &follower{t: t, ready: make(chan struct{}, 1)}
-	f.Stream = n.Feed.Open(assign.Holder{User: user}, func() {
+	f.Stream = n.Feed.Open(assign.Who{Holder: assign.Holder{User: user}}, func() {
 		select {
 		case f.ready <- struct{}{}:
 		default:

@@ -32,42 +32,48 @@ const selectIDs = `
 select nextval('getwork.work_requested_id_seq')
 from generate_series(1, $1)`
 
-// withInline adds the clicks that are not recorded yet to the waiters, behind those who waited before.
-func (r *round) withInline(waiting []waiter, ids []int64) []waiter {
-	before := make(map[assign.Holder]int64, len(waiting))
-	for _, w := range waiting {
-		before[w.holder] = w.id
+// withInline adds the clicks that are not recorded yet to the waiters, behind those who waited before. errSettle: a click makes
+// its holder's waiting request stand on something else.
+func (r *round) withInline(waiting []waiter, ids []int64) ([]waiter, error) {
+	before := make(map[assign.Holder]*waiter, len(waiting))
+	for i := range waiting {
+		before[waiting[i].holder] = &waiting[i]
 	}
 	for i, h := range r.clickers {
-		id, waits := before[h]
-		k := r.clicks[h][0]
-		if !waits {
-			id = ids[i]
+		id, k := ids[i], r.clicks[h][0]
+		as := standing(r.clicks[h])
+		if w := before[h]; w != nil {
+			if rebinds(as, w.credential, w.validUntil) {
+				return nil, errSettle
+			}
+			id = w.id
+		} else {
+			k.recorded = as
 			waiting = append(waiting, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
-				groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}), lease: k.Lease, click: k})
+				groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: as.Groups, Anything: as.Anything}), lease: k.Lease, click: k})
 		}
 		for _, k := range r.clicks[h] {
 			k.id, k.inserted, k.answer = id, "", nil
 		}
 	}
-	return waiting
+	return waiting, nil
 }
 
 // Sorted by holder, like every insert of requests: a batch on another node, which holds no assign lock, may insert the same
 // holder.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
-  linger_until, completed_at, lease, groups, round_id, run_id)
+  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
   case when c.linger > 0 then now.at + c.linger * interval '1 microsecond' end,
   case when c.state <> 'pending' then now.at end,
   c.lease * interval '1 microsecond',
-  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end,
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end
-from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[])
-  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups)
+from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
+  $14::text[], $15::timestamptz[]) as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until)
 cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
@@ -80,6 +86,8 @@ type inlineRequests struct {
 	lingers          []int64
 	leases           []*int64
 	groups           []*string
+	credentials      []*string
+	untils           []*time.Time
 
 	byID map[int64]*click
 }
@@ -91,7 +99,9 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.instances = append(s.instances, k.holder.Instance)
 	s.wanted = append(s.wanted, int32(k.Count))
 	s.lingers = append(s.lingers, k.Linger.Microseconds())
-	s.groups = append(s.groups, groupsOf(k.Click))
+	s.groups = append(s.groups, groupsOf(k.recorded))
+	s.credentials = append(s.credentials, credentialOf(k.recorded))
+	s.untils = append(s.untils, orNull(inMicroseconds(k.recorded.ValidUntil)))
 	asked := k.Lease
 	if lease != nil {
 		asked = nil
@@ -133,7 +143,7 @@ func (s *inlineRequests) insert(x *expecting, r *round, run *int64) {
 		return nil
 	}
 	x.read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
-		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups)
+		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils)
 }
 
 // given adds work, as it was written, to the answer of its click.
@@ -157,7 +167,8 @@ func (r *round) share() {
 // prefetch is what a round that serves clicks is going to read, asked for in the same round trip as the lock. Each statement
 // sees what was committed when it begins, so those after the lock's see what the lock protects.
 type prefetch struct {
-	asked   int // how many offers were asked for
+	asked   int     // how many offers were asked for
+	proofs  []proof // what the clicks show
 	waiting []waiter
 	ids     []int64
 	offers  []offer // the shelf's best; only for tasks that conflict with none
@@ -177,6 +188,10 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	batch.Queue(r.e.SQL(selectWaiting), r.task)
 	batch.Queue(r.e.SQL(selectIDs), len(clicks))
 	batch.Queue(r.e.SQL(selectShelfPrefetch), r.task, a.asked)
+	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
+		credentials, untils := proofColumns(a.proofs)
+		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
+	}
 }
 
 func (a *prefetch) read(results pgx.BatchResults) error {
@@ -195,6 +210,15 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 	}
 	if err == nil {
 		a.offers, err = pgx.CollectRows(rows, scanOffer)
+	}
+	if err == nil && len(a.proofs) > 0 {
+		var ended []int
+		if rows, err = results.Query(); err == nil {
+			ended, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		if len(ended) > 0 {
+			return errSettle
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("read waiting requests and the shelf: %w", err)

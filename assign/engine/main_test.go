@@ -50,6 +50,7 @@ type nodeOptions struct {
 	mute    bool          // a listener that never comes up
 	pooled  bool          // as through a transaction pooler: nothing prepared
 	role    string
+	confine bool
 	every   time.Duration // between two announcements
 	dumb    bool          // its announcer can't send, as if the node had died before
 	log     io.Writer
@@ -100,7 +101,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	router := pg.Router{Calls: pools.API}
 	rs := records.New(router, nil)
 	f := feed.New(feed.Config{Node: name, DB: router, Records: rs, Log: log})
-	e := New(Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role,
+	e := New(Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role, Confined: o.confine,
 		Channel: "getwork", Announce: announcer, Log: log, LookEvery: o.look, Steps: o.steps})
 	working, endEngine := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
 	"getwork/notify"
@@ -65,7 +67,11 @@ func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (a
 		for task, ids := range byTask {
 			changes = append(changes, notify.Change{Task: task, Work: ids})
 		}
-		return changes, err
+		if err != nil || what.DryRun {
+			return changes, err
+		}
+		detail := map[string]any{"user": what.User, "task": what.Task, "count": done.Count}
+		return changes, auditor{e}.write(ctx, tx, audit.Act{Act: "work.release", Object: cmp.Or(what.User, what.Task), Detail: detail})
 	})
 	var refusal *assign.Refusal
 	if errors.As(err, &refusal) {
@@ -141,7 +147,10 @@ func (e *Engine) Redrive(ctx context.Context, name string, items []string, by st
 		if _, err := e.openRound(ctx, tx, task); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, e.SQL(redriveWork), task, items, by).Scan(&n)
+		if err := tx.QueryRow(ctx, e.SQL(redriveWork), task, items, by).Scan(&n); err != nil {
+			return err
+		}
+		return auditor{e}.write(ctx, tx, audit.Act{Act: "items.redrive", Object: name, Detail: map[string]any{"named": items != nil, "count": n}})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("redrive: %w", err)
@@ -156,7 +165,8 @@ func (e *Engine) Redrive(ctx context.Context, name string, items []string, by st
 const (
 	lockWork = `
 select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.attempt,
-  w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp()),
+  exists (select from getwork.principal p where p.name = $2 and p.blocked_at is not null)
 from getwork.work w
 where w.id = $1
 for update`
@@ -190,8 +200,11 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 		if err != nil {
 			return nil, err
 		}
-		given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by)
-		return []notify.Change{{Task: old.TaskID, Work: []int64{id, given}}}, err
+		if given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by); err != nil {
+			return nil, err
+		}
+		detail := map[string]any{"task": old.Task, "item": old.Item, "from": old.User, "to": to, "work": id, "given": given}
+		return []notify.Change{{Task: old.TaskID, Work: []int64{id, given}}}, auditor{e}.write(ctx, tx, audit.Act{Act: "work.reassign", Object: old.User, Detail: detail})
 	})
 	var refusal *assign.Refusal
 	if errors.As(err, &refusal) {
@@ -218,8 +231,8 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	var from plan.Holder
 	var run *int64
 	var slot, attempt int
-	var held bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &attempt, &held)
+	var held, blocked bool
+	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id, to.holder.User).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &attempt, &held, &blocked)
 	if errors.Is(err, pgx.ErrNoRows) { // it was closed, and has been removed
 		return 0, noSuchWork(id)
 	}
@@ -228,6 +241,9 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	}
 	if !held {
 		return 0, assign.Refuse(assign.AlreadyClosed, "work %d is not held any more; `GET /api/v1/work?item=` shows what became of it", id)
+	}
+	if blocked {
+		return 0, assign.Refuse(assign.NotAvailable, "%s is blocked, and gets no work; choose somebody else", to.holder.User)
 	}
 	if _, err := r.tx.Exec(ctx, r.e.SQL(closeReassigned), id, by); err != nil {
 		return 0, err

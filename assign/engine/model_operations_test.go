@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"getwork/assign"
@@ -13,7 +14,10 @@ import (
 // compares the rows.
 
 func (w *modelWorld) who() assign.Who {
-	return modelPeople[pick(w.T, "who", "ann", "bob", "ann", "bob", "bot1", "bot2", "cleo", "boss")]
+	name := pick(w.T, "who", "ann", "bob", "ann", "bob", "bot1", "bot2", "cleo", "boss")
+	who := modelPeople[name]
+	who.Credential = w.sessions[name]
+	return who
 }
 
 func (w *modelWorld) newItem() modelItem {
@@ -71,7 +75,8 @@ func (w *modelWorld) doClick() {
 		linger = 0
 	}
 	lease := pick(w.T, "lease", 0, 0, 0.5)
-	c := assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: count, Linger: modelHours(linger)}
+	c := assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: count, Linger: modelHours(linger),
+		Credential: who.Credential}
 	if lease > 0 {
 		d := modelHours(lease)
 		c.Lease = &d
@@ -82,7 +87,7 @@ func (w *modelWorld) doClick() {
 		return
 	}
 	waits := !t.inbox && !t.fresh() && !t.paused
-	m := w.click(t, who.Holder, who.Groups, who.Anything, count, linger, lease)
+	m := w.click(t, who, count, linger, lease)
 	if m == nil {
 		w.wantRefusal(err, assign.NotFound)
 		return
@@ -335,6 +340,62 @@ func (w *modelWorld) doCancel() {
 		w.compareAnswer(t, r, got)
 	default:
 		w.wantRefusal(err, assign.NotPending)
+	}
+}
+
+// logIn gives one of modelPeople a new session.
+func (w *modelWorld) logIn(name string) {
+	var credential string
+	w.must(w.db.QueryRow(w.Context(), `
+with new as (select count(*)::text as name from getwork.session)
+insert into getwork.session (id, public_id, principal, ends_at)
+select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, clock_timestamp() + interval '10 hours'
+from new n, getwork.principal p where p.name = $1
+returning 's:' || public_id`, modelPeople[name].Holder.User).Scan(&credential))
+	w.sessions[name] = credential
+}
+
+// doEnd ends a session, whose user then logs in again. If the end does not see the requests, as if they committed beside it,
+// the next look cancels them.
+func (w *modelWorld) doEnd() {
+	name := pick(w.T, "who", "ann", "bob", "bot1", "cleo", "boss")
+	credential := w.sessions[name]
+	seen := pick(w.T, "seen", true, false)
+	changes := 0
+	w.must(w.e.transact(w.Context(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(w.Context(), endSession, credential); err != nil || !seen {
+			return err
+		}
+		ended, err := w.e.EndCredentials(w.Context(), tx, []string{credential})
+		changes = len(ended)
+		return err
+	}))
+	if !seen {
+		who := modelPeople[name]
+		_, err := w.e.GetWork(w.Context(), w.tasks[0].name, assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: 1, Credential: credential})
+		if modelMember(w.tasks[0], who.Groups, who.Anything) {
+			w.wantRefusal(err, assign.Unauthenticated)
+		} else {
+			w.wantRefusal(err, assign.NotFound)
+		}
+		w.must(w.e.CancelEnded(w.Context()))
+	}
+	if n := w.end(credential); seen && n != changes {
+		w.differ("the answer differs", "the end cancelled %d, the model %d", changes, n)
+	}
+	w.logIn(name)
+}
+
+// doLogIn replaces a session: what waits under it moves to the new one at once, or when its user asks again.
+func (w *modelWorld) doLogIn() {
+	name := pick(w.T, "who", "ann", "bob", "bot1", "cleo", "boss")
+	from := w.sessions[name]
+	w.logIn(name)
+	if pick(w.T, "moves", true, false) {
+		w.must(w.e.transact(w.Context(), func(tx pgx.Tx) error {
+			return w.e.Rebind(w.Context(), tx, modelPeople[name].Holder.User, []string{from}, w.sessions[name], time.Time{})
+		}))
+		w.move(from, w.sessions[name])
 	}
 }
 

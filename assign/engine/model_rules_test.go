@@ -78,6 +78,7 @@ type modelWork struct {
 type modelRequest struct {
 	id          int64
 	holder      assign.Holder
+	credential  string
 	groups      []string
 	anything    bool
 	wanted      int
@@ -476,15 +477,17 @@ func (m *model) rivals(t *modelTask) []*modelTask {
 // ---- what people do
 
 // click asks for work; nil: the task does not exist for the user.
-func (m *model) click(t *modelTask, h assign.Holder, groups []string, anything bool, count int, linger, lease float64) *modelRequest {
-	if !modelMember(t, groups, anything) {
+func (m *model) click(t *modelTask, who assign.Who, count int, linger, lease float64) *modelRequest {
+	if !modelMember(t, who.Groups, who.Anything) {
 		return nil
 	}
+	h := who.Holder
 	var r *modelRequest
 	if i := slices.IndexFunc(t.requests, func(r *modelRequest) bool { return r.state == assign.Pending && r.holder == h }); i >= 0 {
 		r = t.requests[i]
+		r.credential = who.Credential
 	} else {
-		r = &modelRequest{holder: h, groups: groups, anything: anything, wanted: count, requested: count, state: assign.Pending}
+		r = &modelRequest{holder: h, credential: who.Credential, groups: who.Groups, anything: who.Anything, wanted: count, requested: count, state: assign.Pending}
 		if t.lease == 0 {
 			r.lease = lease
 		}
@@ -505,6 +508,33 @@ func (m *model) click(t *modelTask, h assign.Holder, groups []string, anything b
 		m.look(t, false)
 	}
 	return r
+}
+
+// waitsUnder returns what waits under a credential, in all tasks.
+func (m *model) waitsUnder(credential string) (waiting []*modelRequest) {
+	for _, t := range m.tasks {
+		for _, r := range t.pending() {
+			if r.credential == credential {
+				waiting = append(waiting, r)
+			}
+		}
+	}
+	return waiting
+}
+
+// end cancels what waits under a credential.
+func (m *model) end(credential string) int {
+	waiting := m.waitsUnder(credential)
+	for _, r := range waiting {
+		r.end(assign.Cancelled, 0, "")
+	}
+	return len(waiting)
+}
+
+func (m *model) move(from, to string) {
+	for _, r := range m.waitsUnder(from) {
+		r.credential = to
+	}
 }
 
 // push adds items to an inbox, and counts those that exist already.

@@ -26,7 +26,7 @@ where w.task_id = $1
 order by w.id`
 
 	modelRequestRows = `
-select r.id, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, case when r.state = 'pending' then '' else coalesce(r.reason, '') end
+select r.id, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, case when r.state = 'pending' then '' else coalesce(r.reason, '') end, coalesce(r.credential, '')
 from getwork.work_requested r
 where r.task_id = $1
 order by r.id`
@@ -125,9 +125,10 @@ func readModelTables(ctx context.Context, db *pgxpool.Pool, task int64) (got mod
 		var wanted, requested, assigned int
 		var state assign.State
 		var reason assign.Reason
-		_, err := pgx.ForEachRow(rows, []any{&id, &h.User, &h.Instance, &wanted, &requested, &assigned, &state, &reason}, func() error {
+		var credential string
+		_, err := pgx.ForEachRow(rows, []any{&id, &h.User, &h.Instance, &wanted, &requested, &assigned, &state, &reason, &credential}, func() error {
 			got.requestIDs = append(got.requestIDs, id)
-			got.requests = append(got.requests, modelRequestLine(id, h, wanted, requested, assigned, state, reason))
+			got.requests = append(got.requests, modelRequestLine(id, h, wanted, requested, assigned, state, reason)+" under "+credential)
 			return nil
 		})
 		return err
@@ -184,7 +185,7 @@ func (t *modelTask) compare(got modelTables) string {
 		works = append(works, w.line(t.now))
 	}
 	for _, r := range t.requests {
-		requests = append(requests, modelRequestLine(r.id, r.holder, r.wanted, r.requested, r.assigned, r.state, r.reason))
+		requests = append(requests, modelRequestLine(r.id, r.holder, r.wanted, r.requested, r.assigned, r.state, r.reason)+" under "+r.credential)
 	}
 	for _, it := range t.items {
 		if t.inbox {

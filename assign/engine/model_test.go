@@ -28,12 +28,13 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
+	execute(t, db, `insert into getwork.principal (name, name_key, iss, sub, kind) select u, u, 'bank', u, 'person' from unnest(array['ann', 'bob', 'cleo', 'bot', 'boss']) u`)
 	execute(t, db, `create unlogged table model_rows (task text, id bigint generated always as identity, item text, priority int, slots int, exclusive text)`)
 	e := stillEngine(t, url)
 	cases := 0
 	checkCases(t, 120, func(r *rapid.T) {
 		cases++
-		w := &modelWorld{T: r, model: &model{}, e: e, db: db}
+		w := &modelWorld{T: r, model: &model{}, e: e, db: db, sessions: map[string]string{}}
 		defer w.clear()
 		w.begin(cases)
 		r.Repeat(w.operations())
@@ -98,8 +99,9 @@ type modelWorld struct {
 	e  *Engine
 	db *pgxpool.Pool
 
-	focus    int            // the task that most of the case is about
-	released assign.Release // the last dry run, and what it was about
+	focus    int               // the task that most of the case is about
+	sessions map[string]string // the credential of each of modelPeople
+	released assign.Release    // the last dry run, and what it was about
 	set      []int64
 }
 
@@ -120,6 +122,9 @@ func pick[V any](r *rapid.T, what string, from ...V) V { return rapid.SampledFro
 // begin makes three tasks with some items each: an inbox, one whose every click runs the query, and one with a shelf.
 func (w *modelWorld) begin(n int) {
 	r := w.T
+	for who := range modelPeople {
+		w.logIn(who)
+	}
 	for _, kind := range []string{"inbox", "query", "shelf"} {
 		t := &modelTask{name: fmt.Sprintf("%s-%d", kind, n), inbox: kind == "inbox"}
 		t.slots = pick(r, kind+" slots", 1, 1, 2)
@@ -236,6 +241,7 @@ func (w *modelWorld) operations() map[string]func(*rapid.T) {
 		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"dispose", 8, w.doDispose}, {"claim", 3, w.doClaim},
 		{"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
 		{"redrive", 2, w.doRedrive}, {"cancel", 1, w.doCancel}, {"change", 3, w.doChange}, {"hour", 3, w.doHour}, {"retain", 1, w.doRetain},
+		{"end", 2, w.doEnd}, {"log in", 1, w.doLogIn},
 	} {
 		for i := range o.weight {
 			all[fmt.Sprintf("%s %d", o.name, i)] = func(*rapid.T) { o.do() }

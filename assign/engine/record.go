@@ -57,11 +57,20 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 		return
 	}
 	var served *round // nil: the clicks were only recorded
-	record := func(found ranking.Matching) error {
-		return c.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
-			served, err = c.recordAndServe(ctx, tx, task, batch, fresh, found)
-			return []notify.Change{{Task: task, Requests: unanswered(batch)}}, err
-		})
+	record := func(found ranking.Matching) (err error) {
+		for range attempts {
+			err = c.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+				served, err = c.recordAndServe(ctx, tx, task, batch, fresh, found)
+				return []notify.Change{{Task: task, Requests: unanswered(batch)}}, err
+			})
+			if !errors.Is(err, errSettle) {
+				return err
+			}
+			if batch, err = c.settle(ctx, task, batch); err != nil || len(batch) == 0 {
+				return err
+			}
+		}
+		return errSettle
 	}
 	switch {
 	case err != nil:

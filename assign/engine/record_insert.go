@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,11 +25,19 @@ func groupsOf(c assign.Click) *string {
 	return &text
 }
 
+// credentialOf returns a click's credential as it is recorded; nil: none.
+func credentialOf(c assign.Click) *string {
+	if c.Credential == "" {
+		return nil
+	}
+	return &c.Credential
+}
+
 // Sorted by holder, like every insert of a batch. "+ 0" and "limit" make PostgreSQL look each holder up by the index of
 // holders, since there may be few clicks and thousands of waiting requests.
 const insertRequests = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
-  linger_until, completed_at, lease, groups)
+  linger_until, completed_at, lease, groups, credential, valid_until)
 select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.ends is null then c.wanted else 0 end,
   case when c.ends is null then 'pending' when c.ends = 'failed' then 'failed' else 'none' end,
@@ -38,7 +47,7 @@ select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
   case when c.ends is not null then c.at end,
   case when v.lease is null then c.lease * interval '1 microsecond' end,
-  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 cross join lateral (
@@ -49,10 +58,11 @@ cross join lateral (
       when u.linger > 0 then null
       when s.failed_until > clock_timestamp() and (v.recheck is not null or not coalesce(s.fresh_until > clock_timestamp(), false)) then 'failed'
     end as ends
-  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[])
-    as u (user_name, instance, wanted, linger, lease, groups)
+  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::timestamptz[])
+    as u (user_name, instance, wanted, linger, lease, groups, credential, valid_until)
 ) c
 where s.task_id = $1 and s.deleted_at is null
+  and case when c.credential is null then true else coalesce(c.valid_until > clock_timestamp(), true) and not getwork.ended(c.credential) end
   and (
     select true from getwork.work_requested p
     where p.task_id + 0 = s.task_id and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending' limit 1) is null
@@ -94,17 +104,20 @@ func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHo
 	var wanted []int32
 	var lingers []int64
 	var leases []*int64
-	var groups []*string
+	var groups, credentials []*string
+	var untils []*time.Time
 	for _, h := range slices.SortedFunc(maps.Keys(byHolder), assign.Holder.Compare) {
-		k := byHolder[h][0]
+		k := standing(byHolder[h])
 		users = append(users, h.User)
 		instances = append(instances, h.Instance)
 		wanted = append(wanted, int32(k.Count))
 		lingers = append(lingers, k.Linger.Microseconds())
 		leases = append(leases, microseconds(k.Lease))
-		groups = append(groups, groupsOf(k.Click))
+		groups = append(groups, groupsOf(k))
+		credentials = append(credentials, credentialOf(k))
+		untils = append(untils, orNull(inMicroseconds(k.ValidUntil)))
 	}
-	rows, err := tx.Query(ctx, c.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups)
+	rows, err := tx.Query(ctx, c.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups, credentials, untils)
 	if err != nil {
 		return err
 	}
@@ -132,21 +145,47 @@ func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 
 // A statement after the insert's, so that it sees the requests with which the insert collided.
 const selectRecorded = `
-select p.id, c.user_name, c.instance, ''
-from unnest($2::text[], $3::text[]) as c (user_name, instance)
+select p.id, c.user_name, c.instance, coalesce(p.credential, ''), p.valid_until,
+  case when c.credential is null then false else getwork.ended(c.credential) end
+from unnest($2::text[], $3::text[], $4::text[]) as c (user_name, instance, credential)
 join getwork.work_requested p on p.task_id = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'`
 
+// findPending gives the clicks the ids of their holders' waiting requests, and removes the holders from the map. errSettle: one
+// of those requests must stand on something else from now on, or a click was not recorded since its credential has ended.
 func (c recorder) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolder map[assign.Holder][]*click) error {
 	if len(byHolder) == 0 {
 		return nil
 	}
 	var users, instances []string
-	for h := range byHolder {
-		users, instances = append(users, h.User), append(instances, h.Instance)
+	var credentials []*string
+	for h, clicks := range byHolder {
+		users, instances, credentials = append(users, h.User), append(instances, h.Instance), append(credentials, credentialOf(standing(clicks)))
 	}
-	rows, err := tx.Query(ctx, c.SQL(selectRecorded), task, users, instances)
+	rows, err := tx.Query(ctx, c.SQL(selectRecorded), task, users, instances, credentials)
 	if err != nil {
 		return err
 	}
-	return takeIDs(rows, byHolder)
+	var id int64
+	var h assign.Holder
+	var credential string
+	var until *time.Time
+	var ended bool
+	if _, err := pgx.ForEachRow(rows, []any{&id, &h.User, &h.Instance, &credential, &until, &ended}, func() error {
+		if ended || rebinds(standing(byHolder[h]), credential, until) {
+			return errSettle
+		}
+		for _, k := range byHolder[h] {
+			k.id = id
+		}
+		delete(byHolder, h)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, clicks := range byHolder {
+		if standing(clicks).Credential != "" {
+			return errSettle
+		}
+	}
+	return nil
 }

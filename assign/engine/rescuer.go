@@ -23,6 +23,7 @@ select
     or exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after is null and r.created_at not between clock.at - interval '2 seconds' and clock.at),
   exists (select from getwork.task_state s where s.shelf_run is not null and s.used_at > clock.at - interval '24 hours'),
   exists (select from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version where ` + tooLate + `),
+  exists (select from getwork.work_requested r where r.state = 'pending' and r.valid_until <= clock.at),
   clock.at
 from (select clock_timestamp() as at offset 0) clock`
 
@@ -146,9 +147,9 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	ctx, cancel := context.WithTimeout(ctx, rescueWithin)
 	defer cancel()
 	r.Looks.n.Add(1)
-	var over, running, busy, waiting, shelved, late bool
+	var over, running, busy, waiting, shelved, late, invalid bool
 	var at time.Time
-	if err := r.api.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &late, &at); err != nil {
+	if err := r.api.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &late, &invalid, &at); err != nil {
 		r.logRescueError("look for anything that nobody serves", err)
 		return closely
 	}
@@ -161,6 +162,12 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 		if err := r.endLingering(ctx); err != nil && ctx.Err() == nil {
 			r.logRescueError("look for requests that have lingered for long enough", err)
 			return next
+		}
+	}
+	// The first look is for what committed beside an end while no other node was there to look.
+	if ended := r.endedAt.Load(); invalid || r.at.IsZero() || ended != nil && time.Since(*ended) < overlap {
+		if err := r.cancelEnded(ctx); err != nil && ctx.Err() == nil {
+			r.logRescueError("look for requests whose users' log-in has ended", err)
 		}
 	}
 	back := late || at.Before(r.at) || r.at.IsZero() && r.closedLater(ctx)

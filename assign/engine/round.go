@@ -35,8 +35,10 @@ type round struct {
 	run       int64     // the run that it ends; 0: none
 	ahead     *prefetch // what was read together with the lock; nil once used
 	waiting   []waiter
-	answered  []int64 // requests that this round ended
-	announced bool    // its NOTIFY is queued, or left to the announcer
+	over      []int64         // waiting requests that it cancels: what their users came in with is no good any more
+	alive     map[string]bool // credentials that had not ended when it asked, under the lock
+	answered  []int64         // requests that this round ended
+	announced bool            // its NOTIFY is queued, or left to the announcer
 
 	telling *notify.Telling // of a round that the announcer may announce; nil: it announces itself, or has nothing to announce
 
@@ -79,6 +81,10 @@ type waiter struct {
 	groups  *[]string        // nil: needs none
 	lease   *assign.Duration // for a task that has none
 	click   *click           // not recorded yet; nil: the request is recorded
+
+	credential string // what it was recorded with; empty: nothing
+	validUntil *time.Time
+	invalid    bool // that time is past
 }
 
 const (
@@ -112,7 +118,8 @@ where s.task_id = $1`
 	// cancel finds them answered, and a request cancelled earlier is not in the list.
 	selectWaiting = `
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
-  (extract(epoch from lease) * 1000000)::bigint, look_after is null
+  (extract(epoch from lease) * 1000000)::bigint, look_after is null, coalesce(credential, ''), valid_until,
+  coalesce(valid_until <= clock_timestamp(), false)
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
@@ -176,14 +183,18 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 // readWaiting locks and reads the waiting requests, and adds the clicks that this round records.
 func (r *round) readWaiting(ctx context.Context) error {
 	if r.ahead != nil && r.ahead.waiting != nil {
-		r.waiting = r.withInline(r.ahead.waiting, r.ahead.ids)
+		waiting := r.ahead.waiting
 		r.ahead.waiting = nil
-		return nil
+		for _, p := range r.ahead.proofs {
+			r.lives(p.credential)
+		}
+		return r.wait(waiting, r.ahead.ids)
 	}
+	var waiting []waiter
 	var batch pgx.Batch
 	var ids []int64
 	batch.Queue(r.e.SQL(selectWaiting), r.task).Query(func(rows pgx.Rows) (err error) {
-		r.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		waiting, err = pgx.CollectRows(rows, scanWaiter)
 		return err
 	})
 	if len(r.clickers) > 0 {
@@ -195,12 +206,22 @@ func (r *round) readWaiting(ctx context.Context) error {
 	if err := r.tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("read waiting requests: %w", err)
 	}
-	r.waiting = r.withInline(r.waiting, ids)
+	return r.wait(waiting, ids)
+}
+
+// wait takes the waiting requests that were read, and the clicks that this round records.
+func (r *round) wait(waiting []waiter, ids []int64) (err error) {
+	if r.waiting, err = r.withInline(waiting, ids); err != nil {
+		return err
+	}
+	r.over = nil
+	r.setAside(func(w waiter) bool { return w.invalid })
 	return nil
 }
 
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
-	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread)
+	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread,
+		&w.credential, &w.validUntil, &w.invalid)
 	return w, err
 }
 
@@ -263,6 +284,11 @@ func (r *round) assign(ctx context.Context, from supply) error {
 			n = max(4*n, 100)
 			continue
 		}
+		if dropped, err := r.dropEnded(ctx, p); err != nil {
+			return err
+		} else if dropped {
+			return r.assign(ctx, from)
+		}
 		r.e.Steps(ctx, StepRead)
 		return r.write(ctx, from, p, offers, all)
 	}
@@ -310,17 +336,4 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 		requests[i].Open = open[requests[i].Holder.User]
 	}
 	return requests, nil
-}
-
-// announcement returns the round's one NOTIFY.
-func (r *round) announcement(run int64) notify.Message {
-	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
-}
-
-// announce sends the announcement of a round that was not written by a plan.
-func (r *round) announce(ctx context.Context, run int64) error {
-	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run).Encode()); err != nil {
-		return fmt.Errorf("announce the round: %w", err)
-	}
-	return nil
 }

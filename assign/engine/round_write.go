@@ -184,6 +184,11 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			r.ends[state]++
 		}
 	}
+	for _, id := range r.over {
+		r.answered = append(r.answered, id)
+		ended.add(id, assign.Cancelled, 0, "")
+		r.ends[assign.Cancelled]++
+	}
 	gone := make([]bool, len(offers))
 	after := settlement{spent: p.Spent}
 	for i, a := range p.Answers {

@@ -30,6 +30,19 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	return nil
 }
 
+// announcement returns the round's one NOTIFY.
+func (r *round) announcement(run int64) notify.Message {
+	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
+}
+
+// announce sends the announcement of a round that was not written by a plan.
+func (r *round) announce(ctx context.Context, run int64) error {
+	if _, err := r.tx.Exec(ctx, notify.NotifySQL, r.e.Channel, r.announcement(run).Encode()); err != nil {
+		return fmt.Errorf("announce the round: %w", err)
+	}
+	return nil
+}
+
 // announcesAtOnce reports whether a round that answers only the clicks that started it announces itself.
 func (e *Engine) announcesAtOnce(task int64) bool {
 	e.mu.Lock()

@@ -12,15 +12,18 @@ import (
 	"getwork/assign/ranking"
 )
 
-func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error) {
-	begun := e.starting()
+// locker takes the run lock of a task, and does what its holder is to do next.
+type locker struct{ *Engine }
+
+func (l locker) tryLock(ctx context.Context, task int64) (moved bool, err error) {
+	begun := l.starting()
 	defer begun()
-	conn, err := e.runs.Acquire(ctx)
+	conn, err := l.runs.Acquire(ctx)
 	if err != nil {
 		return false, fmt.Errorf("get a connection for the run: %w", err)
 	}
 	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + e.clientWatch.Setting(ctx)})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLocking + l.clientWatch.Setting(ctx)})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
@@ -30,7 +33,7 @@ func (e *Engine) tryLock(ctx context.Context, task int64) (moved bool, err error
 		_ = tx.Rollback(after) // after a commit this does nothing
 		ranking.GiveUpSpoilt(after, conn.Conn())
 	}()
-	return e.underLock(ctx, tx, task, begun)
+	return l.underLock(ctx, tx, task, begun)
 }
 
 // The settings apply to this transaction alone, so they also work through a transaction pooler. They take no snapshot: the
@@ -45,37 +48,37 @@ const beginLocking = `begin isolation level read committed read write; set local
 // column that changes can hide a free row.
 const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
 
-func (e *Engine) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
+func (l locker) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
 	var backend int32
-	err = tx.QueryRow(ctx, e.SQL(runLock), task).Scan(&backend)
+	err = tx.QueryRow(ctx, l.SQL(runLock), task).Scan(&backend)
 	if errors.Is(err, pgx.ErrNoRows) {
-		e.Steps(ctx, StepBusy)
-		e.rescueSoon() // without a listener nothing else says that a run is under way
+		l.Steps(ctx, StepBusy)
+		l.rescueSoon() // without a listener nothing else says that a run is under way
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock the task: %w", err)
 	}
-	e.Steps(ctx, StepLocked)
+	l.Steps(ctx, StepLocked)
 	// A free lock is no reason to run: its last holder may have served us a millisecond ago. A statement after the lock's
 	// sees what that holder committed.
-	p, err := e.readTaskView(ctx, aside{tx}, task)
+	p, err := l.readTaskView(ctx, aside{tx}, task)
 	if err != nil {
 		return false, err
 	}
 	p.backend, p.view.Locked = backend, true
 	switch plan.Next(p.view) {
 	case plan.CancelDeleted:
-		return true, e.endDeleted(ctx, tx, task)
+		return true, l.endDeleted(ctx, tx, task)
 	case plan.ServeWithoutRun:
-		return true, e.serveShelf(ctx, tx, task)
+		return true, l.serveShelf(ctx, tx, task)
 	case plan.Run, plan.Refresh:
-		return true, runner{e}.run(ctx, tx, p, begun)
+		return true, runner(l).run(ctx, tx, p, begun)
 	case plan.Recheck: // the shelf became fresh meanwhile
-		e.Wake(task)
+		l.Wake(task)
 		return false, nil
 	}
-	e.Steps(ctx, StepNothing)
-	e.Wake(task) // a request recorded since the read has found the lock taken: look again when it is free
+	l.Steps(ctx, StepNothing)
+	l.Wake(task) // a request recorded since the read has found the lock taken: look again when it is free
 	return false, nil
 }

@@ -48,7 +48,7 @@ func (e *Engine) serveOnce(ctx context.Context, task int64, lingering bool) (p t
 		e.slots.leaveSlot(ctx)
 		e.slots.passSlotOn(ctx, moved)
 	}()
-	moved, err = e.tryLock(ctx, task)
+	moved, err = locker{e}.tryLock(ctx, task)
 	return p, moved, err
 }
 
@@ -91,8 +91,8 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 }
 
 // serveShelf is a round that hands out what the last run left.
-func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
-	r, err := e.openRound(ctx, tx, task)
+func (l locker) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
+	r, err := l.openRound(ctx, tx, task)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (e *Engine) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 	if err := r.serve(ctx, r.supply()); err != nil {
 		return err
 	}
-	return e.commit(ctx, r, 0)
+	return l.commit(ctx, r, 0)
 }
 
 const cancelPending = `
@@ -112,15 +112,15 @@ where task_id = $1 and state = 'pending'
 returning id`
 
 // endDeleted cancels requests that were recorded while the task was being deleted.
-func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
-	r, err := e.openRound(ctx, tx, task)
+func (l locker) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
+	r, err := l.openRound(ctx, tx, task)
 	if err != nil {
 		return err
 	}
 	if err := r.readWaiting(ctx); err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, e.SQL(cancelPending), task, r.id)
+	rows, err := tx.Query(ctx, l.SQL(cancelPending), task, r.id)
 	if err == nil {
 		r.answered, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		r.ends = map[assign.State]int{assign.Cancelled: len(r.answered)}
@@ -128,5 +128,5 @@ func (e *Engine) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
 	if err != nil {
 		return fmt.Errorf("end requests of a deleted task: %w", err)
 	}
-	return e.commit(ctx, r, 0)
+	return l.commit(ctx, r, 0)
 }

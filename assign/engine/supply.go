@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
 )
@@ -36,4 +38,82 @@ type settlement struct {
 	used   bool     // a request was answered, or lingers from now on
 	spent  bool     // the shelf ends
 	handed []string // the items that were handed out
+}
+
+// shelfFresh is true if the result of the run u on the shelf of task s may still be handed out: its time is not over, and the
+// cluster is still in the life in which the run was made. A cluster that was restored from a dump, or became the primary by
+// logical replication, has other transaction ids. Every closing may then look older than the run's snapshot, and finished
+// items would be handed out. A snapshot from the future is of another life, too. The time comes first, because it costs
+// least.
+const shelfFresh = `coalesce(s.fresh_until > clock_timestamp() and u.cluster = getwork.cluster()
+    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`
+
+// shelf hands out what the last run left.
+type shelf struct{ *round }
+
+func (s shelf) source() plan.Source { return plan.Shelf }
+func (s shelf) cut() bool           { return s.state.shelfCut }
+func (s shelf) usable() bool        { return s.state.shelfUsable > 0 && (!s.dropped || s.state.shelfTaken) }
+func (s shelf) runID() *int64       { return &s.state.shelfRun }
+
+const selectShelf = `
+select c.rank, c.item, c.details::text, ` + availabilityColumns + `
+from getwork.candidate c join getwork.run u on u.id = c.run_id` + availability + `
+where c.run_id = $3 and c.rank >= $4 and not st.gone
+order by c.rank
+limit $5`
+
+// take reads the shelf from where it was left: candidates of a lower rank were handed out, or can't be any more.
+func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	offers, known := r.ahead.shelf(r, n)
+	if !known {
+		rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom, n)
+		if err == nil {
+			offers, err = pgx.CollectRows(rows, scanOffer)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return offers, len(offers) < n, r.dropUnmatched(offers)
+}
+
+// dropUnmatched takes the places off items that no longer match. They stay on the shelf, since they may match again.
+func (r *round) dropUnmatched(offers []offer) error {
+	if r.state.Recheck == "" {
+		return nil
+	}
+	if r.matching.By != r.state.Recheck {
+		return errTooFewRechecked
+	}
+	for i := range offers {
+		matches, known := r.matching.Items[offers[i].cand.Item]
+		if !known {
+			return errTooFewRechecked
+		}
+		if !matches {
+			offers[i].Slots = 0
+			r.dropped = true
+		}
+	}
+	return nil
+}
+
+// scanOffer reads a rank, an item, its details, and its availability.
+func scanOffer(row pgx.CollectableRow) (o offer, err error) {
+	err = scanAvailability(row, &o, &o.cand.Rank, &o.cand.Item, &o.cand.Details)
+	return o, err
+}
+
+const settleShelf = `
+update getwork.task_state s
+set shelf_from = greatest(shelf_from, $2), fresh_until = case when $3 then clock_timestamp() else fresh_until end,
+    shelf_left = greatest(shelf_left - $4, 0), used_at = case when $5 then clock_timestamp() else used_at end
+from getwork.task_version v
+where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
+returning ` + refreshIn
+
+// settle moves the shelf on. A spent shelf ends at once, and the next run replaces it.
+func (s shelf) settle(after settlement) (string, []any) {
+	return settleShelf, []any{after.next, after.spent, after.gone, after.used}
 }

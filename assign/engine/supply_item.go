@@ -149,7 +149,7 @@ limit 1`
 // queryNamed runs the ranking query for one item, read only, in one of the node's run slots.
 func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string) (n *named, err error) {
 	statement := fmt.Sprintf(namedHead, s.Slots) + s.Query.Trimmed() + namedTail
-	err = e.Ranker.InTx(ctx, ranking.SlotWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = e.Ranker.InTx(ctx, ranking.SlotWait, s, "query", func(ctx context.Context, tx pgx.Tx) error {
 		found := named{source: plan.Result}
 		if e.Ranker.Elsewhere() {
 			found.seenUntil = new(time.Time)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/records"
 )
 
@@ -73,7 +74,10 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		if _, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused); err != nil {
 			return err
 		}
-		return taskEditor{e}.setConflicts(ctx, tx, id, others)
+		if err := (taskEditor{e}).setConflicts(ctx, tx, id, others); err != nil {
+			return err
+		}
+		return auditor{e}.write(ctx, tx, audit.Act{Act: "task.create", Object: s.Name, Detail: textsOf(&s)})
 	})
 	if err != nil {
 		return assign.Task{}, nameTaken(err, s.Name, "create task")
@@ -139,7 +143,12 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 // the shelf, and a run under way starts over. A changed recheck concerns the next round, and leaves the shelf alone. Every
 // change ends the back-off after a failed run.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
-	t, err := e.Records.Task(ctx, name)
+	return taskEditor{e}.update(ctx, name, version, by, 0, change)
+}
+
+// update is [Engine.UpdateTask]. restored is the version whose settings change gives back; 0: of none.
+func (ed taskEditor) update(ctx context.Context, name string, version int, by string, restored int, change func(*assign.Settings) error) (assign.Task, error) {
+	t, err := ed.Records.Task(ctx, name)
 	if err != nil {
 		return assign.Task{}, err
 	}
@@ -154,33 +163,33 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		return assign.Task{}, assign.RefuseField("query", "a task with a query does not become an inbox, nor an inbox one with a query; make a new task")
 	}
 	if s.Query != t.Query {
-		if err := e.Ranker.TryQuery(ctx, s.Query); err != nil {
+		if err := ed.Ranker.TryQuery(ctx, s.Query); err != nil {
 			return assign.Task{}, err
 		}
 	}
 	if s.Recheck != t.Recheck && s.Recheck != "" {
-		if err := e.Ranker.TryRecheck(ctx, s.Recheck); err != nil {
+		if err := ed.Ranker.TryRecheck(ctx, s.Recheck); err != nil {
 			return assign.Task{}, err
 		}
 	}
 	var partners []int64 // the tasks that conflicted until now
-	err = e.transact(ctx, func(tx pgx.Tx) error {
-		others, err := taskEditor{e}.conflictIDs(ctx, tx, s.ConflictsWith)
+	err = ed.transact(ctx, func(tx pgx.Tx) error {
+		others, err := ed.conflictIDs(ctx, tx, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
-		if err := (taskEditor{e}).lockConflicts(ctx, tx, t.ID, others); err != nil {
+		if err := ed.lockConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
+		if others, err = ed.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
-		if partners, err = e.partners(ctx, tx, t.ID); err != nil {
+		if partners, err = ed.partners(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		var current int
 		var deleted bool
-		if err := tx.QueryRow(ctx, e.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
+		if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
 			return err
 		}
 		if deleted {
@@ -189,25 +198,27 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 		if current != version || t.Version != version {
 			return assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
 		}
-		if err := (taskEditor{e}).insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
+		if err := ed.insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
 			return err
 		}
-		if err := (taskEditor{e}).setConflicts(ctx, tx, t.ID, others); err != nil {
+		if err := ed.setConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
+		if _, err := tx.Exec(ctx, ed.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
 			return err
 		}
 		if (s.Slots > 1) != (t.Slots > 1) {
-			if _, err := tx.Exec(ctx, e.SQL(lockBlocking), t.ID); err != nil {
+			if _, err := tx.Exec(ctx, ed.SQL(lockBlocking), t.ID); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots); err != nil {
+			if _, err := tx.Exec(ctx, ed.SQL(settlePlaces), t.ID, s.Slots); err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, e.SQL(lookAtOnce), t.ID)
-		return err
+		if _, err := tx.Exec(ctx, ed.SQL(lookAtOnce), t.ID); err != nil {
+			return err
+		}
+		return auditor(ed).write(ctx, tx, changed(&t.Settings, &s, version+1, restored))
 	})
 	if err != nil {
 		return assign.Task{}, nameTaken(err, s.Name, "update task")
@@ -215,8 +226,8 @@ func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by st
 	if slices.Equal(s.ConflictsWith, t.ConflictsWith) {
 		partners = nil // nothing became free there, and to be served in vain would put off the next run of their lingering requests
 	}
-	taskEditor{e}.settingsChanged(t.ID, partners...)
-	return e.Records.Task(ctx, s.Name)
+	ed.settingsChanged(t.ID, partners...)
+	return ed.Records.Task(ctx, s.Name)
 }
 
 // settingsChanged wakes what a change concerns: a run that must stop, and requests that can be served now, including those of
@@ -247,8 +258,10 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 	}
 	var partners []int64
 	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
-		partners, err = taskEditor{e}.deleteTask(ctx, tx, t)
-		return err
+		if partners, err = (taskEditor{e}).deleteTask(ctx, tx, t); err != nil {
+			return err
+		}
+		return auditor{e}.write(ctx, tx, audit.Act{Act: "task.delete", Object: t.Name})
 	})
 	var refusal *assign.Refusal
 	if err != nil && !errors.As(err, &refusal) {
@@ -313,7 +326,7 @@ func (e *Engine) Restore(ctx context.Context, task string, n, only int, by strin
 		if len(found) == 0 || found[0].Version != n {
 			return assign.Task{}, assign.Refuse(assign.NotFound, "task %q has no version %d; it has 1 to %d", task, n, t.Version)
 		}
-		restored, err := e.UpdateTask(ctx, task, t.Version, by, func(s *assign.Settings) error {
+		restored, err := taskEditor{e}.update(ctx, task, t.Version, by, n, func(s *assign.Settings) error {
 			name, paused := s.Name, s.Paused
 			*s = found[0].Settings
 			s.Name, s.Paused, s.ConflictsWith = name, paused, found[0].Conflicts

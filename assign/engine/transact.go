@@ -1,12 +1,20 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/pg"
 	"getwork/notify"
 )
@@ -68,4 +76,84 @@ func (r *round) queueAnnouncement(wrote *expecting, quick bool) {
 	if payload != "" {
 		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, payload)
 	}
+}
+
+// auditor writes the audit of what managers do. Its row is the last statement of the act's transaction before the
+// announcement: whoever has the end of the audit's chain keeps every other act waiting, and so must wait for nothing.
+type auditor struct{ *Engine }
+
+func (a auditor) write(ctx context.Context, tx pgx.Tx, act audit.Act) error {
+	if a.Audit == nil {
+		return nil
+	}
+	return a.Audit.Write(ctx, tx, act)
+}
+
+// texts are the SHA-256 of what managers let the database execute. The versions of the task keep the texts themselves.
+type texts struct {
+	Query   *string `json:"query_sha256"`
+	Recheck *string `json:"recheck_sha256"`
+}
+
+func textsOf(s *assign.Settings) texts { return texts{sumOf(s.Query), sumOf(s.Recheck)} }
+
+func sumOf(q assign.Query) *string {
+	if q == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(q))
+	text := hex.EncodeToString(sum[:])
+	return &text
+}
+
+// preview writes, in a transaction of its own, that somebody is about to preview a query of a task; of a task that does not
+// exist yet, if it has no name.
+func (a auditor) preview(ctx context.Context, task string, s *assign.Settings) error {
+	if a.Audit == nil {
+		return nil
+	}
+	return a.Audit.WriteAlone(ctx, audit.Act{Act: "task.preview", Object: task, Detail: texts{Query: sumOf(s.Query)}})
+}
+
+// changed describes that a task was changed from before to after, as its version n; as it was in version restored, if that
+// is not 0.
+func changed(before, after *assign.Settings, n, restored int) audit.Act {
+	detail := struct {
+		Version  int      `json:"version"`
+		Restored int      `json:"restored,omitempty"`
+		Changed  []string `json:"changed"` // the names of the settings
+		Name     string   `json:"name,omitempty"`
+		texts
+	}{Version: n, Restored: restored, Changed: differences(before, after), texts: textsOf(after)}
+	if after.Name != before.Name {
+		detail.Name = after.Name
+	}
+	act := "task.update"
+	switch {
+	case restored != 0:
+		act = "task.restore"
+	case len(detail.Changed) != 1 || detail.Changed[0] != "paused":
+	case after.Paused:
+		act = "task.pause"
+	default:
+		act = "task.resume"
+	}
+	return audit.Act{Act: act, Object: before.Name, Detail: detail}
+}
+
+// differences returns the names of the settings that are not the same.
+func differences(one, other *assign.Settings) (names []string) {
+	fields := func(s *assign.Settings) (m map[string]json.RawMessage) {
+		b, _ := json.Marshal(s)
+		_ = json.Unmarshal(b, &m)
+		return m
+	}
+	was, is := fields(one), fields(other)
+	names = []string{}
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if !bytes.Equal(was[name], is[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

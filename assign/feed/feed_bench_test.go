@@ -41,7 +41,7 @@ func benchmarkPush(b *testing.B, here int) {
 	}
 	for i := range here {
 		var s *Stream
-		s = n.Feed.Open(assign.Holder{User: fmt.Sprintf("user %05d", i+1)}, func() { ready <- s })
+		s = n.Feed.Open(assign.Who{Holder: assign.Holder{User: fmt.Sprintf("user %05d", i+1)}}, func() { ready <- s })
 		s.live = true
 		b.Cleanup(s.Close)
 	}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"getwork/assign"
@@ -12,6 +13,8 @@ import (
 type Stream struct {
 	feed   *Feed
 	holder assign.Holder
+	reads  bool     // queries, and why they failed
+	tasks  []string // only events of these tasks are for the connection; nil: all
 	ready  func()
 	sub    *Subscription
 
@@ -28,9 +31,9 @@ const streamLimit = 256
 
 // Open registers a connection; nothing is delivered before Start. ready is called when there is something to Take; it must
 // neither block nor call the stream.
-func (f *Feed) Open(holder assign.Holder, ready func()) *Stream {
-	s := &Stream{feed: f, holder: holder, ready: ready}
-	s.sub, _ = f.Subscribe(holder, s.Put)
+func (f *Feed) Open(who assign.Who, ready func()) *Stream {
+	s := &Stream{feed: f, holder: who.Holder, reads: who.MayReadQueries(), tasks: who.Tasks, ready: ready}
+	s.sub, _ = f.Subscribe(who.Holder, s.Put)
 	s.lagging = f.lagging() // read after subscribing, so that the end of lagging is not missed
 	return s
 }
@@ -84,14 +87,34 @@ func (s *Stream) Take() (events []assign.Event, slow bool) {
 		events, s.queue = s.queue, nil
 		s.feed.Sent.Add(int64(len(events)))
 	}
+	if s.tasks != nil {
+		events = slices.DeleteFunc(events, func(e assign.Event) bool { _, theirs := e.Of(s.tasks); return !theirs })
+		for i := range events {
+			events[i], _ = events[i].Of(s.tasks)
+		}
+	}
+	if !s.reads {
+		for i := range events {
+			events[i] = events[i].Withheld()
+		}
+	}
 	return events, s.slow
+}
+
+// Cut ends the stream with that event as its last: what waits in the queue is not delivered.
+func (s *Stream) Cut(last ...assign.Event) {
+	s.sub.leave()
+	s.mu.Lock()
+	s.queue, s.live = last, true
+	s.mu.Unlock()
+	s.ready()
 }
 
 // Follow adds tasks by name. [assign.NotFound] names the first that does not exist or that who may not see; then none is
 // added.
 func (s *Stream) Follow(ctx context.Context, names []string, who assign.Who) error {
 	for _, name := range names {
-		if !assign.IsTaskName(name) {
+		if !assign.IsTaskName(name) || s.tasks != nil && !slices.Contains(s.tasks, name) {
 			return noTopic(name)
 		}
 	}

@@ -39,13 +39,52 @@ type Beginner interface {
 // attempt.
 func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error) {
 	for range 3 {
-		err = pgx.BeginTxFunc(ctx, db, ReadCommitted, f)
+		var t *transaction
+		err = pgx.BeginTxFunc(ctx, db, ReadCommitted, func(tx pgx.Tx) error {
+			t = &transaction{Tx: tx}
+			err := f(t)
+			t.committing = err == nil
+			return err
+		})
+		t.ended(err)
 		var pgErr *pgconn.PgError
 		if !errors.As(err, &pgErr) || pgErr.Code != "40P01" {
 			return err
 		}
 	}
 	return err
+}
+
+// transaction is what [Transact] passes to its function.
+type transaction struct {
+	pgx.Tx
+	after      []func(certain bool)
+	committing bool // the function is over, and wants the commit
+}
+
+// AfterCommit makes [Transact] call f when tx has committed, and not if it has rolled back. If the connection was lost during
+// the commit, only PostgreSQL knows, and certain is false. AfterCommit returns false, and f is never called, if Transact did
+// not begin tx.
+func AfterCommit(tx pgx.Tx, f func(certain bool)) bool {
+	t, ours := tx.(*transaction)
+	if ours {
+		t.after = append(t.after, f)
+	}
+	return ours
+}
+
+// ended calls what waits for the commit, whose error is err.
+func (t *transaction) ended(err error) {
+	if t == nil || !t.committing || errors.Is(err, pgx.ErrTxCommitRollback) {
+		return
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.SeverityUnlocalized == "ERROR" {
+		return // such as a deferred constraint's: the session lives on, and has rolled back
+	}
+	for _, f := range t.after {
+		f(err == nil)
+	}
 }
 
 // Detached returns a context for writes that must happen although ctx is over, such as those after a query while the node

@@ -92,6 +92,9 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 		if !free {
 			return errElsewhere
 		}
+		if err := q.admitRun(ctx, tx, s); err != nil {
+			return err
+		}
 		var err error
 		// The server's statement_timeout applies to each fetch separately.
 		limited, done := untilTimeout(ctx, s.QueryTimeout)

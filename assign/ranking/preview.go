@@ -25,7 +25,7 @@ func (q *Ranker) Preview(ctx context.Context, task string, query *assign.Query, 
 	if s.Inbox() {
 		return assign.Preview{}, assign.RefuseField("query", "task %q is an inbox and has no query of its own; send the query to be previewed", task)
 	}
-	return q.preview(ctx, id, s, limit)
+	return q.preview(ctx, task, id, s, limit)
 }
 
 // PreviewNew is [Ranker.Preview] for a task that does not exist yet. It uses the settings Query, QueryTimeout and Slots.
@@ -36,22 +36,27 @@ func (q *Ranker) PreviewNew(ctx context.Context, s assign.Settings, limit int) (
 	}
 	s.Name = "new" // Check requires a name, which a new task may still lack
 	const none = 0 // ids begin at 1
-	return q.preview(ctx, none, s, limit)
+	return q.preview(ctx, "", none, s, limit)
 }
 
-func (q *Ranker) preview(ctx context.Context, task int64, s assign.Settings, limit int) (assign.Preview, error) {
+func (q *Ranker) preview(ctx context.Context, name string, task int64, s assign.Settings, limit int) (assign.Preview, error) {
 	if limit < 1 || limit > 100 {
 		return assign.Preview{}, assign.RefuseField("limit", "a preview shows 1 to 100 rows, not %d", limit)
 	}
 	if err := s.Check(); err != nil {
 		return assign.Preview{}, err
 	}
+	if q.Previewing != nil {
+		if err := q.Previewing(ctx, name, &s); err != nil {
+			return assign.Preview{}, err
+		}
+	}
 	if err := q.TryQuery(ctx, s.Query); err != nil {
 		return assign.Preview{}, err
 	}
 	s.MaxCandidates = limit
 	p := assign.Preview{Rows: []assign.PreviewRow{}}
-	err := q.InTx(ctx, SlotWait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := q.InTx(ctx, SlotWait, s, "query", func(ctx context.Context, tx pgx.Tx) error {
 		if err := explainPreview(ctx, tx, &p, q.previewed(task, s)); err != nil {
 			return err
 		}

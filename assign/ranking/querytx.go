@@ -17,11 +17,13 @@ import (
 // SlotWait is the longest time that a preview, an explanation or a claim waits for a run slot.
 const SlotWait = 20 * time.Second
 
-// InTx calls f in a transaction for user SQL outside of a run: on the connection where queries run, read only, with the query
-// role's rights, each statement limited to timeout, and with one of the node's run slots, for which it waits at most as long
-// as wait. The transaction is rolled back in the end. An error of the query itself, its time-out included, becomes
-// [assign.QueryRefused].
-func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
+// InTx calls f, which executes a task's query or its recheck, in a transaction for user SQL outside of a run: on the connection
+// where queries run, read only, with the query role's rights, each statement limited to the query_timeout, and with one of the
+// node's run slots, for which it waits at most as long as wait. The transaction is rolled back in the end. An error of the
+// query itself, its time-out included, becomes [assign.QueryRefused]. field says which of the two f executes: "query" or
+// "recheck". If it names a function that it must not call, f is not called.
+func (q *Ranker) InTx(ctx context.Context, wait time.Duration, s assign.Settings, field string, f func(ctx context.Context, tx pgx.Tx) error) error {
+	timeout := s.QueryTimeout
 	return q.WithSlot(ctx, wait, func(ctx context.Context) error {
 		pool := q.Runs
 		if q.Queries != nil {
@@ -39,7 +41,7 @@ func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Du
 		ctx, done := limit(ctx, timeout)
 		defer done()
 		began := time.Now()
-		err = q.enter(ctx, conn, timeout, f)
+		err = q.enter(ctx, conn, s, field, f)
 		var refusal *assign.Refusal
 		if err == nil || errors.As(err, &refusal) {
 			return err
@@ -59,13 +61,20 @@ func (q *Ranker) InTx(ctx context.Context, wait time.Duration, timeout assign.Du
 }
 
 // enter begins the transaction, prepares it for user SQL, and rolls it back after f.
-func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, timeout assign.Duration, f func(ctx context.Context, tx pgx.Tx) error) error {
+func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, s assign.Settings, field string, f func(ctx context.Context, tx pgx.Tx) error) error {
+	timeout, text := s.QueryTimeout, s.Query
+	if field == "recheck" {
+		text = s.Recheck
+	}
 	settings := limitStatements(timeout) // the query database's login limits the rights
 	if q.Queries == nil {
 		settings = q.enterQuery(timeout)
 		settings += q.Watch.Setting(ctx) // so that the query of a node that dies ends soon, as a run's does
 	}
 	return q.inQuery(ctx, conn.Conn(), func(tx pgx.Tx) error {
+		if err := q.admit(ctx, tx, field, text); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, settings+"; savepoint entered"); err != nil {
 			return fmt.Errorf("enter the query: %w", err)
 		}

@@ -52,6 +52,9 @@ func (e *ErrQuery) Error() string { return e.Message }
 // rankHere runs the query on the lock's own connection, under a savepoint of the lock's transaction. Lock and query share one
 // backend, so neither outlives the other, and no second run can start beside the query. The lock survives a query that fails.
 func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
+	if err := q.admitRun(ctx, tx, s); err != nil {
+		return Result{}, err
+	}
 	if _, err := tx.Exec(ctx, "savepoint ranking; "+q.enterQuery(s.QueryTimeout)); err != nil {
 		return Result{}, fmt.Errorf("enter the query: %w", err)
 	}

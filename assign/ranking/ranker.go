@@ -25,8 +25,13 @@ type Config struct {
 
 	MaxDetails int64 // bytes of details of one run's result; 0: 256 MiB
 
+	Confined  bool   // refuse queries that name a volatile function; see boundary.go
 	QueryRole string // entered with "set local role" for ranking queries; empty: none
 	Channel   string // of NOTIFY: names the installation
+
+	// Previewing is called before the query of a preview reaches the database; an error refuses the preview. A task that does
+	// not exist yet has no name. nil: nobody asks.
+	Previewing func(ctx context.Context, task string, s *assign.Settings) error
 
 	// WithSlot calls f with one of the node's run slots, and waits for it at most as long as wait; 0: not at all.
 	WithSlot func(ctx context.Context, wait time.Duration, f func(context.Context) error) error

@@ -52,7 +52,7 @@ func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign
 		return nil, nil
 	}
 	var still map[string]bool
-	err := q.InTx(ctx, wait, s.QueryTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := q.InTx(ctx, wait, s, "recheck", func(ctx context.Context, tx pgx.Tx) (err error) {
 		still, err = queryRecheck(ctx, tx, s.Recheck, items)
 		return err
 	})
@@ -88,7 +88,7 @@ func queryRecheck(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []
 // running it. [assign.QueryRefused] carries PostgreSQL's message and the position in the recheck, counted from 1.
 func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 	trimmed := recheck.Trimmed()
-	return q.trying(ctx, func(tx pgx.Tx) error {
+	return q.trying(ctx, "recheck", recheck, func(tx pgx.Tx) error {
 		conn := tx.Conn().PgConn()
 		alone, err := conn.Prepare(ctx, "", trimmed, keysType)
 		if err != nil {

@@ -116,7 +116,7 @@ func limitStatements(timeout assign.Duration) string {
 // running it. [assign.QueryRefused] carries PostgreSQL's message and the position in the query, counted from 1.
 func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 	trimmed := query.Trimmed()
-	return q.trying(ctx, func(tx pgx.Tx) error {
+	return q.trying(ctx, "query", query, func(tx pgx.Tx) error {
 		alone, err := tx.Conn().PgConn().Prepare(ctx, "", trimmed, nil)
 		if err != nil {
 			if strings.Contains(trimmed, ";") {
@@ -155,8 +155,9 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 	})
 }
 
-// trying calls f in a transaction with the rights that queries will have, and rolls it back.
-func (q *Ranker) trying(ctx context.Context, f func(pgx.Tx) error) error {
+// trying calls f in a transaction with the rights that queries will have, and rolls it back. field is "query" or "recheck": f
+// shows PostgreSQL the user's text, unless it names a function that it must not call.
+func (q *Ranker) trying(ctx context.Context, field string, text assign.Query, f func(pgx.Tx) error) error {
 	begin, role := q.DB.BeginTx, q.QueryRole
 	if q.Queries != nil {
 		begin, role = q.Queries.BeginTx, ""
@@ -166,6 +167,9 @@ func (q *Ranker) trying(ctx context.Context, f func(pgx.Tx) error) error {
 		return fmt.Errorf("try the query: %w", err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
+	if err := q.admit(ctx, tx, field, text); err != nil {
+		return err
+	}
 	if role != "" {
 		if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
 			return fmt.Errorf("enter the query role %q: %w", role, err)

@@ -31,6 +31,33 @@ func Empty(t testing.TB) string {
 	return clone(t, empty{})
 }
 
+// plain is a login that is no superuser, as a node's should be.
+const plain = "getwork_plain"
+
+// Plain returns the URL of an empty database for this test alone, for a login that owns the database and is no
+// superuser: a node that is not under --auth dev accepts no other.
+func Plain(t testing.TB) string {
+	t.Helper()
+	admin := Empty(t)
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
+	// Other tests may make the role at the same time.
+	err = execute(t.Context(), admin, `
+do $$ begin
+  create role `+plain+` login password '`+plain+`';
+exception when duplicate_object or unique_violation then null;
+end $$;
+alter database `+name+` owner to `+plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(plain, plain)
+	return u.String()
+}
+
 // Pool returns connections to a migrated database for this test alone. They are closed after the test.
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()

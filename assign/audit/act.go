@@ -1,0 +1,41 @@
+package audit
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Actor is who does something, and how they had come in.
+type Actor struct {
+	User       string     // empty: nobody who is known, such as at a log-in that was refused
+	By         string     // dev, session, token, jwt, proxy, or direct: by a program that writes to the database itself
+	Credential string     // with what, as work_requested has it
+	Address    netip.Addr // from where; the zero Addr: unknown
+}
+
+type actorKey struct{}
+
+// WithActor returns a context of what actor does.
+func WithActor(ctx context.Context, actor Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// ActorOf returns the actor of a context; the zero Actor if it has none.
+func ActorOf(ctx context.Context) Actor {
+	actor, _ := ctx.Value(actorKey{}).(Actor)
+	return actor
+}
+
+// The outcomes of an act.
+const (
+	Done    = "done"
+	Refused = "refused"
+)
+
+// Act is what somebody did.
+type Act struct {
+	Act     string // what: task.update, work.release, token.create …
+	Object  string // to what: a task's name, a user's, a token's id; empty: nothing that has a name
+	Outcome string // Done, which is the default, or Refused
+	Detail  any    // what else is to be known of it, as encoding/json encodes it: an object, without secrets; nil: nothing
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/schema/schematest"
+)
+
+// audited starts a node that audits.
+func audited(t *testing.T, url string) *node {
+	t.Helper()
+	n := startNode(t, url, nodeOptions{})
+	n.Audit = &audit.Writer{Node: n.Node, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), DB: n.pools.Router()}
+	return n
+}
+
+// asMia is the context of what Mia does.
+func asMia(t *testing.T) context.Context {
+	return audit.WithActor(t.Context(), audit.Actor{User: "mia", By: "session", Credential: "s:1", Address: netip.MustParseAddr("192.0.2.1")})
+}
+
+const (
+	selectAudited = `
+select coalesce(string_agg(concat_ws(' ', actor, by, credential, host(address), act, object, outcome, detail), '; ' order by n), '') from getwork.audit where n > $1`
+
+	// everything that an act can change
+	selectEverything = `
+select md5(concat(
+  (select string_agg(x::text, ',' order by x::text) from getwork.task x), (select string_agg(x::text, ',' order by x::text) from getwork.task_state x),
+  (select string_agg(x::text, ',' order by x::text) from getwork.task_version x), (select string_agg(x::text, ',' order by x::text) from getwork.task_conflict x),
+  (select string_agg(x::text, ',' order by x::text) from getwork.work x), (select string_agg(x::text, ',' order by x::text) from getwork.item x),
+  (select string_agg(x::text, ',' order by x::text) from getwork.audit x), (select string_agg(x::text, ',' order by x::text) from getwork.audit_head x)))`
+)
+
+func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// Each act writes one row, which says who did what. If the row can't be written, the act does not happen.
+func TestActsAreAudited(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := audited(t, url), pool(t, url)
+	one := 1
+	newInbox(t, n, "jobs", func(s *assign.Settings) { s.MaxAttempts = &one })
+	n.push(t, "jobs", "a", "b", "c", "d")
+	held := n.click(t, "jobs", "ann", 4).Work
+	n.let(t, held[0], assign.Disposition{Outcome: "fail"})
+	ctx := asMia(t)
+	update := func(task string, change func(*assign.Settings)) error {
+		now, err := n.Task(ctx, task)
+		if err != nil {
+			return err
+		}
+		_, err = n.UpdateTask(ctx, task, now.Version, "mia", func(s *assign.Settings) error { change(s); return nil })
+		return err
+	}
+	release := func(what assign.Release) error {
+		what.DryRun = true
+		dry, err := n.Release(ctx, what, "mia")
+		if err != nil {
+			return err
+		}
+		what.DryRun, what.Token = false, dry.Token
+		_, err = n.Release(ctx, what, "mia")
+		return err
+	}
+	const first, second, recheck = `select 1 as item`, `select 2 as item`, `select unnest($1::text[]) as item`
+	for _, act := range []struct {
+		do   func() error
+		want string
+	}{
+		{func() error {
+			s := assign.DefaultSettings()
+			s.Name, s.Query, s.Recheck = "loans", first, recheck
+			_, err := n.CreateTask(ctx, s, "mia")
+			return err
+		}, `task.create loans done {"query_sha256": "` + sum(first) + `", "recheck_sha256": "` + sum(recheck) + `"}`},
+		{func() error {
+			return update("loans", func(s *assign.Settings) { s.Query, s.Recheck, s.Name = second, "", "credits" })
+		}, `task.update loans done {"name": "credits", "changed": ["name", "query", "recheck"], "version": 2, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { return update("credits", func(s *assign.Settings) { s.Paused = true }) },
+			`task.pause credits done {"changed": ["paused"], "version": 3, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { return update("credits", func(s *assign.Settings) { s.Paused = false }) },
+			`task.resume credits done {"changed": ["paused"], "version": 4, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { return update("credits", func(s *assign.Settings) { s.Paused, s.Title = true, "T" }) },
+			`task.update credits done {"changed": ["paused", "title"], "version": 5, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { _, err := n.Restore(ctx, "credits", 1, 0, "mia"); return err },
+			`task.restore credits done {"changed": ["query", "recheck", "title"], "version": 6, "restored": 1, "query_sha256": "` + sum(first) + `", "recheck_sha256": "` + sum(recheck) + `"}`},
+		{func() error { _, err := n.Ranker.Preview(ctx, "credits", nil, 1); return err },
+			`task.preview credits done {"query_sha256": "` + sum(first) + `", "recheck_sha256": null}`},
+		{func() error {
+			s := assign.DefaultSettings()
+			s.Query = second
+			_, err := n.Ranker.PreviewNew(ctx, s, 1)
+			return err
+		}, `task.preview done {"query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { return n.DeleteTask(ctx, "credits") }, `task.delete credits done {}`},
+		{func() error { _, err := n.Redrive(ctx, "jobs", nil, "mia"); return err }, `items.redrive jobs done {"count": 1, "named": false}`},
+		{func() error { _, err := n.Redrive(ctx, "jobs", []string{"a", "zz"}, "mia"); return err }, `items.redrive jobs done {"count": 0, "named": true}`},
+		{func() error { _, err := n.Reassign(ctx, held[1].ID, "bob", "mia"); return err },
+			`work.reassign ann done {"to": "bob", "from": "ann", "item": "b", "task": "jobs", "work": ` + fmt.Sprint(held[1].ID) + `, "given": `},
+		{func() error { return release(assign.Release{User: "ann", Task: "jobs"}) }, `work.release ann done {"task": "jobs", "user": "ann", "count": 2}`},
+		{func() error { return release(assign.Release{Task: "jobs"}) }, `work.release jobs done {"task": "jobs", "user": "", "count": 1}`},
+	} {
+		name, _, _ := strings.Cut(act.want, "{")
+		execute(t, db, `alter table getwork.audit add constraint broken check (false) not valid`)
+		before := query[string](t, db, selectEverything)
+		if err := act.do(); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Fatalf("%s: without its row: %v", name, err)
+		}
+		if after := query[string](t, db, selectEverything); after != before {
+			t.Errorf("%s happened without its row", name)
+		}
+		execute(t, db, `alter table getwork.audit drop constraint broken`)
+		rows := query[int](t, db, `select count(*) from getwork.audit`)
+		if err := act.do(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := query[string](t, db, selectAudited, rows); !strings.HasPrefix(got, "mia session s:1 192.0.2.1 "+act.want) || strings.Contains(got, ";") {
+			t.Errorf("audited: %s\nwant     %s", got, act.want)
+		}
+	}
+}
+
+// What is refused, what changes nothing, and what is only asked for writes nothing.
+func TestFailedActsAreNotAudited(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := audited(t, url), pool(t, url)
+	newInbox(t, n, "jobs", nil)
+	newTask(t, n, "loans", `select 1 as item`, nil)
+	n.push(t, "jobs", "a", "b")
+	held := n.click(t, "jobs", "ann", 1).Work[0]
+	rows := query[int](t, db, `select count(*) from getwork.audit`)
+	ctx := asMia(t)
+	ok := errors.New("no error")
+	for name, do := range map[string]func() error{
+		"create what is there": func() error {
+			s := assign.DefaultSettings()
+			s.Name = "jobs"
+			_, err := n.CreateTask(ctx, s, "mia")
+			return err
+		},
+		"create with a wrong query": func() error {
+			s := assign.DefaultSettings()
+			s.Name, s.Query = "x", `selec`
+			_, err := n.CreateTask(ctx, s, "mia")
+			return err
+		},
+		"update an old version": func() error {
+			_, err := n.UpdateTask(ctx, "jobs", 7, "mia", func(*assign.Settings) error { return nil })
+			return err
+		},
+		"rename to what is there": func() error {
+			_, err := n.UpdateTask(ctx, "jobs", 1, "mia", func(s *assign.Settings) error { s.Name = "loans"; return nil })
+			return err
+		},
+		"restore nothing":              func() error { _, err := n.Restore(ctx, "jobs", 9, 0, "mia"); return err },
+		"delete in use":                func() error { return n.DeleteTask(ctx, "jobs") },
+		"preview nothing":              func() error { _, err := n.Ranker.Preview(ctx, "nothing", nil, 1); return err },
+		"preview too much":             func() error { _, err := n.Ranker.Preview(ctx, "loans", nil, 1000); return err },
+		"redrive nothing":              func() error { _, err := n.Redrive(ctx, "nothing", nil, "mia"); return err },
+		"reassign to their own":        func() error { _, err := n.Reassign(ctx, held.ID, "ann", "mia"); return errors.Join(ok, err) },
+		"reassign nothing":             func() error { _, err := n.Reassign(ctx, 1<<40, "bob", "mia"); return err },
+		"release with another's token": func() error { _, err := n.Release(ctx, assign.Release{User: "ann", Token: "x"}, "mia"); return err },
+		"count what could be released": func() error {
+			_, err := n.Release(ctx, assign.Release{User: "ann", DryRun: true}, "mia")
+			return errors.Join(ok, err)
+		},
+	} {
+		if err := do(); err == nil {
+			t.Errorf("%s: there is no error", name)
+		}
+		if got := query[string](t, db, selectAudited, rows); got != "" {
+			t.Fatalf("%s: audited: %s", name, got)
+		}
+	}
+}
+
+// Clicks and what people do with their work go on while nobody can touch the audit.
+func TestClicksDoNotTouchTheAudit(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := audited(t, url), pool(t, url)
+	newInbox(t, n, "jobs", func(s *assign.Settings) { s.Lease = lasting(1e12) })
+	newTask(t, n, "loans", `select i as item from generate_series(1, 9) i order by i`, func(s *assign.Settings) { s.FreshFor = assign.Duration(1e12) })
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `lock getwork.audit, getwork.audit_head`); err != nil {
+		t.Fatal(err)
+	}
+	n.push(t, "jobs", "a", "b", "c")
+	held := n.click(t, "jobs", "ann", 2).Work
+	if _, err := n.Extend(t.Context(), held[0].ID, held[0].Holder()); err != nil {
+		t.Error(err)
+	}
+	n.let(t, held[0], assign.Disposition{Outcome: "complete"})
+	n.let(t, held[1], giveBack(0))
+	for range 3 { // by a run, and from its shelf
+		if r := n.endedRequest(t, n.click(t, "loans", "bob", 2).ID); len(r.Work) != 2 {
+			t.Errorf("bob got %+v", r)
+		}
+	}
+	if _, _, err := n.Claim(t.Context(), "loans", "9", who("cyd")); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.Cancel(t.Context(), n.linger(t, "jobs", "dan", 5).ID, assign.Holder{User: "dan"}, false); err != nil && !assign.IsRefusal(err, assign.NotPending) {
+		t.Error(err)
+	}
+}
+
+// Managers who act at the same time, on the same things, write one chain.
+func TestActsAtOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, other, db := audited(t, url), audited(t, url), pool(t, url)
+	for _, task := range []string{"one", "two"} {
+		newInbox(t, n, task, nil)
+		for i := range 20 {
+			n.push(t, task, fmt.Sprint(i))
+		}
+		n.click(t, task, "ann", 5)
+	}
+	before := query[int](t, db, `select n from getwork.audit_head`)
+	done := make(chan struct{}, 1000)
+	var g errgroup.Group
+	for i := range 8 {
+		on, task := []*node{n, other}[i%2], []string{"one", "two"}[i/2%2]
+		users := []string{"ann", "bob"}
+		g.Go(func() error {
+			for j := range 6 {
+				if err := actOnce(asMia(t), db, on, task, users, i+j); err == nil {
+					done <- struct{}{}
+				} else if r := (*assign.Refusal)(nil); !errors.As(err, &r) {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got, acts := query[int](t, db, `select count(*) from getwork.audit where n > $1`, before), len(done); got != acts || acts < 8 {
+		t.Errorf("%d rows for %d acts", got, acts)
+	}
+	if gaps := query[int](t, db, `select count(*) from getwork.audit a where n > 1 and prev <> all (select hash from getwork.audit b where b.n = a.n - 1)`); gaps > 0 {
+		t.Errorf("%d rows do not follow the row before them", gaps)
+	}
+}
+
+// actOnce changes a task, moves work from one user to the other, or releases it.
+func actOnce(ctx context.Context, db *pgxpool.Pool, n *node, task string, users []string, i int) error {
+	switch i % 3 {
+	case 0:
+		now, err := n.Task(ctx, task)
+		if err != nil {
+			return err
+		}
+		_, err = n.UpdateTask(ctx, task, now.Version, "mia", func(s *assign.Settings) error {
+			s.Slots = 1 + i%2
+			if s.ConflictsWith = []string{}; i%4 == 0 && task == "one" {
+				s.ConflictsWith = []string{"two"}
+			}
+			return nil
+		})
+		return err
+	case 1:
+		var id int64
+		if err := db.QueryRow(ctx, `select coalesce(max(id), 1) from getwork.work where user_name = $1 and state = 'held'`, users[i%2]).Scan(&id); err != nil {
+			return err
+		}
+		w, _, err := n.work(ctx, id, assign.Disposition{})
+		if err == nil && w.User == users[1-i%2] {
+			return assign.Refuse(assign.NotFound, "theirs already")
+		}
+		if err == nil {
+			_, err = n.Reassign(ctx, id, users[1-i%2], "mia")
+		}
+		return err
+	}
+	_, err := n.Redrive(ctx, task, nil, "mia")
+	return err
+}

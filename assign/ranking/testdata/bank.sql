@@ -1,0 +1,14 @@
+create table customer (id bigint primary key, name text, email text, phone text, country text, segment text, risk text, born date, since date, system text, read boolean, notes text);
+create table account (id bigint primary key, customer_id bigint, iban text, currency text, balance numeric, opened date, closed date, kind text, system text, lock text, archive boolean);
+create table loan (id bigint primary key, customer_id bigint, account_id bigint, amount numeric, rate numeric, term integer, state text, submitted_at timestamptz, updated_at timestamptz, officer text, priority integer, archive boolean, lock boolean, schedule text, system text, notify boolean, info jsonb);
+create table instalment (id bigint primary key, loan_id bigint, due date, paid date, amount numeric, schedule integer, send date, reminder integer);
+create table document (id bigint primary key, loan_id bigint, kind text, name text, pages integer, received_at timestamptz, read timestamptz, archive text, hash text, labels text[], body xml);
+create table message (id bigint primary key, customer_id bigint, loan_id bigint, channel text, subject text, body text, send timestamptz, read boolean, notify text, lock integer, system boolean, reply_to bigint);
+create table transfer (id bigint primary key, from_account bigint, to_account bigint, amount numeric, currency text, at timestamptz, purpose text, state text, system text, schedule date, flags integer);
+create table kyc_case (id bigint primary key, customer_id bigint, opened_at timestamptz, due_at timestamptz, level integer, score numeric, result text, reviewer text, system text, read boolean, tags jsonb);
+create table claim (id bigint primary key, loan_id bigint, kind text, lodged date, amount numeric, state text, lock timestamptz, notify date);
+create table schedule (id bigint primary key, branch text, day date, slots integer, system text, send boolean, read boolean, notify text);
+create table archive (id bigint primary key, loan_id bigint, at timestamptz, box text, lock boolean, system text);
+create table branch (code text primary key, city text, region text, opens time, closes time, staff integer);
+create table rate (currency text, day date, value numeric);
+create table audit_log (id bigint primary key, at timestamptz, system text, actor text, action text, object text, payload jsonb);

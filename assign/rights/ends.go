@@ -1,0 +1,121 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/assign/pg"
+	"getwork/notify"
+)
+
+// change runs a transaction that gives or ends rights: f changes rows and returns the act, and the credentials that have
+// ended. The requests that wait under them are cancelled, the act is audited, and every node is told. f may run more than
+// once. A nil act means that nothing has changed.
+func (g *Registry) change(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, err error)) error {
+	return g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
+		act, ended, err := f(tx)
+		return act, ended, nil, err
+	})
+}
+
+// changeTelling is change for an f that also changes requests, of which others must hear. Without an act these are cancelled
+// and announced all the same, but no rights have changed.
+func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, changes []notify.Change, err error)) error {
+	quiet := false
+	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
+		act, ended, changes, err := f(tx)
+		if quiet = err == nil && act == nil; err != nil {
+			return err
+		}
+		if len(ended) > 0 && g.Cancel != nil {
+			cancelled, err := g.Cancel(ctx, tx, ended)
+			if err != nil {
+				return fmt.Errorf("cancel what waits: %w", err)
+			}
+			changes = append(changes, cancelled...)
+		}
+		return g.conclude(ctx, tx, act, changes)
+	})
+	if !quiet {
+		g.cache.clear()
+		g.lookSoon()
+	}
+	var r *assign.Refusal
+	if err == nil || errors.As(err, &r) {
+		return err
+	}
+	return fmt.Errorf("change rights: %w", err)
+}
+
+// conclude writes the audit and announces the change, as the last statements of a transaction.
+func (g *Registry) conclude(ctx context.Context, tx pgx.Tx, act *audit.Act, changes []notify.Change) error {
+	if act == nil && len(changes) == 0 {
+		return nil
+	}
+	if act != nil && g.Audit != nil {
+		if err := g.Audit.Write(ctx, tx, *act); err != nil {
+			return err
+		}
+	}
+	payload := notify.Message{Node: g.Node, Changes: changes, Rights: act != nil}.Encode()
+	if _, err := tx.Exec(ctx, notify.NotifySQL, g.Channel, payload); err != nil {
+		return fmt.Errorf("announce the change: %w", err)
+	}
+	return nil
+}
+
+// regroup gives the waiting requests of a principal other groups.
+func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, groups []string) ([]notify.Change, error) {
+	if g.Regroup == nil {
+		return nil, nil
+	}
+	credentials, err := g.credentialsOf(ctx, tx, principal)
+	if err != nil {
+		return nil, err
+	}
+	return g.Regroup(ctx, tx, credentials, groups)
+}
+
+const selectCredentials = `
+select 's:' || public_id from getwork.session where principal = $1 and ended_at is null
+union all
+select 't:' || id from getwork.token where principal = $1 and ended_at is null
+union all
+select 'j:' || $1::bigint
+union all
+select 'p:' || $1::bigint`
+
+// credentialsOf returns all live credentials of a principal.
+func (g *Registry) credentialsOf(ctx context.Context, tx pgx.Tx, principal int64) ([]string, error) {
+	rows, err := tx.Query(ctx, g.SQL(selectCredentials), principal)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+const endEverything = `
+with sessions as (
+  update getwork.session set ended_at = clock_timestamp(), ended_by = $2, changed = pg_current_xact_id()
+  where principal = $1 and ended_at is null
+  returning 's:' || public_id
+), tokens as (
+  update getwork.token set ended_at = clock_timestamp(), ended_by = $2, changed = pg_current_xact_id()
+  where principal = $1 and ended_at is null
+  returning 't:' || id
+)
+select * from sessions union all select * from tokens union all select 'j:' || $1::bigint union all select 'p:' || $1::bigint`
+
+// endAll ends all sessions and tokens of a principal.
+func (g *Registry) endAll(ctx context.Context, tx pgx.Tx, principal int64, by string) ([]string, error) {
+	rows, err := tx.Query(ctx, g.SQL(endEverything), principal, by)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

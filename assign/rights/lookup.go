@@ -1,0 +1,224 @@
+package rights
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+)
+
+// Why a credential is no good, for the log and the metrics. A stranger is told no more than that it is not valid.
+const (
+	WhyUnknown  = "unknown"
+	WhyWrong    = "wrong"
+	WhyEnded    = "ended"
+	WhyExpired  = "expired"
+	WhyIdle     = "idle"
+	WhyBlocked  = "blocked"
+	WhyOwner    = "owner"    // the owner of a personal token has not logged in for long
+	WhyRole     = "role"     // the owner's role has nothing in common with the token's
+	WhyGrant    = "no-grant" // none of their groups gives a role
+	WhyOverload = "overload" // too many unknown credentials
+)
+
+// A Rejection says why a credential gives no rights. Its refusal is what the caller is told.
+type Rejection struct {
+	Why  string
+	User string // empty unless the secret was right
+	*assign.Refusal
+}
+
+func (r *Rejection) Unwrap() error { return r.Refusal }
+
+func reject(why, user string) *Rejection {
+	kind, detail := assign.Unauthenticated, "this token is not valid; make a new one with `getwork token create`, or ask an administrator"
+	switch why {
+	case WhyEnded:
+		detail = "this has been ended; log in again, or make a new token"
+	case WhyExpired, WhyIdle:
+		detail = "this has expired; log in again, or make a new token"
+	case WhyBlocked:
+		kind, detail = assign.Forbidden, "your account is blocked; ask an administrator"
+	case WhyOwner:
+		detail = "the owner of this token has not logged in for a long time; when they have, it works again"
+	case WhyRole:
+		kind, detail = assign.Forbidden, "the owner of this token has another role now, which it was not made for; make a new token"
+	case WhyGrant:
+		kind, detail = assign.Forbidden, "your account has no role here: none of its groups gives one; ask whoever manages the groups of your company's accounts"
+	case WhyOverload:
+		kind, detail = assign.Unavailable, "too many unknown credentials come at once; try again in a moment"
+	}
+	return &Rejection{Why: why, User: user, Refusal: assign.Refuse(kind, "%s", detail)}
+}
+
+// found is what the database says of a credential.
+type found struct {
+	Rights
+	exists bool
+	hash   []byte
+	why    string
+	at     time.Time // when it was read
+}
+
+// The rights of a personal token are its role and its owner's; those of a service its role and the service's; those of a
+// terminal are its session's. Deadlines are read as the time that is left, because the node's clock may differ.
+const selectTokens = `
+select a.n, t.id is not null, coalesce(t.id, ''), t.hash, coalesce(t.kind, ''), coalesce(t.principal, 0), coalesce(p.name, ''),
+  coalesce(case when t.kind = 'cli' then s.role else t.role end, ''), coalesce(case when t.kind = 'cli' then s.role else p.role end, ''),
+  coalesce(case when t.kind = 'cli' then s.admin else t.admin end, false),
+  coalesce(case when t.kind = 'cli' then s.groups else p.groups end, '{}'), t.scopes, t.tasks, t.parent,
+  coalesce(least(t.expires_at, s.ends_at), 'epoch'), s.idle_at, s.auth_time,
+  coalesce(extract(epoch from least(t.expires_at, s.ends_at, s.idle_at) - clock_timestamp()), 0)::float8,
+  case
+    when t.ended_at is not null or s.ended_at is not null then 'ended'
+    when least(t.expires_at, s.ends_at) <= clock_timestamp() then 'expired'
+    when s.idle_at <= clock_timestamp() then 'idle'
+    when p.blocked_at is not null then 'blocked'
+    when t.kind = 'personal' and p.kind = 'person' and coalesce(p.seen_at <= clock_timestamp() - $2::bigint * interval '1 microsecond', true) then 'owner'
+    else ''
+  end,
+  coalesce(t.used_at < clock_timestamp() - interval '1 minute', true)
+from unnest($1::text[]) with ordinality as a (id, n)
+left join getwork.token t on t.id = a.id
+left join getwork.principal p on p.id = t.principal
+left join getwork.session s on s.id = t.parent
+order by a.n`
+
+// Token returns the rights of a token. A [Rejection] says why it gives none.
+func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
+	id, ok := tokenID(token)
+	if !ok {
+		return Rights{}, reject(WhyUnknown, "")
+	}
+	f, err := g.look("t:"+id, func() (found, error) { return g.tokens.Ask(ctx, id) })
+	if err != nil {
+		return Rights{}, err
+	}
+	return f.judged(Hash(token))
+}
+
+// Session returns the rights of a session, by its cookie's value.
+func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
+	id := string(Hash(cookie))
+	f, err := g.look("s:"+id, func() (found, error) { return g.sessions.Ask(ctx, id) })
+	if err != nil {
+		return Rights{}, err
+	}
+	g.uses.saw(string(f.Credential))
+	return f.judged([]byte(id))
+}
+
+// look returns what was read of a credential within the last second, or reads it.
+func (g *Registry) look(key string, ask func() (found, error)) (found, error) {
+	if f, ok := g.cache.get(key); ok {
+		return f, nil
+	}
+	if !g.cache.existed(key) && !g.unknown.allow() {
+		return found{}, reject(WhyOverload, "")
+	}
+	at := time.Now() // before the read: what ends during it may not be in it
+	f, err := ask()
+	if err != nil {
+		return found{}, fmt.Errorf("look up a credential: %w", err)
+	}
+	f.at = at
+	g.cache.put(key, f)
+	return f, nil
+}
+
+// judged compares the secret, and returns the rights that are left.
+func (f found) judged(hash []byte) (Rights, error) {
+	switch {
+	case !f.exists:
+		return Rights{}, reject(WhyUnknown, "")
+	case subtle.ConstantTimeCompare(f.hash, hash) != 1:
+		return Rights{}, reject(WhyWrong, "")
+	case f.why != "":
+		return Rights{}, reject(f.why, f.User)
+	}
+	r := f.Rights
+	if r.Left -= time.Since(f.at); r.Left <= 0 {
+		return Rights{}, reject(WhyExpired, f.User)
+	}
+	return r, nil
+}
+
+func (g *Registry) readTokens(ctx context.Context, ids []string) ([]found, error) {
+	rows, err := g.DB.Query(ctx, g.SQL(selectTokens), ids, g.OwnerWithin.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
+		var n int
+		var id string
+		var own, owner assign.Role
+		var idle, auth *time.Time
+		var left float64
+		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Kind, &f.Principal, &f.User, &own, &owner, &f.Admin, &f.Groups, &f.Scopes, &f.Tasks, &f.Parent,
+			&f.EndsAt, &idle, &auth, &left, &f.why, &f.unused)
+		f.Credential, f.Role = ByToken(id), own.Both(owner)
+		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
+		if f.why == "" && f.Role == "" && (own != "" || !f.Admin) {
+			f.why = WhyRole
+		}
+		return f, err
+	})
+}
+
+const selectSessions = `
+select a.n, s.id is not null, coalesce(s.public_id, ''), s.id, coalesce(s.principal, 0), coalesce(p.name, ''), coalesce(s.role, ''),
+  coalesce(s.admin, false), coalesce(s.groups, '{}'), coalesce(s.ends_at, 'epoch'), s.idle_at, s.auth_time,
+  coalesce(extract(epoch from least(s.ends_at, s.idle_at) - clock_timestamp()), 0)::float8,
+  case
+    when s.ended_at is not null then 'ended'
+    when s.ends_at <= clock_timestamp() then 'expired'
+    when s.idle_at <= clock_timestamp() then 'idle'
+    when p.blocked_at is not null then 'blocked'
+    else ''
+  end
+from unnest($1::bytea[]) with ordinality as a (id, n)
+left join getwork.session s on s.id = a.id
+left join getwork.principal p on p.id = s.principal
+order by a.n`
+
+func (g *Registry) readSessions(ctx context.Context, ids []string) ([]found, error) {
+	hashes := make([][]byte, len(ids))
+	for i, id := range ids {
+		hashes[i] = []byte(id)
+	}
+	rows, err := g.DB.Query(ctx, g.SQL(selectSessions), hashes)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
+		var n int
+		var id string
+		var idle, auth *time.Time
+		var left float64
+		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &f.EndsAt, &idle, &auth, &left, &f.why)
+		f.Credential, f.Parent = BySession(id), f.hash
+		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
+		return f, err
+	})
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// RejectionOf returns the rejection in an error, or nil.
+func RejectionOf(err error) *Rejection {
+	var r *Rejection
+	if errors.As(err, &r) {
+		return r
+	}
+	return nil
+}

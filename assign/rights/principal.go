@@ -1,0 +1,251 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign"
+	"getwork/assign/audit"
+)
+
+// Issuer is the issuer of names that getwork itself gave: services, and tokens made on the database.
+const Issuer = "getwork"
+
+// Entry is what an identity provider, a proxy or a JSON web token says of somebody who comes in.
+type Entry struct {
+	Iss, Sub string
+	Name     string // their name, if they come for the first time
+	Role     assign.Role
+	Admin    bool
+	Groups   []string // sorted, without repetition
+
+	From netip.Addr // where they come from, for the audit; the zero Addr: as the context says
+}
+
+// principal is the row of somebody.
+type principal struct {
+	id      int64
+	name    string
+	kind    string
+	role    assign.Role
+	admin   bool
+	groups  []string
+	blocked bool
+	made    bool // they come for the first time
+}
+
+const (
+	lockPrincipal = `
+select id, name, kind, coalesce(role, ''), admin, groups, blocked_at is not null
+from getwork.principal
+where iss = $1 and sub = $2
+for no key update`
+
+	insertPrincipal = `
+insert into getwork.principal (name, name_key, iss, sub, kind, role, admin, groups)
+values ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8)
+returning id`
+
+	seePrincipal = `
+update getwork.principal
+set seen_at = clock_timestamp(), role = nullif($2, ''), admin = $3, groups = $4, changed = case when $5 then pg_current_xact_id() else changed end
+where id = $1`
+)
+
+// errBlocked is for the log: the person is told the same.
+func errBlocked(name string) error { return reject(WhyBlocked, name) }
+
+func errNameTaken(name string) error {
+	return assign.Refuse(assign.NameTaken, "somebody else has the name %q here already; ask an administrator, who can bind it to you", name)
+}
+
+// lockOrMake locks the row of somebody, and makes it if they come for the first time. The name that they have then stays
+// theirs for ever, whatever their provider calls them later.
+func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind string) (p principal, err error) {
+	for taken := false; ; taken = true {
+		err = tx.QueryRow(ctx, g.SQL(lockPrincipal), e.Iss, e.Sub).Scan(&p.id, &p.name, &p.kind, &p.role, &p.admin, &p.groups, &p.blocked)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return p, err
+		}
+		if taken {
+			return p, errNameTaken(e.Name)
+		}
+		if err := CheckName(e.Name); err != nil {
+			var r *assign.Refusal
+			if errors.As(err, &r) {
+				return p, assign.Refuse(assign.Forbidden, "your account's name can't be used here: %s; ask an administrator", r.Detail)
+			}
+			return p, err
+		}
+		groups := append([]string{}, e.Groups...)
+		made := principal{name: e.Name, kind: kind, role: e.Role, admin: e.Admin, groups: groups, made: true}
+		inner, err := tx.Begin(ctx) // a savepoint: the name may be taken
+		if err != nil {
+			return p, err
+		}
+		err = inner.QueryRow(ctx, g.SQL(insertPrincipal), e.Name, nameKey(e.Name), e.Iss, e.Sub, kind, e.Role, e.Admin, groups).Scan(&made.id)
+		if err == nil {
+			return made, inner.Commit(ctx)
+		}
+		if back := inner.Rollback(ctx); back != nil {
+			return p, back
+		}
+		// By somebody else, or by themselves: they may come in elsewhere at the same time. Whoever inserted the row has committed.
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "23505" {
+			return p, err
+		}
+	}
+}
+
+// Enter records that somebody came in, in the caller's transaction, and returns their rights without a credential. A blocked
+// principal is refused.
+func (g *Registry) enter(ctx context.Context, tx pgx.Tx, e Entry) (p principal, changed bool, err error) {
+	if p, err = g.lockOrMake(ctx, tx, e, "person"); err != nil {
+		return p, false, err
+	}
+	if p.blocked {
+		return p, false, errBlocked(p.name)
+	}
+	changed = p.role != e.Role || p.admin != e.Admin || !slices.Equal(p.groups, e.Groups)
+	groups := append([]string{}, e.Groups...)
+	if _, err := tx.Exec(ctx, g.SQL(seePrincipal), p.id, e.Role, e.Admin, groups, changed); err != nil {
+		return p, false, err
+	}
+	p.role, p.admin, p.groups = e.Role, e.Admin, groups
+	return p, changed, nil
+}
+
+// User is a principal as administrators see it.
+type User struct {
+	Name      string      `json:"name"`
+	Kind      string      `json:"kind"`
+	Issuer    string      `json:"iss"`
+	Subject   string      `json:"sub"`
+	Role      assign.Role `json:"role,omitempty"`
+	Admin     bool        `json:"admin"`
+	Groups    []string    `json:"groups"`
+	Blocked   bool        `json:"blocked"`
+	BlockedAt *time.Time  `json:"blocked_at"`
+	SeenAt    *time.Time  `json:"seen_at"`
+	CreatedAt time.Time   `json:"created_at"`
+	Sessions  int         `json:"sessions"` // that live now
+	Tokens    int         `json:"tokens"`
+	Holds     int         `json:"holds"` // items that they hold
+}
+
+const selectUsers = `
+select p.name, p.kind, p.iss, p.sub, coalesce(p.role, ''), p.admin, p.groups, p.blocked_at is not null, p.blocked_at, p.seen_at, p.created_at,
+  (select count(*) from getwork.session s where s.principal = p.id and s.ended_at is null and least(s.ends_at, s.idle_at) > clock_timestamp()),
+  (select count(*) from getwork.token t where t.principal = p.id and t.ended_at is null and t.expires_at > clock_timestamp()),
+  (select count(*) from getwork.work w where w.user_name = p.name and w.state = 'held')
+from getwork.principal p
+where p.name > $1 and ($2 = '' or p.name = $2) and ($3 = '' or position($3 in p.name_key) > 0)
+order by p.name
+limit $4`
+
+// Which says which users to list. Empty texts do not filter.
+type Which struct {
+	After  string // only those whose names come later
+	Name   string // only this one
+	Search string // only those whose names contain it, in capitals or not
+	Limit  int
+}
+
+// Users lists principals by name.
+func (g *Registry) Users(ctx context.Context, which Which) ([]User, error) {
+	rows, err := g.DB.Query(ctx, g.SQL(selectUsers), which.After, which.Name, nameKey(which.Search), which.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	users, err := pgx.CollectRows(rows, pgx.RowToStructByPos[User])
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	return users, nil
+}
+
+func noUser(name string) error {
+	return assign.Refuse(assign.NotFound, "nobody called %q has come in here; GET /api/v1/users lists everybody", name)
+}
+
+const blockPrincipal = `
+update getwork.principal
+set blocked_at = case when $2 then coalesce(blocked_at, clock_timestamp()) end, changed = pg_current_xact_id()
+where name = $1 and (blocked_at is not null) <> $2
+returning id`
+
+// Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile.
+func (g *Registry) Block(ctx context.Context, name string, blocked bool) (User, error) {
+	act := audit.Act{Act: "user.block", Object: name}
+	if !blocked {
+		act.Act = "user.unblock"
+	}
+	err := g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
+		var id int64
+		err := tx.QueryRow(ctx, g.SQL(blockPrincipal), name, blocked).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil, nil // there is nobody, or nothing to change
+		}
+		if err != nil || !blocked {
+			return &act, nil, err
+		}
+		credentials, err := g.credentialsOf(ctx, tx, id)
+		return &act, credentials, err
+	})
+	if err != nil {
+		return User{}, err
+	}
+	return g.user(ctx, name)
+}
+
+// user reads one user.
+func (g *Registry) user(ctx context.Context, name string) (User, error) {
+	users, err := g.Users(ctx, Which{Name: name, Limit: 1})
+	if err == nil && len(users) == 0 {
+		err = noUser(name)
+	}
+	if err != nil {
+		return User{}, err
+	}
+	return users[0], nil
+}
+
+const rebindPrincipal = `
+update getwork.principal
+set iss = $2, sub = $3, changed = pg_current_xact_id()
+where name = $1
+returning id`
+
+// RebindUser gives a user's name to another account of an identity provider, and ends all that the former one has.
+func (g *Registry) RebindUser(ctx context.Context, name, iss, sub string) (User, error) {
+	if iss == "" || sub == "" || len(iss) > 1000 || len(sub) > 1000 {
+		return User{}, assign.RefuseField("sub", "say which account the name is for: iss is the provider's issuer, sub its name for the account, each of 1 to 1000 bytes")
+	}
+	err := g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
+		var id int64
+		err := tx.QueryRow(ctx, g.SQL(rebindPrincipal), name, iss, sub).Scan(&id)
+		var pgErr *pgconn.PgError
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil, nil, noUser(name)
+		case errors.As(err, &pgErr) && pgErr.Code == "23505":
+			return nil, nil, assign.Refuse(assign.InUse, "this account has a name here already; GET /api/v1/users shows which")
+		case err != nil:
+			return nil, nil, err
+		}
+		credentials, err := g.endAll(ctx, tx, id, "rebind")
+		return &audit.Act{Act: "user.rebind", Object: name, Detail: map[string]any{"iss": iss, "sub": sub}}, credentials, err
+	})
+	if err != nil {
+		return User{}, err
+	}
+	return g.user(ctx, name)
+}

@@ -1,0 +1,129 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/audit"
+	"getwork/notify"
+)
+
+// refreshEvery is how old what the provider said of a session may be before it is asked again.
+const refreshEvery = 10 * time.Minute
+
+// Claim is a session about which this node, and no other, asks the provider now.
+type Claim struct {
+	ID        []byte
+	PublicID  string
+	Sub       string
+	Sealed    []byte        // the refresh token
+	Age       time.Duration // since the provider last confirmed the session
+	until     time.Time     // stands for the claim
+	principal int64
+}
+
+// Two nodes that asked at once would each use the refresh token, and the provider would end the session for it. The claim is
+// committed before the provider is asked, so no connection is held meanwhile.
+const claimRefresh = `
+update getwork.session s
+set refreshing_until = clock_timestamp() + interval '10 seconds'
+from getwork.principal p
+where p.id = s.principal and s.id in (
+  select c.id from getwork.session c
+  where c.public_id = any($1::text[]) and c.ended_at is null and c.refresh is not null and c.refreshed_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
+    and coalesce(c.refreshing_until < clock_timestamp(), true)
+  order by c.refreshed_at
+  limit $3
+  for update skip locked)
+returning s.id, s.public_id, p.sub, s.refresh, (extract(epoch from clock_timestamp() - s.refreshed_at) * 1000000)::bigint, s.refreshing_until, s.principal`
+
+// ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes.
+func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err error) {
+	credentials := w.uses.lately(refreshEvery)
+	w.mu.Lock()
+	for c := range w.live {
+		if c[0] == 's' {
+			credentials = append(credentials, string(c))
+		}
+	}
+	w.mu.Unlock()
+	if len(credentials) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(credentials))
+	for i, c := range credentials {
+		ids[i] = c[2:]
+	}
+	err = pgx.BeginFunc(ctx, w.DB.Calls, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, w.SQL(claimRefresh), ids, refreshEvery.Microseconds(), most)
+		if err != nil {
+			return err
+		}
+		claims, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
+			var age int64
+			err = row.Scan(&c.ID, &c.PublicID, &c.Sub, &c.Sealed, &age, &c.until, &c.principal)
+			c.Age = time.Duration(age) * time.Microsecond
+			return c, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim sessions to refresh: %w", err)
+	}
+	return claims, nil
+}
+
+const (
+	// The claim may have run out, and another node may have the session now: then nothing is stored.
+	storeRefresh = `
+update getwork.session s
+set refresh = coalesce($3, s.refresh), refreshed_at = clock_timestamp(), refreshing_until = null,
+    role = nullif($4, ''), admin = $5, groups = $6,
+    idle_at = case when $4 <> 'observer' or $5 then coalesce(s.idle_at, clock_timestamp() + $7::bigint * interval '1 microsecond') end,
+    changed = case when s.role is distinct from nullif($4, '') or s.admin <> $5 or s.groups <> $6 then pg_current_xact_id() else s.changed end
+where s.id = $1 and s.refreshing_until = $2 and s.ended_at is null
+returning s.changed = pg_current_xact_id()`
+
+	updatePrincipal = `
+update getwork.principal
+set role = nullif($2, ''), admin = $3, groups = $4, changed = pg_current_xact_id()
+where id = $1 and (role is distinct from nullif($2, '') or admin <> $3 or groups <> $4)`
+
+	// The provider did not answer. It is asked again in a minute; a token that it gave all the same is kept.
+	postponeRefresh = `
+update getwork.session
+set refresh = coalesce($3, refresh), refreshing_until = clock_timestamp() + interval '1 minute'
+where id = $1 and refreshing_until = $2 and ended_at is null`
+)
+
+// Refreshed stores what the provider said of a claimed session.
+func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entry) error {
+	return g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
+		groups := append([]string{}, e.Groups...)
+		var changed bool
+		err := tx.QueryRow(ctx, g.SQL(storeRefresh), c.ID, c.until, sealed, e.Role, e.Admin, groups, g.Idle.Microseconds()).Scan(&changed)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil, nil, nil
+		}
+		if err != nil || !changed {
+			return nil, nil, nil, err
+		}
+		if _, err := tx.Exec(ctx, g.SQL(updatePrincipal), c.principal, e.Role, e.Admin, groups); err != nil {
+			return nil, nil, nil, err
+		}
+		changes, err := g.regroup(ctx, tx, c.principal, groups)
+		return &audit.Act{Act: "session.change", Object: c.PublicID, Detail: map[string]any{"role": e.Role, "admin": e.Admin, "groups": groups}}, nil, changes, err
+	})
+}
+
+// Unrefreshed records that the provider did not answer about a claimed session.
+func (g *Registry) Unrefreshed(ctx context.Context, c Claim, sealed []byte) error {
+	if _, err := g.DB.Exec(ctx, g.SQL(postponeRefresh), c.ID, c.until, sealed); err != nil {
+		return fmt.Errorf("put a refresh off: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package rights
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/assign/pg"
+	"getwork/assign/records"
+	"getwork/notify"
+)
+
+// Credential is what a user came in with, as it is recorded with their requests.
+type Credential string
+
+// ByToken returns the credential of a token.
+func ByToken(id string) Credential { return Credential("t:" + id) }
+
+// BySession returns the credential of a session; id is the public one.
+func BySession(id string) Credential { return Credential("s:" + id) }
+
+// ByJWT returns the credential of a principal who shows JSON web tokens.
+func ByJWT(principal int64) Credential { return Credential("j:" + strconv.FormatInt(principal, 10)) }
+
+// ByProxy returns the credential of a principal whom a proxy names.
+func ByProxy(principal int64) Credential {
+	return Credential("p:" + strconv.FormatInt(principal, 10))
+}
+
+// Rights are what a credential allows at the time of reading.
+type Rights struct {
+	Credential Credential
+	Principal  int64
+	User       string
+	Role       assign.Role // empty: the admin bit alone
+	Admin      bool
+	Groups     []string
+	Scopes     []string // nil: all that the role may
+	Tasks      []string // nil: all tasks
+
+	Left   time.Duration // until it ends by itself, by the database's clock
+	EndsAt time.Time     // the same as a time
+	IdleAt time.Time     // when a session ends unless its user does something first; zero: it does not
+	AuthAt time.Time     // when they last proved who they are; zero: not known
+	Parent []byte        // the session of a token for a terminal
+	Kind   string        // of a token: personal, service or cli; otherwise empty
+	unused bool          // its last use is to be written anew
+
+	account string // of a JSON web token or a proxy: whose it is
+	version string // of a proxy: the change of rights that it followed
+}
+
+// same reports whether two readings of one credential allow the same.
+func (r *Rights) same(o *Rights) bool {
+	return r.Role == o.Role && r.Admin == o.Admin && slices.Equal(r.Groups, o.Groups) && slices.Equal(r.Scopes, o.Scopes) && slices.Equal(r.Tasks, o.Tasks)
+}
+
+// Config is what a Rights registry needs.
+type Config struct {
+	Node    string
+	DB      pg.Router
+	SQL     func(string) string
+	Channel string // of NOTIFY
+	Audit   *audit.Writer
+	Log     *slog.Logger
+
+	TokenMax    time.Duration // the longest life of a token; default 8784 h
+	OwnerWithin time.Duration // a personal token works only if its owner logged in so lately; default 720 h
+	Idle        time.Duration // how long a session lives without activity; default 30 m
+
+	// Cancel cancels the pending requests of these credentials, in the transaction that ends them.
+	Cancel func(ctx context.Context, tx pgx.Tx, credentials []string) ([]notify.Change, error)
+	// Regroup gives the pending requests of these credentials other groups.
+	Regroup func(ctx context.Context, tx pgx.Tx, credentials []string, groups []string) ([]notify.Change, error)
+	// Rebind moves a user's pending requests from credentials that a log-in replaces to the new one.
+	Rebind func(ctx context.Context, tx pgx.Tx, user string, from []string, to string, until time.Time) error
+	// CancelEnded cancels what is pending under an ended credential: a click may have committed beside the end.
+	CancelEnded func(ctx context.Context) error
+}
+
+// Registry reads and changes rights. Every node has one.
+type Registry struct {
+	Config
+	tokens   records.Batcher[string, found]
+	sessions records.Batcher[string, found]
+	accounts records.Batcher[account, found]
+	proxied  atomic.Bool // a proxy has named somebody here
+	cache    cache
+	uses     uses
+	unknown  pace
+	watch    *Watch // nil until there is one
+}
+
+// lookSoon makes the watch of this node look now.
+func (g *Registry) lookSoon() {
+	if g.watch == nil {
+		return
+	}
+	select {
+	case g.watch.soon <- struct{}{}:
+	default:
+	}
+}
+
+// New returns a registry.
+func New(c Config) *Registry {
+	if c.SQL == nil {
+		c.SQL = func(s string) string { return s }
+	}
+	for setting, absent := range map[*time.Duration]time.Duration{&c.TokenMax: 8784 * time.Hour, &c.OwnerWithin: 720 * time.Hour, &c.Idle: 30 * time.Minute} {
+		if *setting == 0 {
+			*setting = absent
+		}
+	}
+	g := &Registry{Config: c}
+	g.tokens.Read, g.sessions.Read, g.accounts.Read = g.readTokens, g.readSessions, g.readAccounts
+	return g
+}

@@ -1,0 +1,405 @@
+package rights
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"getwork/assign"
+)
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for name, good := range map[string]bool{
+		"oliver": true, "Zoë": true, "Иван": true, "Νίκος": true, "李 雷": true, "o'neil": true, "Ann Lee": true, "agent-7": true,
+		"mi\u0430":                     false, // a Cyrillic letter
+		"Zoe\u0308":                    false, // not normalised
+		"Ann  Lee":                     false,
+		" ann":                         false,
+		"ann\u200b":                    false,
+		"ann\u2028":                    false,
+		"\ue000":                       false, // private use
+		"a\u0378":                      false, // unassigned
+		"":                             false,
+		"ann\n":                        false,
+		"αlpha":                        false,
+		"a\u202eb":                     false,
+		"tab\there":                    false,
+		"x" + strings.Repeat("y", 128): false,
+	} {
+		if err := CheckName(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for a, b := range map[string]string{"Mia": "mia", "ｍｉａ": "mia", "ﬁn": "fin"} {
+		if nameKey(a) != nameKey(b) {
+			t.Errorf("%q and %q are told apart", a, b)
+		}
+	}
+}
+
+func TestTokenForm(t *testing.T) {
+	t.Parallel()
+	id, token := newToken()
+	if got, ok := tokenID(token); !ok || got != id {
+		t.Fatalf("%s: %s, %v", token, got, ok)
+	}
+	for i := range token { // each character counts
+		other := byte('x')
+		if token[i] == other {
+			other = 'y'
+		}
+		if _, ok := tokenID(token[:i] + string(other) + token[i+1:]); ok {
+			t.Errorf("character %d may be another", i)
+		}
+	}
+	if _, ok := tokenID(token + "x"); ok {
+		t.Error("it may be longer")
+	}
+}
+
+func TestTokenAllowsWhatItsOwnerMayNow(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "mia", assign.RoleManager, "")
+	mia, err := d.session(t, cookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, made, err := d.CreateToken(t.Context(), NewToken{Label: "script", Scopes: []string{"work", "read", "read"}, Tasks: []string{"loans"}, Role: mia.Role, By: mia.Principal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.User != "mia" || made.MadeBy != "mia" || made.Kind != "personal" || strings.Join(made.Scopes, " ") != "read work" {
+		t.Errorf("made %+v", made)
+	}
+	if n := d.count(t, "select count(*) from getwork.token where strpos(token::text, $1) > 0", token[16:]); n != 0 {
+		t.Error("the secret is in the table")
+	}
+	check := func(want string, role assign.Role) {
+		t.Helper()
+		r, err := d.token(t, token)
+		if why(err) != want || err == nil && r.Role != role {
+			t.Errorf("role %q, %q; want %q, %q", r.Role, why(err), role, want)
+		}
+	}
+	check("", assign.RoleManager)
+	d.logIn(t, "mia", assign.RoleWorker, cookie)
+	check("", assign.RoleWorker)
+	d.exec(t, "update getwork.principal set seen_at = seen_at - interval '721 hours'")
+	check(WhyOwner, "")
+	d.exec(t, "update getwork.principal set seen_at = clock_timestamp()")
+	if _, err := d.Block(t.Context(), "mia", true); err != nil {
+		t.Fatal(err)
+	}
+	check(WhyBlocked, "")
+	if _, err := d.Block(t.Context(), "mia", false); err != nil {
+		t.Fatal(err)
+	}
+	check("", assign.RoleWorker)
+	d.exec(t, "update getwork.token set expires_at = clock_timestamp()")
+	check(WhyExpired, "")
+	d.exec(t, "update getwork.token set expires_at = clock_timestamp() + interval '1 hour'")
+	if err := d.EndToken(t.Context(), made.ID, "mia", mia.Principal); err != nil {
+		t.Fatal(err)
+	}
+	check(WhyEnded, "")
+	if err := d.EndToken(t.Context(), made.ID, "mia", mia.Principal); err != nil {
+		t.Error("ending it again:", err)
+	}
+	if _, err := d.token(t, token[:20]+"AAAA"+token[24:]); why(err) != WhyUnknown {
+		t.Error("a wrong sum:", why(err))
+	}
+	forged := "gw_" + made.ID + "_" + strings.Repeat("A", secretLength)
+	if _, err := d.token(t, forged+sumOf(forged)); why(err) != WhyWrong {
+		t.Error("a wrong secret:", why(err))
+	}
+}
+
+// Only a token that is made on the database has the admin bit, and not for long; and no service takes a person's name.
+func TestAdminTokens(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	mia, err := d.session(t, d.logIn(t, "mia", assign.RoleManager, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(n NewToken) error {
+		n.Label, n.Scopes, n.Role, n.Admin = "x", Scopes, assign.RoleManager, n.Service != "mia"
+		token, shown, err := d.CreateToken(t.Context(), n)
+		if err != nil {
+			return err
+		}
+		r, err := d.token(t, token)
+		if err != nil || !r.Admin || !shown.Admin || r.Left > 24*time.Hour {
+			t.Errorf("made %+v, which allows %+v, %v", shown, r, err)
+		}
+		return nil
+	}
+	for what, c := range map[string]struct {
+		NewToken
+		kind assign.Kind
+	}{
+		"on the database":     {NewToken{Service: "ops", From: "root@db1"}, ""},
+		"the same again":      {NewToken{Service: "ops", Expires: 24 * time.Hour}, ""},
+		"for too long":        {NewToken{Service: "ops", Expires: 25 * time.Hour}, assign.Invalid},
+		"by somebody":         {NewToken{Service: "ops", By: mia.Principal}, assign.Forbidden},
+		"personal":            {NewToken{By: mia.Principal}, assign.Forbidden},
+		"of a person's name":  {NewToken{Service: "mia"}, assign.NameTaken},
+		"of a name like hers": {NewToken{Service: "Mia"}, assign.NameTaken},
+		"of a bad name":       {NewToken{Service: "a  b"}, assign.Invalid},
+	} {
+		err := made(c.NewToken)
+		var r *assign.Refusal
+		if c.kind == "" && err != nil || c.kind != "" && (!errors.As(err, &r) || r.Kind != c.kind) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'token.create' and detail->>'from' = 'root@db1'"); n != 1 {
+		t.Errorf("%d acts say who made the token", n)
+	}
+}
+
+func TestRolesInCommon(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]assign.Role{
+		{assign.RoleManager, assign.RoleWorker, assign.RoleWorker}, {assign.RoleAgent, assign.RoleWorker, assign.RoleWorker},
+		{assign.RoleObserver, assign.RoleWorker, ""}, {assign.RoleObserver, assign.RoleManager, assign.RoleObserver},
+		{assign.RoleAgent, assign.RoleObserver, ""}, {assign.RoleAgent, assign.RoleAgent, assign.RoleAgent},
+	} {
+		if got := c[0].Both(c[1]); got != c[2] || c[1].Both(c[0]) != got {
+			t.Errorf("%s and %s: %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+func TestWrongTokens(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	good := NewToken{Label: "x", Scopes: []string{"read"}, Service: "robot", Role: assign.RoleAgent}
+	for what, change := range map[string]func(*NewToken){
+		"no label":        func(n *NewToken) { n.Label = "" },
+		"a line break":    func(n *NewToken) { n.Label = "a\nb" },
+		"no scope":        func(n *NewToken) { n.Scopes = nil },
+		"another scope":   func(n *NewToken) { n.Scopes = []string{"write"} },
+		"no task":         func(n *NewToken) { n.Tasks = []string{} },
+		"no name":         func(n *NewToken) { n.Tasks = []string{"A B"} },
+		"too long":        func(n *NewToken) { n.Expires = 8785 * time.Hour },
+		"too short":       func(n *NewToken) { n.Expires = time.Second },
+		"another role":    func(n *NewToken) { n.Role = "boss" },
+		"a wrong service": func(n *NewToken) { n.Service = "ro\u0431ot" },
+	} {
+		n := good
+		change(&n)
+		if _, _, err := d.CreateToken(t.Context(), n); err == nil {
+			t.Error(what, "is taken")
+		}
+	}
+	d.service(t, "robot", assign.RoleAgent)
+	for what, n := range map[string]NewToken{
+		"another role of the service": {Label: "x", Scopes: []string{"read"}, Service: "robot", Role: assign.RoleManager},
+		"a name that looks the same":  {Label: "x", Scopes: []string{"read"}, Service: "Robot", Role: assign.RoleAgent},
+	} {
+		if _, _, err := d.CreateToken(t.Context(), n); err == nil {
+			t.Error(what, "is taken")
+		}
+	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'token.create'"); n != 1 {
+		t.Errorf("%d rows of the audit, want 1: what was refused did not happen", n)
+	}
+}
+
+func TestLogIn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	first := d.logIn(t, "oliver", assign.RoleWorker, "")
+	second := d.logIn(t, "oliver", assign.RoleWorker, first)
+	if _, err := d.session(t, first); why(err) != WhyEnded {
+		t.Error("the browser's former session:", why(err))
+	}
+	if r, err := d.session(t, second); err != nil || r.User != "oliver" || r.Left < 29*time.Minute || r.Left > 30*time.Minute {
+		t.Errorf("%+v %v", r, err)
+	}
+	// The same name from another account, and the same account with another name.
+	_, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "another", Name: "Oliver", Role: assign.RoleWorker}, Max: time.Hour})
+	if !assign.IsRefusal(err, assign.NameTaken) {
+		t.Error("a taken name:", err)
+	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'log-in' and outcome = 'refused'"); n != 1 {
+		t.Errorf("%d refused log-ins are audited, want 1", n)
+	}
+	begun, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "sub of oliver", Name: "ollie", Role: assign.RoleWorker}, Max: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, _ := d.session(t, begun.Cookie); r.User != "oliver" {
+		t.Errorf("renamed to %q", r.User)
+	}
+	for range maxSessions {
+		d.logIn(t, "oliver", assign.RoleWorker, "")
+	}
+	if sessions, err := d.Sessions(t.Context(), "oliver"); err != nil || len(sessions) != maxSessions {
+		t.Errorf("%d sessions %v, want %d", len(sessions), err, maxSessions)
+	}
+	if _, err := d.session(t, begun.Cookie); why(err) != WhyEnded {
+		t.Error("the oldest of too many:", why(err))
+	}
+	if _, err := d.Block(t.Context(), "oliver", true); err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "sub of oliver", Name: "oliver", Role: assign.RoleWorker}, Max: time.Hour})
+	if why(err) != WhyBlocked {
+		t.Error("a blocked user logs in:", err)
+	}
+}
+
+func TestRebind(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "tracy", assign.RoleWorker, "")
+	if _, err := d.RebindUser(t.Context(), "tracy", "idp", "new"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.session(t, cookie); why(err) != WhyEnded {
+		t.Error("what the former account had:", why(err))
+	}
+	if _, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "new", Name: "t", Role: assign.RoleWorker}, Max: time.Hour}); err != nil {
+		t.Error("the new account:", err)
+	}
+	if _, err := d.RebindUser(t.Context(), "nobody", "idp", "x"); !assign.IsRefusal(err, assign.NotFound) {
+		t.Error("nobody:", err)
+	}
+}
+
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	what := [32]byte{1}
+	for i, want := range []bool{true, false, false} {
+		if first, err := d.Once(t.Context(), what, time.Now().Add(time.Hour)); err != nil || first != want {
+			t.Errorf("time %d: %v %v", i, first, err)
+		}
+	}
+}
+
+func TestUnknownCredentialsAskLittle(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, _ := d.service(t, "robot", assign.RoleAgent)
+	if _, err := d.Token(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	overloaded := 0
+	for range 10 * askMost {
+		_, unknown := newToken()
+		switch _, err := d.Token(t.Context(), unknown); why(err) {
+		case WhyOverload:
+			overloaded++
+		case WhyUnknown:
+		default:
+			t.Fatal(err)
+		}
+	}
+	if overloaded == 0 {
+		t.Error("each unknown token was looked up")
+	}
+	if _, err := d.token(t, token); err != nil {
+		t.Error("a good one meanwhile:", err)
+	}
+}
+
+// The provider is asked about a session by one node at a time, and what it says is stored only while the claim lasts.
+func TestRefreshIsClaimed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	begun, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "1", Name: "ann", Role: assign.RoleWorker}, Max: time.Hour,
+		Seal: func([]byte) ([]byte, []byte, error) { return []byte("sealed"), nil, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := func() []Claim {
+		t.Helper()
+		c, err := d.watch.ClaimRefresh(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	d.exec(t, "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'")
+	if c := claims(); len(c) != 0 {
+		t.Error("claimed though nobody uses it here")
+	}
+	r, err := d.session(t, begun.Cookie)
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	first := claims()
+	if len(first) != 1 || string(first[0].Sealed) != "sealed" || first[0].Sub != "1" {
+		t.Fatalf("%+v", first)
+	}
+	if c := claims(); len(c) != 0 {
+		t.Error("claimed twice")
+	}
+	d.exec(t, "update getwork.session set refreshing_until = clock_timestamp() - interval '1 second'") // that node has died
+	second := claims()
+	if len(second) != 1 {
+		t.Fatal("not claimed again")
+	}
+	e := Entry{Iss: "idp", Sub: "1", Role: assign.RoleManager, Groups: []string{"new"}}
+	if err := d.Refreshed(t.Context(), first[0], []byte("late"), e); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.session(t, begun.Cookie); err != nil || r.Role != assign.RoleWorker {
+		t.Errorf("a claim that had run out was stored: %+v %v", r, err)
+	}
+	if err := d.Unrefreshed(t.Context(), second[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if c := claims(); len(c) != 0 {
+		t.Error("asked again at once after the provider did not answer")
+	}
+	d.exec(t, "update getwork.session set refreshing_until = null")
+	third := claims()
+	if err := d.Refreshed(t.Context(), third[0], []byte("next"), e); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.session(t, begun.Cookie); err != nil || r.Role != assign.RoleManager || r.Groups[0] != "new" {
+		t.Errorf("%+v %v", r, err)
+	}
+	d.look(t, f, EndChanged)
+	if n := d.count(t, "select count(*) from getwork.session where refresh = 'next' and refreshing_until is null"); n != 1 {
+		t.Error("the next refresh token was not stored")
+	}
+}
+
+// A provider's message that is sent twice ends nothing the second time.
+func TestLogOutMessageCountsOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for i, want := range []int{1, 0} {
+		d.logIn(t, "ann", assign.RoleWorker, "")
+		ended, err := d.End(t.Context(), Ending{By: "provider", Iss: "idp", Sub: "sub of ann", Once: &[32]byte{7}, Until: time.Now().Add(time.Hour)})
+		if err != nil || len(ended) != want {
+			t.Errorf("message %d: %+v %v", i, ended, err)
+		}
+	}
+}
+
+// What ended long ago is removed; what lives, or ended lately, stays.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.logIn(t, "ann", assign.RoleWorker, "")
+	old := d.logIn(t, "bob", assign.RoleWorker, "")
+	_, id := d.service(t, "robot", assign.RoleAgent)
+	d.service(t, "other", assign.RoleAgent)
+	d.exec(t, "update getwork.session set ended_at = clock_timestamp() - interval '31 days', ended_by = 'x' where id = $1", Hash(old))
+	d.exec(t, "update getwork.token set ended_at = clock_timestamp() - interval '31 days', ended_by = 'x' where id = $1", id)
+	d.exec(t, "insert into getwork.once values ('a', clock_timestamp()), ('b', clock_timestamp() + interval '1 hour')")
+	d.watch.tidy(t.Context())
+	for table, want := range map[string]int{"session": 1, "token": 1, "once": 1, "principal": 4} {
+		if n := d.count(t, "select count(*) from getwork."+table); n != want {
+			t.Errorf("%d rows of %s, want %d", n, table, want)
+		}
+	}
+}

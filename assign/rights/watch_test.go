@@ -1,0 +1,250 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/notify"
+)
+
+// followed is a live channel.
+type followed struct{ ends []End }
+
+func (d *desk) follow(t *testing.T, r Rights, err error) *followed {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &followed{}
+	t.Cleanup(d.watch.Follow(r, 0, func(e End) { f.ends = append(f.ends, e) }))
+	return f
+}
+
+// look makes the watch look once, and checks how the channel ended; empty: it goes on.
+func (d *desk) look(t *testing.T, f *followed, want End) {
+	t.Helper()
+	if err := d.watch.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.watch.endOver(t.Context())
+	var got End
+	if len(f.ends) > 0 {
+		got = f.ends[0]
+	}
+	if got != want || len(f.ends) > 1 {
+		t.Errorf("ended as %q, want %q", f.ends, want)
+	}
+}
+
+// Each end of a credential ends what depends on it, at the next look and not before.
+func TestEndsAreSeen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		token bool
+		end   func(t *testing.T, d *desk, r Rights) error
+		want  End
+	}{
+		"log-out": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.End(t.Context(), Ending{By: "log-out", PublicID: string(r.Credential[2:])})
+			return err
+		}, want: EndOver},
+		"by the provider's account": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.End(t.Context(), Ending{By: "provider", Iss: "idp", Sub: "sub of ann"})
+			return err
+		}, want: EndOver},
+		"another account": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.End(t.Context(), Ending{By: "provider", Iss: "idp", Sub: "sub of bob"})
+			return err
+		}},
+		"all of a user": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.End(t.Context(), Ending{By: "admin", User: "ann"})
+			return err
+		}, want: EndOver},
+		"somebody else's": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.End(t.Context(), Ending{By: "bob", User: "ann", Of: r.Principal + 1})
+			return err
+		}},
+		"block": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.Block(t.Context(), "ann", true)
+			return err
+		}, want: EndBlocked},
+		"rebind": {end: func(t *testing.T, d *desk, r Rights) error {
+			_, err := d.RebindUser(t.Context(), "ann", "idp", "new")
+			return err
+		}, want: EndOver},
+		"idle": {end: func(t *testing.T, d *desk, r Rights) error {
+			d.exec(t, "update getwork.session set idle_at = clock_timestamp(), changed = pg_current_xact_id()")
+			return nil
+		}, want: EndOver},
+		"a token": {token: true, end: func(t *testing.T, d *desk, r Rights) error {
+			return d.EndToken(t.Context(), string(r.Credential[2:]), "admin", 0)
+		}, want: EndOver},
+		"a token's owner has another role": {token: true, end: func(t *testing.T, d *desk, r Rights) error {
+			d.exec(t, "update getwork.principal set role = 'observer', changed = pg_current_xact_id()")
+			return nil
+		}, want: EndBlocked},
+		"a token's owner has other groups": {token: true, end: func(t *testing.T, d *desk, r Rights) error {
+			d.exec(t, "update getwork.principal set groups = '{x}', changed = pg_current_xact_id()")
+			return nil
+		}, want: EndChanged},
+		"nothing": {end: func(*testing.T, *desk, Rights) error { return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+			if c.token {
+				token, _ := d.service(t, "robot", assign.RoleAgent)
+				r, err = d.token(t, token)
+			}
+			f := d.follow(t, r, err)
+			d.look(t, f, "")
+			if err := c.end(t, d, r); err != nil {
+				t.Fatal(err)
+			}
+			if len(f.ends) > 0 {
+				t.Fatal("ended by something else than a look")
+			}
+			d.look(t, f, c.want)
+		})
+	}
+}
+
+// A transaction may commit long after others that began later: its change is not visible to a look between, and must be seen
+// by the next.
+func TestLateCommitsAreSeen(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	tx, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "update getwork.session set ended_at = clock_timestamp(), ended_by = 'x', changed = pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	d.logIn(t, "bob", assign.RoleWorker, "")
+	d.look(t, f, "")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.look(t, f, EndOver)
+}
+
+// What was read of a credential may be older than the look before the channel follows it.
+func TestFollowedTooLate(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.End(t.Context(), Ending{By: "log-out", User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.watch.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.look(t, d.follow(t, r, nil), EndOver)
+}
+
+// After a fail-over to another life of the cluster everything is read again: the former snapshot means nothing there.
+func TestAnotherClusterIsReadAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	d.exec(t, "update getwork.session set ended_at = clock_timestamp(), ended_by = 'x', changed = '1'") // not seen by its transaction
+	d.look(t, f, "")
+	d.watch.cluster = "another"
+	d.look(t, f, EndOver)
+}
+
+// A session that is used lives on, and so do its channels; one that is not ends at its time.
+func TestIdleSessionsEnd(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
+	r, err := d.session(t, cookie)
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	d.exec(t, "update getwork.session set idle_at = clock_timestamp() + interval '1 minute'")
+	d.Used(&r, netip.Addr{}, true)
+	d.watch.flushUses(t.Context())
+	if again, err := d.session(t, cookie); err != nil || again.Left < 20*time.Minute {
+		t.Errorf("after an act: %v %v", again.Left, err)
+	}
+	for l := range d.watch.live[r.Credential] {
+		l.until = time.Now().Add(-time.Second)
+	}
+	d.look(t, f, "")
+	d.exec(t, "update getwork.session set idle_at = clock_timestamp()")
+	for l := range d.watch.live[r.Credential] {
+		l.until = time.Now().Add(-time.Second)
+	}
+	d.look(t, f, EndOver)
+}
+
+// A node that can't see ends closes its channels after half a minute.
+func TestCutOffNodesPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	d.watch.partWhenAway()
+	if len(f.ends) > 0 {
+		t.Fatal("parted at once")
+	}
+	d.watch.lookedAt = time.Now().Add(-3 * awayFor)
+	d.watch.partWhenAway()
+	if len(f.ends) != 1 || f.ends[0] != EndAway {
+		t.Errorf("ended as %q", f.ends)
+	}
+}
+
+// An end cancels what waits, is audited and announced in one transaction, or does not happen.
+func TestEndIsWhole(t *testing.T) {
+	t.Parallel()
+	var cancelled []string
+	fail := errors.New("the requests can't be cancelled")
+	var now error
+	d := newDesk(t, func(c *Config) {
+		c.Cancel = func(_ context.Context, _ pgx.Tx, credentials []string) ([]notify.Change, error) {
+			cancelled = credentials
+			return nil, now
+		}
+	})
+	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
+	now = fail
+	if _, err := d.End(t.Context(), Ending{By: "log-out", Cookie: cookie}); !errors.Is(err, fail) {
+		t.Errorf("error %v", err)
+	}
+	r, err := d.session(t, cookie)
+	if err != nil {
+		t.Error("it ended all the same:", err)
+	}
+	now = nil
+	if ended, err := d.End(t.Context(), Ending{By: "log-out", Cookie: cookie}); err != nil || len(ended) != 1 || ended[0].User != "ann" {
+		t.Errorf("%+v %v", ended, err)
+	}
+	if len(cancelled) != 1 || cancelled[0] != string(r.Credential) {
+		t.Errorf("cancelled %q, want %s", cancelled, r.Credential)
+	}
+	d.exec(t, "delete from getwork.audit_head") // no audit row, no act
+	if _, err := d.Block(t.Context(), "ann", true); err == nil {
+		t.Error("blocked without a row in the audit")
+	}
+	if n := d.count(t, "select count(*) from getwork.principal where blocked_at is not null"); n != 0 {
+		t.Error("the block was written")
+	}
+}
