@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/rights"
 )
 
 // keepAlive is how often an idle event stream sends a comment: proxies cut streams that are silent for 30 to 60 s.
@@ -29,13 +30,18 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	s.streams.Add(1)
 	defer s.streams.Add(-1)
 	ready := make(chan struct{}, 1)
-	stream := s.Feed.Open(assign.Who{Holder: c.Holder}, func() {
+	stream := s.Feed.Open(c.Who(), func() {
 		select {
 		case ready <- struct{}{}:
 		default:
 		}
 	})
 	defer stream.Close()
+	over := make(chan rights.End, 1)
+	defer s.follow(c, func(why rights.End) {
+		stream.Cut()
+		over <- why
+	})()
 	if tasks := r.URL.Query().Get("task"); tasks != "" {
 		if err := stream.Follow(r.Context(), strings.Split(tasks, ","), c.Who()); err != nil {
 			return err
@@ -63,11 +69,20 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 			s.tell(w, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
 			s.part(r)
 			return nil
+		case why := <-over:
+			s.tell(w, assign.Event{Type: "error", Body: endOf(why).Problem()})
+			return nil
 		case <-idle.C:
 			if !send(w, ": still here\n\n") {
 				return nil
 			}
 		case <-ready:
+			select {
+			case why := <-over: // what was taken before may not be delivered any more
+				over <- why
+				continue
+			default:
+			}
 			events, slow := stream.Take()
 			if slow {
 				return nil // the client reconnects for a new snapshot

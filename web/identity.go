@@ -5,42 +5,61 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
+	"time"
 
 	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/assign/rights"
 )
 
-// Role says what a caller may do.
-type Role string
+// Role is [assign.Role].
+type Role = assign.Role
 
 // The roles; /openapi.json says for each operation which may call it.
 const (
-	Worker   Role = "worker"
-	Agent    Role = "agent"
-	Observer Role = "observer"
-	Manager  Role = "manager"
+	Worker   = assign.RoleWorker
+	Agent    = assign.RoleAgent
+	Observer = assign.RoleObserver
+	Manager  = assign.RoleManager
 )
-
-var roles = []Role{Worker, Agent, Observer, Manager}
-
-func checkRole(r Role) error {
-	if !slices.Contains(roles, r) {
-		return refuseField("role", "a role is worker, agent, observer or manager, not %q", r)
-	}
-	return nil
-}
 
 // Caller is the identity of a request's sender.
 type Caller struct {
 	Holder assign.Holder
-	Role   Role
+	Role   Role     // empty: an admin whom nothing gives a role
 	Groups []string // the user's groups
+	Admin  bool     // may manage people, sessions and tokens, and read the audit
+
+	By         string    // how they came in: dev, session, token, jwt or proxy
+	Credential string    // what they came in with, as work_requested has it; empty under --auth dev
+	Principal  int64     // whose it is; 0 under --auth dev
+	EndsAt     time.Time // when it ends by itself; zero: it does not
+	IdleAt     time.Time // when a session ends unless its user does something first; zero: it does not
+	Scopes     []string  // what a token may be used for; nil: for everything that the role may
+	Tasks      []string  // the only tasks that a token may be used for; nil: all
+
+	Rights *rights.Rights // what the credential allowed when it was read; nil under --auth dev
 }
 
 // Who returns the caller as the engine knows it. Managers and observers need no group: routes say what each may do.
 func (c *Caller) Who() assign.Who {
-	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer}
+	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer, Tasks: c.Tasks, Credential: c.Credential}
+}
+
+// jwtLingers is how long a request may linger on after the JWT that it was made with: programs get short-lived ones.
+const jwtLingers = 2 * time.Hour
+
+// validUntil returns when a request that lingers so long ends, because what its user came in with does; zero: not for that
+// reason. A proxy says of each call alone who makes it, so there it is only the request that ends.
+func (c *Caller) validUntil(linger time.Duration) time.Time {
+	switch {
+	case c.By == "proxy" || c.EndsAt.IsZero():
+		return time.Time{}
+	case c.By == "jwt":
+		return c.EndsAt.Add(min(linger, jwtLingers))
+	}
+	return c.EndsAt
 }
 
 // Identify returns a request's caller, or nil if the request names none; an error refuses the request.
@@ -55,7 +74,16 @@ func CallerOf(r *http.Request) *Caller {
 }
 
 func withCaller(r *http.Request, c *Caller) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+	return r.WithContext(audit.WithActor(context.WithValue(r.Context(), callerKey{}, c), actorOf(r, c)))
+}
+
+// actorOf returns who sends a request, for the audit of what it does.
+func actorOf(r *http.Request, c *Caller) audit.Actor {
+	actor := audit.Actor{Address: ClientAddress(r)}
+	if c != nil {
+		actor.User, actor.By, actor.Credential = c.Holder.User, c.By, c.Credential
+	}
+	return actor
 }
 
 // devCookie names the cookie that holds the input of the log-in page. A browser keeps one set of cookies for all ports of a
@@ -82,11 +110,11 @@ func DevIdentity(r *http.Request) (*Caller, error) {
 	if user == "" {
 		return nil, nil
 	}
-	c := &Caller{Holder: assign.Holder{User: user, Instance: r.Header.Get("X-Getwork-Instance")}, Role: Role(role)}
+	c := &Caller{Holder: assign.Holder{User: user, Instance: r.Header.Get("X-Getwork-Instance")}, Role: Role(role), By: "dev"}
 	if c.Role == "" {
 		c.Role = Worker
 	}
-	if err := checkRole(c.Role); err != nil {
+	if err := assign.CheckRole(c.Role); err != nil {
 		return nil, err
 	}
 	if err := assign.CheckUser(user); err != nil {
@@ -122,7 +150,7 @@ func fromCookie(r *http.Request, role, groups string) (user, asRole, inGroups st
 		return "", role, groups
 	}
 	v, err := url.ParseQuery(cookie.Value)
-	if err != nil || assign.CheckUser(v.Get("user")) != nil || checkRole(Role(v.Get("role"))) != nil {
+	if err != nil || assign.CheckUser(v.Get("user")) != nil || assign.CheckRole(Role(v.Get("role"))) != nil {
 		return "", role, groups
 	}
 	if _, err := splitGroups(v.Get("groups")); err != nil {
@@ -165,7 +193,7 @@ func (s *server) logIn(w http.ResponseWriter, r *http.Request) error {
 	if body.Role == "" {
 		body.Role = string(Worker)
 	}
-	if err := checkRole(Role(body.Role)); err != nil {
+	if err := assign.CheckRole(Role(body.Role)); err != nil {
 		return err
 	}
 	groups, err := splitGroups(body.Groups)
@@ -189,8 +217,25 @@ func (s *server) logOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// whoAmI answers with the caller, so that the page knows whom the cookie names.
+// whoAmI answers with the caller, so that the page knows whom the cookie names, and until when.
 func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
-	return answer(w, http.StatusOK, map[string]any{"user": c.Holder.User, "role": c.Role, "groups": c.Groups})
+	me := struct {
+		User   string     `json:"user"`
+		Role   Role       `json:"role,omitempty"`
+		Groups []string   `json:"groups"`
+		Admin  bool       `json:"admin"`
+		By     string     `json:"by"`
+		EndsAt *time.Time `json:"ends_at"`
+		IdleAt *time.Time `json:"idle_at,omitempty"`
+		LogOut bool       `json:"log_out"`
+	}{c.Holder.User, c.Role, append([]string{}, c.Groups...), c.Admin, c.By, orNil(c.EndsAt), orNil(c.IdleAt), c.By == "session" || c.By == "dev"}
+	return answer(w, http.StatusOK, me)
+}
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }

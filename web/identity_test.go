@@ -107,7 +107,8 @@ func TestRoles(t *testing.T) {
 				p, _, _ = strings.Cut(p, "?")
 				return strings.EqualFold(m, method) && matchesTemplate(path, "/api/v1"+p)
 			})
-			if strings.HasPrefix(path, "/api/") && !tested {
+			people := slices.Contains(at(item, method, "tags").([]any), any("people")) // TestScopes has those, which dev has not
+			if strings.HasPrefix(path, "/api/") && !tested && !people {
 				t.Errorf("the table lacks %s %s", method, path)
 			}
 		}
@@ -115,7 +116,7 @@ func TestRoles(t *testing.T) {
 	for call, may := range table {
 		method, path, _ := strings.Cut(call, " ")
 		n.call(t, method, "/api/v1"+path, nil, "{}").refused(401, "unauthenticated")
-		for _, role := range roles {
+		for _, role := range assign.Roles {
 			h := as("oliver", "X-Getwork-Role", string(role))
 			if path == "/ws" { // what it answers here is no JSON
 				n.call(t, method, "/api/v1"+path, h, "").refused(400, "invalid")
@@ -217,7 +218,8 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// Calls by another site's page are refused, whatever the cookie; answers to its reads stay invisible to it.
+// Calls by another site's page are refused, whatever the cookie; in old browsers, which send no
+// Sec-Fetch-Site, answers to its reads stay invisible to it.
 func TestCrossSite(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
@@ -230,5 +232,5 @@ func TestCrossSite(t *testing.T) {
 	post("Origin", n.URL).want(204)
 	post("Sec-Fetch-Site", "none").want(204)
 	n.call(t, "DELETE", "/api/v1/tasks/verify", manager("Origin", "https://evil.example"), "").refused(403, "forbidden")
-	n.call(t, "GET", "/api/v1/tasks", as("oliver", "Sec-Fetch-Site", "cross-site"), "").want(200).wantHeader("Access-Control-Allow-Origin", "")
+	n.call(t, "GET", "/api/v1/tasks", as("oliver", "Origin", "https://evil.example"), "").want(200).wantHeader("Access-Control-Allow-Origin", "")
 }

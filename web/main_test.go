@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -20,11 +21,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
+	"getwork/assign/rights"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -36,6 +39,7 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 type station struct {
 	*httptest.Server
 	engine  *engine.Engine
+	audit   *audit.Writer
 	records *records.Records
 	feed    *feed.Feed
 	db      *pgxpool.Pool
@@ -49,7 +53,13 @@ type stationOptions struct {
 	writeTimeout time.Duration
 	log          io.Writer
 	checks       []Check
-	limit        int // of calls, and of those who wait
+	limit        int    // of calls, and of those who wait
+	public       string // --public-url; unless dev is set, the caller is then whom a bearer token names
+	dev          bool
+	tls          bool
+	identify     Identify
+	authors      string // QueryAuthors
+	rights       bool   // sessions, tokens and users exist
 }
 
 // panics is a header at which the identity of a test's node panics.
@@ -84,7 +94,8 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
 	records := records.New(pools.Router(), nil)
 	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
-	e := engine.New(engine.Config{Node: "n1", Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
+	written := &audit.Writer{Node: "n1", Log: log, DB: pools.Router()}
+	e := engine.New(engine.Config{Node: "n1", Audit: written, Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, Steps: o.steps})
 	up := make(chan struct{}, 100)
 	listener := &notify.Listener{
@@ -105,24 +116,40 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		pools.Close()
 	})
 	<-up
-	n := &station{engine: e, records: records, feed: feed, db: pools.API}
+	n := &station{engine: e, audit: written, records: records, feed: feed, db: pools.API}
 	n.serve(t, o, log)
 	return n
 }
 
 func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	draining := make(chan struct{})
+	identify, logInBy := o.identify, "dev"
+	if o.public != "" && !o.dev {
+		logInBy = "token"
+	}
+	switch {
+	case identify != nil:
+	case logInBy == "dev":
+		identify = DevIdentity
+	default:
+		identify = byBearer
+	}
+	var watch *rights.Watch
+	if o.rights {
+		watch = rights.NewWatch(rights.New(rights.Config{Node: "n1", DB: pg.Router{Calls: n.db}, Channel: "getwork", Audit: &audit.Writer{Node: "n1", Log: log}, Log: log}))
+	}
 	n.drain = sync.OnceFunc(func() { close(draining) })
-	h := Handler(Config{
-		Engine: n.engine, Records: n.records, Feed: n.feed,
+	c := Config{
+		Engine: n.engine, Records: n.records, Feed: n.feed, Audit: n.audit,
 		Report: report.New(n.db, nil),
 		Identify: func(r *http.Request) (*Caller, error) {
 			if r.Header.Get(panics) != "" {
 				panic("secret")
 			}
-			return DevIdentity(r)
+			return identify(r)
 		},
-		LogInBy: "dev",
+		LogInBy: logInBy, QueryAuthors: o.authors,
+		Rights: watch,
 		Socket: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "socket of %s", CallerOf(r).Holder.User)
 		}),
@@ -130,17 +157,38 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		Draining: draining,
 		MaxCalls: o.limit, MaxWaiting: o.limit,
 		Log: log,
-	})
+	}
+	if o.public != "" {
+		public, err := url.Parse(o.public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.PublicURL = public
+	}
+	h := Handler(c)
 	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.open.Add(1)
 		defer n.open.Add(-1)
 		h.ServeHTTP(w, r)
 	}))
 	n.Config.ReadTimeout, n.Config.WriteTimeout = o.readTimeout, o.writeTimeout
-	n.Start()
+	if o.tls {
+		n.StartTLS()
+	} else {
+		n.Start()
+	}
 	n.Client().Transport.(*http.Transport).DisableCompression = true // tests set Accept-Encoding themselves
 	n.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(n.Close)
+}
+
+// byBearer identifies a manager by name: the bearer token.
+func byBearer(r *http.Request) (*Caller, error) {
+	user, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !found {
+		return nil, nil
+	}
+	return &Caller{Holder: assign.Holder{User: user}, Role: Manager, By: "token"}, nil
 }
 
 // headers are pairs of a name and a value; the name Host sets the requested host.

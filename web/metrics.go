@@ -26,6 +26,15 @@ type Figures struct {
 	Sockets func() int           // how many are open; nil: none
 
 	MaxSockets int // how many may be
+
+	Connections func() Connections // nil: nobody counts them
+}
+
+// Connections are those that clients have to a node.
+type Connections struct {
+	Open, Max           int
+	Strange, MaxStrange int              // those on which no call has named anybody yet
+	Refused             map[string]int64 // how many were closed at once, by the limit that they were over
 }
 
 // metrics are the node's figures. Each counts this node alone since it started, except the age of the oldest request, which is
@@ -69,6 +78,13 @@ func (s *server) figures(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// metricsAlone serves the figures, and nothing else. Whoever reaches its listener may read them.
+func (s *server) metricsAlone() http.Handler {
+	m := http.NewServeMux()
+	m.Handle("GET /metrics", s.handle(s.figures))
+	return m
+}
+
 // counted collects the counters of the engine and the node.
 type counted struct{ *server }
 
@@ -95,6 +111,11 @@ var (
 	slow       = figure("slow_channels_total", "Live channels that were closed because they were too slow.")
 	sockets    = figure("sockets", "WebSockets that are open now.")
 	socketsMax = figure("sockets_max", "WebSockets that may be open.")
+	open       = figure("connections", "Connections of clients that are open now, with those of sockets and event streams.")
+	openMax    = figure("connections_max", "Connections that may be open: what the process's limit of open files allows.")
+	strange    = figure("connections_strange", "Connections on which no call has named a user yet, without those of this machine and of trusted proxies.")
+	strangeMax = figure("connections_strange_max", "Such connections that may be open; an eighth of them from one address.")
+	closed     = figure("connections_refused_total", "Connections that were closed at once, by the limit that they were over: node, all connections; strangers, those that named nobody; address, those of one address.", "reason")
 	streams    = figure("event_streams", "Event streams that are open now; their limit is that of the gate \"held\".")
 	inside     = figure("calls_in_progress", "Calls that were let in and are not answered yet, by gate: calls; queries, which may wait for a task's query (preview, explain, claim); held, which are event streams and answers that the client preferred to wait for.", "gate")
 	inLine     = figure("calls_waiting", "Calls that wait to be let in, two seconds at most.", "gate")
@@ -110,7 +131,7 @@ var (
 // Describe implements [prometheus.Collector].
 func (c *counted) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{recorded, ended, rescued, given, expired, rounds, runs, ranFor, looks, oldest, listening, reconnects, sent, dropped, slow,
-		sockets, socketsMax, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
+		sockets, socketsMax, open, openMax, strange, strangeMax, closed, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
 		to <- d
 	}
 }
@@ -155,6 +176,15 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	if c.Figures.Sockets != nil {
 		show(sockets, prometheus.GaugeValue, float64(c.Figures.Sockets()))
 		show(socketsMax, prometheus.GaugeValue, float64(c.Figures.MaxSockets))
+	}
+	if c.Figures.Connections != nil {
+		f := c.Figures.Connections()
+		for d, n := range map[*prometheus.Desc]int{open: f.Open, openMax: f.Max, strange: f.Strange, strangeMax: f.MaxStrange} {
+			show(d, prometheus.GaugeValue, float64(n))
+		}
+		for reason, n := range f.Refused {
+			show(closed, prometheus.CounterValue, float64(n), reason)
+		}
 	}
 	if c.Figures.Pools == nil {
 		return

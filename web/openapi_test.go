@@ -283,8 +283,8 @@ func mapOf(v any) map[string]any {
 // The description lists all problems by their types.
 func TestProblemsAreDescribed(t *testing.T) {
 	t.Parallel()
-	want := strings.Fields(`invalid unauthenticated forbidden not-found method-not-allowed not-pending already-closed lease-lost
-		not-available no-slot exists in-use run-under-way stale-version query-refused idempotency-mismatch too-large busy unavailable internal`)
+	want := strings.Fields(`invalid unauthenticated log-in-failed name-taken forbidden not-found method-not-allowed not-pending already-closed lease-lost
+		not-available no-slot exists in-use run-under-way stale-version query-refused idempotency-mismatch too-large busy rate-limited unavailable internal`)
 	var got []string
 	for _, kind := range at(map[string]any(described(t)), "components", "schemas", "Problem", "properties", "type", "enum").([]any) {
 		got = append(got, strings.TrimPrefix(kind.(string), "/problems/"))

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"getwork/assign"
@@ -10,6 +11,14 @@ import (
 
 // previewRows is how many rows a preview shows by default.
 const previewRows = 10
+
+// mayWriteQueries refuses a manager who is not among those who may write queries.
+func (s *server) mayWriteQueries(r *http.Request) error {
+	if s.QueryAuthors == "" || slices.Contains(CallerOf(r).Groups, s.QueryAuthors) {
+		return nil
+	}
+	return assign.Refuse(assign.Forbidden, "only managers in the group %q may write, preview and restore queries; you can change the other settings of a task, and pause it", s.QueryAuthors)
+}
 
 // preview shows what a task's query, or another one for that task, would return. It writes nothing.
 func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
@@ -21,6 +30,9 @@ func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 		Query *assign.Query `json:"query"`
 		Limit int           `json:"limit"`
 	}{Limit: previewRows}
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
 	if err := decodeIfAny(w, r, &body); err != nil {
 		return err
 	}
@@ -31,6 +43,9 @@ func (s *server) preview(w http.ResponseWriter, r *http.Request) error {
 
 // previewNew does so for a task that does not exist yet; the body has the settings that the query runs with.
 func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
 	settings := assign.DefaultSettings()
 	body := struct {
 		Query        *assign.Query    `json:"query"`

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -28,14 +30,24 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 			s.Log.Error("request failed", append(facts, "method", r.Method, "path", r.URL.Path)...)
 		}
 	}
-	switch p.Status {
-	case http.StatusServiceUnavailable:
+	if c := CallerOf(r); assign.IsRefusal(err, assign.QueryRefused) && (c == nil || !c.Who().MayReadQueries()) {
+		p.Detail, p.Errors = assign.QueryFailed, nil // a claim executes the task's query
+	}
+	switch {
+	case p.After > 0:
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(p.After.Seconds()))))
+	case p.Status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "2")
-	case http.StatusTooManyRequests:
+	case p.Status == http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(4))) // random, so that clients do not all come back at once
 	}
 	if p.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		p.LogIn = cmp.Or(p.LogIn, s.LogInPath)
+		challenge := `Bearer realm="getwork"`
+		if r.Header.Get("Authorization") != "" {
+			challenge += `, error="invalid_token"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	if wantsPage(r) {
 		_ = tell(w, r, p.Status, p.Title, p.Detail)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/assign/rights"
 )
 
 // getWork is the click: 201 with a complete request, 202 with a pending one.
@@ -44,13 +47,17 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
 	defer cancel()
 	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
-		Key: key, Groups: c.Groups, Anything: c.Who().Anything})
+		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger))})
 	if err != nil {
 		return err
 	}
 	if wait, asked := prefersWait(r); asked {
-		if held, err := s.hold(w, r, req.ID, wait, complete); err == nil {
+		held, err := s.hold(w, r, req.ID, wait, complete)
+		switch {
+		case err == nil:
 			req = held // if holding fails, the request is recorded all the same
+		case assign.IsRefusal(err, assign.Unauthenticated) || assign.IsRefusal(err, assign.Forbidden):
+			return err // their rights ended meanwhile
 		}
 	}
 	w.Header().Set("Location", "/api/v1/requests/"+strconv.FormatInt(req.ID, 10))
@@ -58,7 +65,7 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	if req.State == assign.Pending {
 		status = http.StatusAccepted
 	}
-	return answerRequest(w, status, &req)
+	return answerRequest(w, r, status, &req)
 }
 
 func complete(r *assign.Request) bool { return r.State != assign.Pending }
@@ -92,6 +99,8 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
+	over := make(chan rights.End, 1)
+	defer s.follow(c, func(why rights.End) { over <- why; cancel() })()
 	go func() {
 		select {
 		case <-s.Draining:
@@ -101,6 +110,18 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 	}()
 	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
 	req, err := s.Feed.Await(ctx, id, c.Holder, c.Role == Manager, ready)
+	select {
+	case why := <-over:
+		if why != rights.EndChanged {
+			return req, endOf(why)
+		}
+	default:
+	}
+	if req.State == assign.Cancelled && s.Rights != nil && c.Rights != nil { // perhaps by the end of their rights, which the watch has not seen yet
+		if why, err := s.Rights.Ended(r.Context(), c.Rights.Credential); err != nil || why != "" {
+			return req, cmp.Or[error](err, endOf(why))
+		}
+	}
 	if err != nil && ctx.Err() != nil { // the wait was over before the first look
 		return s.Records.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
@@ -108,10 +129,10 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 }
 
 // answerRequest writes a request. A pending one says when to ask again: 5, 10, then every 20 s, by its age.
-func answerRequest(w http.ResponseWriter, status int, r *assign.Request) error {
-	tag, body := requestTag(r)
+func answerRequest(w http.ResponseWriter, r *http.Request, status int, req *assign.Request) error {
+	tag, body := requestTag(r, req)
 	w.Header().Set("ETag", tag)
-	retryAfter(w, r)
+	retryAfter(w, req)
 	answerJSON(w, status, body)
 	return nil
 }
@@ -131,14 +152,18 @@ func retryAfter(w http.ResponseWriter, r *assign.Request) {
 }
 
 // requestTag returns a tag of everything but eta_seconds, position, and whether its work is about to expire. body is the whole
-// request, which for most requests is what the tag was made from.
-func requestTag(r *assign.Request) (tag string, body []byte) {
-	still := *r
+// request as the caller may read it, which for most requests is what the tag was made from.
+func requestTag(r *http.Request, req *assign.Request) (tag string, body []byte) {
+	shown := *req
+	if !CallerOf(r).Who().MayReadQueries() {
+		shown = req.Withheld()
+	}
+	still := shown
 	still.EtaSeconds, still.Position = nil, nil
-	changes := r.EtaSeconds != nil || r.Position != nil
-	if slices.ContainsFunc(r.Work, func(w assign.Work) bool { return w.Expiring }) {
+	changes := shown.EtaSeconds != nil || shown.Position != nil
+	if slices.ContainsFunc(shown.Work, func(w assign.Work) bool { return w.Expiring }) {
 		changes = true
-		still.Work = slices.Clone(r.Work)
+		still.Work = slices.Clone(shown.Work)
 		for i := range still.Work {
 			still.Work[i].Expiring = false
 		}
@@ -146,7 +171,7 @@ func requestTag(r *assign.Request) (tag string, body []byte) {
 	b, _ := json.Marshal(still)
 	tag = tagOf(b)
 	if changes {
-		b, _ = json.Marshal(r)
+		b, _ = json.Marshal(shown)
 	}
 	return tag, b
 }
@@ -177,7 +202,7 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 		ready := complete
 		if r.Header.Get("If-None-Match") != "" {
 			ready = func(req *assign.Request) bool {
-				tag, _ := requestTag(req)
+				tag, _ := requestTag(r, req)
 				return !matches(r, tag)
 			}
 		}
@@ -188,13 +213,13 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if tag, _ := requestTag(&req); matches(r, tag) {
+	if tag, _ := requestTag(r, &req); matches(r, tag) {
 		w.Header().Set("ETag", tag)
 		retryAfter(w, &req)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return answerRequest(w, http.StatusOK, &req)
+	return answerRequest(w, r, http.StatusOK, &req)
 }
 
 // listRequests answers with waiting requests, oldest first.
@@ -224,7 +249,7 @@ func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answerRequest(w, http.StatusOK, &req)
+	return answerRequest(w, r, http.StatusOK, &req)
 }
 
 // pipeline answers with the caller's work and waiting requests; a manager may ask for another user's.
@@ -238,12 +263,13 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	case c.Role != Manager:
 		err = assign.Refuse(assign.Forbidden, "only a manager may see somebody else's pipeline")
 	default:
-		if err = assign.CheckUser(user); err == nil {
-			p, err = s.Records.UserPipeline(r.Context(), user)
-		}
+		p, err = s.userPipeline(r.Context(), user, c)
 	}
 	if err != nil {
 		return err
+	}
+	if p = c.narrow(p); !c.Who().MayReadQueries() {
+		p = p.Withheld()
 	}
 	tag, err := pipelineTag(p)
 	if err != nil {
@@ -256,6 +282,20 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return answer(w, http.StatusOK, p)
+}
+
+// userPipeline reads what a user and all instances of that user hold and wait for. If that is somebody else than the caller,
+// the audit says first that they looked, once an hour.
+func (s *server) userPipeline(ctx context.Context, user string, c *Caller) (p assign.Pipeline, err error) {
+	if err := assign.CheckUser(user); err != nil {
+		return p, err
+	}
+	if user != c.Holder.User {
+		if err := s.Audit.WriteHourly(ctx, audit.Act{Act: "pipeline.read", Object: user}); err != nil {
+			return p, err
+		}
+	}
+	return s.Records.UserPipeline(ctx, user)
 }
 
 // pipelineTag returns a tag of everything but what changes with time, like requestTag.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,11 +18,13 @@ import (
 	"github.com/gorilla/mux"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
+	"getwork/assign/rights"
 )
 
 // Config has the handler's settings and the parts of the node that it serves.
@@ -29,15 +33,27 @@ type Config struct {
 	Records  *records.Records
 	Feed     *feed.Feed
 	Report   *report.Report
+	Audit    *audit.Writer
 	Identify Identify
-	LogInBy  string       // "dev": the page may set a cookie by name
-	Socket   http.Handler // answers /api/v1/ws; CallerOf returns its caller
+	LogInBy  string                      // "dev": the page may set a cookie by name
+	Rights   *rights.Watch               // nil under --auth dev
+	HeldFor  func(*Caller) time.Duration // how long a live channel may last in any case; 0 or nil: as long as its credential
+	Socket   http.Handler                // answers /api/v1/ws; CallerOf returns its caller
+
+	Auth      []Route // the addresses of the log-in, under /auth
+	LogInPath string  // where a browser logs in, told with each 401; empty: there is no such page
+
 	Ready    func(ctx context.Context) []Check
 	Draining <-chan struct{} // closed when the node shuts down: answers are no longer held
+
+	PublicURL      *url.URL       // the one origin that is served; under --auth dev nil, or one more origin of the page
+	TrustedProxies []netip.Prefix // who may end TLS for this node, and whose X-Forwarded-For is believed
 
 	DrainOver  time.Duration // event streams end spread over this time then; 0 for at once
 	MaxCalls   int           // calls under way at once; default 1024
 	MaxWaiting int           // event streams and held answers at once; default 20,000
+
+	QueryAuthors string // the group whose managers may write queries; empty: all managers
 
 	FrameAncestors string // the page, such as http://127.0.0.1:8083, that may show this node's page in a frame; empty for none
 
@@ -59,19 +75,28 @@ type server struct {
 	streams                 atomic.Int64 // open event streams
 	complaints              pg.LogLimiter
 	metrics                 *metrics
+	rules                   map[string]operation // of each route of the API, by method and path
 }
 
 // Handler returns the handler for everything that a node serves.
 func Handler(c Config) http.Handler {
+	h, _ := Handlers(c)
+	return h
+}
+
+// Handlers returns the handler for everything that a node serves, and one for /metrics alone, for a listener of its own.
+func Handlers(c Config) (all, metrics http.Handler) {
 	s := &server{Config: c, calls: newGate(cmp.Or(c.MaxCalls, maxCalls), gatePatience), looking: newGate(maxLooking, gatePatience), waiting: newGate(cmp.Or(c.MaxWaiting, maxWaiting), 0)}
 	s.metrics = newMetrics(s)
 	var h http.Handler = s.router()
-	h = s.crossOrigin(h)
 	h = s.identified(h)
+	h = s.crossOrigin(h)
+	h = s.here(h)
 	h = s.secured(h)
 	h = s.closing(h)
 	h = s.recovered(h)
-	return s.metrics.measured(h)
+	h = s.addressed(h)
+	return s.metrics.measured(h), s.metricsAlone()
 }
 
 func (s *server) router() *mux.Router {
@@ -89,10 +114,13 @@ func (s *server) router() *mux.Router {
 	})
 	m.Handle("/livez", s.handle(s.live)).Methods("GET", "HEAD")
 	m.Handle("/readyz", s.handle(s.ready)).Methods("GET", "HEAD")
-	m.Handle("/metrics", s.handle(s.figures)).Methods("GET", "HEAD")
-	if s.LogInBy == "dev" {
+	if s.dev() {
+		m.Handle("/metrics", s.handle(s.figures)).Methods("GET", "HEAD")
 		m.Handle("/login", s.handle(s.logIn)).Methods("POST")
 		m.Handle("/logout", s.handle(s.logOut)).Methods("POST")
+	}
+	for _, r := range s.Auth {
+		m.Handle(r.Path, s.entered(r)).Methods(r.Method)
 	}
 	s.page(m)
 	s.describe(m)
@@ -122,20 +150,6 @@ func (s *server) handle(h handler) http.Handler {
 	})
 }
 
-// allow passes callers with one of the roles, and refuses others with the list of roles.
-func (s *server) allow(h handler, may ...Role) http.Handler {
-	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
-		c := CallerOf(r)
-		switch {
-		case c == nil:
-			return assign.Refuse(assign.Unauthenticated, "say who you are: with --auth dev, the header X-Getwork-User or the log-in page")
-		case !slices.Contains(may, c.Role):
-			return assign.Refuse(assign.Forbidden, "your role is %s; this is for: %s", c.Role, list(may))
-		}
-		return h(w, r)
-	})
-}
-
 // list writes roles as people do.
 func list(may []Role) string {
 	names := make([]string, len(may))
@@ -154,30 +168,6 @@ func (s *server) identified(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, withCaller(r, c))
 		return nil
-	})
-}
-
-// crossOrigin refuses calls that another site's page makes a browser send.
-func (s *server) crossOrigin(next http.Handler) http.Handler {
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
-		return assign.Refuse(assign.Forbidden, "this call comes from another site's page")
-	}))
-	return guard.Handler(next)
-}
-
-// secured sets the security headers of every answer.
-func (s *server) secured(next http.Handler) http.Handler {
-	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
-		cmp.Or(s.FrameAncestors, "'none'") +
-		// Text becomes markup only through lit-html's templates, and never becomes a script.
-		"; require-trusted-types-for 'script'; trusted-types lit-html"
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
-		next.ServeHTTP(w, r)
 	})
 }
 
@@ -204,8 +194,8 @@ func (s *server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers 200 when the node can serve, and 503 when it can't; with ?verbose it says which check failed. Managers
-// and observers read why, too: an error of the database names its host, its login and the database.
+// ready answers 200 when the node can serve, and 503 when it can't; with ?verbose it says which check failed. Admins,
+// managers and observers read why, too: an error of the database names its host, its login and the database.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -219,7 +209,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 	}
 	if r.URL.Query().Has("verbose") {
 		caller := CallerOf(r)
-		known := caller != nil && (caller.Role == Manager || caller.Role == Observer)
+		known := caller != nil && (caller.Role == Manager || caller.Role == Observer || caller.Admin)
 		for _, c := range checks {
 			state := "ok"
 			switch {

@@ -57,11 +57,19 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	who := CallerOf(r).Who()
 	tasks := []assign.Task{}
 	for i := range all { // other callers share this slice
-		if who.May(all[i].Groups) {
-			tasks = append(tasks, all[i])
+		if who.May(all[i].Groups) && CallerOf(r).covers(all[i].Name) {
+			tasks = append(tasks, shown(who, all[i]))
 		}
 	}
 	return answer(w, http.StatusOK, map[string]any{"tasks": tasks})
+}
+
+// shown returns a task as the caller may read it.
+func shown(who assign.Who, t assign.Task) assign.Task {
+	if !who.MayReadQueries() {
+		return t.Withheld()
+	}
+	return t
 }
 
 // noTask is the engine's message for a task that does not exist; callers who may not see a task get the same.
@@ -73,19 +81,25 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err := s.Records.Task(r.Context(), name)
-	if err == nil && !CallerOf(r).Who().May(t.Groups) {
+	who := CallerOf(r).Who()
+	if err == nil && !who.May(t.Groups) {
 		err = assign.Refuse(assign.NotFound, noTask, name)
 	}
 	if err != nil {
 		return err
 	}
-	return answerTask(w, http.StatusOK, t)
+	return answerTask(w, http.StatusOK, shown(who, t))
 }
 
 func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 	settings := assign.DefaultSettings()
 	if err := decodeSettings(w, r, &settings); err != nil {
 		return err
+	}
+	if settings.Query != "" || settings.Recheck != "" {
+		if err := s.mayWriteQueries(r); err != nil {
+			return err
+		}
 	}
 	t, err := s.Engine.CreateTask(r.Context(), settings, CallerOf(r).Holder.User)
 	if err != nil {
@@ -118,7 +132,12 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, CallerOf(r).Holder.User, func(settings *assign.Settings) error {
-		return decodeSettings(w, r, settings)
+		query, recheck := settings.Query, settings.Recheck
+		err := decodeSettings(w, r, settings)
+		if err == nil && (settings.Query != query || settings.Recheck != recheck) {
+			err = s.mayWriteQueries(r)
+		}
+		return err
 	})
 	if err != nil {
 		return err

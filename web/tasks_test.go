@@ -24,7 +24,7 @@ func TestTask(t *testing.T) {
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
 		t.Errorf("durations are in the largest exact unit:\n%s", diff)
 	}
-	shown := n.call(t, "GET", "/api/v1/tasks/verify", as("oliver"), "").want(200).wantHeader("ETag", `"1"`)
+	shown := n.call(t, "GET", "/api/v1/tasks/verify", as("olga", "X-Getwork-Role", "observer"), "").want(200).wantHeader("ETag", `"1"`)
 	if diff := cmp.Diff(want, read[map[string]any](shown)); diff != "" {
 		t.Error(diff)
 	}

@@ -16,8 +16,10 @@ var icon = []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><
 // meanings say what a problem of each kind means, and what to do about it, on the page at the address of its type.
 var meanings = map[assign.Kind]string{
 	assign.Invalid:          "Something in the call is wrong: a field, a parameter, a header or the address. detail and errors say which, and what is allowed. The same call will be refused again.",
-	assign.Unauthenticated:  "The server does not know who you are. With --auth dev, send the header X-Getwork-User, or log in on the page.",
+	assign.Unauthenticated:  "The server does not know who you are, or what you came in with has ended. Send an API token, or log in on the page; log_in says where. With --auth dev, send the header X-Getwork-User.",
 	assign.Forbidden:        "Your role does not allow this call; detail says which roles do.",
+	assign.NameTaken:        "Your account has a name that another account came with first. Names are never passed on, because work is held under them. Somebody who manages people here can give you the name, or your account gets another one.",
+	assign.LogInFailed:      "The log-in could not be finished: it took too long, was begun in another browser, or was answered twice. Begin again.",
 	assign.NotFound:         "There is nothing at this address, or you may not see it: other people's requests and work are not found either.",
 	assign.MethodNotAllowed: "The address is right, the method is not. The header Allow says which methods work.",
 	assign.NotPending:       "The request has ended, so it can't be cancelled. Read it to see how it ended.",
@@ -29,10 +31,11 @@ var meanings = map[assign.Kind]string{
 	assign.InUse:            "Somebody holds work of the task or waits for it. Pause the task and release its work, then try again.",
 	assign.RunUnderWay:      "The task's query runs now. Try again when it has ended.",
 	assign.StaleVersion:     "It was changed since you read it, or you did not say in If-Match which version you read. Read it again, and repeat your change.",
-	assign.QueryRefused:     "PostgreSQL refuses the query. detail has its message, and the position in the query.",
+	assign.QueryRefused:     "PostgreSQL refuses the query, or it names a function that a query must not call. detail says why and what to do, and the position in the query. Workers and agents are not told why: ask a manager.",
 	assign.KeyReused:        "The Idempotency-Key was used for a call with another body within 24 hours. Use a new key for each new request, and the same key only to repeat one.",
 	assign.TooLarge:         "The body is larger than 1 MiB. Send it in several calls.",
 	assign.Busy:             "The server is busy, or you have too many calls under way. Try again after as many seconds as Retry-After says.",
+	assign.RateLimited:      "Too many attempts to log in came from your network address, or too many credentials that are no good. Try again after as many seconds as Retry-After says. Good credentials work meanwhile.",
 	assign.Unavailable:      "The database can't be reached or does not answer now. Nothing is lost; try again after as many seconds as Retry-After says.",
 	assign.Internal:         "The server made a mistake; the cause is in its log. Trying again may help.",
 }

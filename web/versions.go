@@ -35,6 +35,9 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
 	if n > math.MaxInt32 {
 		return assign.Refuse(assign.NotFound, "task %q has no version %d", name, n)
 	}

@@ -2,6 +2,8 @@ package web
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	"getwork/assign"
 )
@@ -85,6 +87,9 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.DryRun && body.Token != "" {
 		return refuseField("token", "a dry run returns a token, and takes none")
+	}
+	if c := CallerOf(r); c.Tasks != nil && !slices.Contains(c.Tasks, filter.Task) {
+		return assign.Refuse(assign.Forbidden, "this token is for the tasks %s; name one of them in task", strings.Join(c.Tasks, ", "))
 	}
 	released, err := s.Engine.Release(r.Context(), filter, CallerOf(r).Holder.User)
 	if err != nil {

@@ -21,6 +21,9 @@ const (
 	Unsupported = websocket.StatusUnsupportedData // 1003: a message was not JSON; the client's fault
 	TooBig      = websocket.StatusMessageTooBig   // 1009: a message was too long; the client's fault
 	TryAgain    = websocket.StatusTryAgainLater   // 1013: too slow to follow, or the node could not serve; reconnect
+	Restart     = websocket.StatusServiceRestart  // 1012: the user's rights have changed; reconnect with the new ones
+	LogInAgain  = Status(4401)                    // the credential has ended; log in again
+	KeptOut     = Status(4403)                    // the user is blocked, or has no role any more
 )
 
 // subprotocol names the protocol of the messages.

@@ -13,9 +13,13 @@ import (
 
 // Config is what a Hub needs.
 type Config struct {
-	Open   func(holder assign.Holder, ready func()) Stream   // a socket's events; ready is called when there is something to Take
+	Open   func(who assign.Who, ready func()) Stream         // a socket's events; ready is called when there is something to Take
 	Caller func(*http.Request) (who assign.Who, role string) // the authenticated caller of a request
 	Log    *slog.Logger
+
+	// Follow calls end when the rights of a request's caller end or change, with the status to close the socket with, until it
+	// is released; nil: they don't end.
+	Follow func(r *http.Request, end func(status Status, reason string)) (release func())
 
 	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0 for no limit
 	// Problem is what a client is shown of an error, and whether that belongs in the log.
@@ -93,6 +97,9 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream.Close()
 		c.close(GoingAway, "this node is shutting down")
 		return
+	}
+	if h.Follow != nil {
+		s.release = h.Follow(r, s.cut)
 	}
 	go s.live(role)
 }

@@ -33,35 +33,37 @@ func TestNodeEvents(t *testing.T) {
 
 // A client that does not read is closed with 1013 when its queue is full; meanwhile all others get everything at once.
 func TestSlowClient(t *testing.T) {
-	n := start(t, Config{WriteFor: 5 * time.Minute}, nil)
-	fast, slow := n.open(t, "oliver"), n.openRaw(t, "tracy")
-	n.awaitCount(t, 2)
-	long := strings.Repeat("x", 64<<10)
-	for i := range 500 { // more than the system's buffers and the queue can hold
-		text := fmt.Sprint(i, long)
-		n.mark(text)
-		if got := fast.next("mark")["text"]; got != text {
-			t.Fatalf("mark %d is another", i)
+	overBoth(t, Config{WriteFor: 5 * time.Minute}, func(t *testing.T, n *station) {
+		fast, slow := n.open(t, "oliver"), n.openRaw(t, "tracy")
+		n.awaitCount(t, 2)
+		long := strings.Repeat("x", 64<<10)
+		for i := range 500 { // more than the system's buffers and the queue can hold
+			text := fmt.Sprint(i, long)
+			n.mark(text)
+			if got := fast.next("mark")["text"]; got != text {
+				t.Fatalf("mark %d is another", i)
+			}
 		}
-	}
-	if code, _ := slow.closed(); code != TryAgain {
-		t.Errorf("closed with %d, want 1013", code)
-	}
-	slow.Close()
-	n.awaitCount(t, 1)
-	n.mark("still there")
-	fast.next("mark")
+		if code, _ := slow.closed(); code != TryAgain {
+			t.Errorf("closed with %d, want 1013", code)
+		}
+		slow.Close()
+		n.awaitCount(t, 1)
+		n.mark("still there")
+		fast.next("mark")
+	})
 }
 
 // A client that reads nothing at all is dropped when one write has taken too long.
 func TestStuckClient(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{WriteFor: 200 * time.Millisecond}, nil)
-	n.openRaw(t, "tracy")
-	long := strings.Repeat("x", 1<<20)
-	await(t, "it is dropped", func() bool {
-		n.mark(long)
-		return n.hub.Count() == 0
+	overBoth(t, Config{WriteFor: 200 * time.Millisecond}, func(t *testing.T, n *station) {
+		n.openRaw(t, "tracy")
+		long := strings.Repeat("x", 1<<20)
+		await(t, "it is dropped", func() bool {
+			n.mark(long)
+			return n.hub.Count() == 0
+		})
 	})
 }
 
@@ -134,22 +136,23 @@ func TestClose(t *testing.T) {
 // A dead client does not delay the shutdown beyond its time limit.
 func TestCloseWithDeadClients(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
-	quiet, stuck := n.openRaw(t, "oliver"), n.openRaw(t, "tracy")
-	n.awaitCount(t, 2)
-	long := strings.Repeat("x", 1<<20)
-	for range 20 { // stuck reads nothing, so a write to it is under way
-		n.mark(long)
-	}
-	go func() { _, _ = quiet.closed() }() // and answers no close
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	began := time.Now()
-	n.hub.Close(ctx, 0)
-	if took := time.Since(began); took > 20*time.Second || n.hub.Count() != 0 {
-		t.Errorf("closing took %v, %d sockets are left", took, n.hub.Count())
-	}
-	stuck.Close()
+	overBoth(t, Config{}, func(t *testing.T, n *station) {
+		quiet, stuck := n.openRaw(t, "oliver"), n.openRaw(t, "tracy")
+		n.awaitCount(t, 2)
+		long := strings.Repeat("x", 1<<20)
+		for range 20 { // stuck reads nothing, so a write to it is under way
+			n.mark(long)
+		}
+		go func() { _, _ = quiet.closed() }() // and answers no close
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		n.hub.Close(ctx, 0)
+		if took := time.Since(began); took > 20*time.Second || n.hub.Count() != 0 {
+			t.Errorf("closing took %v, %d sockets are left", took, n.hub.Count())
+		}
+		stuck.Close()
+	})
 }
 
 // More clients than writers read nothing for a while. All others get everything at once meanwhile, and those clients get it
@@ -157,7 +160,13 @@ func TestCloseWithDeadClients(t *testing.T) {
 func TestPausingClients(t *testing.T) {
 	t.Parallel()
 	const pingEvery = 50 * time.Millisecond
-	n := start(t, Config{WriteFor: 5 * time.Minute, PingEvery: pingEvery, PongAfter: 5 * time.Minute}, nil)
+	overBoth(t, Config{WriteFor: 5 * time.Minute, PingEvery: pingEvery, PongAfter: 5 * time.Minute}, func(t *testing.T, n *station) {
+		pause(t, n, pingEvery)
+	})
+}
+
+func pause(t *testing.T, n *station, pingEvery time.Duration) {
+	t.Helper()
 	marks := 200 // or more, until a ping of each is due
 	long := strings.Repeat("x", 40<<10)
 	fast := n.open(t, "oliver")

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,7 +72,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 		pools.Close()
 	})
 	<-up
-	c.Open, c.Problem, c.Log = func(h assign.Holder, ready func()) Stream { return feed.Open(h, ready) }, pg.ProblemOf, log
+	c.Open, c.Problem, c.Log = func(who assign.Who, ready func()) Stream { return feed.Open(who, ready) }, pg.ProblemOf, log
 	if c.Caller == nil {
 		c.Caller = func(r *http.Request) (assign.Who, string) {
 			return assign.Who{Holder: assign.Holder{User: r.Header.Get("User")}}, "worker"
@@ -97,12 +96,35 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 	return n
 }
 
+// overBoth runs a test with a node that is reached over TCP, and with one over TLS.
+func overBoth(t *testing.T, c Config, test func(t *testing.T, n *station)) {
+	t.Helper()
+	t.Run("tcp", func(t *testing.T) { test(t, start(t, c, nil)) })
+	t.Run("tls", func(t *testing.T) {
+		n := start(t, c, nil)
+		secure := httptest.NewTLSServer(n.hub)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			n.hub.Close(ctx, 0)
+			secure.Close()
+		})
+		n.Server.Close()
+		n.Server = secure
+		test(t, n)
+	})
+}
+
 // dial connects; the connection ends with the test.
 func (n *station) dial(t *testing.T, user string) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
 	defer cancel()
-	c, err := Dial(ctx, nil, n.URL, http.Header{"User": {user}})
+	var h *http.Client
+	if n.TLS != nil {
+		h = n.Client()
+	}
+	c, err := Dial(ctx, h, n.URL, http.Header{"User": {user}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,4 +246,4 @@ func (n *station) awaitCount(t *testing.T, want int) {
 }
 
 // address returns the hub's address, as HOST:PORT.
-func (n *station) address() string { return strings.TrimPrefix(n.URL, "http://") }
+func (n *station) address() string { return n.Listener.Addr().String() }

@@ -2,6 +2,7 @@ package ws
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -41,6 +42,9 @@ func (n *station) handshake(t *testing.T, user string, lines ...string) (*raw, *
 	}
 	if err := conn.SetDeadline(time.Now().Add(timeout.Scale(4 * time.Minute))); err != nil {
 		t.Fatal(err)
+	}
+	if n.TLS != nil {
+		conn = tls.Client(conn, &tls.Config{RootCAs: n.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"})
 	}
 	request := "GET / HTTP/1.1\r\nHost: " + n.address() + "\r\nUser: " + user + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"

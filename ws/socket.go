@@ -18,19 +18,22 @@ type socket struct {
 	who    assign.Who
 	stream Stream
 	ping   *time.Timer
-	next   *socket // next in the writers' queue
+
+	release func()  // ends the watch over its user's rights; nil: there is none
+	next    *socket // next in the writers' queue
 
 	mu      sync.Mutex
 	writing bool
 	more    bool // events came during a write
 	ended   bool
+	over    bool   // its user's rights ended: what waits is not written any more
 	status  Status // to close with, after the queue was written
 	reason  string
 }
 
 func newSocket(h *Hub, c conn, who assign.Who) *socket {
 	s := &socket{hub: h, conn: c, who: who}
-	s.stream = h.Open(who.Holder, s.wake)
+	s.stream = h.Open(who, s.wake)
 	return s
 }
 
@@ -72,6 +75,9 @@ func (s *socket) gone() {
 		s.ping.Stop()
 	}
 	s.mu.Unlock()
+	if s.release != nil {
+		s.release()
+	}
 	s.conn.drop()
 	s.stream.Close()
 	s.hub.remove(s)
@@ -147,7 +153,11 @@ func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Durati
 			s.conn.drop()
 			return // writing stays set, so nothing more is written
 		case !all:
-			s.hub.working.Go(func() { s.write(new([]byte), left, s.hub.WriteFor) })
+			s.hub.working.Go(func() {
+				buffer := buffers.Get().(*[]byte)
+				s.write(buffer, left, s.hub.WriteFor)
+				giveBack(buffer)
+			})
 			return
 		}
 		if !s.turn() {
@@ -166,7 +176,7 @@ func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Durati
 func (s *socket) turn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.more && !s.ended {
+	if s.more && !s.ended && !s.over {
 		s.more = false
 		return true
 	}
@@ -183,6 +193,9 @@ const portion = 32 << 10
 // send writes the rest of former events, and then these; left are the events that were not begun.
 func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duration) (left []assign.Event, all bool, err error) {
 	for {
+		if s.isOver() {
+			return nil, true, nil
+		}
 		b, begun := (*buffer)[:0], events
 		for len(events) > 0 && len(b) < portion {
 			if b, err = appendFrame(b, events[0]); err != nil {
@@ -199,6 +212,22 @@ func (s *socket) send(buffer *[]byte, events []assign.Event, within time.Duratio
 			return events, all, err
 		}
 	}
+}
+
+// cut closes the socket without its queue: its user may not see what is in it any more.
+func (s *socket) cut(status Status, reason string) {
+	s.stream.Close()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.end(status, reason)
+}
+
+// isOver reports whether the user's rights ended.
+func (s *socket) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // end closes the socket after its queue was written.

@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -12,18 +13,19 @@ import (
 	"getwork/assign"
 )
 
-// wire is the TCP connection below a WebSocket. It frames messages itself: the library would keep 4 KiB for each
-// connection to send a message in one piece, and could not continue one that the client was too slow to take. It must
-// be TCP without TLS, which can't go on after a write that timed out.
+// wire is the TCP connection below a WebSocket, or the TLS connection. It frames messages itself: the library would keep
+// 4 KiB for each connection to send a message in one piece, and could not continue one that the client was too slow to
+// take. Nor can TLS, where a write that timed out is the last. Such a write ends the connection, so over TLS none may
+// begin with little patience.
 type wire struct {
 	net.Conn
 
 	mu     sync.Mutex
-	rest   []byte // of sent messages: the client has not taken it yet
+	rest   []byte // of sent messages: the client has not taken it yet; nothing over TLS
 	closed bool   // a close frame was sent; no message may follow it
 }
 
-// errBusy means that another goroutine is writing, and may wait for the client.
+// errBusy means that a write must have a goroutine of its own, because it may wait for the client.
 var errBusy = errors.New("the connection is being written to")
 
 const (
@@ -45,9 +47,12 @@ func (w *wire) Write(frame []byte) (int, error) {
 }
 
 // send writes frames of messages, after the rest of earlier ones. all means that the client took everything within that
-// time. Otherwise the rest is kept, and the next call, even an empty one, sends it first. A call with no more time than
-// patience gets errBusy, and writes nothing, if a control frame waits for the client.
+// time. Otherwise the rest is kept, and the next call, even an empty one, sends it first; over TLS it is an error. A call with
+// no more time than patience gets errBusy, and writes nothing, over TLS or if a control frame waits for the client.
 func (w *wire) send(frames []byte, within time.Duration) (all bool, err error) {
+	if w.secure() != nil && within <= patience {
+		return false, errBusy
+	}
 	if !w.mu.TryLock() {
 		if within <= patience {
 			return false, errBusy
@@ -71,11 +76,26 @@ func (w *wire) write(frames []byte, within time.Duration) (all bool, err error) 
 	}
 	_ = w.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, and so does the write
 	n, err := w.Conn.Write(frames)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && w.secure() == nil {
 		w.rest = slices.Clone(frames[n:])
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// secure returns the TLS connection, or nil if there is none.
+func (w *wire) secure() *tls.Conn {
+	c, _ := w.Conn.(*tls.Conn)
+	return c
+}
+
+// Close ends the connection at once. TLS would first wait for room to say goodbye, up to five seconds for a client that
+// takes nothing; a client that does was told by a close frame.
+func (w *wire) Close() error {
+	if c := w.secure(); c != nil {
+		return c.NetConn().Close()
+	}
+	return w.Conn.Close()
 }
 
 // appendFrame appends an event as a frame.

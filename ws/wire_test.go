@@ -1,9 +1,13 @@
 package ws
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http/httptest"
+	"os"
 	"testing"
+	"time"
 )
 
 // A ping waits for a client that takes nothing, but a writer, which serves other clients, too, does not wait behind it.
@@ -35,4 +39,39 @@ func TestNobodyWaitsBehindAControlFrame(t *testing.T) {
 	}
 	_ = server.Close()
 	<-pinged
+}
+
+// Over TLS a write of a hub's writer is left to a goroutine that may wait, a write that takes too long is an error, and
+// closing waits for nobody.
+func TestWireOverTLS(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe() // has no buffers: each write waits for a read
+	defer there.Close()
+	secure := httptest.NewUnstartedServer(nil)
+	secure.StartTLS() // for its certificate
+	defer secure.Close()
+	server := tls.Server(here, &tls.Config{Certificates: secure.TLS.Certificates, SessionTicketsDisabled: true})
+	shaken := make(chan error, 1)
+	go func() {
+		shaken <- tls.Client(there, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	}()
+	if err := errors.Join(server.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Conn: server}
+	if all, err := w.send([]byte{finalText, 0}, patience); all || !errors.Is(err, errBusy) {
+		t.Errorf("sent in a hurry: %v, %v", all, err)
+	}
+	if all, err := w.send([]byte{finalText, 0}, 2*patience); all || !errors.Is(err, os.ErrDeadlineExceeded) || len(w.rest) > 0 {
+		t.Errorf("sent to somebody who reads nothing: %v, %v, %d bytes are kept", all, err, len(w.rest))
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- w.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(4 * time.Second): // TLS itself would wait for five
+		t.Error("closing waits for the client")
+		there.Close()
+		<-closed
+	}
 }

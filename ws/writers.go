@@ -15,7 +15,7 @@ type writers struct {
 }
 
 // patience is how long a writer waits for one client. A client that is further behind than the system's buffers reach gets
-// a goroutine of its own, so that it delays no other.
+// a goroutine of its own, so that it delays no other. Over TLS every write gets one (see wire).
 const patience = 2 * time.Millisecond
 
 // queue adds a socket, which must not be in the queue yet.
@@ -62,6 +62,11 @@ func (h *Hub) write() {
 	for s := h.writers.next(); s != nil; s = h.writers.next() {
 		s.write(buffer, nil, patience)
 	}
+	giveBack(buffer)
+}
+
+// giveBack lends the buffer to the next write.
+func giveBack(buffer *[]byte) {
 	if cap(*buffer) <= keepBuffer {
 		buffers.Put(buffer)
 	}

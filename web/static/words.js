@@ -185,7 +185,7 @@ export function outcome(request, limit, holds = 0) {
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? 'Nothing was handed out.';
-    case 'failed': return 'The task’s query failed, and nothing was handed out. Tell a manager, who has to look at it:';
+    case 'failed': return 'The task’s query failed, and nothing was handed out. Tell a manager, who has to look at it.';
     case 'cancelled': return 'Cancelled; nothing was handed out.';
   }
   return '';

@@ -112,8 +112,8 @@ func (s *session) reconsider(ctx context.Context, err error, count int) error {
 // nothingLeft returns the result of an agent that does not wait for more work.
 func nothingLeft(r *assign.Request) error {
 	switch {
-	case r.State == assign.Failed && r.Error != nil:
-		return fmt.Errorf("the query of task %s failed: %s", r.Task, *r.Error)
+	case r.State == assign.Failed:
+		return fmt.Errorf("the query of task %s failed: %s", r.Task, r.WhyFailed())
 	case r.State == assign.None && r.Reason != nil && *r.Reason == assign.Paused:
 		return fmt.Errorf("task %s is paused; a manager resumes it", r.Task)
 	}
@@ -124,7 +124,7 @@ func nothingLeft(r *assign.Request) error {
 func (s *session) explain(r *assign.Request) {
 	switch {
 	case r.Error != nil:
-		s.Log.Warn("no work: the task's query failed", "task", s.Task, "request", r.ID, "error", *r.Error)
+		s.Log.Warn("no work: the task's query failed", "task", s.Task, "request", r.ID, "error", r.WhyFailed())
 	case r.Reason != nil:
 		s.Log.Debug("no work", "task", s.Task, "request", r.ID, "reason", *r.Reason)
 	}

@@ -12,6 +12,10 @@ type Me struct {
 	User   string   `json:"user"`
 	Role   string   `json:"role"`
 	Groups []string `json:"groups"`
+	Admin  bool     `json:"admin"` // may manage people
+
+	By     string     `json:"by"`      // how they came in: dev, session, token, jwt or proxy
+	EndsAt *time.Time `json:"ends_at"` // when that ends by itself; nil: it does not
 }
 
 // WhoAmI returns the caller's identity as the server knows it.

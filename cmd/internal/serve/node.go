@@ -147,7 +147,7 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 // serveHTTP returns the server with all handlers.
 func (n *node) serveHTTP() {
 	n.hub = ws.NewHub(ws.Config{
-		Open: func(holder assign.Holder, ready func()) ws.Stream { return n.feed.Open(holder, ready) },
+		Open: func(who assign.Who, ready func()) ws.Stream { return n.feed.Open(who, ready) },
 		Caller: func(r *http.Request) (assign.Who, string) {
 			c := web.CallerOf(r)
 			return c.Who(), string(c.Role)

@@ -307,7 +307,7 @@ class Desk {
         <p id="tasks-error" class="error" role="alert">${error}</p>
         ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
         <ul id="tasks" class="cards">${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
-          now, number: i + 1, held: this.#pipeline.held(name), putOff: this.#recent.putOff(name, now + this.#client.ahead),
+          now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name, now + this.#client.ahead),
         }, this.#acts))}</ul>
       </section>
       <section class="pipeline" aria-labelledby="pipeline-title">

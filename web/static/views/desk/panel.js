@@ -12,8 +12,8 @@ const patience = '1h'; // how long a lingering request waits
 export const mayAsk = ({ max_request: most, max_open: limit }, held) => (limit ? Math.max(1, Math.min(most, limit - held)) : most);
 
 /**
- * card as an element of the list. view: {now, number, held, putOff}: the time; its position in the list, from 1; how many of
- * its items the user holds; and which the user returned. acts: {ask(name, count, options), cancel(name)}.
+ * card as an element of the list. view: {now, number, held, putOff, why}: the time; its position in the list, from 1; how many
+ * of its items the user holds; which the user returned; and whether the user may read why a query failed. acts: {ask(name, count, options), cancel(name)}.
  */
 export function panel(card, view, acts) {
   const { task, ended } = card;
@@ -26,7 +26,7 @@ export function panel(card, view, acts) {
     ${card.request ? pending(card, view.now, acts) : form(card, view, acts)}
     <p class="ended" dir="auto" role=${ended?.state === 'assigned' ? nothing : 'status'}>${
       ended && !card.busy ? endedText(card, view) : ''}</p>
-    ${ended?.error && !card.busy ? html`<pre class="cause" dir="auto">${ended.error}</pre>` : nothing}
+    ${ended?.error && view.why && !card.busy ? html`<pre class="cause" dir="auto">${ended.error}</pre>` : nothing}
     ${ended && mayCome(ended) && !card.busy ? html`<button class="linger" type="button"
       @click=${() => acts.ask(task.name, ended.wanted, { linger: patience })}>Wait for it, up to ${patience.replace('h', ' h')}</button>` : nothing}
     <p class="error" role="alert" dir="auto">${card.error}</p>

@@ -1,0 +1,125 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"getwork/assign"
+)
+
+// dev reports whether callers are believed what they say. The server is then on a loopback address, and DevIdentity
+// decides which names it answers to.
+func (s *server) dev() bool { return s.LogInBy == "dev" }
+
+// probed are the paths that any Host and any network may ask for: load balancers probe nodes by their addresses.
+var probed = []string{"/livez", "/readyz"}
+
+// here refuses calls that are for another host, or that come over a network unencrypted. Without the first, a page whose
+// name resolves to this server's address could read what the server shows that page's visitors.
+func (s *server) here(next http.Handler) http.Handler {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		switch from := peer(r); {
+		case s.dev() || s.PublicURL == nil || slices.Contains(probed, r.URL.Path):
+		case !sameHost(s.PublicURL, r.Host):
+			return assign.Refuse(assign.Misdirected, "this server is reached at %s, not at the host that was asked for", s.PublicURL)
+		case r.TLS == nil && !from.IsLoopback() && !trusts(s.TrustedProxies, from):
+			return assign.Refuse(assign.Misdirected, "this server takes calls over plain HTTP only from its proxies; use %s", s.PublicURL)
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// sameHost reports whether a Host is that of an origin. A client may write the scheme's own port, which an origin lacks.
+func sameHost(origin *url.URL, host string) bool {
+	own := map[string]string{"https": ":443", "http": ":80"}[origin.Scheme]
+	return host != "" && (strings.EqualFold(host, origin.Host) || origin.Port() == "" && strings.EqualFold(host, origin.Host+own))
+}
+
+// takesNoCookie is where other servers post to, which know nothing of this one's pages. A call there proves by itself whom
+// it comes from.
+const takesNoCookie = "/auth/backchannel"
+
+// crossOrigin refuses calls that another site's page makes a browser send: commands, sockets, and reads of the API. A link
+// on another page may lead anywhere, since a navigation changes nothing here, and shows the other page nothing.
+func (s *server) crossOrigin(next http.Handler) http.Handler {
+	elsewhere := assign.Refuse(assign.Forbidden, "this call comes from another site's page")
+	refuse := s.handle(func(http.ResponseWriter, *http.Request) error { return elsewhere })
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(refuse)
+	guarded := guard.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		socket := r.Header.Get("Upgrade") != ""
+		switch {
+		case r.URL.Path == takesNoCookie:
+			next.ServeHTTP(w, r)
+		case (!reads || socket) && !s.ownOrigin(r):
+			refuse.ServeHTTP(w, r)
+		case strings.HasPrefix(r.URL.Path, "/api/") && r.Header.Get("Sec-Fetch-Site") == "cross-site" && !opened(r):
+			refuse.ServeHTTP(w, r)
+		default:
+			guarded.ServeHTTP(w, r)
+		}
+	})
+}
+
+// opened reports whether a person opens an address in a tab of their browser, by a link or by hand.
+func opened(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Upgrade") == ""
+}
+
+// ownOrigin reports whether the calling page, if there is one, is this server's own. Its scheme counts, too: whoever can
+// answer for http:// on the way could otherwise act as the page behind https://.
+func (s *server) ownOrigin(r *http.Request) bool {
+	sent := r.Header.Values("Origin")
+	switch {
+	case len(sent) == 0:
+		return true
+	case len(sent) > 1:
+		return false
+	case s.PublicURL != nil && sent[0] == s.PublicURL.String():
+		return true
+	}
+	return (s.dev() || s.PublicURL == nil) && sent[0] == s.scheme(r)+"://"+r.Host
+}
+
+// scheme returns what the client speaks: to this server, or to the proxy in front of it.
+func (s *server) scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	if told := r.Header.Get("X-Forwarded-Proto"); told != "" && trusts(s.TrustedProxies, peer(r)) {
+		return told
+	}
+	return "http"
+}
+
+// secured sets the security headers of every answer.
+func (s *server) secured(next http.Handler) http.Handler {
+	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
+		cmp.Or(s.FrameAncestors, "'none'") +
+		// Text becomes markup only through lit-html's templates, and never becomes a script.
+		"; require-trusted-types-for 'script'; trusted-types lit-html"
+	encrypted := !s.dev() && s.PublicURL != nil && s.PublicURL.Scheme == "https"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		logIn := strings.HasPrefix(r.URL.Path, "/auth/")
+		if logIn { // its addresses hold codes
+			h.Set("Referrer-Policy", "no-referrer")
+		}
+		if logIn || strings.HasPrefix(r.URL.Path, "/api/") {
+			h.Set("Cache-Control", "no-store")
+		}
+		if encrypted {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,136 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/rights"
+	"getwork/web/identity/oidc"
+)
+
+// LogIns keeps the sessions of people who log in at an OpenID provider.
+type LogIns struct {
+	Provider *oidc.Provider
+	Rights   *rights.Watch
+	Max      time.Duration // the longest life of a session
+	Stale    time.Duration // how long a session outlives a provider that does not answer
+	Look     time.Duration // how often it looks for sessions to refresh; default 5 s
+	Log      *slog.Logger
+}
+
+// Cookie returns the session's cookie of a request, or nothing.
+func (l *LogIns) Cookie(r *http.Request) string {
+	c, err := r.Cookie(l.Provider.SessionCookie())
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func entryOf(in *oidc.Login) rights.Entry {
+	return rights.Entry{Iss: in.Iss, Sub: in.Sub, Name: in.Name, Role: assign.Role(in.Role), Admin: in.Admin, Groups: in.Groups}
+}
+
+// Begin implements [oidc.Sessions].
+func (l *LogIns) Begin(ctx context.Context, in *oidc.Login, former string, address netip.Addr, agent string) (oidc.Session, error) {
+	begun, err := l.Rights.Begin(ctx, rights.LogIn{
+		Entry: entryOf(in), SID: in.SID, AuthAt: in.AuthTime, Max: l.Max, Address: address, Agent: agent, Former: former,
+		Seal: func(id []byte) (refresh, hint []byte, err error) {
+			if in.Refresh != "" {
+				if refresh, err = l.Provider.Seal(id, in.Refresh); err != nil {
+					return nil, nil, err
+				}
+			}
+			if in.IDToken != "" {
+				hint, err = l.Provider.SealHint(id, in.IDToken)
+			}
+			return refresh, hint, err
+		},
+	})
+	return oidc.Session{Cookie: begun.Cookie, User: begun.User, Ends: begun.Ends}, err
+}
+
+// End implements [oidc.Sessions].
+func (l *LogIns) End(ctx context.Context, cookie string) (hint string, err error) {
+	ended, err := l.Rights.End(ctx, rights.Ending{By: "log-out", Cookie: cookie})
+	if err != nil || len(ended) == 0 || ended[0].Hint == nil {
+		return "", err
+	}
+	return l.Provider.OpenHint(ended[0].ID, ended[0].Hint), nil
+}
+
+// EndAll implements [oidc.Sessions].
+func (l *LogIns) EndAll(ctx context.Context, over oidc.LogOut) (ended int, err error) {
+	all, err := l.Rights.End(ctx, rights.Ending{By: "provider", Iss: over.Iss, SID: over.SID, Sub: over.Sub, Once: &over.Once, Until: over.Until})
+	return len(all), err
+}
+
+// refreshMost is about how many sessions a node asks the provider at a time.
+const refreshMost = 2
+
+// Run asks the provider again about the sessions that are in use here, until ctx ends. It returns nil.
+func (l *LogIns) Run(ctx context.Context) error {
+	ctx = pg.AsOwn(ctx)
+	tick := time.NewTicker(cmp.Or(l.Look, 5*time.Second))
+	defer tick.Stop()
+	var limit pg.LogLimiter
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for {
+			n, err := l.refreshSome(ctx)
+			if err != nil && ctx.Err() == nil {
+				if facts := limit.About(err); facts != nil {
+					l.Log.Warn("refresh sessions; it is tried again", facts...)
+				}
+			}
+			if n < refreshMost || err != nil {
+				break
+			}
+		}
+	}
+}
+
+// refreshSome claims a few sessions and asks about them, all at once. No connection is held while the provider thinks.
+func (l *LogIns) refreshSome(ctx context.Context) (n int, err error) {
+	claims, err := l.Rights.ClaimRefresh(ctx, refreshMost)
+	if err != nil {
+		return 0, err
+	}
+	var g errgroup.Group
+	for _, c := range claims {
+		g.Go(func() error { return l.refresh(ctx, c) })
+	}
+	return len(claims), g.Wait()
+}
+
+// refresh asks about one session, and stores or ends it. A refresh token that the provider has changed is stored whatever else
+// it said, and also when the node ends meanwhile: the old one would be taken for a thief's.
+func (l *LogIns) refresh(ctx context.Context, c rights.Claim) error {
+	ctx = context.WithoutCancel(ctx)
+	said, err := l.Provider.Refresh(ctx, c.Sealed, c.ID, c.Sub)
+	if err == nil {
+		return l.Rights.Refreshed(ctx, c, said.Sealed, entryOf(said.Login))
+	}
+	var f *oidc.Failure
+	if errors.As(err, &f) {
+		l.Log.Info("auth", "outcome", "refused", "method", "refresh", "user", "-", "reason", f.Reason, "session", c.PublicID)
+		if f.Ends || c.Age > l.Stale {
+			_, err = l.Rights.End(ctx, rights.Ending{By: "refresh", PublicID: c.PublicID})
+			return err
+		}
+	}
+	return l.Rights.Unrefreshed(ctx, c, said.Sealed)
+}

@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/assign/rights"
+)
+
+// logIn begins a session, and returns its cookie as headers.
+func (n *station) logIn(t *testing.T, name string, role assign.Role, admin bool) []string {
+	t.Helper()
+	begun, err := n.rights.Begin(t.Context(), rights.LogIn{Entry: rights.Entry{Iss: "test", Sub: name, Name: name, Role: role, Admin: admin}, Max: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"Cookie", "session=" + begun.Cookie}
+}
+
+// withCookies takes sessions.
+func withCookies(c *Config) {
+	c.Cookie = func(r *http.Request) string {
+		cookie, err := r.Cookie("session")
+		if err != nil {
+			return ""
+		}
+		return cookie.Value
+	}
+}
+
+// The list of sessions says which one asks.
+func TestOwnSessionIsMarked(t *testing.T) {
+	t.Parallel()
+	n := start(t, withCookies)
+	first, second, ada := n.logIn(t, "Oliver", assign.RoleWorker, false), n.logIn(t, "Oliver", assign.RoleWorker, false), n.logIn(t, "Ada", "", true)
+	type list struct {
+		Sessions []struct {
+			User    string
+			Current bool
+		}
+	}
+	for _, c := range []struct {
+		path    string
+		headers []string
+		want    string
+	}{
+		{"/api/v1/sessions", second, "[{Oliver true} {Oliver false}]"}, // newest first
+		{"/api/v1/sessions", first, "[{Oliver false} {Oliver true}]"},
+		{"/api/v1/sessions", ada, "[{Ada true}]"},
+		{"/api/v1/sessions?user=Oliver", ada, "[{Oliver false} {Oliver false}]"},
+	} {
+		status, answer := n.call(t, "GET", c.path, "", c.headers...)
+		if got := fmt.Sprint(decode[list](t, answer).Sessions); status != 200 || got != c.want {
+			t.Errorf("%s: %d %s, want %s", c.path, status, got, c.want)
+		}
+	}
+}
+
+// Administrators find users by a part of their names, in capitals or not.
+func TestSearchUsers(t *testing.T) {
+	t.Parallel()
+	n := start(t, withCookies)
+	ada := n.logIn(t, "Ada", "", true)
+	for _, name := range []string{"Oliver", "OLGA", "Zoë", "zz_cent"} {
+		n.logIn(t, name, assign.RoleWorker, false)
+	}
+	type list struct {
+		Users      []struct{ Name string }
+		NextCursor string `json:"next_cursor"`
+	}
+	for search, want := range map[string]string{"": "[{Ada} {OLGA} {Oliver} {Zoë} {zz_cent}]", "ol": "[{OLGA} {Oliver}]", "OË": "[{Zoë}]", "_": "[{zz_cent}]", "%": "[]"} {
+		status, answer := n.call(t, "GET", "/api/v1/users?search="+url.QueryEscape(search), "", ada...)
+		if got := fmt.Sprint(decode[list](t, answer).Users); status != 200 || got != want {
+			t.Errorf("%q: %d %s, want %s", search, status, got, want)
+		}
+	}
+	_, answer := n.call(t, "GET", "/api/v1/users?search=ol&limit=1", "", ada...)
+	first := decode[list](t, answer)
+	_, answer = n.call(t, "GET", "/api/v1/users?search=ol&limit=1&cursor="+url.QueryEscape(first.NextCursor), "", ada...)
+	if got := fmt.Sprint(first.Users, decode[list](t, answer).Users); got != "[{OLGA}] [{Oliver}]" {
+		t.Errorf("pages %s", got)
+	}
+	for _, path := range []string{"users?search=%00", "users?user=%FF", "users?cursor=%00", "sessions?user=%00", "tokens?user=%FF"} {
+		if status, answer := n.call(t, "GET", "/api/v1/"+path, "", ada...); status != 400 {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"getwork/assign"
+	"getwork/assign/rights"
+)
+
+// asCaller is a header with a Caller as JSON, which the identity of these tests believes.
+const asCaller = "X-Test-Caller"
+
+func believe(r *http.Request) (*Caller, error) {
+	text := r.Header.Get(asCaller)
+	if text == "" {
+		return DevIdentity(r)
+	}
+	var c Caller
+	err := json.Unmarshal([]byte(text), &c)
+	return &c, err
+}
+
+func (c Caller) header(t *testing.T) headers {
+	t.Helper()
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return headers{asCaller, string(b)}
+}
+
+// Every operation of the description says which scope a token needs. With any other it is refused, with that one it is not;
+// a token for other tasks is refused, or sees nothing of these. An operation without a rule fails.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{identify: believe, rights: true})
+	n.newTask(t, "mine", five, `,"paused":true`)
+	n.newTask(t, "other", five, `,"paused":true`)
+	n.newTask(t, "third", five, `,"paused":true`) // the others may be deleted on the way
+	n.exec(t, `insert into getwork.principal (name, name_key, iss, sub, kind) values ('oliver', 'oliver', 'idp', '1', 'person')`)
+	request := n.pendingRequest(t, "other", "oliver").ID
+	n.exec(t, `insert into getwork.work (task_id, item, slot, user_name, instance, details, attempt)
+		select task_id, 'x', 1, 'oliver', '', '{}', 1 from getwork.task_state where name = 'other'`)
+	var work int64
+	if err := n.db.QueryRow(t.Context(), `select id from getwork.work`).Scan(&work); err != nil {
+		t.Fatal(err)
+	}
+	manager := Caller{Holder: assign.Holder{User: "oliver"}, Role: Manager, Admin: true, By: "token", Principal: 1, Groups: []string{}}
+	filled := func(path, task string) string {
+		path = strings.NewReplacer("{task}", task, "{item}", "loan%2F1", "{n}", "99", "{name}", "nobody").Replace(path)
+		id := request
+		if strings.Contains(path, "/work/") {
+			id = work
+		}
+		return strings.ReplaceAll(path, "{id}", fmt.Sprint(id))
+	}
+	call := func(method, path string, c Caller) reply {
+		r, err := n.Client().Do(n.request(t, method, path, c.header(t), map[bool]string{true: "{}"}[method != "GET"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		var body [4096]byte
+		var read int
+		if !strings.HasSuffix(path, "/events") || r.StatusCode != 200 {
+			read, _ = r.Body.Read(body[:])
+		}
+		return reply{t, r.StatusCode, r.Header, string(body[:read]), 0}
+	}
+	missing := regexp.MustCompile(`this token is for .* and this call needs`)
+	elsewhere := regexp.MustCompile(`this token is for (some|the) tasks`)
+	for path, item := range mapOf(at(map[string]any(described(t)), "paths")) {
+		if !strings.HasPrefix(path, "/api/") {
+			continue
+		}
+		for method, operation := range mapOf(item) {
+			method = strings.ToUpper(method)
+			needs, _ := at(operation, "x-scope").(string)
+			if !slices.Contains(rights.Scopes, needs) {
+				t.Errorf("%s %s names no scope", method, path)
+				continue
+			}
+			for _, scope := range rights.Scopes {
+				c := manager
+				c.Scopes = []string{scope}
+				got := call(method, filled(path, "mine"), c)
+				if refused := got.status == 403 && missing.MatchString(got.body); refused != (scope != needs) {
+					t.Errorf("%s %s with the scope %s, needing %s: %d %s", method, path, scope, needs, got.status, got.body)
+				}
+			}
+			c := manager
+			c.Tasks = []string{"mine"}
+			got := call(method, filled(path, "other"), c)
+			narrowed := slices.Contains([]string{"GET /api/v1/me", "GET /api/v1/tasks", "GET /api/v1/pipeline", "GET /api/v1/events", "GET /api/v1/ws", "POST /api/v1/me/active"}, method+" "+path)
+			if refused := (got.status == 403 || got.status == 400) && elsewhere.MatchString(got.body); refused == narrowed {
+				t.Errorf("%s %s for another task: %d %s", method, path, got.status, got.body)
+			}
+			if narrowed && path != "/api/v1/events" && strings.Contains(got.body, `"other"`) {
+				t.Errorf("%s %s shows another task: %s", method, path, got.body)
+			}
+		}
+	}
+	// Asked for by name, the token's own tasks are shown, and others with them are not.
+	limited := manager
+	limited.Tasks = []string{"third"}
+	for _, path := range []string{"/requests", "/work", "/holders", "/history", "/returns"} {
+		if got := call("GET", "/api/v1"+path+"?task=third", limited); got.status != 200 {
+			t.Errorf("%s of its own task: %d %s", path, got.status, got.body)
+		}
+		if got := call("GET", "/api/v1"+path+"?task=third,other", limited); got.status != 403 {
+			t.Errorf("%s of another task, too: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// The admin bit is beside the role: neither gives what the other does.
+func TestAdminBit(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{identify: believe, rights: true})
+	n.exec(t, `insert into getwork.principal (name, name_key, iss, sub, kind) values ('ada', 'ada', 'idp', '1', 'person'), ('mia', 'mia', 'idp', '2', 'person')`)
+	ada := Caller{Holder: assign.Holder{User: "ada"}, Admin: true, By: "session", Principal: 1}
+	mia := Caller{Holder: assign.Holder{User: "mia"}, Role: Manager, By: "session", Principal: 2, Groups: []string{}}
+	for call, may := range map[string]*Caller{
+		"GET /users": &ada, "PATCH /users/mia": &ada, "GET /sessions?user=ada": &ada, "GET /tokens?user=ada": &ada,
+		"GET /tasks": &mia, "GET /pipeline": &mia, "GET /work": &mia, "POST /tasks": &mia, "GET /events": &mia,
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		for _, c := range []*Caller{&ada, &mia} {
+			r, err := n.Client().Do(n.request(t, method, "/api/v1"+path, c.header(t), map[bool]string{true: `{"blocked":false}`}[method != "GET"]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			refused := r.StatusCode == 403 || r.StatusCode == 404
+			if refused != (c != may) {
+				t.Errorf("%s as %s: %d", call, c.Holder.User, r.StatusCode)
+			}
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// The page on which somebody lets a terminal log in as them.
+const button = document.getElementById('approve');
+const said = document.getElementById('said');
+
+button.addEventListener('click', async () => {
+  button.disabled = true;
+  said.textContent = '';
+  const { challenge, port, label } = button.dataset;
+  try {
+    const response = await fetch('/auth/cli/approve', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ challenge, port: Number(port), label }),
+    });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.detail);
+    if (answer.next) {
+      location.replace(answer.next); // this machine, where the terminal listens
+      return;
+    }
+    const code = document.getElementById('code');
+    code.textContent = answer.code;
+    code.hidden = false;
+    button.hidden = true;
+    said.textContent = 'Paste this code into the terminal within a minute:';
+  } catch (error) {
+    said.textContent = `That did not work: ${error.message}`;
+    button.disabled = false;
+  }
+});
