@@ -39,7 +39,7 @@ func TestCompletion(t *testing.T) {
 		{e2e.Text("zsh", "work", "list", "--st"), "--state"},
 		{e2e.Text("zsh", "done", "--outcome", ""), "complete return never fail"},
 		{e2e.Text("zsh", "done", "--outcome=ne"), "--outcome=never"},
-		{e2e.Text("zsh", "done", "--outcome", "never", "--to"), "--to --token"},
+		{e2e.Text("zsh", "done", "--outcome", "never", "--to"), "--to --token --token-file"},
 		{e2e.Text("zsh", "done", "--json", "1", ""), ""},
 		{e2e.Text("zsh", "completion", ""), "bash zsh fish"},
 		{e2e.Text("zsh", "completion", "bash", ""), ""},

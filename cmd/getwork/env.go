@@ -10,14 +10,16 @@ import (
 // settings are the flags that every command takes from the environment, too: those that name the node or database, and
 // the user. What a single call does never comes from there: a GETWORK_YES that was set for something else would take
 // back work unasked, and a GETWORK_OUTCOME would complete work that was to be returned.
-var settings = []string{"url", "token", "user", "role", "member-of", "instance", "database-url", "database-url-file", "schema", "listen", "data-dir"}
+//
+// A flag with the tag call is such a flag, though its name is among these: it says whom a new token is for.
+var settings = []string{"url", "token", "token-file", "user", "role", "member-of", "instance", "database-url", "database-url-file", "schema", "listen", "data-dir"}
 
 // fromEnvironment takes settings, and all flags of serve, from GETWORK_<FLAG> if the command line does not give them.
 func fromEnvironment(k *kong.Kong) error {
 	var visit func(n *kong.Node, all bool)
 	visit = func(n *kong.Node, all bool) {
 		for _, f := range n.Flags {
-			if len(f.Envs) == 0 && (all || slices.Contains(settings, f.Name)) && f.Name != "help" {
+			if len(f.Envs) == 0 && (all || isSetting(f)) && f.Name != "help" {
 				f.Envs = []string{"GETWORK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
 				f.Tag.Envs = f.Envs
 			}
@@ -29,3 +31,5 @@ func fromEnvironment(k *kong.Kong) error {
 	visit(k.Model.Node, false)
 	return nil
 }
+
+func isSetting(f *kong.Flag) bool { return slices.Contains(settings, f.Name) && !f.Tag.Has("call") }

@@ -26,6 +26,7 @@ type commandLine struct {
 	Serve      serve.Command     `cmd:"" help:"Run one node."`
 	Demo       demo.Command      `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
 	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show its version."`
+	Audit      serve.Audit       `cmd:"" help:"Check and export the audit: who did what to people, tasks and other people's work."`
 	Task       cli.TaskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
 	Get        cli.GetCmd        `cmd:"" help:"Get work from a task."`
 	Pipeline   cli.PipelineCmd   `cmd:"" help:"Show the work that you hold, and your waiting requests."`
@@ -33,6 +34,11 @@ type commandLine struct {
 	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
 	Work       cli.WorkCmd       `cmd:"" help:"List, extend, reassign and take back work."`
 	Items      cli.ItemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
+	Token      cli.TokenCmd      `cmd:"" help:"Make, list and end tokens, with which programs come in."`
+	Login      cli.LoginCmd      `cmd:"" help:"Log in with your browser, for the commands of this terminal."`
+	Logout     cli.LogoutCmd     `cmd:"" help:"Log this terminal out."`
+	Session    cli.SessionCmd    `cmd:"" help:"List and end log-ins."`
+	User       cli.UserCmd       `cmd:"" help:"For administrators: list, block, unblock and rebind people."`
 	Completion cli.CompletionCmd `cmd:"" help:"Print a script that completes getwork's commands in bash, zsh or fish."`
 	Complete   cli.CompleteCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
 	BenchRaw   benchRawCmd       `cmd:"" name:"__raw-tcp" hidden:""`
@@ -77,6 +83,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		_, _ = fmt.Fprintf(errs, "getwork: %v\nTry getwork --help.\n", err)
 		return command.ExitUsage
 	}
+	warnOfToken(called, errs)
 	err = called.Run()
 	var wrong command.UsageError
 	switch {
@@ -88,6 +95,16 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	}
 	_, _ = fmt.Fprintln(errs, "getwork:", err)
 	return command.ExitFailed
+}
+
+// warnOfToken warns somebody who has written a token into the command line.
+func warnOfToken(called *kong.Context, errs io.Writer) {
+	for _, p := range called.Path {
+		if p.Flag != nil && p.Flag.Name == "token" {
+			_, _ = fmt.Fprintln(errs, "getwork: every user of this machine can read --token in the list of processes (ps); use --token-file or the variable GETWORK_TOKEN")
+			return
+		}
+	}
 }
 
 // exiting is panicked with to leave kong after --help.

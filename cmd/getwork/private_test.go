@@ -56,8 +56,9 @@ func TestPrivatePostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _, err := n.Client("ann").GetWork(ctx, task, 1, "Prefer", "wait=60")
-		if err != nil || r.Error == nil || !strings.Contains(*r.Error, "permission denied") {
-			t.Errorf("a query that %s: %s (%v)", task, r.State, err)
+		runs, unread := n.Client("boss").Runs(ctx, task)
+		if err != nil || unread != nil || r.State != assign.Failed || len(runs) == 0 || runs[0].Error == nil || !strings.Contains(*runs[0].Error, "permission denied") {
+			t.Errorf("a query that %s: %s %+v (%v, %v)", task, r.State, runs, err, unread)
 		}
 	}
 	r, _, err := n.Client("ann").GetWork(ctx, "numbers", 2, "Prefer", "wait=60")

@@ -30,12 +30,13 @@ type AgentCmd struct {
 	DrainTimeout time.Duration `help:"How long running programs may go on after SIGTERM or Ctrl-C, before they are stopped and their work goes back." default:"30s"`
 	Once         bool          `help:"Exit when nothing is left to take, instead of waiting for more."`
 
-	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token    string   `group:"Which node, and who asks:" help:"API token, which identifies the user. Without it, the node must run with --auth dev." placeholder:"TOKEN"`
-	User     string   `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role     string   `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is agent." placeholder:"ROLE"`
-	MemberOf []string `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
-	Instance string   `group:"Which node, and who asks:" help:"Tells agents of one user apart. By default each process has its own. If you set it, an agent that is started again continues with the work that it held." placeholder:"NAME"`
+	URL       string             `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token     string             `group:"Which node, and who asks:" help:"API token, which identifies the user. Every user of this machine can read it in the list of processes; --token-file and GETWORK_TOKEN show it to nobody." placeholder:"TOKEN"`
+	TokenFile command.SecretFile `group:"Which node, and who asks:" help:"Read the API token from this file; it overrides --token." placeholder:"FILE" complete:"file"`
+	User      string             `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role      string             `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is agent." placeholder:"ROLE"`
+	MemberOf  []string           `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
+	Instance  string             `group:"Which node, and who asks:" help:"Tells agents of one user apart. By default each process has its own. If you set it, an agent that is started again continues with the work that it held." placeholder:"NAME"`
 }
 
 // Help returns the text that --help adds.
@@ -85,7 +86,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 		return command.Usage("can't run %q: %v", c.Program[0], errors.Unwrap(err))
 	}
 	// The client explains what is wrong with an address, a name or a token.
-	client, err := holding{Remote: Remote{URL: c.URL, Token: c.Token, User: c.User, Role: c.Role, MemberOf: c.MemberOf}, Instance: c.Instance}.connect(web.Agent)
+	client, err := holding{Remote: Remote{URL: c.URL, Token: c.Token, TokenFile: c.TokenFile, User: c.User, Role: c.Role, MemberOf: c.MemberOf}, Instance: c.Instance}.connect(web.Agent)
 	if err != nil {
 		return err
 	}
@@ -101,13 +102,13 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 		drain = -1
 	}
 	a := &agent.Agent{
-		URL: client.URL, Token: c.Token, User: client.User, Role: client.Role,
+		URL: client.URL, Token: client.Token, User: client.User, Role: client.Role,
 		Groups: c.MemberOf, Instance: c.instance(), Task: c.Task, Handler: p, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
 	var r *api.Problem
 	if errors.As(err, &r) {
-		return &refused{*r}
+		return &refused{Problem: *r, url: client.URL, byToken: client.Token != ""}
 	}
 	return err
 }

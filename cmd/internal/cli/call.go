@@ -56,7 +56,7 @@ func (c *Client) inWords(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ErrInterrupted
 	case errors.As(err, &problem):
-		return &refused{*problem}
+		return &refused{Problem: *problem, url: c.URL, byToken: c.Token != ""}
 	case errors.As(err, &foreign):
 		return fmt.Errorf("%s did not answer as getwork does (%w); is --url right?", c.URL, foreign.Err)
 	case errors.As(err, &none):

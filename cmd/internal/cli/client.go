@@ -18,12 +18,13 @@ import (
 
 // Remote has the flags with which every client command reaches a node and identifies its user.
 type Remote struct {
-	URL      string   `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token    string   `group:"Which node, and who asks:" help:"API token, which identifies the user. Without it, the node must run with --auth dev." placeholder:"TOKEN"`
-	User     string   `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
-	Role     string   `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is the least that the command needs." placeholder:"ROLE"`
-	MemberOf []string `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
-	JSON     bool     `help:"Print the answer as JSON, for programs."`
+	URL       string             `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token     string             `group:"Which node, and who asks:" help:"API token, which identifies the user. Every user of this machine can read it in the list of processes; --token-file and GETWORK_TOKEN show it to nobody." placeholder:"TOKEN"`
+	TokenFile command.SecretFile `group:"Which node, and who asks:" help:"Read the API token from this file; it overrides --token." placeholder:"FILE" complete:"file"`
+	User      string             `group:"Which node, and who asks:" help:"The user's name, under --auth dev. The default is the name that you are logged in with on this machine." placeholder:"NAME"`
+	Role      string             `group:"Which node, and who asks:" help:"The user's role, under --auth dev: worker, agent, observer or manager. The default is the least that the command needs." placeholder:"ROLE"`
+	MemberOf  []string           `group:"Which node, and who asks:" help:"The user's groups, under --auth dev, separated by commas." placeholder:"GROUP"`
+	JSON      bool               `help:"Print the answer as JSON, for programs."`
 }
 
 // holding is a Remote for commands whose user holds work.
@@ -52,16 +53,10 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, command.Usage("--url must be an address such as http://127.0.0.1:8080, not %q", r.URL)
 	}
-	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"), Token: r.Token,
+	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"),
 		HTTP: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, Retry: api.Retry{Tries: 1}}}
-	if r.Token != "" {
-		if r.User != "" || r.Role != "" || len(r.MemberOf) > 0 {
-			return nil, command.Usage("a token identifies the user: leave out --user, --role and --member-of (GETWORK_USER, GETWORK_ROLE and GETWORK_MEMBER_OF), or --token (GETWORK_TOKEN)")
-		}
-		if strings.ContainsFunc(r.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return nil, command.Usage("--token contains a character that tokens don't have, such as a space or a line break")
-		}
-		return c, nil
+	if c.Token, err = r.token(u); err != nil || c.Token != "" {
+		return c, err
 	}
 	if r.Role != "" {
 		role = web.Role(r.Role)

@@ -27,7 +27,7 @@ func TestClientUsage(t *testing.T) {
 		{2, "a token identifies the user", []string{"pipeline", "--token", "gw_x", "--user", "oliver"}},
 		{2, "--role must be worker, agent, observer or manager", []string{"pipeline", "--role", "boss"}},
 		{2, "a user name has no control characters", []string{"pipeline", "--user", "a\nb"}},
-		{2, "--token contains a character", []string{"pipeline", "--token", "a\nb"}},
+		{2, "the token contains a character", []string{"pipeline", "--token", "a\nb"}},
 		{2, "an instance is made of", []string{"pipeline", "--instance", "a b"}},
 		{2, "--count must be 1 or more", []string{"get", "verify", "--count", "0"}},
 		{2, "--wait must be 0s or more", []string{"get", "verify", "--wait=-1s"}},

@@ -94,11 +94,7 @@ func (c GetCmd) outcome(s *command.Streams, r *assign.Request) error {
 	case assign.None:
 		return errors.New(NoneText(r))
 	case assign.Failed:
-		reason := "the server does not say why"
-		if r.Error != nil {
-			reason = *r.Error
-		}
-		return fmt.Errorf("the query of task %s failed: %s\na manager can change it with `getwork task update %s`", r.Task, reason, r.Task)
+		return fmt.Errorf("the query of task %s failed: %s\na manager can change it with `getwork task update %s`", r.Task, r.WhyFailed(), r.Task)
 	case assign.Cancelled:
 		return fmt.Errorf("request %d was cancelled", r.ID)
 	}

@@ -67,7 +67,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	if !c.Yes {
 		_, _ = fmt.Fprintf(s.Errs, "To be released: %s. Go on? [y/N] ", c.amount(found.Count))
-		if err := confirm(ctx, os.Stdin); err != nil {
+		if err := confirm(ctx, os.Stdin, "nothing was released"); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,8 @@ func filled(filters map[string]*string) error {
 	return nil
 }
 
-// confirm waits for a yes, until ctx ends. Any other answer is an error.
-func confirm(ctx context.Context, from io.Reader) error {
+// confirm waits for a yes, until ctx ends. Any other answer is an error with the text no.
+func confirm(ctx context.Context, from io.Reader, no string) error {
 	answered := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(from).ReadString('\n')
@@ -133,7 +133,7 @@ func confirm(ctx context.Context, from io.Reader) error {
 		return ErrInterrupted
 	case answer := <-answered:
 		if answer != "y" && answer != "yes" {
-			return errors.New("nothing was released")
+			return errors.New(no)
 		}
 		return nil
 	}

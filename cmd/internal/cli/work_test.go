@@ -159,14 +159,14 @@ func TestReleaseOfAnotherSet(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	for answer, yes := range map[string]bool{"y\n": true, "Yes\r\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yellow\n": false} {
-		if err := confirm(t.Context(), strings.NewReader(answer)); (err == nil) != yes {
+		if err := confirm(t.Context(), strings.NewReader(answer), "no"); (err == nil) != yes {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
 	from, to := io.Pipe()
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, interrupt)
-	if err := confirm(ctx, from); !errors.Is(err, ErrInterrupted) {
+	if err := confirm(ctx, from, "no"); !errors.Is(err, ErrInterrupted) {
 		t.Errorf("interrupted: %v", err)
 	}
 	to.Close()

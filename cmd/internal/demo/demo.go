@@ -51,7 +51,7 @@ func (c Command) check() error {
 		return command.Usage("--count must be from 1 to 5, not %d", c.Count)
 	}
 	// Report what a node would refuse before the bank is made.
-	node := serve.Command{DatabaseURL: "postgres://", Listen: c.Listen, Auth: "dev", MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: 90 * 24 * time.Hour}
+	node := serve.Command{DatabaseURL: "postgres://", Listen: c.Listen, Identity: serve.Identity{Auth: "dev"}, MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: 90 * 24 * time.Hour}
 	if err := node.Check(); err != nil {
 		return err
 	}

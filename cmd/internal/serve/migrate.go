@@ -1,77 +1,24 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"getwork/assign/pg"
 	"getwork/cmd/internal/command"
 	"getwork/schema"
 )
 
 // Migrate has the commands that change the schema by hand. `getwork serve` migrates up by itself.
 type Migrate struct {
-	Up     migrateUpCmd     `cmd:"" help:"Migrate to the newest version."`
-	Down   migrateDownCmd   `cmd:"" help:"Migrate back. Deletes data."`
+	Up     migrateUpCmd     `cmd:"" help:"Migrate to the newest version, over a direct connection: not through a transaction pooler."`
+	Down   migrateDownCmd   `cmd:"" help:"Migrate back, over a direct connection. Deletes data."`
 	Status migrateStatusCmd `cmd:"" help:"Show the schema's version."`
 }
 
-type migrateTarget struct {
-	DatabaseURL     string `help:"The PostgreSQL database; the connection must be direct, not through a transaction pooler." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url." placeholder:"FILE" complete:"file"`
-	Schema          string `help:"The schema that has getwork's tables." default:"getwork"`
-}
-
-// with connects, calls f, and closes the connection.
-func (t migrateTarget) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
-	if err := readURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
-		return err
-	}
-	if t.DatabaseURL == "" {
-		return command.Usage("no database: give --database-url, or set DATABASE_URL")
-	}
-	name, err := schema.ParseName(t.Schema)
-	if err != nil {
-		return command.AsUsage(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-	conn, err := t.connect(ctx)
-	if err != nil {
-		return noConnection(err)
-	}
-	defer conn.Close(ctx)
-	return f(ctx, conn, name)
-}
-
-// connect prepares no statements, so that the version can be read through a pooler, too.
-func (t migrateTarget) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(t.DatabaseURL)
-	if err != nil {
-		return nil, err
-	}
-	pg.SpeakUTF8(config)
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return pgx.ConnectConfig(ctx, config)
-}
-
-// withSession is with for work under a lock that belongs to the session. It refuses a transaction pooler, which would
-// leave the lock behind.
-func (t migrateTarget) withSession(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
-	return t.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
-		if shared, err := sharesSessions(ctx, t.connect); err != nil || shared {
-			return cmp.Or(err, errNotDirect)
-		}
-		return f(ctx, conn, name)
-	})
-}
-
 type migrateUpCmd struct {
-	migrateTarget `embed:""`
+	Database `embed:""`
 }
 
 func (c migrateUpCmd) Run(ctx context.Context, s *command.Streams) error {
@@ -84,8 +31,8 @@ func (c migrateUpCmd) Run(ctx context.Context, s *command.Streams) error {
 }
 
 type migrateDownCmd struct {
-	migrateTarget `embed:""`
-	To            int32 `help:"The version to go back to; 0 removes everything." required:""`
+	Database `embed:""`
+	To       int32 `help:"The version to go back to; 0 removes everything." required:""`
 }
 
 func (c migrateDownCmd) Run(ctx context.Context, s *command.Streams) error {
@@ -98,7 +45,7 @@ func (c migrateDownCmd) Run(ctx context.Context, s *command.Streams) error {
 }
 
 type migrateStatusCmd struct {
-	migrateTarget `embed:""`
+	Database `embed:""`
 }
 
 func (c migrateStatusCmd) Run(ctx context.Context, s *command.Streams) error {

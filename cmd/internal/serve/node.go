@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -8,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,15 +17,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
+	"getwork/assign/rights"
 	"getwork/cmd/internal/command"
 	"getwork/notify"
 	"getwork/schema"
 	"getwork/web"
+	"getwork/web/identity"
+	"getwork/web/identity/oidc"
 	"getwork/ws"
 )
 
@@ -36,18 +39,32 @@ type node struct {
 	log       *slog.Logger
 	pools     *pg.Pools
 	announcer *notify.Announcer
+	audit     *audit.Writer
 	records   *records.Records
 	feed      *feed.Feed
 	engine    *engine.Engine
-	listener  *notify.Listener // nil: --no-listen, or deaf is set
+	rights    *rights.Watch      // nil: --auth dev
+	source    *oidc.Source       // the identity provider; nil: there is none
+	logIns    *identity.LogIns   // nil: nobody logs in here
+	proxy     *identity.Proxy    // nil: none says who people are
+	issuer    *oidc.Source       // of access tokens; nil: there is none, or it is source
+	programs  *identity.Programs // nil: access tokens don't count
+	listener  *notify.Listener   // nil: --no-listen, or deaf is set
 	hub       *ws.Hub
 	server    *http.Server
-	shared    bool  // the direct connection goes through a transaction pooler
-	deaf      error // why the node can't LISTEN, as found at the start; nil: it can
-	draining  atomic.Bool
-	probes    probes
-	drain     context.CancelFunc // ends held answers
-	late      *time.Timer        // ends the process if shutting down takes too long
+	doors     *door // where the server serves
+
+	certificate *certificate // nil: no TLS here
+
+	metrics      *http.Server
+	metricsDoors *door // nil: no --metrics-listen
+
+	shared   bool  // the direct connection goes through a transaction pooler
+	deaf     error // why the node can't LISTEN, as found at the start; nil: it can
+	draining atomic.Bool
+	probes   probes
+	drain    context.CancelFunc // ends held answers
+	late     *time.Timer        // ends the process if shutting down takes too long
 }
 
 // nodeID returns a name for this process, unique for each start. With a name used before, the node would take an
@@ -66,6 +83,10 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 
 	id := nodeID()
 	n := &node{config: c, log: log.With("node", id)}
+	if err := n.openCertificate(); err != nil {
+		return nil, err
+	}
+	n.warnOfDatabases()
 	if err := n.lookForPoolers(ctx); err != nil {
 		return nil, err
 	}
@@ -94,8 +115,10 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
 	n.records = records.New(n.pools.Router(), name.SQL)
 	n.feed = feed.New(feed.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Records: n.records, Log: n.log})
-	n.engine = engine.New(engine.Config{Node: id, Records: n.records, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
-		Pooled: c.Pooled, QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+	n.audit = &audit.Writer{Node: id, SQL: name.SQL, Log: n.log, DB: n.pools.Router()}
+	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+	n.openRights(id, name)
 	switch {
 	case c.NoListen:
 		n.feed.Deaf()
@@ -106,12 +129,27 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 			Handle: n.heard, Up: n.feed.Connected, Down: func(error) { n.feed.Disconnected() }, Log: n.log,
 			MaxBackoff: 2 * time.Second} // cheap even for a dozen nodes, and a database that is back is soon noticed
 	}
+	if err := n.listen(); err != nil {
+		n.pools.Close()
+		return nil, err
+	}
+	if err := n.openLogIn(); err != nil {
+		n.pools.Close()
+		return nil, err
+	}
+	if err := n.openAccessTokens(); err != nil {
+		n.pools.Close()
+		return nil, err
+	}
 	n.serveHTTP()
 	return n, nil
 }
 
 // heard passes on what NOTIFY said: to the engine, which may have something to do, and to all who follow on this node.
 func (n *node) heard(m notify.Message) {
+	if m.Rights && n.rights != nil {
+		n.rights.Heard()
+	}
 	n.engine.Heard(m)
 	n.feed.Heard(m)
 }
@@ -152,6 +190,9 @@ func (n *node) serveHTTP() {
 			c := web.CallerOf(r)
 			return c.Who(), string(c.Role)
 		},
+		Follow: func(r *http.Request, end func(ws.Status, string)) func() {
+			return web.FollowSocket(n.rights, n.heldFor, r, func(code int, reason string) { end(ws.Status(code), reason) })
+		},
 		MaxSockets: n.config.MaxSockets,
 		Problem:    pg.ProblemOf,
 		Refuse:     web.Refuser(n.log),
@@ -159,33 +200,38 @@ func (n *node) serveHTTP() {
 	})
 	draining, drain := context.WithCancel(context.Background())
 	n.drain = drain
-	n.server = &http.Server{
-		Handler: web.Handler(web.Config{
-			Engine:     n.engine,
-			Records:    n.records,
-			Feed:       n.feed,
-			Report:     report.New(n.pools.API, n.engine.SQL),
-			Identify:   web.DevIdentity,
-			LogInBy:    n.config.Auth,
-			Socket:     n.hub,
-			Ready:      n.checks,
-			Draining:   draining.Done(),
-			DrainOver:  n.spread(),
-			MaxCalls:   n.config.MaxCalls,
-			MaxWaiting: n.config.MaxSockets,
+	all, metrics := web.Handlers(web.Config{
+		Engine:     n.engine,
+		Records:    n.records,
+		Feed:       n.feed,
+		Audit:      n.audit,
+		Report:     report.New(n.pools.API, n.engine.SQL),
+		Identify:   introducing(n.identify()),
+		LogInBy:    n.config.Auth,
+		LogInPath:  n.logInPath(),
+		Auth:       n.logInRoutes(),
+		Rights:     n.rights,
+		HeldFor:    n.heldFor,
+		Socket:     n.hub,
+		Ready:      n.checks,
+		Draining:   draining.Done(),
+		DrainOver:  n.spread(),
+		MaxCalls:   n.config.MaxCalls,
+		MaxWaiting: n.config.MaxSockets,
 
-			FrameAncestors: n.config.FrameAncestors,
+		QueryAuthors:   n.config.QueryAuthors,
+		PublicURL:      n.config.origin,
+		TrustedProxies: n.config.proxies,
+		FrameAncestors: n.config.FrameAncestors,
 
-			Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets},
-			Log:     n.log,
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      3 * time.Minute, // longer than an answer is held; event streams set their own deadline
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures},
+		Log:     n.log,
+	})
+	if n.proxy != nil {
+		all = n.proxy.Handler(all)
 	}
+	n.server, n.metrics = n.httpServer(all), n.httpServer(metrics)
+	n.server.ConnContext = withVisitor
 }
 
 // checks returns the conditions for serving.
@@ -214,10 +260,6 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 		}
 	}()
 	defer n.drain()
-	listener, err := net.Listen("tcp", n.config.Listen)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w; choose another with --listen", n.config.Listen, err)
-	}
 	engine, endEngine := context.WithCancel(context.Background())
 	hearing, endHearing := context.WithCancel(context.Background())
 	defer endEngine()
@@ -237,17 +279,30 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	part("engine", func() error { return n.engine.Run(engine) })
 	part("feed", func() error { return n.feed.Run(engine) })
+	part("audit", func() error { return n.audit.Run(engine) })
+	if n.rights != nil {
+		part("rights", func() error { return n.rights.Run(engine) })
+	}
+	if n.issuer != nil {
+		part("issuer of access tokens", func() error { return n.issuer.Run(engine) })
+	}
+	if n.logIns != nil {
+		part("identity provider", func() error { return n.source.Run(engine) })
+		part("log-ins", func() error { return n.logIns.Run(engine) })
+	}
 	part("announcer", func() error { return n.announcer.Run(hearing) })
 	if n.listener != nil {
 		part("listener", func() error { return n.listener.Run(hearing) })
 	}
-	part("http", func() error {
-		if err := n.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	_, _ = fmt.Fprintf(errs, "listening on http://%s\n", listener.Addr())
+	part("http", n.serveCalls)
+	if n.certificate != nil {
+		part("certificate", func() error { return n.certificate.Run(hearing, cmp.Or(n.config.CertificateEvery, certificateEvery)) })
+	}
+	if n.metricsDoors != nil {
+		part("metrics", func() error { return served(n.metrics.Serve(n.metricsDoors)) })
+		_, _ = fmt.Fprintf(errs, "metrics on http://%s/metrics\n", n.metricsDoors.Addr())
+	}
+	_, _ = fmt.Fprintf(errs, "listening on %s\n", n.address())
 	<-failed.Done()
 	status := command.ExitDone
 	if ctx.Err() == nil {
@@ -255,45 +310,4 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	n.shutDown(endEngine, endHearing, status)
 	return g.Wait()
-}
-
-// spread is the time over which sockets and event streams are sent to other nodes at shutdown.
-func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
-
-// shutDown ends the node's parts, each before the parts that it needs. First load balancers stop sending calls here,
-// then sockets and held answers go to other nodes, then open calls end, then rounds end or are given up, and last the
-// announcements to other nodes. If that takes too long, the process exits with status.
-func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
-	defer cancel()
-	n.log.Info("shutting down", "within", n.config.DrainTimeout)
-	// If a part does not end in time, the process does: PostgreSQL rolls back open transactions, and other nodes take
-	// over.
-	n.late = time.AfterFunc(n.config.DrainTimeout, func() {
-		n.log.Error("shutting down took too long; open calls and rounds are given up")
-		os.Exit(status)
-	})
-	n.draining.Store(true)
-	watched := n.probes.watched()
-	n.drain()
-	// A socket whose client does not answer gets half of the time, so that the other parts get the rest.
-	closing, closed := context.WithTimeout(ctx, n.config.DrainTimeout/2)
-	n.hub.Close(closing, n.spread())
-	closed()
-	// The load balancer may not know yet that this node ends, and may still send connections here.
-	if watched {
-		telling, told := context.WithDeadline(ctx, began.Add(n.spread()))
-		<-telling.Done()
-		told()
-	}
-	// A call that does not end, such as one whose client reads no answer, gets three quarters of the time.
-	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
-	if err := n.server.Shutdown(ending); err != nil {
-		_ = n.server.Close()
-	}
-	ended()
-	endEngine()
-	n.engine.Wait(ctx)
-	endHearing()
 }

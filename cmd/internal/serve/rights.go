@@ -52,17 +52,31 @@ where not me.rolsuper and p.pronamespace = 'pg_catalog'::regnamespace and has_fu
   and p.proname in ('lo_import', 'lo_export', 'pg_read_file', 'pg_read_binary_file', 'pg_ls_dir', 'pg_stat_file', 'pg_reload_conf', 'pg_rotate_logfile')
 order by 2`
 
-// selectReadable lists what a query login may read in getwork's schema but must not: everything except the view
-// blocked.
+// selectReadable lists what a query login may read or change in getwork's schema but must not: everything except reading the
+// view blocked. A role that it can enter by set role counts, whether it inherits the role's rights or not.
 const selectReadable = `
-select session_user, format('may read %s', c.oid::regclass), case
+select session_user, format('may %s %s', case when able.reads then 'read' else 'change' end, c.oid::regclass), case
     when pg_has_role(session_user, c.relowner, 'member') then 'create role getwork_reader login password ''…'''
-    else format('revoke all on all tables in schema %I from public, %I', n.nspname, session_user)
+    when able.everybody or able.oid = me.oid then format('revoke all on all tables in schema %I from public, %I', n.nspname, me.rolname)
+    else (
+      select coalesce(string_agg(format('revoke %I from %I', g.rolname, me.rolname), '; ' order by g.rolname), 'drop the membership by hand')
+      from pg_auth_members m join pg_roles g on g.oid = m.roleid
+      where m.member = me.oid and pg_has_role(g.oid, able.oid, 'member'))
   end
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and c.relname <> 'blocked'
-  and has_schema_privilege(session_user, n.oid, 'usage') and has_any_column_privilege(session_user, c.oid, 'select')
-  and not (select rolsuper from pg_roles where rolname = session_user)
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+join pg_roles me on me.rolname = session_user
+cross join lateral (
+  select r.oid, c.relname <> 'blocked' and has_any_column_privilege(r.oid, c.oid, 'select') as reads,
+    has_any_column_privilege('public', c.oid, 'select, insert, update, references') or has_table_privilege('public', c.oid, 'delete, truncate, trigger') as everybody
+  from pg_roles r
+  where pg_has_role(me.oid, r.oid, 'member') and has_schema_privilege(r.oid, n.oid, 'usage')
+    and (c.relname <> 'blocked' and has_any_column_privilege(r.oid, c.oid, 'select')
+      or has_any_column_privilege(r.oid, c.oid, 'insert, update, references') or has_table_privilege(r.oid, c.oid, 'delete, truncate, trigger'))
+  order by r.oid <> me.oid desc
+  limit 1
+) able
+where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and not me.rolsuper
 order by c.oid
 limit 1`
 

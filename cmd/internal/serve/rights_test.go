@@ -35,9 +35,10 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	login, group := "login_"+id, "group_"+id
-	execute(`create role ` + login + ` login password 'secret'; create role ` + group)
+	members := "members_" + id
+	execute(`create role ` + login + ` login password 'secret'; create role ` + group + `; create role ` + members)
 	t.Cleanup(func() {
-		_, _ = admin.Exec(context.Background(), `drop owned by `+login+`; drop role `+login+`; drop role `+group)
+		_, _ = admin.Exec(context.Background(), `drop owned by `+login+`, `+members+`; drop role `+login+`; drop role `+group+`; drop role `+members)
 	})
 	u, err := url.Parse(address)
 	if err != nil {
@@ -46,7 +47,7 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 	u.User = url.UserPassword(login, "secret")
 	var log bytes.Buffer
 	look := func(own, query, auth string) error {
-		n := &node{config: Command{DatabaseURL: own, QueryDatabaseURL: query, Auth: auth}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		n := &node{config: Command{DatabaseURL: own, QueryDatabaseURL: query, Identity: Identity{Auth: auth}}, log: slog.New(slog.NewTextHandler(&log, nil))}
 		return n.refuseLogins(ctx, schema.Default)
 	}
 	plain := u.String()
@@ -89,14 +90,14 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 	}
 
 	for listen, refused := range map[string]bool{address: true, plain: false, plain + "&connect_timeout=3": false} {
-		n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: listen, Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: listen, Identity: Identity{Auth: "token"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
 		err := n.refuseLogins(ctx, schema.Default)
 		if !refused && err != nil || refused && (err == nil || !strings.Contains(err.Error(), "of --listen-database-url is a superuser")) {
 			t.Errorf("the listener logs in by %s: %v", listen, err)
 		}
 	}
 	execute("alter role " + login + " createrole")
-	n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: plain + "&connect_timeout=3", Auth: "token"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	n := &node{config: Command{DatabaseURL: plain, ListenDatabaseURL: plain + "&connect_timeout=3", Identity: Identity{Auth: "token"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := n.refuseLogins(ctx, schema.Default); err == nil || strings.Count(err.Error(), "may make roles") != 1 {
 		t.Errorf("the fault of a login that both URLs share is not reported once: %v", err)
 	}
@@ -106,11 +107,33 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 	if err := look(plain, plain, "token"); err != nil {
 		t.Errorf("a query login that may read what is blocked: %v", err)
 	}
-	execute(`grant select (user_name) on getwork.work to ` + login)
-	if err := look(plain, "", "token"); err != nil {
-		t.Errorf("getwork's own login reads its tables: %v", err)
+	for _, c := range []struct{ grant, says string }{
+		{"grant select (user_name) on getwork.work to LOGIN", "may read getwork.work"},
+		{"grant select on getwork.session to GROUP; grant usage on schema getwork to GROUP; grant GROUP to LOGIN", "may read getwork.session"},
+		{"alter role LOGIN noinherit; grant select on getwork.token to GROUP; grant GROUP to LOGIN", "may read getwork.token"},
+		{"grant update on getwork.principal to LOGIN", "may change getwork.principal"},
+		{"grant delete on getwork.blocked to LOGIN", "may change getwork.blocked"},
+		{"grant select on getwork.audit to public", "may read getwork.audit"},
+	} {
+		execute(strings.NewReplacer("LOGIN", login, "GROUP", members).Replace(c.grant))
+		if err := look(plain, "", "token"); err != nil {
+			t.Errorf("%s, of getwork's own login: %v", c.grant, err)
+		}
+		err := look(plain, plain, "token")
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Fatalf("%s: %v, want it refused: %s", c.grant, err, c.says)
+		}
+		_, mend, _ := strings.Cut(err.Error(), "execute ")
+		execute(mend)
+		execute(`grant select on getwork.blocked to ` + login)
+		if err := look(plain, plain, "token"); err != nil {
+			t.Fatalf("%s, after %q: %v", c.grant, mend, err)
+		}
+		execute(`revoke all on all tables in schema getwork from ` + members)
 	}
-	if err := look(plain, plain, "token"); err == nil || !strings.Contains(err.Error(), "may read getwork.work") {
-		t.Errorf("a query login that reads getwork's tables: %v", err)
+	// Getwork's own login is none for queries, even if it is no superuser.
+	execute(`alter table getwork.session owner to ` + login)
+	if err := look(plain, plain, "token"); err == nil || !strings.Contains(err.Error(), "create role getwork_reader") {
+		t.Errorf("a query login that owns getwork's tables: %v", err)
 	}
 }

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"os"
-	"regexp"
-	"slices"
 	"time"
 
 	"getwork/cmd/internal/command"
@@ -31,8 +28,6 @@ type Command struct {
 	Listen                string        `help:"Address to serve on (default ${default}); port 0 picks a free port." default:"127.0.0.1:8080" placeholder:"ADDR"`
 	NoListen              bool          `help:"Do not LISTEN; the node polls for results instead."`
 	NoMigrate             bool          `help:"Do not change the schema; refuse to start if its version is not the one that this program needs."`
-	Auth                  string        `help:"How users are identified. dev: by the name that they give, and only on a loopback address." default:"dev" enum:"dev"`
-	FrameAncestors        string        `help:"The origin whose pages may show this node's page in a frame, such as http://127.0.0.1:8083. By default none may." placeholder:"URL"`
 	MaxRuns               int           `help:"How many ranking queries this node runs at the same time." default:"2"`
 	MaxCalls              int           `help:"How many calls this node serves at the same time; one user gets an eighth of them, and at least 32. Calls beyond that are answered 429." default:"1024"`
 	MaxSockets            int           `help:"How many live channels this node keeps open; one user gets an eighth of them, and at least 32. The same limit holds for event streams and held answers." default:"20000"`
@@ -43,6 +38,9 @@ type Command struct {
 	PrivatePostgres       bool          `help:"Start a PostgreSQL of this node's own, instead of --database-url."`
 	DataDir               string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
 	UntilStdinCloses      bool          `hidden:"" help:"Shut down when standard input is closed, so that the node ends with its parent process."`
+
+	Identity
+	Queries
 }
 
 // errNoDatabase is an error, not a reason to start a private server: a node that lost its URL must not become an
@@ -50,9 +48,6 @@ type Command struct {
 var errNoDatabase = command.Usage("no database: give --database-url (or DATABASE_URL), or --private-postgres for a private one; `getwork demo` starts a whole sample bank")
 
 var errPostgresEnded = errors.New("the private PostgreSQL ended unexpectedly; start the node again: the data is kept")
-
-// origin matches the origins that fit into a header.
-var origin = regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]+)?$`)
 
 // Check reads the URLs that are in files, and returns a usage error if a flag is wrong.
 func (c *Command) Check() error {
@@ -83,18 +78,10 @@ func (c *Command) Check() error {
 	if c.Pooled && c.ListenDatabaseURL == "" && !c.NoListen {
 		return command.Usage("--pooled needs --listen-database-url, a direct connection, because LISTEN does not work through a transaction pooler; or use --no-listen, which polls")
 	}
-	if c.FrameAncestors != "" && !origin.MatchString(c.FrameAncestors) {
-		return command.Usage("--frame-ancestors must be an origin, such as http://127.0.0.1:8083, without a path; not %q", c.FrameAncestors)
+	if err := c.check(c.Listen); err != nil {
+		return err
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return command.Usage("--listen must be HOST:PORT, such as 127.0.0.1:8080: %v", err)
-	}
-	// 127.0.0.2 is refused, too: the node answers only to these names.
-	if c.Auth == "dev" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
-		return command.Usage("--auth dev believes every name that it is told, so it serves only on a loopback address (localhost, 127.0.0.1 or [::1]), not on %q", host)
-	}
-	return nil
+	return c.checkQueries(c.Auth, c.QueryDatabaseURL)
 }
 
 func (c *Command) logger(w io.Writer) *slog.Logger {

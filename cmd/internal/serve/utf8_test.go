@@ -14,7 +14,7 @@ func TestConnectionsSpeakUTF8(t *testing.T) {
 	url := schematest.Encoded(t, "LATIN1")
 	n := &node{config: Command{DatabaseURL: url}}
 	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
-		"listener": n.connectDirectly, "migrations": migrateTarget{DatabaseURL: url}.connect,
+		"listener": n.connectDirectly, "migrations": Database{DatabaseURL: url}.connect,
 	} {
 		conn, err := connect(t.Context())
 		if err != nil {

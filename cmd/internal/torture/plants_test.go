@@ -44,7 +44,7 @@ var plants = []plant{
 		edit{"assign", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond' / 2"},
 		torture.Options{Scenario: "owners"}},
 	{"a request keeps its ETag when it changes", checker.ToldTheSame,
-		edit{"web", "tag = tagOf(b)", "tag = tagOf([]byte(strconv.FormatInt(r.ID, 10)))"},
+		edit{"web", "tag = tagOf(b)", "tag = tagOf([]byte(strconv.FormatInt(shown.ID, 10)))"},
 		torture.Options{}},
 	{"nobody counts what a user holds", checker.Limits,
 		edit{"assign", "if r.state.MaxOpen == nil || len(waiting) == 0 {", "if len(waiting) >= 0 {"},

@@ -149,7 +149,13 @@ func TestPageSaysWhyNot(t *testing.T) {
 		}
 	}
 	change(`"1"`, map[string]any{"query": `select 1 / (random() * 0)::int as item`})
+	says("The task’s query failed, and nothing was handed out. Tell a manager")
+	if b.yes(`document.body.innerText.includes('division by zero')`) {
+		t.Error("a worker reads why")
+	}
+	b.visit(s.Nodes[0].URL, "/", "Mia,manager")
 	says("division by zero")
+	b.visit(s.Nodes[0].URL, "/", "Oliver")
 	change(`"2"`, map[string]any{"query": `select 1 as item`})
 	if _, a, err := mary.GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Fatalf("mary's click: %d %v", a.Status, err)

@@ -314,7 +314,7 @@ var states = []state{
 	{name: "desk undo", user: "Ugo", path: "/", each: true, reach: withWork("many", 1, presses("completed", "button Complete"))},
 	{name: "desk answers", user: "Nora", path: "/", reach: func(st *stage) {
 		presses("A manager has paused this task.", "button Get Work: Paused")(st)
-		presses("division by zero", "button Get Work: Broken")(st)
+		presses("Tell a manager, who has to look at it.", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
 	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.banner("Push is gone", e2e.Soon) }},

@@ -31,6 +31,14 @@ func numbers(state string, wanted, requested, assigned int, reason, failure *str
 	return "the numbers of a request don't fit its state"
 }
 
+// withheld is what workers are told of a failure, whatever its cause.
+const withheld = "the task's query failed; managers and observers can see why"
+
+// toldOf reports whether a client was told of a failure: why, or only that there was one, as workers are.
+func toldOf(told, failure *string) bool {
+	return equal(told, failure) || told != nil && failure != nil && *told == withheld
+}
+
 // requestJudge judges that each request ended, once.
 type requestJudge struct{ *trial }
 
@@ -122,7 +130,7 @@ func (t requestJudge) judgeSightOfRequest(r *request, s requestSight) {
 	}
 	t.judged("sights of ended requests")
 	if same := s.State == row.State && s.Requested == row.Requested && s.Assigned == row.Assigned && equal(s.Reason, row.Reason) &&
-		equal(s.Error, row.Error) && equalTimes(s.CompletedAt, row.CompletedAt); !same {
+		toldOf(s.Error, row.Error) && equalTimes(s.CompletedAt, row.CompletedAt); !same {
 		t.broken(EndsOnce, at, "request %d of %s was told to have ended as %s (%d, %d), and its row says %s (%d, %d)",
 			r.id, s.User,
 			s.State, s.Requested, s.Assigned, row.State, row.Requested, row.Assigned)

@@ -1,0 +1,93 @@
+package serve
+
+import (
+	"fmt"
+	"time"
+
+	"getwork/assign/rights"
+	"getwork/cmd/internal/command"
+	"getwork/schema"
+	"getwork/web"
+	"getwork/web/identity"
+	"getwork/web/identity/oidc"
+)
+
+// openRights makes the node's registry of rights, and the watch over those that end. Under --auth dev there is none: the node
+// believes what it is told.
+func (n *node) openRights(id string, name schema.Name) {
+	if n.config.Auth == "dev" {
+		return
+	}
+	registry := rights.New(rights.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Channel: name.Channel(), Audit: n.audit, Log: n.log,
+		Idle:   n.config.SessionIdle,
+		Cancel: n.engine.EndCredentials, CancelEnded: n.engine.CancelEnded, Rebind: n.engine.Rebind, Regroup: n.engine.ChangeGroups})
+	n.rights = rights.NewWatch(registry)
+	n.proxy = n.config.openProxy(registry)
+}
+
+// openLogIn prepares log-in at an OpenID provider. The provider need not answer now.
+func (n *node) openLogIn() error {
+	c := n.config
+	if c.Auth != "oidc" {
+		return nil
+	}
+	source, err := oidc.NewSource(oidc.SourceConfig{Issuer: c.OIDCIssuer, Roots: c.roots, Log: n.log})
+	if err != nil {
+		return command.AsUsage(fmt.Errorf("--oidc-issuer: %w", err))
+	}
+	provider, err := oidc.New(oidc.Config{Source: source, ClientID: c.OIDCClientID, Secrets: c.secrets, Scopes: c.scopes(), PublicURL: c.origin.String(),
+		NameClaim: c.name, GroupsClaim: c.groups, Rules: c.rules, BackchannelNoExp: c.BackchannelNoExp, Once: n.rights.Once})
+	if err != nil {
+		return command.AsUsage(err)
+	}
+	n.source = source
+	n.logIns = &identity.LogIns{Provider: provider, Rights: n.rights, Max: c.SessionMax, Stale: c.OIDCStale, Look: c.look, Log: n.log}
+	return nil
+}
+
+// identify returns how this node learns who its callers are.
+func (n *node) identify() web.Identify {
+	if n.rights == nil {
+		return web.DevIdentity
+	}
+	c := identity.Config{Rights: n.rights.Registry, Address: web.ClientAddress, Failed: web.NewAddressLimit(30), Log: n.log}
+	if n.logIns != nil {
+		c.Cookie = n.logIns.Cookie
+	}
+	if n.proxy != nil {
+		c.Proxy = n.proxy.Named
+	}
+	if n.programs != nil {
+		c.JWT = n.programs.Judge
+	}
+	return c.Identify()
+}
+
+// logInRoutes returns the addresses of the log-in, if there is one.
+func (n *node) logInRoutes() (routes []web.Route) {
+	if n.logIns == nil {
+		return nil
+	}
+	h := &oidc.Handlers{Provider: n.logIns.Provider, Sessions: n.logIns, Address: web.ClientAddress, Problem: web.Refuser(n.log), Log: n.log}
+	limits := map[string]*web.AddressLimit{"/auth/login": web.NewAddressLimit(logInsPerMinute), "/auth/callback": web.NewAddressLimit(logInsPerMinute),
+		"/auth/backchannel": web.NewAddressLimit(120)}
+	for _, r := range h.Routes() {
+		routes = append(routes, web.Route{Method: r.Method, Path: r.Path, Handler: r.Handler, Limit: limits[r.Path]})
+	}
+	terminals := identity.Terminals{Rights: n.rights.Registry, LogIn: n.logInPath(), Problem: web.Refuser(n.log), Log: n.log}
+	return append(routes, terminals.Routes()...)
+}
+
+// logInsPerMinute is how many log-ins one address may begin, and end, in a minute.
+const logInsPerMinute = 30
+
+// heldFor is how long something live of a caller may last in any case.
+func (n *node) heldFor(c *web.Caller) time.Duration { return identity.HeldFor(c, n.config.ProxyMax) }
+
+// logInPath is where a browser logs in, or nothing.
+func (n *node) logInPath() string {
+	if n.logIns == nil {
+		return ""
+	}
+	return "/auth/login"
+}

@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"fmt"
+	"time"
+
+	"getwork/cmd/internal/command"
+	"getwork/web/identity"
+	"getwork/web/identity/oidc"
+)
+
+// AccessTokens has the settings for programs that show access tokens of an issuer.
+type AccessTokens struct {
+	JWTIssuer    string        `name:"jwt-issuer" help:"Take access tokens (JWT) of this issuer as bearer tokens, beside getwork's own." placeholder:"URL"`
+	JWTAudience  string        `name:"jwt-audience" help:"Whom such a token must be for." placeholder:"AUDIENCE"`
+	JWTTyp       string        `name:"jwt-typ" help:"The type that its header must name (default ${default})." default:"at+jwt" placeholder:"TYP"`
+	JWTMax       time.Duration `name:"jwt-max" help:"How long it may be valid in all (default ${default})." default:"2h"`
+	JWTNameClaim string        `name:"jwt-name-claim" help:"Where it has the user's name. By default sub; if the issuer is that of --oidc-issuer, the claim of --oidc-name-claim." placeholder:"CLAIM"`
+	JWTAlgs      []string      `name:"jwt-algs" help:"The signatures that count (default ${default})." default:"RS256,PS256,ES256,EdDSA" placeholder:"ALG"`
+
+	jwtName, jwtGroups oidc.Path
+}
+
+// checkAccessTokens reads the settings; its error says what is wrong.
+func (i *Identity) checkAccessTokens() (err error) {
+	if (i.JWTIssuer == "") != (i.JWTAudience == "") {
+		return command.Usage("--jwt-issuer and --jwt-audience belong together: a token for somebody else must not open this server; give both, or neither")
+	}
+	if i.JWTIssuer == "" {
+		if len(i.Grant) > 0 && (i.Auth == "dev" || i.Auth == "token") {
+			return command.Usage("--grant is for --auth oidc or proxy, and for --jwt-issuer; under --auth %s nobody has groups of a provider, so leave it out", i.Auth)
+		}
+		return nil
+	}
+	name := i.JWTNameClaim
+	switch {
+	case i.Auth == "dev":
+		return command.Usage("--jwt-issuer is not for --auth dev, which believes every name; use --auth token, oidc or proxy")
+	case len(i.rules.Grants) == 0:
+		return command.Usage("--jwt-issuer needs --grant ROLE=GROUP at least once: without it nobody has a role")
+	case i.JWTMax < time.Minute || i.JWTMax > 24*time.Hour:
+		return command.Usage("--jwt-max must be from 1m to 24h, not %s", i.JWTMax)
+	case i.JWTTyp == "":
+		return command.Usage("--jwt-typ must not be empty; access tokens have the type at+jwt, or what your issuer's documentation says")
+	case name == "" && i.Auth == "oidc" && i.JWTIssuer == i.OIDCIssuer:
+		name = i.OIDCNameClaim
+	case name == "":
+		name = "sub"
+	}
+	if err := oidc.CheckAlgorithms(i.JWTAlgs); err != nil {
+		return command.AsUsage(err)
+	}
+	if i.jwtName, err = oidc.ParsePath(name); err != nil {
+		return command.Usage("--jwt-name-claim: %v", err)
+	}
+	if i.jwtGroups, err = oidc.ParsePath(i.OIDCGroupsClaim); err != nil {
+		return command.Usage("--oidc-groups-claim: %v", err)
+	}
+	if _, err := oidc.NewSource(oidc.SourceConfig{Issuer: i.JWTIssuer}); err != nil {
+		return command.Usage("--jwt-issuer: %v", err)
+	}
+	return nil
+}
+
+// openAccessTokens prepares for access tokens. Their issuer need not answer now. One that also logs people in is asked once.
+func (n *node) openAccessTokens() error {
+	c := n.config
+	if c.JWTIssuer == "" {
+		return nil
+	}
+	source := n.source
+	if source == nil || source.Issuer != c.JWTIssuer {
+		var err error
+		if source, err = oidc.NewSource(oidc.SourceConfig{Issuer: c.JWTIssuer, Roots: c.roots, Log: n.log}); err != nil {
+			return command.AsUsage(fmt.Errorf("--jwt-issuer: %w", err))
+		}
+		n.issuer = source
+	}
+	judge, err := oidc.NewJWT(oidc.JWTConfig{Source: source, Audience: c.JWTAudience, Typ: c.JWTTyp, Max: c.JWTMax, Algorithms: c.JWTAlgs,
+		NameClaim: c.jwtName, GroupsClaim: c.jwtGroups, Rules: c.rules})
+	if err != nil {
+		return command.AsUsage(err)
+	}
+	n.programs = &identity.Programs{JWT: judge, Rights: n.rights.Registry}
+	return nil
+}

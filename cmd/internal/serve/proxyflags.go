@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"getwork/assign/rights"
+	"getwork/cmd/internal/command"
+	"getwork/web/identity"
+)
+
+// Behind has the settings for --auth proxy.
+type Behind struct {
+	ProxyUserHeader   string        `help:"The header in which the proxy names the user (default ${default})." default:"X-Forwarded-User" placeholder:"NAME"`
+	ProxyGroupsHeader string        `help:"The header in which the proxy names the user's groups, separated by commas (default ${default})." default:"X-Forwarded-Groups" placeholder:"NAME"`
+	ProxySecretFile   string        `help:"What the proxy shows in X-Getwork-Proxy-Secret, 32 characters or more on one line; on a second line the one before, while it is changed." placeholder:"FILE" complete:"file"`
+	ProxyMax          time.Duration `help:"Under --auth proxy, live channels and held answers live so long; then the proxy says again who it is (default ${default})." default:"15m"`
+
+	proxySecrets []string
+}
+
+// headerName matches what proxies can send, and programs behind CGI can tell apart.
+var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
+
+// taken are headers that mean something else, or that a proxy changes by itself.
+var taken = []string{"authorization", "connection", "content-length", "content-type", "cookie", "forwarded", "host", "if-match", "if-none-match", "origin", "prefer",
+	"idempotency-key", "upgrade", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-getwork-user", "x-getwork-role", "x-getwork-groups", "x-getwork-instance", "x-getwork-proxy-secret"}
+
+// checkBehind reads the settings of --auth proxy; its error says what is missing.
+func (i *Identity) checkBehind() (err error) {
+	if i.Auth != "proxy" {
+		if i.ProxySecretFile != "" {
+			return command.Usage("--proxy-secret-file is for --auth proxy, and this is --auth %s; leave it out", i.Auth)
+		}
+		return nil
+	}
+	switch {
+	case len(i.proxies) == 0:
+		return command.Usage("--auth proxy needs --trusted-proxy, the network of the proxy that names users")
+	case i.ProxySecretFile == "":
+		return command.Usage("--auth proxy needs --proxy-secret-file: whoever else is in the proxy's network could otherwise name any user")
+	case len(i.rules.Grants) == 0:
+		return command.Usage("--auth proxy needs --grant ROLE=GROUP at least once: without it nobody can come in")
+	case i.ProxyMax < time.Minute || i.ProxyMax > 24*time.Hour:
+		return command.Usage("--proxy-max must be from 1m to 24h, not %s", i.ProxyMax)
+	case strings.EqualFold(i.ProxyUserHeader, i.ProxyGroupsHeader):
+		return command.Usage("--proxy-user-header and --proxy-groups-header must be two headers, not both %s", i.ProxyUserHeader)
+	}
+	for flag, name := range map[string]string{"--proxy-user-header": i.ProxyUserHeader, "--proxy-groups-header": i.ProxyGroupsHeader} {
+		if !headerName.MatchString(name) || slices.Contains(taken, strings.ToLower(name)) {
+			return command.Usage("%s must be a header of the proxy's own, of letters, digits and dashes, such as X-Forwarded-User; not %q", flag, name)
+		}
+	}
+	for _, g := range i.rules.Grants {
+		if strings.Contains(g.Group, ",") {
+			return command.Usage("--grant %s=…: a proxy separates groups by commas, so a group with a comma in it never matches; have the proxy send another name", g.Role)
+		}
+	}
+	text, err := os.ReadFile(i.ProxySecretFile)
+	if err != nil {
+		return command.Usage("--proxy-secret-file: %v", err)
+	}
+	if i.proxySecrets, err = proxySecrets(string(text)); err != nil {
+		return command.Usage("--proxy-secret-file %s %v", i.ProxySecretFile, err)
+	}
+	return nil
+}
+
+// proxySecrets reads one secret, or two while it is changed.
+func proxySecrets(text string) ([]string, error) {
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+	for _, line := range lines {
+		if len(line) < 32 || strings.ContainsFunc(line, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
+			return nil, fmt.Errorf("must have 32 characters or more on each line, of ASCII and without blanks, as `openssl rand -hex 32` writes them")
+		}
+	}
+	if len(lines) > 2 {
+		return nil, fmt.Errorf("must have one line, or two while the secret is changed, not %d", len(lines))
+	}
+	return lines, nil
+}
+
+// openProxy prepares --auth proxy.
+func (c *Command) openProxy(registry *rights.Registry) *identity.Proxy {
+	if c.Auth != "proxy" {
+		return nil
+	}
+	return &identity.Proxy{Rights: registry, Trusted: c.proxies, Secrets: c.proxySecrets, UserHeader: c.ProxyUserHeader, GroupsHeader: c.ProxyGroupsHeader, Rules: c.rules}
+}
