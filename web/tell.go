@@ -1,12 +1,12 @@
 package web
 
 import (
-	"html/template"
 	"net/http"
 	"path"
 	"strings"
 
 	"getwork/assign"
+	"getwork/web/card"
 )
 
 // icon is for browsers that show a document without an icon of its own, such as JSON.
@@ -56,27 +56,9 @@ func wantsPage(r *http.Request) bool {
 		strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-var told = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <title>{{.Title}}: getwork</title>
-  <link rel="stylesheet" href="/static/page.css">
-</head>
-<body>
-  <header class="top"><a class="brand" href="/">getwork</a></header>
-  <main class="log-in">
-    <div class="card">
-      <h1>{{.Title}}</h1>
+var told = card.Page(`<h1>{{.Title}}</h1>
       <p>{{.Text}}</p>
-      <p><a href="/">To your desk</a>, or to the <a href="/docs">description of the API</a>.</p>
-    </div>
-  </main>
-</body>
-</html>
-`))
+      <p><a href="/">To your desk</a>, or to the <a href="/docs">description of the API</a>.</p>`, "")
 
 // tell answers with a page that has a title and a text.
 func tell(w http.ResponseWriter, r *http.Request, status int, title, text string) error {

@@ -72,8 +72,8 @@
 // A request stands on what its user came in with, and is good until that ends by itself (credential.go). An end cancels what
 // waits in its own transaction ([Engine.EndCredentials]). What committed beside it is found by every node
 // ([Engine.CancelEnded], endrequest.go). A round asks under the assign lock about those whom it would serve, so it needs
-// neither of the two to be right. Who asks again, or logs in again, gets the same request, which from then on stands on the
-// newer log-in.
+// neither of the two to be right. Somebody who asks again, or logs in again, gets the same request, and from then on it stands on
+// the newer log-in.
 //
 // # What is promised
 //

@@ -7,7 +7,7 @@ import (
 
 const (
 	cacheFor  = 500 * time.Millisecond // a generation; what was read is kept for at most two
-	cacheMost = 25_000                 // entries of a generation, 64 KiB of which would be a denial of service otherwise
+	cacheMost = 25_000                 // entries of a generation: more would let strangers fill a node's memory with credentials that don't exist
 	askMost   = 50                     // unknown credentials that are looked up in a second
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/audit"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -58,7 +59,7 @@ func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err
 	for i, c := range credentials {
 		ids[i] = c[2:]
 	}
-	err = pgx.BeginFunc(ctx, w.DB.Calls, func(tx pgx.Tx) error {
+	err = pg.Transact(ctx, w.DB.Calls, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, w.SQL(claimRefresh), ids, refreshEvery.Microseconds(), most)
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package identity
 import (
 	"encoding/json"
 	"errors"
-	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/rights"
 	"getwork/web"
+	"getwork/web/card"
 )
 
 // Terminals answers under /auth/cli, where a terminal logs in with its user's browser. See [rights.Registry.ApproveTerminal].
@@ -63,32 +63,14 @@ func (a asking) check() error {
 }
 
 // A terminal and the page show the same few characters, so that people can see that they approve their own terminal.
-var approval = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <title>Log in a terminal: getwork</title>
-  <link rel="stylesheet" href="/static/page.css">
-  <script type="module" src="/static/approve.js"></script>
-</head>
-<body>
-  <header class="top"><a class="brand" href="/">getwork</a></header>
-  <main class="log-in">
-    <div class="card">
-      <h1>Log in a terminal?</h1>
+var approval = card.Page(`<h1>{{.Title}}?</h1>
       <p>A terminal that calls itself <strong><bdi>{{.Label}}</bdi></strong> wants to work as <strong><bdi>{{.User}}</bdi></strong>.</p>
       <p>Approve only if you have just typed <code>getwork login</code> yourself, and the terminal shows <strong>{{.Check}}</strong>.</p>
-      {{if .ByHand}}<p class="error">You will get a code to paste into that terminal. Whoever has it there can work as you: give it to nobody, whoever asks.</p>{{end}}
+      {{if .ByHand}}<p class="error">You will get a code to paste into that terminal. With this code anybody can work as you there: give it to nobody.</p>{{end}}
       <p><button id="approve" class="primary" type="button" data-challenge="{{.Challenge}}" data-port="{{.Port}}" data-label="{{.Label}}">Approve</button></p>
       <p id="said" role="status"></p>
-      <p><code id="code" hidden></code></p>
-    </div>
-  </main>
-</body>
-</html>
-`))
+      <p><code id="code" hidden></code></p>`, `
+  <script type="module" src="/static/approve.js"></script>`)
 
 // Check returns the characters that the terminal and the page show.
 func Check(challenge string) string {
@@ -126,9 +108,9 @@ func (t Terminals) show(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
 	return approval.Execute(w, struct {
 		asking
-		User, Check string
-		ByHand      bool
-	}{a, c.Holder.User, Check(a.Challenge), a.Port == 0})
+		Title, User, Check string
+		ByHand             bool
+	}{a, "Log in a terminal", c.Holder.User, Check(a.Challenge), a.Port == 0})
 }
 
 // bySession refuses whoever did not come in by a browser's session: a token makes no tokens.

@@ -198,7 +198,7 @@ type LogoutCmd struct {
 
 // Help returns the text that --help adds.
 func (LogoutCmd) Help() string {
-	return "The browser stays logged in. What waits under the token is cancelled."
+	return "The browser stays logged in. Requests that wait under the token are cancelled."
 }
 
 // Run ends the token on the node, and then removes it here.

@@ -64,7 +64,7 @@ type sessionEndCmd struct {
 
 // Help returns the text that --help adds.
 func (sessionEndCmd) Help() string {
-	return "What waits under a session is cancelled. What its user holds stays held until its lease ends, or a manager releases it. Tokens of their own go on: `getwork token revoke` ends them, and `getwork user block` keeps somebody out altogether."
+	return "Requests that wait under a session are cancelled. Work that its user holds stays held until its lease ends or a manager releases it. The user's own tokens go on: `getwork token revoke` ends them, and `getwork user block` keeps somebody out altogether."
 }
 
 // Run ends sessions.

@@ -230,7 +230,7 @@ type tokenRevokeCmd struct {
 
 // Help returns the text that --help adds.
 func (tokenRevokeCmd) Help() string {
-	return "What waits under the token is cancelled. What it holds stays held until its lease ends, or a manager releases it. To replace a token, make the new one first. Administrators may end anybody's."
+	return "Requests that wait under the token are cancelled. Work that it holds stays held until its lease ends or a manager releases it. To replace a token, make the new one first. Administrators may end anybody's."
 }
 
 // Run ends the tokens one after the other. If one is refused, the rest are still ended.

@@ -1,35 +1,17 @@
 package oidc
 
 import (
-	"html/template"
 	"net/http"
 	"net/url"
 
 	"getwork/assign"
+	"getwork/web/card"
 )
 
-// failed is the page of somebody who does not come in. It looks like the others, and uses the same style sheet.
-var failed = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <title>{{.Title}}: getwork</title>
-  <link rel="stylesheet" href="/static/page.css">
-</head>
-<body>
-  <header class="top"><a class="brand" href="/">getwork</a></header>
-  <main class="log-in">
-    <div class="card">
-      <h1>{{.Title}}</h1>
+// failed is the page of somebody who does not come in.
+var failed = card.Page(`<h1>{{.Title}}</h1>
       <p>{{.Text}}</p>
-      <p><a href="{{.Again}}">Try again</a></p>
-    </div>
-  </main>
-</body>
-</html>
-`))
+      <p><a href="{{.Again}}">Try again</a></p>`, "")
 
 // page shows a refusal, and a link to try again.
 func page(w http.ResponseWriter, p assign.Problem, returnTo string) {
