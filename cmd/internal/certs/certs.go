@@ -71,13 +71,28 @@ func (a *Authority) Write(dir string, serial int64, end time.Time, names ...stri
 	if end.IsZero() {
 		end = time.Now().Add(90 * 24 * time.Hour)
 	}
-	key := newKey(a.t)
-	cert := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "a test's"},
-		NotBefore: end.Add(-91 * 24 * time.Hour), NotAfter: end,
+	return a.write(dir, x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "a test's"}, NotBefore: end.Add(-91 * 24 * time.Hour), NotAfter: end,
 		DNSNames: append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, key, a.key)
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// WriteClient is like [Authority.Write], for a client that has this common name, and these DNS names and no others. It is valid
+// for a quarter of a year.
+func (a *Authority) WriteClient(dir, commonName string, names ...string) Files {
+	a.t.Helper()
+	return a.write(dir, x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: commonName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+		DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+func (a *Authority) write(dir string, template x509.Certificate) Files {
+	a.t.Helper()
+	key := newKey(a.t)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	cert := a.sign(&template, a.cert, key, a.key)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)

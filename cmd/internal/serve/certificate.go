@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"getwork/cmd/internal/command"
 )
 
 const (
@@ -132,10 +134,27 @@ func (c *certificate) Run(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// config returns how the node speaks TLS. It offers no HTTP/2: the live channel needs HTTP/1.1, and a client that resets
+// authorities reads the certificates of those who may sign; nil if there is no file.
+func authorities(flag, file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, command.Usage("%s: %v", flag, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, command.Usage("%s %s has no certificate in PEM", flag, file)
+	}
+	return pool, nil
+}
+
+// config returns how the node speaks TLS. A client may show a certificate, which one of these authorities must have signed;
+// nil: nobody is asked for one. People and programs that call with a token show none. The node offers no HTTP/2: the live channel needs HTTP/1.1, and a client that resets
 // streams faster than they can be served has no way in. A proxy in front may speak it.
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{
+func (c *certificate) config(clientCAs *x509.CertPool) *tls.Config {
+	config := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		// For TLS 1.2: with forward secrecy, and ciphers that authenticate what they encrypt.
 		CipherSuites: []uint16{
@@ -146,4 +165,8 @@ func (c *certificate) config() *tls.Config {
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
 	}
+	if clientCAs != nil {
+		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, clientCAs
+	}
+	return config
 }

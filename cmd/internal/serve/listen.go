@@ -67,7 +67,7 @@ func (n *node) serveCalls() error {
 	if n.certificate == nil {
 		return served(n.server.Serve(n.doors))
 	}
-	n.server.TLSConfig = n.certificate.config()
+	n.server.TLSConfig = n.certificate.config(n.config.clientCAs)
 	n.server.Protocols = new(http.Protocols)
 	n.server.Protocols.SetHTTP1(true)
 	return served(n.server.ServeTLS(n.doors, "", ""))

@@ -82,18 +82,8 @@ func (l *LogIn) check(auth string) (err error) {
 	if l.groups, err = oidc.ParsePath(l.OIDCGroupsClaim); err != nil {
 		return command.Usage("--oidc-groups-claim: %v", err)
 	}
-	if l.OIDCCAFile == "" {
-		return nil
-	}
-	pem, err := os.ReadFile(l.OIDCCAFile)
-	if err != nil {
-		return command.Usage("--oidc-ca-file: %v", err)
-	}
-	l.roots = x509.NewCertPool()
-	if !l.roots.AppendCertsFromPEM(pem) {
-		return command.Usage("--oidc-ca-file %s has no certificate in PEM", l.OIDCCAFile)
-	}
-	return nil
+	l.roots, err = authorities("--oidc-ca-file", l.OIDCCAFile)
+	return err
 }
 
 // scopes returns the scopes that the provider is asked for.

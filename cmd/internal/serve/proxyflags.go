@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/x509"
 	"fmt"
 	"os"
 	"regexp"
@@ -19,13 +20,19 @@ type Behind struct {
 	ProxyUserHeader   string        `help:"The header in which the proxy names the user (default ${default})." default:"X-Forwarded-User" placeholder:"NAME"`
 	ProxyGroupsHeader string        `help:"The header in which the proxy names the user's groups, separated by commas (default ${default})." default:"X-Forwarded-Groups" placeholder:"NAME"`
 	ProxySecretFile   string        `help:"What the proxy shows in X-Getwork-Proxy-Secret, 32 characters or more on one line; on a second line the one before, while it is changed." placeholder:"FILE" complete:"file"`
+	ProxyClientCA     string        `name:"proxy-client-ca" help:"Who signs the proxy's client certificate, as PEM; an authority for the bank's own proxies is best. Needs --tls-cert, because TLS must end here." placeholder:"FILE" complete:"file"`
+	ProxyClientName   string        `help:"The name in that certificate's subjectAltName: a DNS name or a URI." placeholder:"SAN"`
 	ProxyMax          time.Duration `help:"Under --auth proxy, live channels and held answers live so long; then the proxy says again who it is (default ${default})." default:"15m"`
 
 	proxySecrets []string
+	clientCAs    *x509.CertPool // nil: nobody shows a certificate
 }
 
 // headerName matches what proxies can send, and programs behind CGI can tell apart.
 var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
+
+// sanName matches DNS names and URIs (with SPIFFE's), without wildcards: a name of many is no proof. Empty: there is none.
+var sanName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[A-Za-z][A-Za-z0-9+.-]*:[!-)+-~]+)?$`)
 
 // taken are headers that mean something else, or that a proxy changes by itself.
 var taken = []string{"authorization", "connection", "content-length", "content-type", "cookie", "forwarded", "host", "if-match", "if-none-match", "origin", "prefer",
@@ -34,16 +41,24 @@ var taken = []string{"authorization", "connection", "content-length", "content-t
 // checkBehind reads the settings of --auth proxy; its error says what is missing.
 func (i *Identity) checkBehind() (err error) {
 	if i.Auth != "proxy" {
-		if i.ProxySecretFile != "" {
-			return command.Usage("--proxy-secret-file is for --auth proxy, and this is --auth %s; leave it out", i.Auth)
+		for flag, value := range map[string]string{"--proxy-secret-file": i.ProxySecretFile, "--proxy-client-ca": i.ProxyClientCA, "--proxy-client-name": i.ProxyClientName} {
+			if value != "" {
+				return command.Usage("%s is for --auth proxy, and this is --auth %s; leave it out", flag, i.Auth)
+			}
 		}
 		return nil
 	}
 	switch {
 	case len(i.proxies) == 0:
 		return command.Usage("--auth proxy needs --trusted-proxy, the network of the proxy that names users")
-	case i.ProxySecretFile == "":
-		return command.Usage("--auth proxy needs --proxy-secret-file: whoever else is in the proxy's network could otherwise name any user")
+	case i.ProxySecretFile == "" && i.ProxyClientCA == "" && i.ProxyClientName == "":
+		return command.Usage("--auth proxy needs --proxy-secret-file, or --proxy-client-ca with --proxy-client-name: whoever else is in the proxy's network could otherwise name any user")
+	case (i.ProxyClientCA == "") != (i.ProxyClientName == ""):
+		return command.Usage("--proxy-client-ca and --proxy-client-name belong together: whoever else has a certificate of that authority could otherwise name any user; give both, or neither")
+	case i.ProxyClientCA != "" && i.TLSCert == "":
+		return command.Usage("--proxy-client-ca needs --tls-cert and --tls-key: the proxy shows its certificate only over TLS that ends here")
+	case !sanName.MatchString(i.ProxyClientName):
+		return command.Usage("--proxy-client-name must be a DNS name or a URI as in the certificate, such as proxy.bank.example; not %q", i.ProxyClientName)
 	case len(i.rules.Grants) == 0:
 		return command.Usage("--auth proxy needs --grant ROLE=GROUP at least once: without it nobody can come in")
 	case i.ProxyMax < time.Minute || i.ProxyMax > 24*time.Hour:
@@ -60,6 +75,9 @@ func (i *Identity) checkBehind() (err error) {
 		if strings.Contains(g.Group, ",") {
 			return command.Usage("--grant %s=…: a proxy separates groups by commas, so a group with a comma in it never matches; have the proxy send another name", g.Role)
 		}
+	}
+	if i.clientCAs, err = authorities("--proxy-client-ca", i.ProxyClientCA); err != nil || i.ProxySecretFile == "" {
+		return err
 	}
 	text, err := os.ReadFile(i.ProxySecretFile)
 	if err != nil {
@@ -90,5 +108,5 @@ func (c *Command) openProxy(registry *rights.Registry) *identity.Proxy {
 	if c.Auth != "proxy" {
 		return nil
 	}
-	return &identity.Proxy{Rights: registry, Trusted: c.proxies, Secrets: c.proxySecrets, UserHeader: c.ProxyUserHeader, GroupsHeader: c.ProxyGroupsHeader, Rules: c.rules}
+	return &identity.Proxy{Rights: registry, Trusted: c.proxies, Secrets: c.proxySecrets, ClientName: c.ProxyClientName, UserHeader: c.ProxyUserHeader, GroupsHeader: c.ProxyGroupsHeader, Rules: c.rules}
 }

@@ -30,12 +30,20 @@ func secretFile(t *testing.T, text string) string {
 	return file
 }
 
+// certified has the proxy show a certificate over TLS.
+func certified(i *Identity, ca, name string) {
+	i.PublicURL, i.TLSCert, i.TLSKey, i.ProxyClientCA, i.ProxyClientName = "https://getwork.bank.example", "cert.pem", "key.pem", ca, name
+}
+
 // Each wrong setting of --auth proxy is refused with one line, which never has the secret.
 func TestProxyFlags(t *testing.T) {
 	t.Parallel()
 	for says, change := range map[string]func(*Identity){
 		"needs --trusted-proxy":         func(i *Identity) { i.TrustedProxy = nil },
 		"needs --proxy-secret-file":     func(i *Identity) { i.ProxySecretFile = "" },
+		"name belong together":          func(i *Identity) { i.ProxyClientCA = "ca.pem" },
+		"whoever else has":              func(i *Identity) { i.ProxyClientName = "proxy.bank.example" },
+		"needs --tls-cert and":          func(i *Identity) { i.ProxyClientCA, i.ProxyClientName = "ca.pem", "proxy.bank.example" },
 		"needs --public-url":            func(i *Identity) { i.PublicURL = "" },
 		"needs --grant":                 func(i *Identity) { i.Grant = nil },
 		"ROLE is one of":                func(i *Identity) { i.Grant = []string{"king=desk"} },
@@ -51,6 +59,11 @@ func TestProxyFlags(t *testing.T) {
 		"on each line":                  func(i *Identity) { i.ProxySecretFile = secretFile(t, "") },
 		"one line, or two":              func(i *Identity) { i.ProxySecretFile = secretFile(t, strings.Repeat(proxySecret+"\n", 3)) },
 		"no such file":                  func(i *Identity) { i.ProxySecretFile = "/nowhere/secret" },
+		"or a URI as in":                func(i *Identity) { certified(i, "ca.pem", "*.bank.example") },
+		"not \"proxy bank\"":            func(i *Identity) { certified(i, "ca.pem", "proxy bank") },
+		"--proxy-client-ca: open":       func(i *Identity) { certified(i, "/nowhere/ca.pem", "proxy.bank.example") },
+		"has no certificate in PEM":     func(i *Identity) { certified(i, i.ProxySecretFile, "spiffe://bank.example/proxy") },
+		"client-ca is for --auth proxy": func(i *Identity) { certified(i, "ca.pem", ""); i.Auth, i.ProxySecretFile = "token", "" },
 		"--oidc-issuer is for":          func(i *Identity) { i.OIDCIssuer = "https://idp.example" },
 		"is for --auth proxy, and":      func(i *Identity) { i.Auth = "token" },
 		"is for --auth proxy, and this": func(i *Identity) { i.Auth = "dev" },
