@@ -28,6 +28,9 @@ func Static() fs.FS { return static }
 // views are the addresses of the web page's views; a name may follow some of them, such as a task's.
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall"}
 
+// styles are the style sheets that only some views need, by view. Any page may load them later.
+var styles = map[string]string{"/wall": "wall.css"}
+
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
@@ -82,6 +85,9 @@ func (s *site) index(view string) []byte {
 	modules := s.imports(begins, nil)
 	modules = s.imports("views/"+cmp.Or(strings.Split(view, "/")[1], "desk")+".js", modules)
 	var links bytes.Buffer
+	if style := styles[view]; style != "" {
+		fmt.Fprintf(&links, "  <link rel=\"stylesheet\" href=\"/static/%s\">\n", style)
+	}
 	for _, name := range modules {
 		if name != begins {
 			fmt.Fprintf(&links, "  <link rel=\"modulepreload\" href=\"/static/%s\">\n", name)

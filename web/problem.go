@@ -13,6 +13,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/rights"
 )
 
 // handler is a route's function. Only this file renders its error.
@@ -41,8 +42,10 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	case p.Status == http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(4))) // random, so that clients do not all come back at once
 	}
-	if p.Status == http.StatusUnauthorized {
+	if p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden && rights.RejectionOf(err) != nil { // or as somebody else
 		p.LogIn = cmp.Or(p.LogIn, s.LogInPath)
+	}
+	if p.Status == http.StatusUnauthorized {
 		challenge := `Bearer realm="getwork"`
 		if r.Header.Get("Authorization") != "" {
 			challenge += `, error="invalid_token"`

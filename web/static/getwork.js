@@ -38,7 +38,8 @@
  *   {name: 'polling', every, next, error?}     asking every so many ms, next at that time; error: the last poll failed
  *   {name: 'stopped', reason}                  'patience': 15 minutes of polling are over; requests stay pending, and
  *                                              resume() or returning to the page goes on. A client with `watch` is never
- *                                              stopped so. 'unauthenticated': log in. 'closed': by close()
+ *                                              stopped so. 'unauthenticated': log in. 'forbidden': the account is blocked, or
+ *                                              has no role any more. 'closed': by close()
  */
 
 /** The state of work after a disposition, by outcome. */
@@ -55,7 +56,10 @@ const defaults = {
   wake: 1_000, // at most, after the network is back: a whole office reconnects at once
 };
 
-/** The error of a call: RFC 9457's members, and `retryAfter` in ms, 0 if the server did not say. Status 0: no answer at all. */
+/**
+ * The error of a call: RFC 9457's members; `retryAfter` in ms, 0 if the server did not say; and `logIn`, the path to log in at, if
+ * the server named one. Status 0: no answer at all.
+ */
 export class Problem extends Error {
   constructor(status, body = {}, retryAfter = 0) {
     super(body.detail || body.title || `the server answered with status ${status}`);
@@ -65,6 +69,7 @@ export class Problem extends Error {
     this.title = body.title ?? '';
     this.detail = this.message;
     this.errors = body.errors ?? [];
+    this.logIn = body.log_in ?? '';
     this.retryAfter = retryAfter;
   }
 }
@@ -131,7 +136,7 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** For a page under --auth dev, where a name is enough: the browser keeps it as a cookie. */
     logIn: async (user, role = 'worker') => void (await call('POST', '/login', { body: { user, role } })),
     logOut: async () => void (await call('POST', '/logout')),
-    /** {user, role, groups} */
+    /** {user, role?, groups, admin, by, ends_at, idle_at?, log_out} */
     me: () => get(`${api}/me`),
     tasks: async () => (await get(`${api}/tasks`)).tasks,
     /** A task, and the tag that a change of it must send. */
@@ -338,7 +343,7 @@ class Client extends EventTarget {
     return Math.max(0, Date.parse(work.lease_expires_at) - this.#clock.now() - this.ahead);
   }
 
-  /** {user, role, groups}: the caller's identity as the server knows it. If nobody is logged in any more, `state` changes, too. */
+  /** The caller's identity as the server knows it, as rest().me() gives it. If nobody is logged in any more, `state` changes, too. */
   me() { return this.#api.me().catch(this.#denied); }
 
   /** All tasks, with their counts. */
@@ -432,9 +437,16 @@ class Client extends EventTarget {
     }
   }
 
-  /** 1001, 1006, 1013 and others mean: reconnect. 1003 and 1009 are this client's fault, which reconnecting would repeat. */
+  /**
+   * 1001, 1006, 1013 and others mean: reconnect. 1003 and 1009 are this client's fault, which reconnecting would repeat. After
+   * 4401 and 4403 nobody is let in again.
+   */
   #lost(code) {
     this.#socket = null;
+    if (code === 4401 || code === 4403) {
+      this.#stop(code === 4401 ? 'unauthenticated' : 'forbidden');
+      return;
+    }
     this.#cancel('silence');
     this.#cancel('ping');
     this.#fault = code === 1003 || code === 1009;
@@ -514,8 +526,10 @@ class Client extends EventTarget {
     } catch (e) {
       error = e;
     }
+    const barred = error?.status === 403 && await this.#api.me().then(() => false, (e) => e.status === 403);
     if (round !== this.#round || !this.#polling) return;
     if (error?.status === 401) this.#stop('unauthenticated');
+    else if (barred) this.#stop('forbidden');
     else if (this.#waited >= this.#delays.stop) this.#stop('patience');
     else this.#schedulePoll(error);
   }

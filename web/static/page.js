@@ -3,8 +3,8 @@
  * getwork.js.
  *
  * A view is a module with open(app, place), which shows itself in place.element:
- *   app    {client, api, me, go(path), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls;
- *          {user, role, groups}; opens another view; adds keyboard shortcuts; announces a line, also to screen readers; and
+ *   app    {client, api, me, go(path), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls; what
+ *          api.me() has said; opens another view; adds keyboard shortcuts; announces a line, also to screen readers; and
  *          a Set of functions whose promises are awaited before a log-out: false prevents it
  *   place  {element, name, search, signal}: where to draw; what follows the view's path, such as a task's name, or '';
  *          the address's parameters; and a signal that is aborted when the view is left, for listeners and calls
@@ -16,16 +16,18 @@ import { parse } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
-const works = ['worker', 'agent', 'manager'];
-const watches = ['observer', 'manager'];
 const away = [0, 429, 502, 503, 504]; // the server is away or busy
+const out = ['unauthenticated', 'forbidden']; // the client's reasons to stop for good
+const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
+const watches = ({ role }) => ['observer', 'manager'].includes(role);
+const manages = ({ role }) => role === 'manager';
 const views = [
   { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },
   { path: '/floor', title: 'Floor', may: watches, load: () => import('./views/floor.js') },
-  { path: '/tasks', title: 'Tasks', may: ['manager'], load: () => import('./views/tasks.js') },
-  { path: '/items', title: 'Items', may: ['manager'], load: () => import('./views/items.js') },
+  { path: '/tasks', title: 'Tasks', may: manages, load: () => import('./views/tasks.js') },
+  { path: '/items', title: 'Items', may: manages, load: () => import('./views/items.js') },
   { path: '/people', title: 'People', may: watches, load: () => import('./views/people.js') },
-  { path: '/wall', title: 'Wall', may: [...works, 'observer'], load: () => import('./views/wall.js') },
+  { path: '/wall', title: 'Wall', may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
 ];
 
 let app;
@@ -36,7 +38,7 @@ $('not-loaded').remove();
 start();
 
 async function start() {
-  const api = rest({ parse });
+  const api = rest({ parse, fetch: noticing });
   let me;
   try {
     await logInAsAsked(api);
@@ -47,56 +49,81 @@ async function start() {
       return;
     }
     $('banner').hidden = true;
-    forgetOthers();
-    if (e.status !== 401) say($('log-in-error'), e.message);
-    $('log-in').hidden = false;
-    $('user').focus();
-    wireLogIn(api);
+    const before = forgetOthers();
+    const { showLogIn } = await whole(import('./login.js'));
+    showLogIn($('log-in'), { api, problem: e, before, entered: () => tabs.postMessage('log-in') });
     return;
   }
   forgetOthers(me.user);
   $('banner').hidden = true;
-  const client = connect({ parse, watch: !works.includes(me.role) });
+  const client = me.role ? connect({ parse, watch: !works(me) }) : (await whole(import('./administrator.js'))).connect(api);
   app = { api, client, me, go, say: announce, keys: shortcuts($('help')), leaving: new Set() };
-  $('view').hidden = $('who').hidden = $('help').hidden = $('log-out').hidden = $('chip').hidden = false;
+  $('view').hidden = $('who').hidden = $('help').hidden = false;
+  $('chip').hidden = !me.role;
+  $('log-out').hidden = me.by !== 'dev';
   say($('name'), me.user);
-  say($('role'), me.role);
+  say($('role'), me.role ?? 'administrator');
   showLinks();
   client.addEventListener('state', showState);
   client.addEventListener('hello', (e) => {
     if (isAnother(e.detail)) reloadAs(e.detail.user);
-    if (greeted) offerNewer();
+    if (greeted) {
+      offerNewer();
+      if (me.by !== 'dev') sameAsCookie(); // their rights may have changed in other ways than the role
+    }
     greeted = true;
   });
   showState();
   show();
   // Whatever view is shown, dispositions that the former page could not send are sent.
   const unsent = Object.keys(sessionStorage).some((key) => key.startsWith('getwork.desk.'));
-  if (unsent && works.includes(me.role)) import('./views/desk.js').then((desk) => desk.wake(app), () => {});
+  if (unsent && works(me)) import('./views/desk.js').then((desk) => desk.wake(app), () => {});
   setInterval(tick, 1000);
+  if (me.by === 'dev') return;
+  import('./session.js').catch(orNewer).then((session) => session.open(app, logOut), (e) => announce(`Your menu can’t be loaded: ${e.message}.`));
+  if (localStorage.getItem('getwork.in') === me.ends_at) return;
+  localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
+  tabs.postMessage('log-in');
 }
 
+/** A view's call was refused: if nobody is logged in any more, the client says so. Some calls want a newer log-in alone. */
+async function noticing(...args) {
+  const response = await fetch(...args);
+  if (response.status === 401) app?.client.me().catch(() => {});
+  return response;
+}
+
+/** A module without which nothing is shown. If it can't be loaded, the page is loaded again. */
+const whole = (module) => module.catch(orNewer).catch(() => {
+  startLater(new Problem(0, { detail: 'this page did not load whole' }), () => location.reload());
+  return new Promise(() => {});
+});
+
 /** The server can't be asked for the user now. */
-function startLater(e) {
+function startLater(e, again = start) {
   const wait = Math.max(5000, e.retryAfter);
   say($('banner-text'), `No answer: ${e.message}. Trying again every ${wait / 1000} s.`);
   $('banner').hidden = false;
-  setTimeout(start, wait);
+  setTimeout(again, wait);
 }
 
 /**
  * Views keep a user's input in this tab's storage. It is removed when the user logs out, here or in another tab, even if this
- * tab was asleep then, and when another user is logged in. It stays when the session ends.
+ * tab was asleep then, and when another user is logged in. If the session ends, what was typed or not sent yet waits for the
+ * same user. Returns whether something waits, or undefined if nobody was logged in here before.
  */
 function forgetOthers(user) {
   const left = localStorage.getItem('getwork.left') ?? ''; // the time of the last log-out
   const [before, whose] = JSON.parse(sessionStorage.getItem('getwork.whose')) ?? [];
   if (before !== left || (user && whose !== user)) forget();
   if (user) sessionStorage.setItem('getwork.whose', JSON.stringify([left, user]));
+  else forget((key) => !/^getwork(\.whose|\.desk\.|\.token\.| draft: )/.test(key));
+  const kept = Object.keys(sessionStorage).filter((key) => key.startsWith('getwork'));
+  return kept.length ? kept.length > 1 : undefined;
 }
 
-function forget() {
-  for (const key of Object.keys(sessionStorage)) if (key.startsWith('getwork')) sessionStorage.removeItem(key);
+function forget(which = () => true) {
+  for (const key of Object.keys(sessionStorage)) if (key.startsWith('getwork') && which(key)) sessionStorage.removeItem(key);
 }
 
 /** Under --auth dev, a link such as /#log-in=Oliver or /#log-in=Mia,manager logs in. */
@@ -114,55 +141,17 @@ async function logInAsAsked(api) {
   if (other) tabs.postMessage('log-in');
 }
 
-function wireLogIn(api) {
-  $('log-in-form').addEventListener('submit', async (e) => {
-    e.preventDefault();
-    try {
-      await api.logIn($('user').value.trim(), $('as').value);
-      tabs.postMessage('log-in');
-      location.reload();
-    } catch (error) {
-      say($('log-in-error'), error.message);
-      $('user').focus();
-    }
-  });
-}
-
 let loggingOut = null;
-$('log-out').addEventListener('click', () => { loggingOut ??= logOut().finally(() => { loggingOut = null; }); });
+$('log-out').addEventListener('click', () => logOut());
 
-async function logOut() {
-  if (!await mayForget()) return;
-  const left = await Promise.all([...app.leaving].map((f) => f()));
-  if (left.includes(false)) return;
-  try {
-    await app.api.logOut();
-  } catch (e) {
-    if (away.includes(e.status)) {
-      announce(`You are still logged in: ${e.message}.`);
-      return;
-    }
-  }
-  app.client.close();
-  localStorage.setItem('getwork.left', Date.now());
-  forget();
-  tabs.postMessage('log-out');
-  location.assign('/');
-}
-
-/** Asks whether unsaved changes of tasks in this tab may be lost. */
-async function mayForget() {
-  const prefix = `getwork draft: ${app.me.user}: `;
-  const names = Object.keys(sessionStorage).filter((key) => key.startsWith(prefix))
-    .map((key) => key.slice(prefix.length) || 'a new task').sort();
-  if (!names.length) return true;
-  const { ask } = await import('./dialog.js');
-  return ask({
-    title: 'Log out before it is saved?',
-    text: `What you typed is not saved: ${names.join(', ')}. If you log out, it is lost.`,
-    yes: 'Log out all the same',
-    no: 'Stay',
-    danger: true,
+function logOut() {
+  loggingOut ??= import('./leave.js').catch(orNewer).then(({ leave }) => leave(app, forget)).then((next) => {
+    if (!next) return;
+    tabs.postMessage('log-out');
+    location.assign(next);
+  }).catch((e) => announce(`You are still logged in: ${e.message}.`)).finally(() => {
+    loggingOut = null;
+    showState(); // it may have ended meanwhile
   });
 }
 
@@ -172,16 +161,22 @@ tabs.addEventListener('message', async ({ data }) => {
   if (!now || isAnother(now)) reloadAs(now?.user);
 });
 
-const isAnother = ({ user, role }) => user !== app.me.user || role !== app.me.role;
+const isAnother = ({ user, role, admin = app.me.admin }) => user !== app.me.user || role !== app.me.role || admin !== app.me.admin;
 
 /** Reloads the page. If another user is logged in by now, nothing of this page is sent, and no question is asked. */
 function reloadAs(user) {
   if (user && app && user !== app.me.user) app.client.close();
+  hide();
   location.reload();
 }
 
-// The browser's Back may restore a page of a user who has logged out since.
+// The browser's Back, or a tab that was frozen, may show a page of a user who has logged out since: it is shown once that is known.
+window.addEventListener('pagehide', hide);
 window.addEventListener('pageshow', (e) => { if (e.persisted) location.reload(); });
+document.addEventListener('freeze', hide);
+document.addEventListener('resume', sameAsCookie);
+
+function hide() { document.body.hidden = true; }
 
 $('resume').addEventListener('click', () => {
   app.client.resume();
@@ -196,6 +191,7 @@ async function sameAsCookie() {
   if (document.hidden || !app) return;
   const now = await app.client.me().catch(() => app.me); // if nobody is logged in, the client's state says so
   if (isAnother(now)) reloadAs(now.user);
+  else document.body.hidden = out.includes(app.client.state.reason);
 }
 
 // Views.
@@ -203,7 +199,7 @@ async function sameAsCookie() {
 const viewAt = (path) => views.find((v) => v.path === path || (v.path !== '/' && path.startsWith(`${v.path}/`)));
 
 function showLinks() {
-  const mine = views.filter((v) => v.may.includes(app.me.role));
+  const mine = views.filter((v) => v.title && v.may(app.me));
   $('views').replaceChildren(...mine.map((v) => Object.assign(document.createElement('a'), { href: v.path, textContent: v.title })));
   $('views').hidden = mine.length < 2;
 }
@@ -228,7 +224,7 @@ async function show() {
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
-  const mine = views.filter((v) => v.may.includes(app.me.role));
+  const mine = views.filter((v) => v.may(app.me));
   let view = viewAt(location.pathname);
   if (!mine.includes(view)) { // an observer has no pipeline, and a worker no floor
     [view] = mine;
@@ -243,7 +239,7 @@ async function show() {
   element.dataset.view = view.path.slice(1) || 'desk';
   try {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
-    const { open } = await view.load().catch(orNewer);
+    const [{ open }] = await Promise.all([view.load(), style(view.style)]).catch(orNewer);
     if (signal.aborted) return;
     $('view').replaceChildren(element);
     await open(app, { element, name, search: new URLSearchParams(location.search), signal });
@@ -254,6 +250,20 @@ async function show() {
     }
     if (!(e instanceof Problem)) throw e; // a mistake of ours, for the console
   }
+}
+
+/** Loads a style sheet that not all views need. */
+function style(name) {
+  if (!name) return null;
+  const { href } = new URL(name, import.meta.url);
+  if (document.querySelector(`head > [rel=stylesheet][href="${new URL(href).pathname}"]`)) return null;
+  const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: new URL(href).pathname });
+  const loaded = new Promise((done, failed) => {
+    link.onload = done;
+    link.onerror = () => failed(new Error('its style sheet can’t be loaded'));
+  });
+  document.head.append(link);
+  return loaded;
 }
 
 /** Reports whether the server has another version of this page by now; the version is in this module's address. */
@@ -284,7 +294,11 @@ const chips = { live: 'Live', lagging: 'Late', connecting: 'Connecting …', pol
 
 function showState() {
   const { state } = app.client;
-  if (state.reason === 'unauthenticated') location.reload();
+  if (out.includes(state.reason)) { // nothing of the user stays on the screen, or in memory
+    hide();
+    if (!loggingOut) location.reload();
+    return;
+  }
   if (state.reason === 'closed') return;
   say($('chip'), chips[state.name]);
   $('chip').dataset.state = state.name;

@@ -84,9 +84,12 @@ const logInsPerMinute = 30
 // heldFor is how long something live of a caller may last in any case.
 func (n *node) heldFor(c *web.Caller) time.Duration { return identity.HeldFor(c, n.config.ProxyMax) }
 
-// logInPath is where a browser logs in, or nothing.
+// logInPath is where a browser logs in, or nothing. Under --auth dev the page itself asks for a name.
 func (n *node) logInPath() string {
-	if n.logIns == nil {
+	switch {
+	case n.config.Auth == "dev":
+		return "/"
+	case n.logIns == nil:
 		return ""
 	}
 	return "/auth/login"

@@ -43,7 +43,7 @@ export class Outbox {
     window.addEventListener('pagehide', () => this.#sendAll({ keepalive: true }));
     document.addEventListener('visibilitychange', () => { if (document.hidden) this.flush({ keepalive: true }); });
     window.addEventListener('beforeunload', (e) => {
-      const over = ['closed', 'unauthenticated'].includes(client.state.reason); // nobody is logged in: the page leaves by itself
+      const over = ['closed', 'unauthenticated', 'forbidden'].includes(client.state.reason); // nobody is logged in: the page leaves by itself
       if (this.#kept().length > 0 && !over) e.preventDefault();
     });
   }
@@ -123,7 +123,13 @@ export class Outbox {
 
   async #send(entry, options) {
     clearTimeout(entry.timer);
-    if (this.#client.state.reason === 'closed') return; // logged out; another user may be logged in already
+    const { reason } = this.#client.state;
+    if (reason === 'closed') return; // logged out; another user may be logged in already
+    if (reason === 'unauthenticated' || reason === 'forbidden') { // so, too; but the same user's next page sends it
+      entry.state = 'kept';
+      this.#changed();
+      return;
+    }
     const { id } = entry.work;
     entry.state = 'sending';
     this.#changed();

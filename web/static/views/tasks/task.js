@@ -84,7 +84,7 @@ class TaskView {
     on('run', (e) => { if (e.detail.task === name) runs.again(); });
     keepListed(client, this.again, signal);
     document.addEventListener('keydown', (e) => this.key(e), { signal });
-    const left = () => client.state.reason === 'closed'; // logged out
+    const left = () => ['closed', 'unauthenticated', 'forbidden'].includes(client.state.reason); // nobody is logged in
     window.addEventListener('beforeunload', (e) => {
       if (this.form.unkept && this.form.dirty && !left()) e.preventDefault();
     }, { signal });

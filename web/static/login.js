@@ -1,0 +1,58 @@
+/** For somebody who is not logged in: a form under --auth dev, a link where people log in elsewhere, or else only the reason. */
+
+import { html, nothing, render } from './lib/lit-html/lit-html.js';
+import { logInAt } from './session.js';
+
+/**
+ * Shows it in an element. api: rest()'s calls; problem: why nobody is logged in; before: whether something in this tab waits for
+ * whoever was logged in before, undefined if nobody was; entered() is called after a log-in by name.
+ */
+export function showLogIn(element, { api, problem, before, entered }) {
+  element.hidden = false;
+  if (problem.logIn === '/') render(form((e) => logIn(e, api, entered), problem), element);
+  else render(link(problem, before), element);
+  element.querySelector('#user, a')?.focus();
+}
+
+const form = (submit, { status, message }) => html`<form id="log-in-form" class="card" @submit=${submit}>
+  <h1>Who are you?</h1>
+  <p class="quiet">This server believes the name that it is told.</p>
+  <label for="user">Name</label>
+  <input id="user" name="user" autocomplete="username" maxlength="128" required dir="auto">
+  <label for="as">Role</label>
+  <select id="as" name="role">
+    <option value="worker">Worker</option>
+    <option value="manager">Manager</option>
+    <option value="observer">Observer</option>
+  </select>
+  <p id="log-in-error" class="error" role="alert">${status === 401 ? '' : message}</p>
+  <button class="primary" type="submit">Continue</button>
+</form>`;
+
+async function logIn(e, api, entered) {
+  e.preventDefault();
+  const given = new FormData(e.target);
+  try {
+    await api.logIn(given.get('user').trim(), given.get('role'));
+    entered();
+    location.reload();
+  } catch (error) {
+    document.getElementById('log-in-error').textContent = error.message;
+    document.getElementById('user').focus();
+  }
+}
+
+/** A log-in begins by the user's own click: going there by itself, a browser could go round for ever. */
+function link({ status, message, logIn: path }, before) {
+  const refused = status !== 401;
+  const title = refused ? 'You can’t come in' : before === undefined ? 'Log in' : 'You are logged out';
+  return html`<div class="card">
+    <h1>${title}</h1>
+    ${refused || !path ? html`<p id="log-in-error" class="error" dir="auto">${sentence(message)}</p>` : nothing}
+    ${before ? html`<p>What was typed here, or not sent yet, waits in this tab for the same person to log in again. If somebody else does, it is
+      dropped.</p>` : nothing}
+    ${path ? html`<p><a class="button primary" href=${logInAt(path, refused)}>${refused ? 'Log in as somebody else' : 'Log in'}</a></p>` : nothing}
+  </div>`;
+}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;

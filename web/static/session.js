@@ -1,0 +1,144 @@
+/** The user's menu, and the warning before a session ends. */
+
+import { html, nothing, render } from './lib/lit-html/lit-html.js';
+import { clock } from './words.js';
+
+const warn = 3 * 60_000; // ms before the end
+const often = 60_000; // ms between two signs of life, at least
+const looks = 10_000; // ms between two looks whether another tab has prolonged it, while the warning is shown
+const longest = 2 ** 31 - 1; // of a timer
+
+/** Shows both; logOut() logs out. */
+export function open(app, logOut) {
+  const session = new Session(app);
+  new Menu(app, session, logOut);
+  if (app.me.by === 'session') session.start();
+}
+
+/** Where to log in, to come back to this address. again: also if the identity provider knows the browser. */
+export function logInAt(path, again = false) {
+  const url = new URL(path, location.origin);
+  if (again) url.searchParams.set('again', '1');
+  const here = location.pathname + location.search;
+  if (here !== '/') url.searchParams.set('return_to', here);
+  return url.pathname + url.search;
+}
+
+/** When the session ends: at a fixed time, and, for most, sooner if the user does nothing. Only what people do prolongs it. */
+class Session {
+  me;
+
+  #app;
+  #place = Object.assign(document.createElement('div'), { className: 'ending', hidden: true });
+  #timer;
+  #told = -Infinity; // when the server was last told that the user is there
+  #warned = ''; // 'idle' or 'end'
+
+  constructor(app) {
+    this.#app = app;
+    this.me = app.me;
+  }
+
+  start() {
+    this.#place.setAttribute('role', 'alert');
+    document.getElementById('banner').after(this.#place);
+    for (const type of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchmove']) {
+      document.addEventListener(type, (e) => this.#present(e), { capture: true, passive: true });
+    }
+    document.addEventListener('visibilitychange', () => { if (!document.hidden) this.#plan(); });
+    this.#plan();
+  }
+
+  /** ms until a time of the server's, such as me.idle_at. */
+  left(time) { return time ? Date.parse(time) - Date.now() - this.#app.client.ahead : Infinity; }
+
+  /** Reads when it ends. If it has ended, the client says so to the page. */
+  async read() {
+    this.me = await this.#app.client.me();
+    this.#plan();
+  }
+
+  #plan() {
+    const [idle, end] = [this.left(this.me.idle_at), this.left(this.me.ends_at)];
+    const first = Math.min(idle, end);
+    this.#show(first > warn ? '' : end <= idle ? 'end' : 'idle');
+    const wait = first > warn ? first - warn : Math.min(looks, Math.max(first, 500));
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.read().catch(() => this.#retry()), Math.min(wait, longest));
+  }
+
+  #retry() {
+    if (this.#app.client.state.name !== 'stopped') this.#timer = setTimeout(() => this.#plan(), looks);
+  }
+
+  #present(e) {
+    const still = e.type === 'pointermove' && !e.movementX && !e.movementY; // the page moved under the pointer
+    if (document.hidden || still || !this.me.idle_at) return;
+    const now = performance.now();
+    if (now - this.#told > (this.#warned === 'idle' ? 2000 : often)) this.#stay();
+  }
+
+  #stay = async () => {
+    this.#told = performance.now();
+    try {
+      await this.#app.api.call('POST', '/api/v1/me/active');
+      await this.read();
+    } catch { /* the next sign of life is sent again, and the end is known by the clock */ }
+  };
+
+  #show(what) {
+    if (what === this.#warned) return;
+    this.#warned = what;
+    const at = clock(Date.now() + this.left(what === 'idle' ? this.me.idle_at : this.me.ends_at));
+    this.#place.hidden = !what;
+    render(html`<div class="banner">
+      ${what === 'idle' ? html`<p>Nothing has been done here for a while. You are logged out at ${at} unless you go on.</p>
+        <button type="button" @click=${this.#stay}>Go on</button>` : nothing}
+      ${what === 'end' ? html`<p>Your session ends at ${at}, whatever you do. What is not sent or saved by then waits in this tab.</p>
+        <a href=${logInAt('/auth/login', true)}>Log in again now</a>` : nothing}
+    </div>`, this.#place);
+  }
+}
+
+/** The button with the user's name, and what it opens. */
+class Menu {
+  #app; #session; #logOut;
+  #panel = Object.assign(document.createElement('div'), { id: 'me-menu', className: 'me-menu card', popover: 'auto' });
+
+  constructor(app, session, logOut) {
+    this.#app = app;
+    this.#session = session;
+    this.#logOut = logOut;
+    const who = document.getElementById('who');
+    const button = Object.assign(document.createElement('button'), { id: 'who', type: 'button', className: 'who plain' });
+    button.append(...who.childNodes);
+    button.setAttribute('popovertarget', 'me-menu');
+    who.replaceWith(button);
+    button.after(this.#panel);
+    this.#panel.addEventListener('beforetoggle', (e) => { if (e.newState === 'open') this.#open(); });
+    this.#panel.addEventListener('click', (e) => { if (e.target.closest('a, button')) this.#panel.hidePopover(); });
+    this.#draw();
+  }
+
+  #open() {
+    this.#draw();
+    if (this.#app.me.by === 'session') this.#session.read().then(() => this.#draw(), () => {});
+  }
+
+  #draw() {
+    const { user, role, admin, groups, log_out: mayLeave } = this.#session.me;
+    const roles = [role && `${role[0].toUpperCase()}${role.slice(1)}`, admin && (role ? 'administrator' : 'Administrator')].filter(Boolean).join(' and ');
+    render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
+      ${groups.length ? html`<p class="quiet" dir="auto">In ${groups.slice(0, 6).join(', ')}${groups.length > 6 ? ` and ${groups.length - 6} more groups` : ''}</p>` : nothing}
+      ${this.#until()}
+      ${mayLeave ? html`<button type="button" @click=${this.#logOut}>Log out</button>` : nothing}`, this.#panel);
+  }
+
+  #until() {
+    const { ends_at: end, idle_at: idle } = this.#session.me;
+    const at = (time) => clock(Date.now() + this.#session.left(time));
+    if (!end) return html`<p class="quiet">A proxy says who you are.</p>`;
+    const sooner = idle && Date.parse(idle) < Date.parse(end);
+    return html`<p class="quiet">Logged in until ${at(end)}${sooner ? html`; if you do nothing, until ${at(idle)}` : nothing}.</p>`;
+  }
+}
