@@ -28,6 +28,8 @@ type Figures struct {
 	MaxSockets int // how many may be
 
 	Connections func() Connections // nil: nobody counts them
+
+	Identity *IdentityFigures // nil: --auth dev
 }
 
 // Connections are those that clients have to a node.
@@ -60,6 +62,7 @@ func newMetrics(s *server) *metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.calls, m.took, build, &counted{s},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.Figures.Identity.register(registry)
 	m.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,8 @@ type Watch struct {
 	live     map[Credential]map[*Live]struct{}
 	fresh    map[Credential]struct{} // followed since the last look: what was read of them may be older than it
 	lookedAt time.Time               // when the database last answered
+
+	alive atomic.Int64 // how many sessions are
 
 	// Only the loop uses these.
 	snapshot string // what the last look saw; empty: everything is looked at
@@ -102,6 +105,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	tidy := time.Now().Add(rand.N(tidyEvery))
+	var count time.Time // when sessions are counted next
 	var limit pg.LogLimiter
 	for {
 		select {
@@ -121,6 +125,12 @@ func (w *Watch) Run(ctx context.Context) error {
 		}
 		w.endOver(ctx)
 		w.flushUses(ctx)
+		if time.Now().After(count) {
+			count = time.Now().Add(countEvery)
+			if err := w.countAlive(ctx); err != nil && ctx.Err() == nil {
+				w.Log.Warn("count the sessions that are alive, for the metrics", "error", err)
+			}
+		}
 		if time.Now().After(tidy) {
 			tidy = time.Now().Add(tidyEvery)
 			w.tidy(ctx)

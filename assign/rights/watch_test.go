@@ -248,3 +248,18 @@ func TestEndIsWhole(t *testing.T) {
 		t.Error("the block was written")
 	}
 }
+
+// Sessions that have ended, by whatever means, are not counted as alive.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, name := range []string{"ann", "bob", "cid", "eve"} {
+		d.logIn(t, name, assign.RoleWorker, "")
+	}
+	d.exec(t, "update getwork.session set ended_at = clock_timestamp(), ended_by = 'log-out' where principal = 1")
+	d.exec(t, "update getwork.session set idle_at = clock_timestamp() where principal = 2")
+	d.exec(t, "update getwork.session set ends_at = clock_timestamp() where principal = 3")
+	if err := d.watch.countAlive(t.Context()); err != nil || d.watch.Alive() != 1 {
+		t.Errorf("%d are alive, %v; want 1", d.watch.Alive(), err)
+	}
+}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"getwork/assign/rights"
@@ -23,6 +24,34 @@ func (n *node) openRights(id string, name schema.Name) {
 		Cancel: n.engine.EndCredentials, CancelEnded: n.engine.CancelEnded, Rebind: n.engine.Rebind, Regroup: n.engine.ChangeGroups})
 	n.rights = rights.NewWatch(registry)
 	n.proxy = n.config.openProxy(registry)
+	n.attempts = web.NewAttempts()
+}
+
+// identityFigures returns what /metrics shows of how people and programs come in; nil: nothing.
+func (n *node) identityFigures() *web.IdentityFigures {
+	if n.rights == nil {
+		return nil
+	}
+	f := &web.IdentityFigures{Attempts: n.attempts, Lag: n.rights.Lag}
+	if n.logIns != nil {
+		f.Sessions = n.rights.Alive
+	}
+	var sources []*oidc.Source
+	for _, s := range []*oidc.Source{n.source, n.issuer} {
+		if s != nil {
+			sources = append(sources, s)
+		}
+	}
+	if len(sources) > 0 {
+		f.Up = func() bool { return !slices.ContainsFunc(sources, func(s *oidc.Source) bool { return !s.Up() }) }
+		f.Fetches = func() (n int64) {
+			for _, s := range sources {
+				n += s.Fetches()
+			}
+			return n
+		}
+	}
+	return f
 }
 
 // openLogIn prepares log-in at an OpenID provider. The provider need not answer now.
@@ -50,7 +79,7 @@ func (n *node) identify() web.Identify {
 	if n.rights == nil {
 		return web.DevIdentity
 	}
-	c := identity.Config{Rights: n.rights.Registry, Address: web.ClientAddress, Failed: web.NewAddressLimit(30), Log: n.log}
+	c := identity.Config{Rights: n.rights.Registry, Address: web.ClientAddress, Failed: web.NewAddressLimit(30), Log: n.log, Count: n.attempts.Count}
 	if n.logIns != nil {
 		c.Cookie = n.logIns.Cookie
 	}
@@ -68,7 +97,7 @@ func (n *node) logInRoutes() (routes []web.Route) {
 	if n.logIns == nil {
 		return nil
 	}
-	h := &oidc.Handlers{Provider: n.logIns.Provider, Sessions: n.logIns, Address: web.ClientAddress, Problem: web.Refuser(n.log), Log: n.log}
+	h := &oidc.Handlers{Provider: n.logIns.Provider, Sessions: n.logIns, Address: web.ClientAddress, Problem: web.Refuser(n.log), Log: n.log, Count: n.attempts.Count}
 	limits := map[string]*web.AddressLimit{"/auth/login": web.NewAddressLimit(logInsPerMinute), "/auth/callback": web.NewAddressLimit(logInsPerMinute),
 		"/auth/backchannel": web.NewAddressLimit(120)}
 	for _, r := range h.Routes() {

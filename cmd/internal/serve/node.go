@@ -49,6 +49,7 @@ type node struct {
 	proxy     *identity.Proxy    // nil: none says who people are
 	issuer    *oidc.Source       // of access tokens; nil: there is none, or it is source
 	programs  *identity.Programs // nil: access tokens don't count
+	attempts  *web.Attempts      // how credentials were judged; nil: --auth dev
 	listener  *notify.Listener   // nil: --no-listen, or deaf is set
 	hub       *ws.Hub
 	server    *http.Server
@@ -224,7 +225,7 @@ func (n *node) serveHTTP() {
 		TrustedProxies: n.config.proxies,
 		FrameAncestors: n.config.FrameAncestors,
 
-		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures},
+		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures()},
 		Log:     n.log,
 	})
 	if n.proxy != nil {

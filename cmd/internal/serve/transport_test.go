@@ -50,10 +50,13 @@ func (r running) said(text string) (n int) {
 	return n
 }
 
-// runs starts a node with these settings on a free port, and ends it with the test.
+// runs starts a node with these settings on a free port, on a database of its own unless they name one, and ends it with the test.
 func runs(t *testing.T, c Command) running {
 	t.Helper()
-	c.DatabaseURL, c.Schema, c.LogFormat = schematest.Plain(t), "getwork", "text"
+	if c.DatabaseURL == "" {
+		c.DatabaseURL = schematest.Plain(t)
+	}
+	c.Schema, c.LogFormat = "getwork", "text"
 	c.Listen = "127.0.0.1:0"
 	c.MaxRuns, c.MaxCalls, c.MaxSockets, c.DrainTimeout, c.Retention = 2, 100, 100, 5*time.Second, time.Hour
 	out, said := io.Pipe()

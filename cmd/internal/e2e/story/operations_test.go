@@ -1,8 +1,11 @@
 package story
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 )
 
@@ -47,13 +51,37 @@ func (s *site) scraped() map[string]family {
 	if err != nil || a.Status != 200 {
 		s.T.Fatalf("metrics: %d %s, %v", a.Status, a.Body, err)
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(a.Body)))
+	return families(s.T, bytes.NewReader(a.Body))
+}
+
+// scraped returns those of a node where people log in.
+func (l *logIns) scraped(t *testing.T) map[string]family {
+	t.Helper()
+	a, err := l.Client("").Do(t.Context(), "GET", "/api/v1/me", nil, "Authorization", "Bearer none") // so that the metric of log-ins exists
+	if err != nil || a.Status != 401 {
+		t.Fatalf("a bad token: %d %s, %v", a.Status, a.Body, err)
+	}
+	at, err := url.Parse(l.metrics)
 	if err != nil {
-		s.T.Fatal(err)
+		t.Fatal(err)
+	}
+	a, err = cluster.Client{URL: "http://" + at.Host}.Do(t.Context(), "GET", at.Path, nil)
+	if err != nil || a.Status != 200 {
+		t.Fatalf("metrics: %d %s, %v", a.Status, a.Body, err)
+	}
+	return families(t, bytes.NewReader(a.Body))
+}
+
+// families reads a page of metrics.
+func families(t *testing.T, page io.Reader) map[string]family {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := parser.TextToMetricFamilies(page)
+	if err != nil {
+		t.Fatal(err)
 	}
 	figures := map[string]family{}
-	for name, f := range families {
+	for name, f := range all {
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, l.GetName())
@@ -61,6 +89,14 @@ func (s *site) scraped() map[string]family {
 		slices.Sort(labels)
 		figures[name] = family{strings.ToLower(f.GetType().String()), labels}
 	}
+	return figures
+}
+
+// everyFigure returns the metrics of both kinds of nodes.
+func everyFigure(t *testing.T) map[string]family {
+	t.Helper()
+	figures := newSite(t, 1, "").scraped()
+	maps.Copy(figures, newLogIns(t).scraped(t))
 	return figures
 }
 
@@ -73,11 +109,11 @@ var (
 	parts      = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// docs/operations.md lists exactly the metrics that a real node exposes, with their types and labels; and every other
+// docs/operations.md lists exactly the metrics that real nodes expose, with their types and labels; and every other
 // page that names a metric names an existing one.
 func TestOperationsFigures(t *testing.T) {
 	doc, _ := operations(t, "yaml")
-	figures := newSite(t, 1, "").scraped()
+	figures := everyFigure(t)
 	told, there := map[string]string{}, map[string]string{}
 	for _, row := range figureRow.FindAllStringSubmatch(doc, -1) {
 		var labels []string
@@ -117,10 +153,10 @@ func TestOperationsAlerts(t *testing.T) {
 	if err := yaml.UnmarshalWithOptions([]byte(block), &file, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Groups) != 1 || len(file.Groups[0].Rules) != 5 {
-		t.Fatalf("%+v; want five rules in a group", file)
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) != 8 {
+		t.Fatalf("%+v; want eight rules in a group", file)
 	}
-	figures := newSite(t, 1, "").scraped()
+	figures := everyFigure(t)
 	for _, r := range file.Groups[0].Rules {
 		if r.Annotations["summary"] == "" || !slices.Contains([]string{"page", "ticket"}, r.Labels["severity"]) {
 			t.Errorf("%s is incomplete: %+v", r.Alert, r)
