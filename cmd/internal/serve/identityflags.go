@@ -25,6 +25,7 @@ type Identity struct {
 	LogIn        `embed:""`
 	Behind       `embed:""`
 	AccessTokens `embed:""`
+	Tokens       `embed:""`
 
 	CertificateEvery time.Duration `kong:"-"` // how often the files of TLSCert and TLSKey are looked at; default 1 min
 
@@ -77,13 +78,16 @@ func (i *Identity) check(listen string) (err error) {
 	case i.Auth != "dev" && !loopback(host) && i.TLSCert == "" && len(i.proxies) == 0:
 		return command.Usage("on %q, credentials would cross the network unencrypted; give --tls-cert and --tls-key, or --trusted-proxy with the networks of the proxies that end TLS", host)
 	}
-	if err := i.LogIn.check(i.Auth); err != nil {
+	if err := i.checkLogIn(); err != nil {
 		return err
 	}
 	if err := i.checkBehind(); err != nil {
 		return err
 	}
 	if err := i.checkAccessTokens(); err != nil {
+		return err
+	}
+	if err := i.checkTokens(); err != nil {
 		return err
 	}
 	return i.checkFramer()

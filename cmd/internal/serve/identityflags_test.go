@@ -11,6 +11,9 @@ import (
 
 // checked returns a command whose identity is given and whose other settings are right, after its Check.
 func checked(listen string, i Identity) (*Command, error) {
+	if i.TokenMax == 0 {
+		i.Tokens = Tokens{TokenMax: 8784 * time.Hour, TokenOwnerWithin: 720 * time.Hour}
+	}
 	c := &Command{DatabaseURL: "postgres://x", Listen: listen, MaxRuns: 1, MaxCalls: 1, MaxSockets: 1,
 		DrainTimeout: time.Second, Retention: time.Hour, Identity: i, Queries: Queries{TrustQueryWriters: true}}
 	return c, c.Check()

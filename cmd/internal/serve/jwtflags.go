@@ -27,8 +27,13 @@ func (i *Identity) checkAccessTokens() (err error) {
 		return command.Usage("--jwt-issuer and --jwt-audience belong together: a token for somebody else must not open this server; give both, or neither")
 	}
 	if i.JWTIssuer == "" {
-		if len(i.Grant) > 0 && (i.Auth == "dev" || i.Auth == "token") {
-			return command.Usage("--grant is for --auth oidc or proxy, and for --jwt-issuer; under --auth %s nobody has groups of a provider, so leave it out", i.Auth)
+		for _, flag := range given(i.AccessTokens) {
+			return command.Usage("%s is for --jwt-issuer, and there is none; give it, or leave %s out", flag, flag)
+		}
+		for _, flag := range given(i.LogIn) { // of these only the ones that say what groups mean are left
+			if i.Auth == "dev" || i.Auth == "token" {
+				return command.Usage("%s is for --auth oidc or proxy, and for --jwt-issuer; under --auth %s nobody has groups of a provider, so leave it out", flag, i.Auth)
+			}
 		}
 		return nil
 	}

@@ -1,14 +1,19 @@
 package serve
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"getwork/cmd/internal/certs"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/idp"
 	"getwork/schema/schematest/timeout"
@@ -35,13 +40,16 @@ func TestJWTFlags(t *testing.T) {
 		"--jwt-typ must not":         func(i *Identity) { i.JWTTyp = "" },
 		"--jwt-name-claim":           func(i *Identity) { i.JWTNameClaim = "a..b" },
 		"begins with https":          func(i *Identity) { i.JWTIssuer = "http://idp.example" },
-		"--grant is for --auth oidc": func(i *Identity) { i.JWTIssuer, i.JWTAudience = "", "" },
+		"--grant is for --auth oidc": func(i *Identity) { i.AccessTokens = AccessTokens{} },
+		"--jwt-typ is for --jwt-iss": func(i *Identity) { i.AccessTokens = AccessTokens{JWTTyp: "JWT"} },
+		"--jwt-algs is for":          func(i *Identity) { i.AccessTokens = AccessTokens{JWTAlgs: []string{"RS256"}} },
+		"--task-groups is for":       func(i *Identity) { i.AccessTokens, i.LogIn = AccessTokens{}, LogIn{TaskGroups: "desk-"} },
+		"token with --jwt-issuer; l": func(i *Identity) { i.SessionMax = time.Hour },
+		"--oidc-ca-file: open":       func(i *Identity) { i.OIDCCAFile = "/nowhere/ca.pem" },
 	} {
 		i := withTokens("https://idp.example")
 		change(&i)
-		c := &Command{DatabaseURL: "postgres://x", Listen: "127.0.0.1:0", MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: time.Hour,
-			Identity: i, Queries: Queries{TrustQueryWriters: true}}
-		err := c.Check()
+		_, err := checked("127.0.0.1:0", i)
 		var wrong command.UsageError
 		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), says) || strings.ContainsAny(err.Error(), "\r\n") {
 			t.Errorf("%v\nwant one line with %q", err, says)
@@ -101,6 +109,39 @@ func TestJWTNode(t *testing.T) {
 	} {
 		if status, answer := ask(c.token); status != c.status {
 			t.Errorf("%s: %d %v, want %d", what, status, answer, c.status)
+		}
+	}
+}
+
+// --oidc-ca-file says who vouches for the issuer's certificate, also without log-in.
+func TestJWTIssuerAuthority(t *testing.T) {
+	t.Parallel()
+	a, dir := certs.New(t), t.TempDir()
+	f := a.Write(dir, 2, time.Time{})
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var issuer *httptest.Server
+	issuer = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := issuer.URL
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": at, "authorization_endpoint": at + "/a", "token_endpoint": at + "/t", "jwks_uri": at + "/jwks", "keys": []any{}})
+	}))
+	issuer.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	issuer.Config.ErrorLog = log.New(t.Output(), "", 0)
+	issuer.StartTLS()
+	t.Cleanup(issuer.Close)
+	ca := filepath.Join(dir, "ca.pem")
+	replace(t, ca, a.PEM())
+	for file, up := range map[string]float64{ca: 1, "": 0} {
+		i := withTokens(issuer.URL)
+		i.MetricsListen, i.OIDCCAFile = "127.0.0.1:0", file
+		n := runs(t, Command{Identity: i, Queries: Queries{TrustQueryWriters: true}})
+		timeout.Await(t, "the issuer was asked", func() bool {
+			return n.figure(t, "getwork_idp_up") == 1 || n.said("the identity provider can't be used") > 0
+		})
+		if got := n.figure(t, "getwork_idp_up"); got != up {
+			t.Errorf("with --oidc-ca-file %q: getwork_idp_up %v, want %v", file, got, up)
 		}
 	}
 }

@@ -58,7 +58,6 @@ func (n *node) openCertificate() (err error) {
 	if n.certificate, err = loadCertificate(i.TLSCert, i.TLSKey, host, n.log); err != nil {
 		return command.Usage("--tls-cert and --tls-key can't be used: %v", err)
 	}
-	n.warnOfReaders("--tls-key", i.TLSKey)
 	return nil
 }
 

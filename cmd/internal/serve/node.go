@@ -87,6 +87,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	if err := n.openCertificate(); err != nil {
 		return nil, err
 	}
+	n.warnOfSecrets()
 	n.warnOfDatabases()
 	if err := n.lookForPoolers(ctx); err != nil {
 		return nil, err

@@ -41,10 +41,8 @@ var taken = []string{"authorization", "connection", "content-length", "content-t
 // checkBehind reads the settings of --auth proxy; its error says what is missing.
 func (i *Identity) checkBehind() (err error) {
 	if i.Auth != "proxy" {
-		for flag, value := range map[string]string{"--proxy-secret-file": i.ProxySecretFile, "--proxy-client-ca": i.ProxyClientCA, "--proxy-client-name": i.ProxyClientName} {
-			if value != "" {
-				return command.Usage("%s is for --auth proxy, and this is --auth %s; leave it out", flag, i.Auth)
-			}
+		for _, flag := range given(i.Behind) {
+			return command.Usage("%s is for --auth proxy, and this is --auth %s; leave it out", flag, i.Auth)
 		}
 		return nil
 	}

@@ -66,13 +66,20 @@ func TestProxyFlags(t *testing.T) {
 		"client-ca is for --auth proxy": func(i *Identity) { certified(i, "ca.pem", ""); i.Auth, i.ProxySecretFile = "token", "" },
 		"--oidc-issuer is for":          func(i *Identity) { i.OIDCIssuer = "https://idp.example" },
 		"is for --auth proxy, and":      func(i *Identity) { i.Auth = "token" },
-		"is for --auth proxy, and this": func(i *Identity) { i.Auth = "dev" },
+		"is for --auth proxy, and this": func(i *Identity) { i.Auth = "dev"; i.LogIn = LogIn{} },
+		"--proxy-user-header is for":    func(i *Identity) { i.Auth, i.Behind = "token", Behind{ProxyUserHeader: "Remote-User"} },
+		"--proxy-max is for --auth p":   func(i *Identity) { i.Auth, i.Behind = "token", Behind{ProxyMax: time.Minute} },
+		"--oidc-scopes is for":          func(i *Identity) { i.OIDCScopes = "openid" },
+		"--session-idle is for":         func(i *Identity) { i.SessionIdle = time.Hour },
+		"--session-max is for":          func(i *Identity) { i.SessionMax = time.Hour },
+		"--oidc-stale is for":           func(i *Identity) { i.OIDCStale = 2 * time.Hour },
+		"--oidc-ca-file is for":         func(i *Identity) { i.OIDCCAFile = "ca.pem" },
+		"--backchannel-no-exp is for":   func(i *Identity) { i.BackchannelNoExp = true },
+		"--jwt-max is for --jwt-issuer": func(i *Identity) { i.JWTMax = time.Hour },
 	} {
 		i := behindProxy(t)
 		change(&i)
-		c := &Command{DatabaseURL: "postgres://x", Listen: "127.0.0.1:0", MaxRuns: 1, MaxCalls: 1, MaxSockets: 1, DrainTimeout: time.Second, Retention: time.Hour,
-			Identity: i, Queries: Queries{TrustQueryWriters: true}}
-		err := c.Check()
+		_, err := checked("127.0.0.1:0", i)
 		var wrong command.UsageError
 		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), says) || strings.ContainsAny(err.Error(), "\r\n") || strings.Contains(err.Error(), proxySecret) {
 			t.Errorf("%v\nwant one line with %q", err, says)

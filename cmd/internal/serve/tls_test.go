@@ -200,6 +200,7 @@ func TestTransportWarnings(t *testing.T) {
 		if err := n.openCertificate(); err != nil {
 			t.Fatal(err)
 		}
+		n.warnOfSecrets()
 		n.warnOfDatabases()
 		return log.String()
 	}
@@ -216,6 +217,16 @@ func TestTransportWarnings(t *testing.T) {
 	}
 	if got := said(with, ""); !strings.Contains(got, "of=--tls-key") || !strings.Contains(got, "everybody on this machine") {
 		t.Errorf("a key that everybody may read: %s", got)
+	}
+	for flag, i := range map[string]Identity{"--proxy-secret-file": behindProxy(t), "--oidc-client-secret-file": withLogIn(t)} {
+		for _, mode := range []os.FileMode{0o600, 0o604} {
+			if err := os.Chmod(i.ProxySecretFile+i.OIDCClientSecretFile, mode); err != nil {
+				t.Fatal(err)
+			}
+			if got := said(i, ""); strings.Contains(got, "of="+flag) != (mode == 0o604) {
+				t.Errorf("%s with mode %o: %s", flag, mode, got)
+			}
+		}
 	}
 	root := filepath.Join(t.TempDir(), "root.pem")
 	replace(t, root, a.PEM())

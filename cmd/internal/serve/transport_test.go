@@ -56,6 +56,7 @@ func runs(t *testing.T, c Command) running {
 	if c.DatabaseURL == "" {
 		c.DatabaseURL = schematest.Plain(t)
 	}
+	c.Tokens = Tokens{TokenMax: 8784 * time.Hour, TokenOwnerWithin: 720 * time.Hour}
 	c.Schema, c.LogFormat = "getwork", "text"
 	c.Listen = "127.0.0.1:0"
 	c.MaxRuns, c.MaxCalls, c.MaxSockets, c.DrainTimeout, c.Retention = 2, 100, 100, 5*time.Second, time.Hour
