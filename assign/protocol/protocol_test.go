@@ -102,6 +102,7 @@ func TestEverybodyIsServed(t *testing.T) {
 // broken: a model that can't fail proves nothing.
 func TestDefences(t *testing.T) {
 	t.Parallel()
+	found := map[string]bool{}
 	for _, c := range []check{
 		{"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", lost},
 		{"CLICKERS=2 WITHOUT_LOOK_ONCE_MORE WITHOUT_SWEEP", lost},
@@ -125,9 +126,10 @@ func TestDefences(t *testing.T) {
 		{"CLICKERS=2 SHELF WITHOUT_EVERYBODY", overtaken},
 		{"CLICKERS=2 ITEMS=1 WITHOUT_ORDER", lastFirst},
 	} {
-		if testing.Short() && c.want == kept {
+		if testing.Short() && (c.want == kept || found[c.want]) {
 			continue
 		}
+		found[c.want] = true
 		c.run(t, false)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -68,6 +69,10 @@ type Agent struct {
 	Drain       time.Duration // how long handlers may go on after ctx has ended; 30 s if 0; not at all if negative
 	Once        bool          // Run returns when nothing is left, instead of waiting for more
 	Log         *slog.Logger  // nil logs nothing
+
+	// Transport makes the connections, such as with certificates of one's own. Run uses a copy. Nil means that of
+	// [http.DefaultTransport].
+	Transport *http.Transport
 }
 
 // withDefaults returns the agent with defaults filled in, or an error that says what is wrong with it.
@@ -91,6 +96,9 @@ func (a Agent) withDefaults() (Agent, error) {
 	a.Concurrency = cmp.Or(a.Concurrency, 1)
 	a.Lease = cmp.Or(a.Lease, 30*time.Second)
 	a.Drain = max(cmp.Or(a.Drain, 30*time.Second), 0)
+	if a.Transport == nil {
+		a.Transport = http.DefaultTransport.(*http.Transport)
+	}
 	if a.Log == nil {
 		a.Log = slog.New(slog.DiscardHandler)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"getwork/assign"
@@ -100,106 +101,114 @@ func TestRefused(t *testing.T) {
 // work is held without an agent that knows of it, and never are more items in progress than allowed.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	var items []string
-	for i := range 20 {
-		items = append(items, fmt.Sprint("item ", i))
-	}
-	d := newDesk(t, items...)
-	n := 0
-	d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
-		if r.URL.Path == "/api/v1/ws" {
+	synctest.Test(t, func(t *testing.T) {
+		var items []string
+		for i := range 20 {
+			items = append(items, fmt.Sprint("item ", i))
+		}
+		d := newDesk(t, items...)
+		n := 0
+		d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
+			if r.URL.Path == "/api/v1/ws" {
+				return false
+			}
+			if before {
+				n++
+			}
+			switch {
+			case n%3 == 0 && !before:
+				panic(http.ErrAbortHandler)
+			case n%9 == 1 && before:
+				refuse(w, 502, "unavailable")
+				return true
+			}
 			return false
 		}
-		if before {
-			n++
+		var mu sync.Mutex
+		worked := map[string]int{}
+		a := d.agent(func(_ context.Context, w assign.Work) error {
+			mu.Lock()
+			defer mu.Unlock()
+			worked[w.Item]++
+			return nil
+		})
+		a.Once, a.Concurrency = true, 4
+		if err := a.Run(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		switch {
-		case n%3 == 0 && !before:
-			panic(http.ErrAbortHandler)
-		case n%9 == 1 && before:
-			refuse(w, 502, "unavailable")
-			return true
+		for _, item := range items {
+			if worked[item] != 1 || d.said[item] != `{"outcome":"complete"}` {
+				t.Errorf("%s: worked on %d times, said %q", item, worked[item], d.said[item])
+			}
 		}
-		return false
-	}
-	var mu sync.Mutex
-	worked := map[string]int{}
-	a := d.agent(func(_ context.Context, w assign.Work) error {
-		mu.Lock()
-		defer mu.Unlock()
-		worked[w.Item]++
-		return nil
+		if d.most > 4 {
+			t.Errorf("%d in hand at the same time", d.most)
+		}
 	})
-	a.Once, a.Concurrency = true, 4
-	if err := a.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, item := range items {
-		if worked[item] != 1 || d.said[item] != `{"outcome":"complete"}` {
-			t.Errorf("%s: worked on %d times, said %q", item, worked[item], d.said[item])
-		}
-	}
-	if d.most > 4 {
-		t.Errorf("%d in hand at the same time", d.most)
-	}
 }
 
 // An agent that starts while the server is away waits for it.
 func TestServerAwayAtTheStart(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, "a")
-	away := true
-	d.fault = func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
-		if away {
-			panic(http.ErrAbortHandler)
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, "a")
+		away := true
+		d.fault = func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
+			if away {
+				panic(http.ErrAbortHandler)
+			}
+			return false
 		}
-		return false
-	}
-	d.start(d.agent(nothing))
-	d.await("it has asked twice", func() bool { return len(d.calls) >= 2 })
-	d.do(func() { away = false })
-	d.await("the item is done", func() bool { return d.said["a"] != "" })
+		d.start(d.agent(nothing))
+		d.await("it has asked twice", func() bool { return len(d.calls) >= 2 })
+		d.do(func() { away = false })
+		d.await("the item is done", func() bool { return d.said["a"] != "" })
+	})
 }
 
 // Without a live channel a waiting request is read as often as the node says.
 func TestPolling(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	began := time.Now()
-	d.start(d.agent(nothing))
-	d.await("it has looked three times", func() bool {
-		n := 0
-		for _, c := range d.calls {
-			if c == "GET /requests/1" {
-				n++
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		began := time.Now()
+		d.start(d.agent(nothing))
+		d.await("it has looked three times", func() bool {
+			n := 0
+			for _, c := range d.calls {
+				if c == "GET /requests/1" {
+					n++
+				}
 			}
+			return n >= 3
+		})
+		if took := time.Since(began); took < 2800*time.Millisecond { // Retry-After is 1 here
+			t.Errorf("three looks within %v", took)
 		}
-		return n >= 3
+		d.do(func() {
+			d.items = []string{"a"}
+			d.serve(d.requests[0])
+		})
+		d.await("the item is done", func() bool { return d.said["a"] != "" })
+		if n := d.count("POST /tasks/crawl/requests"); n > 2 {
+			t.Errorf("asked for work %d times", n)
+		}
 	})
-	if took := time.Since(began); took < 2800*time.Millisecond { // Retry-After is 1 here
-		t.Errorf("three looks within %v", took)
-	}
-	d.do(func() {
-		d.items = []string{"a"}
-		d.serve(d.requests[0])
-	})
-	d.await("the item is done", func() bool { return d.said["a"] != "" })
-	if n := d.count("POST /tasks/crawl/requests"); n > 2 {
-		t.Errorf("asked for work %d times", n)
-	}
 }
 
 // If the lease is shorter than the time that the node says, the request is read sooner: an unknown lease is not renewed.
 func TestPollingShortLease(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	lease := assign.Duration(3 * time.Second)
-	d.task.Lease, d.again = &lease, 3600
-	d.start(d.agent(nothing))
-	d.await("it asks", func() bool { return slices.Contains(d.calls, "POST /tasks/crawl/requests") })
-	d.do(func() {
-		d.items = []string{"a"}
-		d.serve(d.requests[0])
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		lease := assign.Duration(3 * time.Second)
+		d.task.Lease, d.again = &lease, 3600
+		d.start(d.agent(nothing))
+		d.await("it asks", func() bool { return slices.Contains(d.calls, "POST /tasks/crawl/requests") })
+		d.do(func() {
+			d.items = []string{"a"}
+			d.serve(d.requests[0])
+		})
+		d.await("the item is done", func() bool { return d.said["a"] != "" })
 	})
-	d.await("the item is done", func() bool { return d.said["a"] != "" })
 }

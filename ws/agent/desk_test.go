@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -27,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // desk answers as a node does, from memory and without a live channel. Unlike a real node, it can lose answers, and end
 // leases when the test wants it. Tests with real nodes are in cmd/internal/e2e/story.
 type desk struct {
-	*httptest.Server
-	t *testing.T
+	t     *testing.T
+	conns pipes
 
 	mu       sync.Mutex
 	task     assign.Task
@@ -48,7 +49,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, items ...string) *desk {
-	d := &desk{t: t, items: items, lease: 30 * time.Second, again: 1, keys: map[string]*assign.Request{}, said: map[string]string{}}
+	d := &desk{t: t, conns: pipes{make(chan net.Conn), make(chan struct{})}, items: items, lease: 30 * time.Second, again: 1, keys: map[string]*assign.Request{}, said: map[string]string{}}
 	d.task.Settings = assign.DefaultSettings()
 	d.task.Name, d.task.Backoff = "crawl", assign.Duration(7*time.Second)
 	mux := http.NewServeMux()
@@ -60,7 +61,7 @@ func newDesk(t *testing.T, items ...string) *desk {
 	mux.HandleFunc("POST /api/v1/work/{id}/extend", d.extend)
 	mux.HandleFunc("POST /api/v1/work/{id}/disposition", d.dispose)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 404, "not-found") })
-	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		d.mu.Lock()
@@ -82,9 +83,48 @@ func newDesk(t *testing.T, items ...string) *desk {
 		}
 		w.WriteHeader(got.Code)
 		_, _ = w.Write(got.Body.Bytes())
-	}))
-	t.Cleanup(d.Close)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(d.conns) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
 	return d
+}
+
+// pipes is a network in memory. Unlike the machine's, it works with the clock of a synctest bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func reply(w http.ResponseWriter, status int, v any) {
@@ -269,30 +309,6 @@ func (d *desk) count(prefix string) (n int) {
 	return n
 }
 
-// standstill measures how long this process stalls from now on.
-func standstill() (until func() time.Duration) {
-	const normal = 50 * time.Millisecond
-	over, sum := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		tick := time.NewTicker(normal / 5)
-		defer tick.Stop()
-		var stood time.Duration
-		for last := time.Now(); ; last = time.Now() {
-			select {
-			case <-tick.C:
-				stood += max(0, time.Since(last)-normal)
-			case <-over:
-				sum <- stood + max(0, time.Since(last)-normal)
-				return
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(over)
-		return <-sum
-	}
-}
-
 // await polls until the condition is true.
 func (d *desk) await(what string, so func() bool) {
 	d.t.Helper()
@@ -305,7 +321,7 @@ func (d *desk) await(what string, so func() bool) {
 // agent returns an agent of the desk's task; it logs to the test.
 func (d *desk) agent(h HandlerFunc) *Agent {
 	log := slog.New(slog.NewTextHandler(d.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return &Agent{URL: d.URL, User: "crawler", Task: "crawl", Handler: h, Log: log}
+	return &Agent{URL: "http://desk", User: "crawler", Task: "crawl", Handler: h, Log: log, Transport: &http.Transport{DialContext: d.conns.dial}}
 }
 
 // start runs an agent until stop is called, which returns Run's error.

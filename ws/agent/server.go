@@ -19,7 +19,7 @@ type server struct {
 
 // newServer returns a server that calls as the agent, and repeats calls until their context ends.
 func newServer(a *Agent) *server {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport := a.Transport.Clone()
 	transport.MaxIdleConnsPerHost = a.Concurrency + 1
 	s := &server{transport: transport}
 	s.Client = &client.Client{URL: a.URL, Token: a.Token, User: a.User, Role: a.Role, Groups: a.Groups, Instance: a.Instance,

@@ -12,6 +12,7 @@ import (
 
 // A node that does not answer does not keep the run from ending.
 func TestRescuedOfWhoIsSilent(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

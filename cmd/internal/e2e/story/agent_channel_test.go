@@ -81,6 +81,9 @@ func TestAgentWithoutSocket(t *testing.T) {
 
 // With a live channel nothing is read twice, and a lease is extended only as often as it must be.
 func TestAgentAsksLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts the calls of 24 s of work")
+	}
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", nil)

@@ -20,6 +20,7 @@ import (
 // The commands of the README's five situations are typed as they stand there, in a shell, on a real node. Commands that
 // the README says are refused are refused; all others work.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"bash", "curl", "timeout"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip("the README's commands can't be typed here: ", err)
