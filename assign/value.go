@@ -20,6 +20,7 @@ type Who struct {
 	Holder   Holder
 	Groups   []string // the user's groups
 	Anything bool     // needs no group: the user is a manager
+	Counts   bool     // may read how much there is, and no queries: a screen on a wall
 	Tasks    []string // the only tasks that the user's token is for; nil: all
 
 	Credential string // what they came in with; empty under --auth dev

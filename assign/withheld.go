@@ -10,7 +10,7 @@ import (
 // query has no member query, and an error says only that there was one.
 
 // MayReadQueries reports whether the caller may read tasks' queries, and why they failed.
-func (w Who) MayReadQueries() bool { return w.Anything }
+func (w Who) MayReadQueries() bool { return w.Anything && !w.Counts }
 
 // Withheld stands for a query that the caller may not read. It is left out of JSON, and no task can have it.
 const Withheld Query = " "

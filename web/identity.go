@@ -38,13 +38,14 @@ type Caller struct {
 	IdleAt     time.Time // when a session ends unless its user does something first; zero: it does not
 	Scopes     []string  // what a token may be used for; nil: for everything that the role may
 	Tasks      []string  // the only tasks that a token may be used for; nil: all
+	Wall       bool      // it is a screen on a wall, which shows counts and nothing else
 
 	Rights *rights.Rights // what the credential allowed when it was read; nil under --auth dev
 }
 
 // Who returns the caller as the engine knows it. Managers and observers need no group: routes say what each may do.
 func (c *Caller) Who() assign.Who {
-	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer, Tasks: c.Tasks, Credential: c.Credential}
+	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer, Counts: c.Wall, Tasks: c.Tasks, Credential: c.Credential}
 }
 
 // jwtLingers is how long a request may linger on after the JWT that it was made with: programs get short-lived ones.
@@ -229,7 +230,8 @@ func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
 		EndsAt *time.Time `json:"ends_at"`
 		IdleAt *time.Time `json:"idle_at,omitempty"`
 		LogOut bool       `json:"log_out"`
-	}{c.Holder.User, c.Role, append([]string{}, c.Groups...), c.Admin, c.By, orNil(c.EndsAt), orNil(c.IdleAt), c.By == "session" || c.By == "dev"}
+		Wall   bool       `json:"wall,omitempty"`
+	}{c.Holder.User, c.Role, append([]string{}, c.Groups...), c.Admin, c.By, orNil(c.EndsAt), orNil(c.IdleAt), c.By == "session" || c.By == "dev", c.Wall}
 	return answer(w, http.StatusOK, me)
 }
 

@@ -31,10 +31,13 @@ func (s *server) api(m *mux.Router) {
 		add(method, path, operation{scope: scope, tasks: tasks, roles: may}, h)
 	}
 	all, works := assign.Roles, []Role{Worker, Agent, Manager}
-	route("GET", "/me", read, narrowed, s.whoAmI)
-	route("GET", "/tasks", read, narrowed, s.listTasks, all...)
+	counts := func(path string, tasks within, h handler, may ...Role) {
+		add("GET", path, operation{scope: read, tasks: tasks, roles: may, wall: true}, h)
+	}
+	counts("/me", narrowed, s.whoAmI)
+	counts("/tasks", narrowed, s.listTasks, all...)
 	route("POST", "/tasks", manage, outside, s.createTask, Manager)
-	route("GET", "/tasks/{task}", read, inPath, s.showTask, all...)
+	counts("/tasks/{task}", inPath, s.showTask, all...)
 	route("PATCH", "/tasks/{task}", manage, inPath, s.updateTask, Manager)
 	route("DELETE", "/tasks/{task}", manage, inPath, s.deleteTask, Manager)
 	route("POST", "/tasks/{task}/requests", work, inPath, s.getWork, works...)
@@ -57,10 +60,10 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/work/{id}/extend", work, ofWork, s.extend, works...)
 	route("POST", "/work/{id}/reassign", manage, ofWork, s.reassign, Manager)
 	route("POST", "/work/release", manage, narrowed, s.release, Manager)
-	route("GET", "/history", read, asked, packed(s.history), Observer, Manager)
+	counts("/history", asked, packed(s.history), Observer, Manager)
 	route("GET", "/returns", read, asked, packed(s.returns), Observer, Manager)
-	route("GET", "/events", read, narrowed, s.events, all...)
-	route("GET", "/ws", read, narrowed, s.socket, all...)
+	counts("/events", narrowed, s.events, all...)
+	counts("/ws", narrowed, s.socket, all...)
 	p := people{s}
 	own := func(method, path, scope string, tasks within, h handler) {
 		route(method, path, scope, tasks, p.withRights(h))
@@ -78,6 +81,7 @@ func (s *server) api(m *mux.Router) {
 	admins("GET", "/users", read, p.listUsers)
 	admins("PATCH", "/users/{name}", manage, p.changeUser)
 	admins("POST", "/users/{name}/rebind", manage, p.rebindUser)
+	admins("POST", "/walls", manage, p.createWall)
 	add("GET", "/audit", operation{scope: read, admin: true}, packed(s.listAudit))
 }
 

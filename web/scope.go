@@ -14,6 +14,7 @@ type operation struct {
 	tasks within // what a token for some tasks may do with it
 	roles []Role // nil: whoever is known, an admin without a role, too
 	admin bool   // needs the admin bit
+	wall  bool   // shows counts and nothing else, so that screens on a wall may call it
 }
 
 // within says how a call keeps to the tasks that a token is for.
@@ -35,6 +36,8 @@ func (s *server) permit(h handler, o operation) http.Handler {
 		switch {
 		case c == nil:
 			return assign.Refuse(assign.Unauthenticated, "%s", s.whoAreYou())
+		case c.Wall && !o.wall:
+			return assign.Refuse(assign.Forbidden, "this screen may show counts and nothing else; log in to see more")
 		case o.admin && !c.Admin:
 			return assign.Refuse(assign.Forbidden, "this is for administrators, and you are none; a manager of work is not one of people")
 		case o.roles != nil && !slices.Contains(o.roles, c.Role):

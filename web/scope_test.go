@@ -144,3 +144,43 @@ func TestAdminBit(t *testing.T) {
 		}
 	}
 }
+
+// A screen on a wall reads how much there is, and no queries. Nothing else answers it; a new operation is refused until it is
+// listed here.
+func TestWallReadsCounts(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{identify: believe, rights: true})
+	n.newTask(t, "loans", five, `,"groups":["desk"]`)
+	screen := Caller{Holder: assign.Holder{User: "wall"}, Role: Observer, By: "session", Principal: 1, Groups: []string{}, Wall: true}
+	shown := []string{"GET /api/v1/me", "GET /api/v1/tasks", "GET /api/v1/tasks/{task}", "GET /api/v1/history", "GET /api/v1/events", "GET /api/v1/ws"}
+	found := 0
+	for path, item := range mapOf(at(map[string]any(described(t)), "paths")) {
+		if !strings.HasPrefix(path, "/api/") {
+			continue
+		}
+		for method := range mapOf(item) {
+			call := strings.ToUpper(method) + " " + path
+			r, err := n.Client().Do(n.request(t, strings.ToUpper(method), strings.NewReplacer("{task}", "loans", "{item}", "1", "{n}", "1", "{name}", "mia", "{id}", "1").Replace(path),
+				screen.header(t), map[bool]string{true: "{}"}[method != "get"]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var body [4096]byte
+			read, _ := r.Body.Read(body[:])
+			r.Body.Close()
+			text := string(body[:read])
+			if refused := r.StatusCode == 403 && strings.Contains(text, "counts and nothing else"); refused == slices.Contains(shown, call) {
+				t.Errorf("%s of a screen: %d %s", call, r.StatusCode, text)
+			}
+			if slices.Contains(shown, call) {
+				found++
+			}
+			if strings.Contains(text, `"query"`) {
+				t.Errorf("%s shows a query: %s", call, text)
+			}
+		}
+	}
+	if found != len(shown) {
+		t.Errorf("%d of %d operations are described", found, len(shown))
+	}
+}

@@ -180,7 +180,7 @@ select a.n, s.id is not null, coalesce(s.public_id, ''), s.id, coalesce(s.princi
     when s.idle_at <= clock_timestamp() then 'idle'
     when p.blocked_at is not null then 'blocked'
     else ''
-  end
+  end, coalesce(s.wall, false)
 from unnest($1::bytea[]) with ordinality as a (id, n)
 left join getwork.session s on s.id = a.id
 left join getwork.principal p on p.id = s.principal
@@ -200,7 +200,7 @@ func (g *Registry) readSessions(ctx context.Context, ids []string) ([]found, err
 		var id string
 		var idle, auth *time.Time
 		var left float64
-		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &f.EndsAt, &idle, &auth, &left, &f.why)
+		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &f.EndsAt, &idle, &auth, &left, &f.why, &f.Wall)
 		f.Credential, f.Parent = BySession(id), f.hash
 		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
 		return f, err

@@ -51,6 +51,7 @@ type Rights struct {
 	AuthAt time.Time     // when they last proved who they are; zero: not known
 	Parent []byte        // the session of a token for a terminal
 	Kind   string        // of a token: personal, service or cli; otherwise empty
+	Wall   bool          // the session of a screen on a wall: counts and nothing else
 	unused bool          // its last use is to be written anew
 
 	account string // of a JSON web token or a proxy: whose it is

@@ -32,7 +32,10 @@ type LogIn struct {
 }
 
 // maxSessions is how many sessions of one user live at once; a further one ends the oldest.
-const maxSessions = 10
+const (
+	maxSessions = 10
+	maxWalls    = 1000 // screens of one name
+)
 
 const (
 	insertSession = `
@@ -89,7 +92,7 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 			refresh, hint, address, in.Agent).Scan(&begun.Ends); err != nil {
 			return nil, nil, nil, err
 		}
-		ended, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends)
+		ended, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends, maxSessions)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -114,8 +117,8 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 
 // replace ends the sessions that a log-in replaces. The requests of the same person move to the new one; those of another, who
 // used the browser before, are returned to be cancelled.
-func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time) (ended []string, err error) {
-	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, maxSessions)
+func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int) (ended []string, err error) {
+	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, most)
 	if err != nil {
 		return nil, err
 	}
@@ -246,12 +249,17 @@ type ShownSession struct {
 	EndsAt    time.Time   `json:"ends_at"`
 	Address   *string     `json:"address"`
 	Agent     *string     `json:"agent"`
+
+	Wall       bool       `json:"wall"`        // of a screen on a wall
+	OpensUntil *time.Time `json:"opens_until"` // its link was not opened yet
 }
 
 const selectShownSessions = `
-select s.public_id, p.name, coalesce(s.role, ''), s.admin, s.created_at, s.active_at, s.idle_at, s.ends_at, host(s.address), s.agent
+select s.public_id, p.name, coalesce(s.role, ''), s.admin, s.created_at, s.active_at, s.idle_at, s.ends_at, host(s.address), s.agent,
+  s.wall, s.opens_until
 from getwork.session s join getwork.principal p on p.id = s.principal
-where s.ended_at is null and least(s.ends_at, s.idle_at) > clock_timestamp() and ($1 = '' or p.name = $1)
+where s.ended_at is null and least(s.ends_at, s.idle_at) > clock_timestamp()
+  and (s.opens_until is null or s.opens_until > clock_timestamp()) and ($1 = '' or p.name = $1)
 order by s.created_at desc, s.public_id
 limit 1000`
 

@@ -79,7 +79,7 @@ func Check(challenge string) string {
 	return short[:4] + "-" + short[4:]
 }
 
-// show is the page on which somebody approves a terminal. No other page may show it in a frame, where a click could be led astray.
+// show is the page on which somebody approves a terminal.
 func (t Terminals) show(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	a := asking{Challenge: q.Get("challenge"), Label: q.Get("label")}
@@ -102,10 +102,7 @@ func (t Terminals) show(w http.ResponseWriter, r *http.Request) error {
 	if err := bySession(c); err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+	setPage(w)
 	return approval.Execute(w, struct {
 		asking
 		Title, User, Check string
@@ -113,12 +110,21 @@ func (t Terminals) show(w http.ResponseWriter, r *http.Request) error {
 	}{a, "Log in a terminal", c.Holder.User, Check(a.Challenge), a.Port == 0})
 }
 
+// setPage sets the headers of a page that asks for a click. No other page may show it in a frame, where a click could be led astray.
+func setPage(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+}
+
 // bySession refuses whoever did not come in by a browser's session: a token makes no tokens.
 func bySession(c *web.Caller) error {
 	switch {
 	case c == nil:
 		return assign.Refuse(assign.Unauthenticated, "log in first")
-	case c.By != "session" || c.Rights == nil:
+	case c.By != "session" || c.Rights == nil || c.Wall:
 		return assign.Refuse(assign.Forbidden, "only somebody who has logged in with a browser can log in a terminal")
 	}
 	return nil

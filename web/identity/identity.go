@@ -80,7 +80,7 @@ func (c Config) identify(r *http.Request) (*web.Caller, error) {
 	return &web.Caller{
 		Holder: assign.Holder{User: got.User, Instance: instance}, Role: got.Role, Admin: got.Admin, Groups: got.Groups,
 		By: by, Credential: string(got.Credential), Principal: got.Principal, EndsAt: got.EndsAt, IdleAt: got.IdleAt,
-		Scopes: got.Scopes, Tasks: got.Tasks, Rights: got,
+		Scopes: got.Scopes, Tasks: got.Tasks, Wall: got.Wall, Rights: got,
 	}, nil
 }
 

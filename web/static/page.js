@@ -19,7 +19,7 @@ const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: al
 const away = [0, 429, 502, 503, 504]; // the server is away or busy
 const out = ['unauthenticated', 'forbidden']; // the client's reasons to stop for good
 const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
-const watches = ({ role }) => ['observer', 'manager'].includes(role);
+const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(role);
 const manages = ({ role }) => role === 'manager';
 const views = [
   { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },

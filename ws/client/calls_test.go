@@ -38,6 +38,7 @@ var withoutCall = map[string]string{
 	"active": "the page says it", "listTokens": "see above", "createToken": "a token makes no tokens", "endToken": "see above",
 	"listSessions": "see above", "endSessions": "see above", "endSession": "see above",
 	"listUsers": "for administrators", "changeUser": "for administrators", "rebindUser": "for administrators",
+	"createWall": "for administrators",
 }
 
 // Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.

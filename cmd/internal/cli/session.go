@@ -13,6 +13,7 @@ import (
 type SessionCmd struct {
 	List sessionListCmd `cmd:"" help:"List where you are logged in."`
 	End  sessionEndCmd  `cmd:"" help:"Log out browsers, and the terminals that depend on them."`
+	Wall sessionWallCmd `cmd:"" help:"Make a link for a screen on a wall."`
 }
 
 type sessionListCmd struct {

@@ -106,6 +106,9 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	robot.Run(0, nil, "pipeline")
 	admin.Run(0, e2e.Text("robot"), "user", "list", "--of", "robot")
 	admin.Run(0, e2e.Text("There are no sessions."), "session", "list", "--of", "robot")
+	admin.Run(1, e2e.Text("nobody logs in with a browser here"), "session", "wall")
+	admin.Run(2, e2e.Text("--expires must be from 1m to 720h"), "session", "wall", "--expires", "721h")
+	robot.Run(1, e2e.Text("this is for administrators"), "session", "wall")
 	admin.Run(1, e2e.Text("there is no such session that lives; `getwork session list`"), "session", "end", "nothing", "--yes")
 
 	var robots struct{ Tokens []rights.ShownToken }

@@ -104,7 +104,8 @@ func (n *node) logInRoutes() (routes []web.Route) {
 		routes = append(routes, web.Route{Method: r.Method, Path: r.Path, Handler: r.Handler, Limit: limits[r.Path]})
 	}
 	terminals := identity.Terminals{Rights: n.rights.Registry, LogIn: n.logInPath(), Problem: web.Refuser(n.log), Log: n.log}
-	return append(routes, terminals.Routes()...)
+	walls := identity.Walls{Rights: n.rights.Registry, Cookie: n.logIns.Cookie, Keep: n.logIns.Provider.NewSessionCookie, Refuse: web.Refuser(n.log), Log: n.log}
+	return slices.Concat(routes, terminals.Routes(), walls.Routes())
 }
 
 // logInsPerMinute is how many log-ins one address may begin, and end, in a minute.

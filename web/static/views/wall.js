@@ -64,6 +64,7 @@ class Wall {
   }
 
   get #watches() { return ['observer', 'manager'].includes(this.#app.me.role); }
+  get #details() { return !this.#app.me.wall; } // a screen that was opened by a link reads counts alone
   get #now() { return Date.now() + this.#app.client.ahead; }
   get #names() { return this.#chosen.length ? this.#chosen : [...this.#tasks.keys()].slice(0, most); }
   get #shown() { return this.#names.filter((name) => this.#tasks.has(name)); }
@@ -117,8 +118,8 @@ class Wall {
     try {
       const [{ tasks }] = await Promise.all([
         api.history({ task: shown.join(','), from, step: `${step}m` }),
-        ...shown.map((name) => this.#readOldest(name)),
-        ...[...ran].map((name) => this.#readRuns(name)),
+        ...(this.#details ? shown.map((name) => this.#readOldest(name)) : []),
+        ...(this.#details ? [...ran].map((name) => this.#readRuns(name)) : []),
       ]);
       for (const { task, buckets } of tasks) this.#learn(task, { buckets });
     } catch (e) {
