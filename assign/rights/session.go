@@ -20,12 +20,13 @@ import (
 // LogIn is a log-in that the identity provider has confirmed.
 type LogIn struct {
 	Entry
-	SID     string    // what the provider calls its session; empty: it does not say
-	AuthAt  time.Time // when it saw them prove who they are; zero: it does not say
-	Max     time.Duration
-	Address netip.Addr
-	Agent   string // the browser
-	Former  string // the cookie that the browser showed; its session ends
+	SID      string    // what the provider calls its session; empty: it does not say
+	AuthAt   time.Time // when it saw them prove who they are; zero: it does not say
+	IssuedAt time.Time // when it issued the ID token, by its clock; zero: it can't have ended the log-in since
+	Max      time.Duration
+	Address  netip.Addr
+	Agent    string // the browser
+	Former   string // the cookie that the browser showed; its session ends
 
 	// Seal returns the refresh token and the log-out hint as they are stored, given the session's id; nil: neither.
 	Seal func(session []byte) (refresh, hint []byte, err error)
@@ -66,6 +67,9 @@ type Begun struct {
 func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error) {
 	act := audit.Act{Act: "log-in", Object: in.Name, Detail: map[string]any{"iss": in.Iss, "role": in.Role, "admin": in.Admin}}
 	err = g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
+		if err := g.refuseOver(ctx, tx, in); err != nil {
+			return nil, nil, nil, err
+		}
 		p, changed, err := g.enter(ctx, tx, in.Entry)
 		if err != nil {
 			return nil, nil, nil, err
@@ -168,6 +172,8 @@ type Ending struct {
 
 	Once  *[32]byte // if it was inserted before, nothing ends; nil: it may be repeated
 	Until time.Time // when Once may be forgotten
+
+	IssuedAt time.Time // of a provider's message, by its clock: log-ins up to then end, too; zero: it is no message
 }
 
 const endSessions = `
@@ -205,9 +211,19 @@ type Ended struct {
 func (g *Registry) End(ctx context.Context, e Ending) (ended []Ended, err error) {
 	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		ended = nil
+		if !e.IssuedAt.IsZero() {
+			if err := g.lockOver(ctx, tx, overKey(e.Iss, e.SID, e.Sub)); err != nil {
+				return nil, nil, err
+			}
+		}
 		if e.Once != nil {
 			tag, err := tx.Exec(ctx, g.SQL(insertOnce), e.Once[:], e.Until)
 			if err != nil || tag.RowsAffected() == 0 {
+				return nil, nil, err
+			}
+		}
+		if !e.IssuedAt.IsZero() {
+			if err := g.rememberOver(ctx, tx, e); err != nil {
 				return nil, nil, err
 			}
 		}

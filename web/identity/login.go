@@ -43,7 +43,7 @@ func entryOf(in *oidc.Login) rights.Entry {
 // Begin implements [oidc.Sessions].
 func (l *LogIns) Begin(ctx context.Context, in *oidc.Login, former string, address netip.Addr, agent string) (oidc.Session, error) {
 	begun, err := l.Rights.Begin(ctx, rights.LogIn{
-		Entry: entryOf(in), SID: in.SID, AuthAt: in.AuthTime, Max: l.Max, Address: address, Agent: agent, Former: former,
+		Entry: entryOf(in), SID: in.SID, AuthAt: in.AuthTime, IssuedAt: in.IssuedAt, Max: l.Max, Address: address, Agent: agent, Former: former,
 		Seal: func(id []byte) (refresh, hint []byte, err error) {
 			if in.Refresh != "" {
 				if refresh, err = l.Provider.Seal(id, in.Refresh); err != nil {
@@ -70,7 +70,7 @@ func (l *LogIns) End(ctx context.Context, cookie string) (hint string, err error
 
 // EndAll implements [oidc.Sessions].
 func (l *LogIns) EndAll(ctx context.Context, over oidc.LogOut) (ended int, err error) {
-	all, err := l.Rights.End(ctx, rights.Ending{By: "provider", Iss: over.Iss, SID: over.SID, Sub: over.Sub, Once: &over.Once, Until: over.Until})
+	all, err := l.Rights.End(ctx, rights.Ending{By: "provider", Iss: over.Iss, SID: over.SID, Sub: over.Sub, Once: &over.Once, Until: over.Until, IssuedAt: over.IssuedAt})
 	return len(all), err
 }
 

@@ -31,6 +31,8 @@ type LogOut struct {
 	// replay.
 	Once  [32]byte
 	Until time.Time
+
+	IssuedAt time.Time // by the provider's clock; log-ins that are under way and no younger end, too
 }
 
 // Backchannel reads and verifies a provider's message that sessions are over. It reads no cookie: the provider's server sends it,
@@ -128,7 +130,7 @@ func (p *Provider) readLogout(m *metadata, t *token) (o LogOut, reason string) {
 		return o, "logout-subject"
 	}
 	return LogOut{
-		Iss: p.Source.Issuer, SID: sid, Sub: sub,
+		Iss: p.Source.Issuer, SID: sid, Sub: sub, IssuedAt: issued,
 		Once:  sha256.Sum256([]byte("log-out " + p.Source.Issuer + "\n" + jti)),
 		Until: issued.Add(3 * logoutWithin), // later than that it is refused by its age
 	}, ""

@@ -161,6 +161,7 @@ func (p *Provider) login(ctx context.Context, m *metadata, c claims, access stri
 		return nil, rightsFailure(err)
 	}
 	l.SID, _ = c.text("sid")
+	l.IssuedAt, _ = c.moment("iat")
 	if l.AuthTime, _ = c.moment("auth_time"); l.AuthTime.After(p.now()) {
 		l.AuthTime = p.now()
 	}

@@ -40,6 +40,7 @@ type Login struct {
 	grants.Rights
 	SID      string    // what the provider calls its session; empty: it does not say
 	AuthTime time.Time // when the provider last saw them prove who they are; zero: it does not say
+	IssuedAt time.Time // of the ID token, by the provider's clock
 
 	// Secrets. They go into the database sealed, by Provider.Seal, or not at all.
 	Refresh string // empty: none
