@@ -18,7 +18,7 @@ import (
 //
 //   - The transaction of the end cancels what waits ([Engine.EndCredentials]).
 //   - A click that commits beside the end is not seen there. Every node looks for such requests until no click can be under
-//     way any more ([Engine.CancelEnded]).
+//     way any more ([Engine.CancelEnded]). A change of groups does not see such a click, either: the same look mends its groups.
 //   - A round asks under the assign lock about those whom it would serve. So whoever ended before the round took the lock gets
 //     nothing, although the other two may not have come to them yet.
 //

@@ -19,11 +19,11 @@ import (
 // logIn makes a session of a user, and returns their credential.
 func logIn(t testing.TB, db *pgxpool.Pool, user string) string {
 	t.Helper()
-	execute(t, db, `insert into getwork.principal (name, name_key, iss, sub, kind) values ($1, $1, 'bank', $1, 'person') on conflict do nothing`, user)
+	execute(t, db, `insert into getwork.principal (name, name_key, iss, sub, kind, role) values ($1, $1, 'bank', $1, 'person', 'worker') on conflict do nothing`, user)
 	return query[string](t, db, `
 with new as (select $1 || '-' || (select count(*) from getwork.session) as name)
-insert into getwork.session (id, public_id, principal, ends_at)
-select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, clock_timestamp() + interval '10 hours'
+insert into getwork.session (id, public_id, principal, role, ends_at)
+select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, 'worker', clock_timestamp() + interval '10 hours'
 from new n, getwork.principal p where p.name = $1
 returning 's:' || public_id`, user)
 }
@@ -506,6 +506,44 @@ func TestChangedGroups(t *testing.T) {
 	wantEnded(t, n.endedRequest(t, requests[2].ID), assign.Assigned, 1)
 }
 
+// What changes beside a click is not seen by the change. Every node looks for such requests: under the credential of an account
+// that has lost its name, and with groups that its session has lost.
+func TestClickBesideAChange(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", func(s *assign.Settings) { s.Groups = []string{"desk"} })
+	session := logIn(t, db, "ann")
+	principal := query[int64](t, db, `select id from getwork.principal`)
+	for _, c := range []struct {
+		credential, change string
+		state              assign.State
+		groups             string
+	}{
+		{fmt.Sprint("p:", principal), `update getwork.principal set rebound = rebound + 1`, assign.Cancelled, "{desk}"},
+		{fmt.Sprint("j:", principal, ".1"), `update getwork.principal set rebound = rebound + 1`, assign.Cancelled, "{desk}"},
+		{session, `update getwork.session set groups = '{night}'`, assign.None, "{night}"},
+		{fmt.Sprint("p:", principal, ".2"), `update getwork.principal set groups = '{night}'`, assign.None, "{night}"},
+	} {
+		click := lingering("ann", c.credential)
+		click.Groups = []string{"desk"}
+		tx, id := n.beside(t, task.ID, click)
+		execute(t, db, c.change)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.CancelEnded(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.push(t, "inbox", fmt.Sprint("of ", id))
+		wantEnded(t, n.endedRequest(t, id), c.state, 0)
+		if got := query[string](t, db, `select groups::text from getwork.work_requested where id = $1`, id); got != c.groups {
+			t.Errorf("%s: the request has the groups %s", c.credential, got)
+		}
+	}
+}
+
 // A claim whose log-in ends before the assign lock is refused. Nobody gives work to who is blocked.
 func TestClaimByAnEndedLogIn(t *testing.T) {
 	t.Parallel()
@@ -581,6 +619,11 @@ values ($1, sha256(convert_to($1, 'UTF8')), $2, $3, (select id from getwork.sess
 	execute(t, db, `update getwork.token set expires_at = clock_timestamp() where id = 'own'`)
 	execute(t, db, `update getwork.session set ends_at = clock_timestamp() where 's:' || public_id = $1`, live)
 	check("past their time", live, parent, "t:own", "t:cli")
+	execute(t, db, `update getwork.principal set role = 'observer'`)
+	check("a role that takes no work", live, parent, "t:own", "t:cli", fmt.Sprint("p:", id)) // a JWT says itself what it allows
+	execute(t, db, `update getwork.principal set role = 'agent', rebound = 2`)
+	all = []string{fmt.Sprint("j:", id), fmt.Sprint("j:", id, ".1"), fmt.Sprint("j:", id, ".2"), fmt.Sprint("p:", id, ".1"), fmt.Sprint("p:", id, ".2")}
+	check("another account's", fmt.Sprint("j:", id), fmt.Sprint("j:", id, ".1"), fmt.Sprint("p:", id, ".1"))
 	all = []string{"", "s:", "s:nobody", "t:nobody", "j:0", "p:0", "x:1"}
 	check("unknown", all...)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -141,6 +142,37 @@ with ended as materialized (
 )
 ` + cancelOver
 
+	// A change of groups does not see a click that commits beside it, either. A manager needs no groups, and a JWT says itself
+	// which it has.
+	regroupChanged = `
+with now as materialized (
+  select c.credential, g.groups
+  from (select distinct r.credential from getwork.work_requested r where r.state = 'pending' and r.credential is not null) c
+  cross join lateral (
+    select case when s.role <> 'manager' then s.groups end as groups
+    from getwork.session s
+    where left(c.credential, 2) = 's:' and s.public_id = substr(c.credential, 3)
+    union all
+    select case when t.role <> 'manager' or coalesce(s.role, p.role) <> 'manager' then coalesce(s.groups, p.groups) end
+    from getwork.token t join getwork.principal p on p.id = t.principal left join getwork.session s on s.id = t.parent
+    where left(c.credential, 2) = 't:' and t.id = substr(c.credential, 3)
+    union all
+    select case when p.role <> 'manager' then p.groups end
+    from getwork.principal p
+    where c.credential like 'p:%' and p.id = split_part(substr(c.credential, 3), '.', 1)::bigint) g
+), mine as (
+  select r.id, n.credential, n.groups
+  from now n join getwork.work_requested r on r.credential = n.credential
+  where r.state = 'pending' and r.groups is distinct from n.groups
+  order by r.id
+  for update of r
+)
+update getwork.work_requested r
+set groups = m.groups
+from mine m
+where r.id = m.id and r.state = 'pending' and r.credential = m.credential
+returning r.task_id, r.id`
+
 	cancelOver = `update getwork.work_requested r
 set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
 from over o
@@ -175,7 +207,7 @@ func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []st
 }
 
 // CancelEnded cancels, in all tasks, what waits under a credential that has ended or is past its time, or for a user who is
-// blocked. Every node calls it when something has ended. A click may commit beside the end and be seen a little later, so
+// blocked, and gives the rest the groups that their users have now. Every node calls it when something has ended. A click may commit beside the end and be seen a little later, so
 // the rescuer repeats it for as long as that may be.
 func (e *Engine) CancelEnded(ctx context.Context) error {
 	now := time.Now()
@@ -184,17 +216,26 @@ func (e *Engine) CancelEnded(ctx context.Context) error {
 }
 
 func (e *Engine) cancelEnded(ctx context.Context) error {
-	var changes []notify.Change
-	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
-		changes, err = requestsOf(ctx, tx, e.SQL(cancelEnded))
-		return changes, err
-	})
+	cancelled, err := changeRequests(ctx, e, cancelEnded)
 	if err != nil {
 		return fmt.Errorf("cancel requests of ended log-ins: %w", err)
 	}
-	e.countEnd(assign.Cancelled, len(changes))
-	for _, c := range changes {
+	e.countEnd(assign.Cancelled, len(cancelled))
+	regrouped, err := changeRequests(ctx, e, regroupChanged) // in a transaction of its own: each locks requests by their ids
+	if err != nil {
+		return fmt.Errorf("change the groups of waiting requests: %w", err)
+	}
+	for _, c := range slices.Concat(cancelled, regrouped) {
 		e.poke(c.Task)
 	}
 	return nil
+}
+
+// changeRequests executes a statement that changes requests, and announces them.
+func changeRequests(ctx context.Context, e *Engine, statement string) (changes []notify.Change, err error) {
+	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+		changes, err = requestsOf(ctx, tx, e.SQL(statement))
+		return changes, err
+	})
+	return changes, err
 }

@@ -44,7 +44,7 @@ const noEnd = 100 * 365 * 24 * time.Hour
 
 const selectAccounts = `
 select a.n, p.id is not null, coalesce(p.id, 0), coalesce(p.name, ''), coalesce(p.role, ''), coalesce(p.admin, false), coalesce(p.groups, '{}'),
-  coalesce(p.blocked_at is not null, false), coalesce(p.changed::text, ''), coalesce(p.seen_at < clock_timestamp() - interval '1 hour', true)
+  coalesce(p.blocked_at is not null, false), coalesce(p.changed::text, ''), coalesce(p.rebound, 0), coalesce(p.seen_at < clock_timestamp() - interval '1 hour', true)
 from unnest($1::text[], $2::text[]) with ordinality as a (iss, sub, n)
 left join getwork.principal p on p.iss = a.iss and p.sub = a.sub
 order by a.n`
@@ -61,7 +61,7 @@ func (g *Registry) readAccounts(ctx context.Context, accounts []account) ([]foun
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
 		var n int
 		var blocked bool
-		err = row.Scan(&n, &f.exists, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &blocked, &f.version, &f.unused)
+		err = row.Scan(&n, &f.exists, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &blocked, &f.version, &f.rebound, &f.unused)
 		if blocked {
 			f.why = WhyBlocked
 		}
@@ -110,8 +110,8 @@ func (g *Registry) Proxied(ctx context.Context, e Entry) (Rights, error) {
 		g.refusedEntry(ctx, cmp.Or(f.User, e.Name), f.exists, err)
 		return Rights{}, err
 	}
-	return Rights{Credential: ByProxy(f.Principal), Principal: f.Principal, User: f.User, Role: e.Role, Admin: e.Admin, Groups: e.Groups, Left: noEnd,
-		account: a.key(), version: f.version, unused: f.unused}, nil
+	return Rights{Credential: ByProxy(f.Principal, f.rebound), Principal: f.Principal, User: f.User, Role: e.Role, Admin: e.Admin, Groups: e.Groups, Left: noEnd,
+		account: a.key(), rebound: f.rebound, version: f.version, unused: f.unused}, nil
 }
 
 // says reports whether the principal's row has what is said of them.
@@ -136,8 +136,8 @@ func (g *Registry) JWT(ctx context.Context, e Entry, expires time.Time) (Rights,
 		g.refusedEntry(ctx, cmp.Or(f.User, e.Name), f.exists, err)
 		return Rights{}, err
 	}
-	return Rights{Credential: ByJWT(f.Principal), Principal: f.Principal, User: f.User, Role: e.Role, Groups: append([]string{}, e.Groups...),
-		Left: time.Until(expires), EndsAt: expires.UTC(), account: a.key()}, nil
+	return Rights{Credential: ByJWT(f.Principal, f.rebound), Principal: f.Principal, User: f.User, Role: e.Role, Groups: append([]string{}, e.Groups...),
+		Left: time.Until(expires), EndsAt: expires.UTC(), account: a.key(), rebound: f.rebound}, nil
 }
 
 // enters returns the context of an entry, for the audit.
@@ -172,7 +172,7 @@ const alternates = "10 seconds"
 
 const (
 	lockTold = `
-select changed::text, unsettled, coalesce(former = jsonb_build_array($2::text, $3::boolean, $4::text[]) and told_at > clock_timestamp() - interval '` + alternates + `', false)
+select changed::text, rebound, unsettled, coalesce(former = jsonb_build_array($2::text, $3::boolean, $4::text[]) and told_at > clock_timestamp() - interval '` + alternates + `', false)
 from getwork.principal
 where id = $1`
 
@@ -214,7 +214,7 @@ func (g *Registry) tell(ctx context.Context, e Entry) (f found, err error) {
 			return nil, nil, nil, nil
 		}
 		var again, unsettled bool
-		if err := tx.QueryRow(ctx, g.SQL(lockTold), p.id, e.Role, e.Admin, e.Groups).Scan(&f.version, &unsettled, &again); err != nil {
+		if err := tx.QueryRow(ctx, g.SQL(lockTold), p.id, e.Role, e.Admin, e.Groups).Scan(&f.version, &f.rebound, &unsettled, &again); err != nil {
 			return nil, nil, nil, err
 		}
 		act := &audit.Act{Act: "user.change", Object: p.name, Detail: map[string]any{"iss": e.Iss, "role": e.Role, "admin": e.Admin, "groups": e.Groups}}

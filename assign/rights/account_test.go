@@ -53,7 +53,7 @@ func TestProxied(t *testing.T) {
 	e := by("Zoë", assign.RoleWorker, "desk", "loans")
 	e.From = netip.MustParseAddr("192.0.2.7")
 	first, err := d.proxied(t, e)
-	if err != nil || first.User != "Zoë" || first.Role != assign.RoleWorker || first.Admin || !slices.Equal(first.Groups, e.Groups) || first.Credential != ByProxy(first.Principal) || !first.EndsAt.IsZero() || first.Scopes != nil {
+	if err != nil || first.User != "Zoë" || first.Role != assign.RoleWorker || first.Admin || !slices.Equal(first.Groups, e.Groups) || first.Credential != ByProxy(first.Principal, 0) || !first.EndsAt.IsZero() || first.Scopes != nil {
 		t.Fatalf("%+v %v", first, err)
 	}
 	if n := d.count(t, `select count(*) from getwork.audit where act = 'user.create' and object = 'Zoë' and by = 'proxy' and address = '192.0.2.7'`); n != 1 {
@@ -338,6 +338,20 @@ func TestRebindEndsWhatAProxyNamed(t *testing.T) {
 	if _, err := d.proxied(t, by("ann", assign.RoleWorker)); !assign.IsRefusal(err, assign.NameTaken) {
 		t.Error("the former account:", err)
 	}
+	again, err := d.JWT(t.Context(), Entry{Iss: "https://other", Sub: "bob", Name: "robert", Role: assign.RoleAgent}, time.Now().Add(time.Hour))
+	if err != nil || again.User != "bob" || again.Principal != shown.Principal {
+		t.Fatalf("the new account: %+v, %v", again, err)
+	}
+	h := d.follow(t, again, nil)
+	d.look(t, h, "")
+	ended := func(c Credential) bool { return d.count(t, `select getwork.ended($1)::int`, c) == 1 }
+	if again.Credential == shown.Credential || ended(again.Credential) || !ended(shown.Credential) || !ended(named.Credential) {
+		t.Errorf("want that %s and %s have ended, and %s has not", shown.Credential, named.Credential, again.Credential)
+	}
+	if _, err := d.Block(t.Context(), "bob", true); err != nil {
+		t.Fatal(err)
+	}
+	d.look(t, h, EndBlocked)
 }
 
 // A personal token works while the proxy names its owner, though nobody logs in here.
@@ -379,7 +393,7 @@ func TestJWT(t *testing.T) {
 	ends := time.Now().Add(time.Hour)
 	shown := Entry{Iss: "idp", Sub: "sub of mia", Name: "another name", Role: assign.RoleWorker, Admin: true, Groups: []string{"x"}}
 	r, err := d.JWT(t.Context(), shown, ends)
-	if err != nil || r.User != "mia" || r.Role != assign.RoleWorker || r.Admin || !slices.Equal(r.Groups, shown.Groups) || r.Credential != ByJWT(r.Principal) || !r.EndsAt.Equal(ends) || r.Left < 59*time.Minute || r.Left > time.Hour {
+	if err != nil || r.User != "mia" || r.Role != assign.RoleWorker || r.Admin || !slices.Equal(r.Groups, shown.Groups) || r.Credential != ByJWT(r.Principal, 0) || !r.EndsAt.Equal(ends) || r.Left < 59*time.Minute || r.Left > time.Hour {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if s, err := d.session(t, cookie); err != nil || s.Role != assign.RoleManager || s.Principal != r.Principal {

@@ -86,9 +86,9 @@ select 's:' || public_id from getwork.session where principal = $1 and ended_at 
 union all
 select 't:' || id from getwork.token where principal = $1 and ended_at is null
 union all
-select 'j:' || $1::bigint
-union all
-select 'p:' || $1::bigint`
+select k.kind || id || case when rebound > 0 then '.' || rebound else '' end
+from getwork.principal cross join (values ('j:'), ('p:')) k (kind)
+where id = $1`
 
 // credentialsOf returns all live credentials of a principal.
 func (g *Registry) credentialsOf(ctx context.Context, tx pgx.Tx, principal int64) ([]string, error) {
@@ -109,7 +109,7 @@ with sessions as (
   where principal = $1 and ended_at is null
   returning 't:' || id
 )
-select * from sessions union all select * from tokens union all select 'j:' || $1::bigint union all select 'p:' || $1::bigint`
+select * from sessions union all select * from tokens`
 
 // endAll ends all sessions and tokens of a principal.
 func (g *Registry) endAll(ctx context.Context, tx pgx.Tx, principal int64, by string) ([]string, error) {

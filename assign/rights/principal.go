@@ -220,9 +220,9 @@ func (g *Registry) user(ctx context.Context, name string) (User, error) {
 
 const rebindPrincipal = `
 update getwork.principal
-set iss = $2, sub = $3, changed = pg_current_xact_id()
+set iss = $2, sub = $3, rebound = rebound + 1, changed = pg_current_xact_id()
 where name = $1
-returning id`
+returning id, rebound - 1`
 
 // RebindUser gives a user's name to another account of an identity provider, and ends all that the former one has.
 func (g *Registry) RebindUser(ctx context.Context, name, iss, sub string) (User, error) {
@@ -231,7 +231,8 @@ func (g *Registry) RebindUser(ctx context.Context, name, iss, sub string) (User,
 	}
 	err := g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		var id int64
-		err := tx.QueryRow(ctx, g.SQL(rebindPrincipal), name, iss, sub).Scan(&id)
+		var before int
+		err := tx.QueryRow(ctx, g.SQL(rebindPrincipal), name, iss, sub).Scan(&id, &before)
 		var pgErr *pgconn.PgError
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -242,6 +243,7 @@ func (g *Registry) RebindUser(ctx context.Context, name, iss, sub string) (User,
 			return nil, nil, err
 		}
 		credentials, err := g.endAll(ctx, tx, id, "rebind")
+		credentials = append(credentials, string(ByJWT(id, before)), string(ByProxy(id, before)))
 		return &audit.Act{Act: "user.rebind", Object: name, Detail: map[string]any{"iss": iss, "sub": sub}}, credentials, err
 	})
 	if err != nil {

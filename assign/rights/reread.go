@@ -8,7 +8,7 @@ import (
 )
 
 const selectPrincipals = `
-select id, name, coalesce(role, ''), admin, groups, blocked_at is not null, iss, sub, changed::text
+select id, name, coalesce(role, ''), admin, groups, blocked_at is not null, iss, sub, changed::text, rebound
 from getwork.principal
 where id = any($1::bigint[])`
 
@@ -27,8 +27,7 @@ func (w *Watch) readAgain(ctx context.Context, credentials []Credential) (map[Cr
 		case 's':
 			sessions = append(sessions, string(c[2:]))
 		default:
-			var id int64
-			if _, err := fmt.Sscan(string(c[2:]), &id); err == nil {
+			if id, _, ok := c.principal(); ok {
 				principals[id] = append(principals[id], c)
 			}
 		}
@@ -79,11 +78,14 @@ func (w *Watch) readPrincipals(ctx context.Context, principals map[int64][]Crede
 	var p principal
 	var of account
 	var version string
-	_, err = pgx.ForEachRow(rows, []any{&p.id, &p.name, &p.role, &p.admin, &p.groups, &p.blocked, &of.iss, &of.sub, &version}, func() error {
+	var rebound int
+	_, err = pgx.ForEachRow(rows, []any{&p.id, &p.name, &p.role, &p.admin, &p.groups, &p.blocked, &of.iss, &of.sub, &version, &rebound}, func() error {
 		for _, c := range principals[p.id] {
 			f := found{exists: true, Rights: Rights{Credential: c, Principal: p.id, User: p.name, Role: p.role, Admin: p.admin, Groups: p.groups,
-				account: of.key(), version: version}}
-			switch {
+				account: of.key(), rebound: rebound, version: version}}
+			switch _, shown, _ := c.principal(); {
+			case shown != rebound:
+				f.exists = false // the name belongs to another account now
 			case p.blocked:
 				f.why = WhyBlocked
 			case c[0] == 'p' && p.role == "" && !p.admin:

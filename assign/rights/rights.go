@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,12 +27,29 @@ func ByToken(id string) Credential { return Credential("t:" + id) }
 // BySession returns the credential of a session; id is the public one.
 func BySession(id string) Credential { return Credential("s:" + id) }
 
-// ByJWT returns the credential of a principal who shows JSON web tokens.
-func ByJWT(principal int64) Credential { return Credential("j:" + strconv.FormatInt(principal, 10)) }
+// ByJWT returns the credential of a principal who shows JSON web tokens. rebound is how often its name was given to another
+// account: the new account's credential is another than the former one's, which has ended.
+func ByJWT(principal int64, rebound int) Credential { return ofPrincipal("j:", principal, rebound) }
 
-// ByProxy returns the credential of a principal whom a proxy names.
-func ByProxy(principal int64) Credential {
-	return Credential("p:" + strconv.FormatInt(principal, 10))
+// ByProxy returns the same for a principal whom a proxy names.
+func ByProxy(principal int64, rebound int) Credential { return ofPrincipal("p:", principal, rebound) }
+
+func ofPrincipal(kind string, principal int64, rebound int) Credential {
+	c := kind + strconv.FormatInt(principal, 10)
+	if rebound > 0 {
+		c += "." + strconv.Itoa(rebound)
+	}
+	return Credential(c)
+}
+
+// principal returns the id of the principal in a credential by JWT or proxy, and its number of rebinds.
+func (c Credential) principal() (id int64, rebound int, ok bool) {
+	name, rebinds, again := strings.Cut(string(c[2:]), ".")
+	id, err := strconv.ParseInt(name, 10, 64)
+	if err == nil && again {
+		rebound, err = strconv.Atoi(rebinds)
+	}
+	return id, rebound, err == nil
 }
 
 // Rights are what a credential allows at the time of reading.
@@ -55,6 +73,7 @@ type Rights struct {
 	unused bool          // its last use is to be written anew
 
 	account string // of a JSON web token or a proxy: whose it is
+	rebound int    // of the same: how often the principal's name was given to another account
 	version string // of a proxy: the change of rights that it followed
 }
 

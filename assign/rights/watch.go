@@ -151,7 +151,8 @@ changed as (
   from getwork.principal p cross join lateral (
     select 's:' || public_id from getwork.session s where s.principal = p.id
     union all select 't:' || id from getwork.token t where t.principal = p.id
-    union all select 'j:' || p.id union all select 'p:' || p.id) as c (credential)
+    union all select k.kind || p.id || case when n > 0 then '.' || n else '' end
+      from (values ('j:'), ('p:')) k (kind), generate_series(greatest(p.rebound - 1, 0), p.rebound) n) as c (credential)
   where p.changed >= pg_snapshot_xmin($1::pg_snapshot) and not pg_visible_in_snapshot(p.changed, $1::pg_snapshot)
 )
 select n.snapshot::text, n.cluster, array(select distinct credential from changed) from now n`
@@ -230,7 +231,7 @@ func (w *Watch) judge(ctx context.Context, credentials []Credential) error {
 		f := now[c]
 		w.endIf(c, func(l *Live) End {
 			switch {
-			case !f.exists || f.account != l.rights.account: // the name was given to another account
+			case !f.exists || f.account != l.rights.account || f.rebound != l.rights.rebound: // the name was given to another account
 				return EndOver
 			case f.why == WhyBlocked || f.why == WhyRole:
 				return EndBlocked

@@ -8,7 +8,7 @@
 alter table getwork.work_requested
   add column credential  text,
   add column valid_until timestamptz;
-comment on column getwork.work_requested.credential is 'What its user asked with: s: and the public id of a session, t: and the id of a token, j: or p: and the id of a principal for a JWT or a proxy. Null: --auth dev, or it was recorded before there was log-in.';
+comment on column getwork.work_requested.credential is 'What its user asked with: s: and the public id of a session, t: and the id of a token, j: or p: and the id of a principal for a JWT or a proxy, and a dot and the number of its rebinds if there were any. Null: --auth dev, or it was recorded before there was log-in.';
 comment on column getwork.work_requested.valid_until is 'When that credential ends by itself; the request is not served afterwards. Null: it does not.';
 
 create index work_requested_credential on getwork.work_requested (credential) where state = 'pending' and credential is not null;
@@ -31,6 +31,7 @@ create table getwork.principal (
   former     jsonb,
   told_at    timestamptz,
   unsettled  boolean not null default false,
+  rebound    integer not null default 0,
   created_at timestamptz not null default clock_timestamp(),
   changed    xid8 not null default pg_current_xact_id(),
   unique (iss, sub)
@@ -53,6 +54,7 @@ comment on column getwork.principal.seen_at is 'When they last logged in, or, to
 comment on column getwork.principal.former is 'Role, admin and groups before a proxy last said something else: if it says them again, two proxies contradict each other.';
 comment on column getwork.principal.told_at is 'When a proxy last said something else of them.';
 comment on column getwork.principal.unsettled is 'Proxies contradict each other about them. Live channels follow when that has been over for ten seconds.';
+comment on column getwork.principal.rebound is 'How often their name was given to another account. It is part of credentials by JWT and proxy, so that those of the former account have ended.';
 comment on column getwork.principal.created_at is 'When they first came in.';
 comment on column getwork.principal.changed is 'The transaction that last changed what they may do.';
 
@@ -224,22 +226,26 @@ declare
 begin
   case pg_catalog.left(credential, 2)
     when 's:' then
-      select s.ended_at is null and s.ends_at > pg_catalog.clock_timestamp() and p.blocked_at is null into alive
+      select s.ended_at is null and s.ends_at > pg_catalog.clock_timestamp() and p.blocked_at is null and s.role in ('worker', 'agent', 'manager') into alive
       from getwork.session s join getwork.principal p on p.id = s.principal
       where s.public_id = pg_catalog.substr(credential, 3);
     when 't:' then
       select t.ended_at is null and t.expires_at > pg_catalog.clock_timestamp() and p.blocked_at is null
-        and (t.parent is null or s.ended_at is null and s.ends_at > pg_catalog.clock_timestamp()) into alive
+        and (t.parent is null or s.ended_at is null and s.ends_at > pg_catalog.clock_timestamp())
+        and coalesce(s.role, p.role) in ('worker', 'agent', 'manager') into alive
       from getwork.token t join getwork.principal p on p.id = t.principal left join getwork.session s on s.id = t.parent
       where t.id = pg_catalog.substr(credential, 3);
     when 'j:', 'p:' then
-      select p.blocked_at is null into alive from getwork.principal p where p.id = pg_catalog.substr(credential, 3)::bigint;
+      select p.blocked_at is null and (credential like 'j:%' or p.role in ('worker', 'agent', 'manager')) into alive
+      from getwork.principal p
+      where p.id = pg_catalog.split_part(pg_catalog.substr(credential, 3), '.', 1)::bigint
+        and p.rebound = coalesce(nullif(pg_catalog.split_part(credential, '.', 2), ''), '0')::integer;
     else
       alive := false;
   end case;
   return alive is not true;
 end $$;
-comment on function getwork.ended(text) is 'Whether a credential, written as in work_requested, has ended, or its owner is blocked. An unknown one has.';
+comment on function getwork.ended(text) is 'Whether a credential, written as in work_requested, has ended, or its owner is blocked or has no role that takes work. An unknown one has.';
 
 ---- create above / drop below ----
 
