@@ -20,6 +20,7 @@ type caller struct {
 	stage *stage
 	who   history.Who
 	role  string
+	pass  *pass      // what they show; nil: the nodes believe names
 	rng   *rand.Rand // used only by the goroutine that calls
 }
 
@@ -49,6 +50,7 @@ type request struct {
 	header       []string      // names and values in turn
 	held         time.Duration // the answer may take this much longer
 	notNode      int           // if not 0: not the node before this number
+	as           *badge        // shown instead of what the caller has
 }
 
 // do makes one call and records it. The caller sets in call what it is about; do sets the rest.
@@ -57,12 +59,14 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 	for i := 0; i < 10 && m.number+1 == r.notNode; i++ {
 		m = c.node()
 	}
-	call.Who, call.Node = c.who, m.number
+	call.Who, call.Node, call.Held = c.who, m.number, r.held
+	with := c.show(ctx, r.as)
+	call.By = with.name
 	ctx, cancel := context.WithTimeout(ctx, patience+r.held)
 	defer cancel()
 	revoked := c.stage.revoked.Load()
 	call.Began = c.stage.rec.Now()
-	err := c.exchange(ctx, m.node.URL+r.path, r, &call)
+	err := c.exchange(ctx, m.node.URL+r.path, r, with, &call)
 	call.Ended = c.stage.rec.Now()
 	if err != nil { // or only half an answer came
 		call.Status, call.Type, call.Tag, call.Body, call.Error = 0, "", "", nil, err.Error()
@@ -74,6 +78,9 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 		}
 	}
 	c.stage.rec.Add(history.Entry{Call: &call})
+	if call.Status == http.StatusUnauthorized {
+		c.pass.spoilt(with)
+	}
 	// Without its rights a node can't answer anything else.
 	if call.Status == http.StatusInternalServerError && revoked%2 == 0 && revoked == c.stage.revoked.Load() {
 		c.stage.findings.add("answers", "node %d answered 500 to %s %s at %v: an unexpected error, which the node's log names", m.number, r.method, r.path, call.Ended)
@@ -81,7 +88,7 @@ func (c *caller) do(ctx context.Context, call history.Call, r request) history.C
 	return call
 }
 
-func (c *caller) exchange(ctx context.Context, url string, r request, call *history.Call) error {
+func (c *caller) exchange(ctx context.Context, url string, r request, with badge, call *history.Call) error {
 	var payload io.Reader
 	if r.body != nil {
 		b, err := json.Marshal(r.body)
@@ -94,14 +101,14 @@ func (c *caller) exchange(ctx context.Context, url string, r request, call *hist
 	if err != nil {
 		return err
 	}
-	sent.Header = c.identity()
+	sent.Header = c.identity(with)
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i+1 < len(r.header); i += 2 {
 		sent.Header.Set(r.header[i], r.header[i+1])
 	}
-	response, err := transport.RoundTrip(sent)
+	response, err := c.stage.to().RoundTrip(sent)
 	if err != nil {
 		return err
 	}
@@ -125,10 +132,25 @@ func (c *caller) exchange(ctx context.Context, url string, r request, call *hist
 	return nil
 }
 
-func (c *caller) identity() http.Header {
+// show returns what the caller shows: as, or what they have.
+func (c *caller) show(ctx context.Context, as *badge) badge {
+	switch {
+	case as != nil:
+		return *as
+	case c.pass == nil:
+		return badge{}
+	}
+	return c.pass.show(ctx)
+}
+
+func (c *caller) identity(with badge) http.Header {
 	h := http.Header{}
-	h.Set("X-Getwork-User", c.who.User)
-	h.Set("X-Getwork-Role", c.role)
+	if c.pass != nil {
+		c.pass.put(h, with)
+	} else {
+		h.Set("X-Getwork-User", c.who.User)
+		h.Set("X-Getwork-Role", c.role)
+	}
 	if c.who.Instance != "" {
 		h.Set("X-Getwork-Instance", c.who.Instance)
 	}

@@ -58,7 +58,8 @@ func (p *person) click(ctx context.Context, w wish, tried int) {
 
 // clickTwice clicks in two tabs at the same time.
 func (p *person) clickTwice(ctx context.Context) {
-	other := caller{stage: p.stage, who: p.who, role: p.role, rng: rand.New(rand.NewPCG(p.rng.Uint64(), 0))}
+	other := p.caller
+	other.rng = rand.New(rand.NewPCG(p.rng.Uint64(), 0))
 	one, two := p.wish(), p.wish()
 	two.job = one.job
 	var calls [2]history.Call

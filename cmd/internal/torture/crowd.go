@@ -76,6 +76,7 @@ func (c *crowd) person(i int) *person {
 		p.who = history.Who{User: fmt.Sprintf("agent-%02d", k/4), Instance: fmt.Sprintf("i%d", k%4)}
 		p.role, p.agent, p.socket = "agent", true, k%4 != 3
 	}
+	p.pass = c.logIns.pass(holderKey(p.who))
 	return p
 }
 

@@ -73,6 +73,19 @@ var defences = map[string][]edit{
 		{"assign", "50 * time.Millisecond // the least time between two sweeps", "time.Second // the least time between two sweeps"},
 	},
 
+	// A click is not recorded on a credential that has ended.
+	"insertask": {{"assign", "coalesce(c.valid_until > clock_timestamp(), true) and not getwork.ended(c.credential) end", "coalesce(c.valid_until > clock_timestamp(), true) end"}},
+
+	// A round asks under the assign lock whether the credentials of those whom it would serve have ended: of those who wait, and
+	// of clicks that are recorded as they are served.
+	"roundask": {
+		{"assign", "	if len(asked) == 0 {\n\t\treturn false, nil", "	if true || len(asked) == 0 {\n\t\treturn false, nil"},
+		{"assign", "		if len(ended) > 0 {\n\t\t\treturn errSettle", "		if false && len(ended) > 0 {\n\t\t\treturn errSettle"},
+	},
+
+	// Every node looks for requests that a click has recorded beside the end of its credential.
+	"endlook": {{"assign", "changeRequests(ctx, e, cancelEnded)", "changeRequests(ctx, e, `select task_id, id from getwork.work_requested where false`)"}},
+
 	// The listener gives up a connection on which it does not hear its own echo.
 	"watchdog": {{"notify", "if p.unanswered.IsZero() {", "if true {"}},
 }

@@ -12,7 +12,9 @@
 //	crowd.go                  everybody who works: person.go a user, click.go their clicks,
 //	                          fate.go how work ends, socket.go, stream.go live channels,
 //	                          manager.go pushes, pauses, reassignments
-//	plan.go, storm.go         when faults come; fault.go carries them out, jump.go those of the clock
+//	login.go, pass.go         a provider, and what everybody shows, in the scenario in which people log in
+//	plan.go, storm.go         when faults come; fault.go carries them out, jump.go those of the clock,
+//	                          ends.go those of rights
 //	restore.go, upgrade.go, grants.go, past.go   what some scenarios do beside the faults
 //	call.go                   records every call with its answer
 //	sampler.go                how many ranking queries run at the same time, as the server shows

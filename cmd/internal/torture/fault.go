@@ -27,6 +27,14 @@ var Kinds = []Kind{
 	{Name: "terminate", Help: "up to four backends of getwork are terminated", often: 3, strike: (*storm).terminate},
 	{Name: "kill-told", Help: "kill -9 of a node that has just answered a change that others must be told of", often: 2, least: 10 * time.Millisecond, most: 3 * time.Second, strike: (*storm).killTold},
 	{Name: jumps, Help: "PostgreSQL's clock is set forward or back by a second to two hours, and usually set right later", often: 3, least: time.Second, most: 15 * time.Second, strike: (*storm).jump},
+	{Name: "end-sessions", Help: "an administrator ends somebody's sessions", often: 4, rights: true, strike: (*storm).endSessions},
+	{Name: "end-token", Help: "an administrator ends a token", often: 4, rights: true, strike: (*storm).endToken},
+	{Name: "log-out", Help: "somebody logs out", often: 3, rights: true, strike: (*storm).logOut},
+	{Name: "log-out-there", Help: "somebody logs out at the provider, which sends a message", often: 3, rights: true, strike: (*storm).logOutThere},
+	{Name: "log-in-again", Help: "somebody logs in in the same browser, which replaces their session", often: 2, rights: true, strike: (*storm).logInAgain},
+	{Name: "block", Help: "somebody is blocked, and let in again", often: 4, least: 200 * time.Millisecond, most: 8 * time.Second, rights: true, strike: (*storm).block},
+	{Name: "regroup", Help: "somebody is taken out of a group at the provider, and put back", often: 3, least: 2 * time.Second, most: 10 * time.Second, rights: true, strike: (*storm).regroup},
+	{Name: "provider-away", Help: "the provider goes away while it is asked about sessions, and returns", often: 1, least: 2 * time.Second, most: 15 * time.Second, rights: true, strike: (*storm).away},
 }
 
 // onProcess does something to the process of a node that can be spared.

@@ -50,6 +50,12 @@ var holes = map[string]hole{
 	"too late": {[]string{"leasecheck"},
 		torture.Options{Scenario: "leases", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
 		[]checker.Rule{checker.NotBefore}, nil, nil},
+	// The round's question alone is asked under the lock: without it whoever shares the transaction of their click is not asked
+	// about. Without the look some wait on for as long as they linger.
+	"served after the end": {[]string{"insertask", "roundask", "endlook"},
+		torture.Options{Scenario: "rights", For: 12 * time.Second, Users: 60, Agents: 12, Think: 300 * time.Millisecond, Recovery: 5 * time.Second,
+			Faults: ending, Every: 50 * time.Millisecond},
+		[]checker.Rule{checker.Served}, map[string][]checker.Rule{"roundask": {checker.Served}, "endlook": {checker.EndsSoon}}, nil},
 	// The checker gives a node the contract's 30 s to notice that its listener is frozen.
 	"a listener frozen": {[]string{"watchdog"},
 		torture.Options{Scenario: "live", For: 40 * time.Second, Users: 40, Recovery: 4 * time.Second,
@@ -161,6 +167,12 @@ var inStep = []struct {
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"isolation"}, "never again, with a lock that is taken"},
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"assignlock"}, "never again, with a lock that is taken"},
 	{"TestClaimSeesAllBeforeItsLock", "assign/engine", []string{"lockfirst", "isolation"}, "never again, with a free lock"},
+	{"TestEndBeforeTheRound", "assign/engine", []string{"insertask", "endlook"}, ""},
+	{"TestEndBeforeTheRound", "assign/engine", []string{"roundask"}, "want cancelled and 0"},
+	{"TestEndedClicksOfABatch", "assign/engine", []string{"endlook"}, ""},
+	{"TestEndedClicksOfABatch", "assign/engine", []string{"insertask", "roundask"}, "want a refusal of kind unauthenticated"},
+	{"TestClickBesideTheEnd", "assign/engine", []string{"insertask", "roundask"}, ""},
+	{"TestClickBesideTheEnd", "assign/engine", []string{"endlook"}, "waits in vain"},
 	{"TestTooLateIsRefused", "assign/engine", []string{"leasecheck"}, "too late to complete"},
 	{"TestFrozenConnectionIsNoticedAndReplaced", "notify", []string{"watchdog"}, "for down"},
 }

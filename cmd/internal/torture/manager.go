@@ -23,6 +23,7 @@ func (c *crowd) manager(i int) *manager {
 	if i > 0 {
 		m.who.User, m.role = "boss", "manager"
 	}
+	m.pass = c.logIns.pass(m.who.User)
 	return m
 }
 

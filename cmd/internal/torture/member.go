@@ -64,7 +64,7 @@ func newMember(s *stage, number int) (m *member, err error) {
 	scenario, _ := scenarioOf(s.o.Scenario)
 	m.node = node.New(node.Options{
 		Binary: s.binary, DatabaseURL: urls[0],
-		Args: append([]string{"--max-runs", "4", "--drain-timeout", drainTimeout.String()}, slices.Concat(scenario.flags, s.o.Flags)...),
+		Args: append([]string{"--max-runs", "4", "--drain-timeout", drainTimeout.String()}, slices.Concat(scenario.flags, s.logIns.flagsOf(s, number), s.o.Flags)...),
 		Env:  []string{"GETWORK_LISTEN_DATABASE_URL=" + urls[1]},
 	})
 	return m, nil

@@ -38,6 +38,14 @@ var Defaults = Options{
 	Settle: 45 * time.Second, Log: func(string, ...any) {},
 }
 
+// kinds returns the names of the faults that fit the scenario. Where people log in, the clock is not set: their sessions would end.
+func (o Options) kinds() []string {
+	scenario, _ := scenarioOf(o.Scenario)
+	return names(slices.DeleteFunc(slices.Clone(Kinds), func(k Kind) bool {
+		return k.rights && !scenario.logsIn || k.Name == jumps && scenario.logsIn
+	}), func(k Kind) string { return k.Name })
+}
+
 // None is the only kind of fault of a run in which nothing is to be broken.
 const None = "none"
 
@@ -53,7 +61,7 @@ func (o Options) Complete() (Options, error) {
 	if o.Log == nil {
 		o.Log = Defaults.Log
 	}
-	known := names(Kinds, func(k Kind) string { return k.Name })
+	known := o.kinds()
 	for _, f := range o.Without {
 		if !slices.Contains(known, f) || len(o.Faults) > 0 {
 			return o, fmt.Errorf("--without must name some of %s, without --faults; not %q", strings.Join(known, ", "), f)
@@ -127,7 +135,7 @@ func (o Options) disturbed() bool {
 func (o Options) Command() string {
 	args := []string{"getwork-torture", fmt.Sprintf("--seed %d --scenario %s --for %v --every %v --nodes %d --users %d --agents %d --think %v",
 		o.Seed, o.Scenario, o.For, o.Every, o.Nodes, o.Users, o.Agents, o.Think)}
-	if all := names(Kinds, func(k Kind) string { return k.Name }); !slices.Equal(o.Faults, all) {
+	if !slices.Equal(o.Faults, o.kinds()) {
 		args = append(args, "--faults "+strings.Join(o.Faults, ","))
 	}
 	if o.Isolation != "" {

@@ -63,6 +63,9 @@ func (p *person) chance(percent int) bool { return p.rng.IntN(100) < percent }
 // act does the next thing on its own initiative.
 func (p *person) act(ctx context.Context) {
 	h := p.crowd.scenario.habits
+	if p.pass != nil && p.chance(10) {
+		p.haunt(ctx)
+	}
 	switch x := p.rng.IntN(100); {
 	case x < h.claim && !p.agent:
 		p.claim(ctx)

@@ -12,6 +12,7 @@ type Kind struct {
 	Help        string
 	often       int           // its weight in the draw
 	least, most time.Duration // how long it lasts
+	rights      bool          // it needs people who log in
 	strike      func(*storm, planned)
 }
 

@@ -63,7 +63,7 @@ func TestNoClock(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	said := ""
 	o, err := Options{Log: func(format string, args ...any) { said += fmt.Sprintf(format, args...) }}.Complete()
-	if err != nil || o.jumps() || len(o.Faults) != len(Kinds)-1 || !strings.Contains(said, "gcc") {
+	if err != nil || o.jumps() || len(o.Faults) != len(Options{}.kinds())-1 || !strings.Contains(said, "gcc") {
 		t.Errorf("%v (%v); it says %q", o.Faults, err, said)
 	}
 	if _, err := (Options{Faults: []string{jumps}}).Complete(); !errors.Is(err, clock.ErrUnavailable) {
@@ -75,7 +75,7 @@ func TestNoClock(t *testing.T) {
 func TestCommand(t *testing.T) {
 	o := Options{Seed: 7, Nodes: 5, Every: 300 * time.Millisecond, Without: []string{jumps, "kill"}, Isolation: "serializable", Flags: []string{"--no-listen"}}
 	o, err := o.Complete()
-	if err != nil || o.jumps() || len(o.Faults) != len(Kinds)-2 {
+	if err != nil || o.jumps() || len(o.Faults) != len(Options{}.kinds())-2 {
 		t.Fatal(err, o.Faults)
 	}
 	for _, want := range []string{"--seed 7 ", "--nodes 5 ", "--every 300ms ", "--scenario mixed ", "--faults kill-run,freeze,", "--isolation 'serializable'", "--serve='--no-listen'"} {
@@ -83,7 +83,7 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s: want %s", o.Command(), want)
 		}
 	}
-	if nothing, err := (Options{Without: names(Kinds, func(k Kind) string { return k.Name })}).Complete(); err != nil || nothing.faults() {
+	if nothing, err := (Options{Without: Options{}.kinds()}).Complete(); err != nil || nothing.faults() {
 		t.Errorf("without all kinds there are %v (%v)", nothing.Faults, err)
 	}
 	if all, _ := (Options{Seed: 7}).Complete(); all.jumps() && strings.Contains(all.Command(), "--faults") {

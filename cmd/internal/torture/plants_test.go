@@ -81,7 +81,19 @@ var plants = []plant{
 	{"a click waits for its task's query", checker.Prompt,
 		edit{"assign", "where id = $1 for no key update skip locked`", "where id = $1 for update skip locked`"},
 		torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
+	{"no credential has ended", checker.Served,
+		edit{"schema", "return alive is not true;", "return false;"},
+		torture.Options{Scenario: "rights", Faults: ending, Every: 40 * time.Millisecond}},
+	{"a live channel stays open when its session has ended", checker.EndsSoon,
+		edit{"assign/rights", "case f.why != \"\":\n\t\t\t\treturn EndOver\n\t\t\tcase c[0] == 'j'", "case c[0] == 'j'"},
+		torture.Options{Scenario: "rights", Faults: ending, Every: 100 * time.Millisecond}},
+	{"a session is found that has ended", checker.EndsSoon,
+		edit{"assign/rights", "    when s.ended_at is not null then 'ended'\n", ""},
+		torture.Options{Scenario: "rights", Faults: ending, Every: 100 * time.Millisecond}},
 }
+
+// ending are the faults that end what people came in with.
+var ending = []string{"end-sessions", "end-token", "log-out", "block"}
 
 // Each rule has a plant; TestPlants proves that the rule catches it.
 func TestEveryRuleHasAPlant(t *testing.T) {

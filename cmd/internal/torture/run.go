@@ -170,7 +170,7 @@ func (c *crowd) createTasks(ctx context.Context) error {
 	}
 	m := c.manager(1)
 	for _, j := range c.jobs {
-		err := m.exchange(ctx, c.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, &history.Call{})
+		err := m.exchange(ctx, c.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, m.show(ctx, nil), &history.Call{})
 		if err != nil {
 			return fmt.Errorf("create the task %s: %w", j.name, err)
 		}

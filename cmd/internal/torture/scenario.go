@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type Scenario struct {
 	encoding string   // the database's; empty: UTF-8
 	habits   habits
 
+	logsIn  bool                                      // people log in at a provider, and the nodes believe no names; the last node has no LISTEN
 	prompt  time.Duration                             // if not 0: how long a click may take if nothing is broken
 	prepare func(*stage, context.Context) error       // called before the nodes start
 	open    func(*stage, context.Context) error       // called when the tasks exist and nobody works yet
@@ -127,6 +129,12 @@ var Scenarios = []Scenario{
 		habits:  mixed,
 		prepare: (*stage).logInAsWorker,
 		beside:  (*storm).revoke, rest: 3 * time.Second},
+	{Name: "rights", Help: "people log in; sessions and tokens end, users are blocked, groups change, the provider goes away",
+		tasks:   []string{"quick", "quick", "plain", "shelf", "leased", "watched", "nothing", "nothing", "inbox", "inbox", "desk", "desk"},
+		jobs:    withDesk,
+		habits:  mixed.with(func(h *habits) { h.linger, h.hold, h.claim, h.cancel, h.holdFor = 60, 50, 10, 5, 0.8 }),
+		logsIn:  true,
+		prepare: (*stage).openLogIns},
 	{Name: "live", Help: "what is pushed, and when; a frozen listener stays frozen to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
@@ -139,6 +147,17 @@ var busy = []string{"busy-1", "busy-2", "busy-3", "busy-4", "busy-5"}
 func unequal(o Options) (all []job) {
 	for _, name := range append(slices.Clone(busy), "rare") {
 		all = append(all, ranked(name, name, 2000, nap{0.4, 0.7, o.jumps()}, nil))
+	}
+	return all
+}
+
+// withDesk are all tasks, and one that is for a group.
+func withDesk(o Options) []job {
+	all := append(jobs(o), ranked("desk", "desk", 400, nap{0.005, 0.03, o.jumps()}, map[string]any{"groups": []string{deskGroup}}))
+	for _, j := range all {
+		if query, is := j.settings["query"].(string); is {
+			j.settings["query"] = strings.ReplaceAll(query, "pg_sleep(", "public.torture_nap(")
+		}
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"getwork/cmd/internal/torture/history"
@@ -67,16 +68,19 @@ type channel interface {
 	Close()
 }
 
+// loggedOut is the close code that says: log in again.
+const loggedOut = 4401
+
 // streams is the percentage of channels that are event streams.
 const streams = 40
 
-func (l *listener) dial(ctx context.Context, m *member, stream bool) (channel, error) {
+func (l *listener) dial(ctx context.Context, m *member, stream bool, with badge) (channel, error) {
 	dial, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if stream {
-		return openStream(ctx, dial, m.node.URL, l.identity())
+		return openStream(ctx, dial, l.stage.to(), m.node.URL, l.identity(with))
 	}
-	return ws.Dial(dial, nil, m.node.URL+"/api/v1/ws", l.identity())
+	return ws.Dial(dial, &http.Client{Transport: l.stage.to()}, m.node.URL+"/api/v1/ws", l.identity(with))
 }
 
 func (l *listener) run(ctx context.Context) {
@@ -100,7 +104,8 @@ func (l *listener) connect(ctx context.Context) {
 		defer context.AfterFunc(l.calm, gone)()
 	}
 	m, stream := l.node(), l.rng.IntN(100) < streams
-	c, err := l.dial(ctx, m, stream)
+	with := l.show(ctx, nil)
+	c, err := l.dial(ctx, m, stream, with)
 	defer func() {
 		if errors.Is(err, errNoStream) {
 			l.stage.findings.add("socket", "%v", err)
@@ -113,11 +118,14 @@ func (l *listener) connect(ctx context.Context) {
 	if manner.vanish > 0 {
 		defer time.AfterFunc(time.Duration(l.rng.ExpFloat64()*float64(manner.vanish)), gone).Stop()
 	}
-	s := &history.Socket{ID: l.stage.sockets.Add(1), Who: l.who, Node: m.number, Stream: stream, Live: -1, Slow: manner.slow > 0}
+	s := &history.Socket{ID: l.stage.sockets.Add(1), Who: l.who, By: with.name, Node: m.number, Stream: stream, Live: -1, Slow: manner.slow > 0}
 	err = l.read(ctx, c, s)
 	s.Ended, s.Status = l.stage.rec.Now(), int(ws.CloseStatus(err))
 	if s.Live >= 0 {
 		l.stage.rec.Add(history.Entry{Socket: s})
+	}
+	if s.Status == loggedOut {
+		l.pass.spoilt(with)
 	}
 }
 

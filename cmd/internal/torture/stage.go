@@ -37,6 +37,7 @@ type stage struct {
 	sockets  atomic.Int64 // how many were opened
 	findings *findings
 	books    books
+	logIns   *logIns  // nil: the nodes believe names
 	answered chan int // nodes that have answered a change, for faults that wait for one
 
 	upgraded atomic.Bool  // nodes that start from now on are the newer ones
@@ -113,7 +114,7 @@ func (s *stage) startServer(ctx context.Context) error {
 		return err
 	}
 	parameters := map[string]string{"max_connections": "300", "fsync": "on", "synchronous_commit": "on",
-		"track_activity_query_size": "4096", "log_min_messages": "fatal"}
+		"track_activity_query_size": "4096", "log_min_messages": "fatal", "track_commit_timestamp": "on"}
 	if s.o.Isolation != "" {
 		parameters["default_transaction_isolation"] = s.o.Isolation
 	}
@@ -174,6 +175,7 @@ func (s *stage) tearDown() error {
 		m.end()
 	}
 	s.books.close()
+	s.logIns.close()
 	var err error
 	if s.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -20,6 +20,7 @@ type storm struct {
 	work     sync.WaitGroup
 
 	setting sync.Mutex    // held by a fault of the clock
+	closing sync.Mutex    // held while the provider is away
 	set     history.Clock // when the clock was set last
 
 	mu      sync.Mutex

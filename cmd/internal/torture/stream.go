@@ -21,7 +21,7 @@ type stream struct {
 var errNoStream = errors.New("not a valid event stream")
 
 // openStream opens a stream that lasts until ctx ends; dial bounds the time until it is answered.
-func openStream(ctx, dial context.Context, url string, header http.Header) (*stream, error) {
+func openStream(ctx, dial context.Context, to http.RoundTripper, url string, header http.Header) (*stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := context.AfterFunc(dial, cancel)
 	sent, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events", nil)
@@ -31,7 +31,7 @@ func openStream(ctx, dial context.Context, url string, header http.Header) (*str
 	}
 	sent.Header = header
 	sent.Header.Set("Accept", "text/event-stream")
-	response, err := transport.RoundTrip(sent)
+	response, err := to.RoundTrip(sent)
 	if err != nil {
 		cancel()
 		return nil, err

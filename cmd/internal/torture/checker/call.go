@@ -9,9 +9,14 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// refused reports whether a call certainly had no effect.
+// refused reports whether a call certainly had no effect. Rights may end after the effect, while the answer is held.
 func refused(c *history.Call) bool {
-	return c.Status >= 300 && c.Status < 500 && c.Status != http.StatusTooManyRequests && c.Status != http.StatusRequestTimeout
+	return !denied(c) && c.Status >= 300 && c.Status < 500 && c.Status != http.StatusTooManyRequests && c.Status != http.StatusRequestTimeout
+}
+
+// denied reports whether a call was refused for lack of rights.
+func denied(c *history.Call) bool {
+	return c.Status == http.StatusUnauthorized || c.Status == http.StatusForbidden
 }
 
 // unknown reports whether a call may or may not have had its effect.

@@ -54,7 +54,7 @@ func (t *trial) sortVersion(v *history.VersionRow) {
 	k.inbox = k.inbox && v.Query == nil
 	k.single = k.single && v.Slots == 1
 	k.declares = k.declares || v.Query != nil && placesColumn.MatchString(*v.Query)
-	k.rules = k.rules || len(v.Conflicts) > 0
+	k.rules = k.rules || len(v.Conflicts) > 0 || len(v.Groups) > 0
 	for _, other := range v.Conflicts {
 		if o := t.tasks[other]; o != nil {
 			o.rules = true

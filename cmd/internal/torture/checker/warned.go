@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"bytes"
 	"time"
 
 	"getwork/cmd/internal/torture/history"
@@ -25,6 +26,21 @@ func (t *trial) judgeWarnings() {
 		body, _ := t.bodies[i].(*workBody)
 		if told := t.entries[i].Told; told != nil && body != nil && body.held() && decode(told.Body, &says) && says.Expiring {
 			warned[body.ID] = append(warned[body.ID], i)
+		}
+		if told := t.entries[i].Told; told != nil && told.Type == "snapshot" && bytes.Contains(told.Body, []byte(`"expiring":true`)) { // a node without LISTEN tells by snapshots
+			var all struct {
+				Work []struct {
+					ID       int64 `json:",string"`
+					Expiring bool
+				}
+			}
+			if decode(told.Body, &all) {
+				for _, w := range all.Work {
+					if w.Expiring {
+						warned[w.ID] = append(warned[w.ID], i)
+					}
+				}
+			}
 		}
 	}
 	leases, told, silent := 0, 0, []int{}

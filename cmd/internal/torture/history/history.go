@@ -25,28 +25,35 @@ type Kind string
 
 // The calls of a run. Each names its subject in fields of [Call].
 const (
-	Click    Kind = "click"    // POST /tasks/{task}/requests
-	Status   Kind = "status"   // GET /requests/{id}
-	Cancel   Kind = "cancel"   // DELETE /requests/{id}
-	Pipeline Kind = "pipeline" // GET /pipeline
-	Dispose  Kind = "dispose"  // POST /work/{id}/disposition
-	Extend   Kind = "extend"   // POST /work/{id}/extend
-	Reassign Kind = "reassign" // POST /work/{id}/reassign
-	Release  Kind = "release"  // POST /work/release
-	Claim    Kind = "claim"    // POST /tasks/{task}/items/{item}/claim
-	Push     Kind = "push"     // POST /tasks/{task}/items
-	Redrive  Kind = "redrive"  // POST /tasks/{task}/redrive
-	Update   Kind = "update"   // PATCH /tasks/{task}: paused, among others
+	Click    Kind = "click"     // POST /tasks/{task}/requests
+	Status   Kind = "status"    // GET /requests/{id}
+	Cancel   Kind = "cancel"    // DELETE /requests/{id}
+	Pipeline Kind = "pipeline"  // GET /pipeline
+	Dispose  Kind = "dispose"   // POST /work/{id}/disposition
+	Extend   Kind = "extend"    // POST /work/{id}/extend
+	Reassign Kind = "reassign"  // POST /work/{id}/reassign
+	Release  Kind = "release"   // POST /work/release
+	Claim    Kind = "claim"     // POST /tasks/{task}/items/{item}/claim
+	Push     Kind = "push"      // POST /tasks/{task}/items
+	Redrive  Kind = "redrive"   // POST /tasks/{task}/redrive
+	Update   Kind = "update"    // PATCH /tasks/{task}: paused, among others
+	LogOut   Kind = "log-out"   // POST /auth/logout
+	EndAll   Kind = "end-all"   // DELETE /sessions?user=
+	EndToken Kind = "end-token" // DELETE /tokens/{id}
+	Block    Kind = "block"     // PATCH /users/{name}: blocked
+	Unblock  Kind = "unblock"   // the same
 )
 
 // Call is one call and its answer.
 type Call struct {
 	Kind  Kind   `json:"kind"`
-	Who   Who    `json:"who"`           // the caller; a manager's call may concern somebody else's work
-	Node  int    `json:"node"`          // the number of the node that was asked
-	Began Clock  `json:"began"`         // before the first byte was sent
-	Ended Clock  `json:"ended"`         // after the last byte of the answer was read, or the call was given up
-	Key   string `json:"key,omitempty"` // its Idempotency-Key
+	Who   Who    `json:"who"`            // the caller; a manager's call may concern somebody else's work
+	Node  int    `json:"node"`           // the number of the node that was asked
+	Began Clock  `json:"began"`          // before the first byte was sent
+	Ended Clock  `json:"ended"`          // after the last byte of the answer was read, or the call was given up
+	Key   string `json:"key,omitempty"`  // its Idempotency-Key
+	By    string `json:"by,omitempty"`   // the credential that it showed, see CredentialRow; empty: none
+	Held  Clock  `json:"held,omitempty"` // for how long its answer may be held
 
 	Task    string   `json:"task,omitempty"`
 	Item    string   `json:"item,omitempty"`
@@ -54,7 +61,7 @@ type Call struct {
 	Later   []string `json:"later,omitempty"` // the pushed items that must not be handed out before some time
 	Request int64    `json:"request,omitempty"`
 	Work    int64    `json:"work,omitempty"`
-	To      string   `json:"to,omitempty"` // reassign, release, and a manager's pipeline: the other user; return: "others"
+	To      string   `json:"to,omitempty"` // reassign, release, a manager's pipeline, and changes of rights: the other user, or the token; return: "others"
 	Count   int      `json:"count,omitempty"`
 	Linger  string   `json:"linger,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // dispose: complete, return, never, fail; release: "dry-run" if it only counts
@@ -73,14 +80,15 @@ type Call struct {
 
 // Socket is one live channel: a WebSocket, or an event stream. It is recorded when it ends.
 type Socket struct {
-	ID     int64 `json:"id"`
-	Who    Who   `json:"who"`
-	Node   int   `json:"node"`
-	Stream bool  `json:"stream,omitempty"` // it is a text/event-stream
-	Live   Clock `json:"live"`             // when its first snapshot was read
-	Ended  Clock `json:"ended"`            // when one side closed it, or the run ended
-	Status int   `json:"status"`           // close code; -1: it broke, or the harness closed it, or it is a stream
-	Slow   bool  `json:"slow,omitempty"`   // its client reads slowly or not at all, on purpose
+	ID     int64  `json:"id"`
+	Who    Who    `json:"who"`
+	By     string `json:"by,omitempty"` // the credential that opened it
+	Node   int    `json:"node"`
+	Stream bool   `json:"stream,omitempty"` // it is a text/event-stream
+	Live   Clock  `json:"live"`             // when its first snapshot was read
+	Ended  Clock  `json:"ended"`            // when one side closed it, or the run ended
+	Status int    `json:"status"`           // close code; -1: it broke, or the harness closed it, or it is a stream
+	Slow   bool   `json:"slow,omitempty"`   // its client reads slowly or not at all, on purpose
 }
 
 // Told is one message of a socket.

@@ -114,13 +114,22 @@ func TestRead(t *testing.T) {
 
 const fill = `
 insert into getwork.task (id) overriding system value values (1), (2);
-insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, created_by)
-values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', 'mary');
+insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, created_by)
+values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', 'mary');
 insert into getwork.task_state (task_id, name, version, paused, deleted_at) values (1, 'one', 1, true, null), (2, 'two', 1, false, now());
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until,
-  completed_at, round_id, run_id)
+  completed_at, round_id, run_id, credential)
 overriding system value
-values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7);
+values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, 's:x');
+insert into getwork.principal (name, name_key, iss, sub, kind) values ('ann', 'ann', 'idp', '1', 'person');
+insert into getwork.session (id, public_id, principal, created_at, ends_at, ended_at, ended_by)
+select decode(repeat('0f', 32), 'hex'), 'x', id, '2026-07-01 09:00+00', '2026-07-01 19:00+00', '2026-07-01 09:01+00', 'boss' from getwork.principal;
+insert into getwork.token (id, hash, kind, principal, label, role, scopes, made_by, created_at, expires_at)
+select 'y', decode(repeat('0f', 32), 'hex'), 'personal', id, 'a', 'worker', '{}', id, '2026-07-01 09:01+00', '2026-07-01 19:00+00' from getwork.principal;
+insert into getwork.audit (n, at, node, act, object, outcome, detail, prev, hash)
+values (1, '2026-07-01 09:00+00', 'n', 'user.block', 'ann', 'done', '{}', decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex')),
+  (2, '2026-07-01 09:01+00', 'n', 'session.change', 'x', 'done', '{"groups": ["desk"]}', decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex')),
+  (3, '2026-07-01 09:01+00', 'n', 'log-in', 'ann', 'done', '{}', decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'));
 insert into getwork.run (id, task_id, version, node, state, started_at, finished_at) overriding system value
 values (7, 1, 1, 'n', 'lost', '2026-07-01 09:00+00', '2026-07-01 09:01+00');
 insert into getwork.work (id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease, lease_expires_at, state,
@@ -141,9 +150,9 @@ func filled() Tables {
 	}
 	return Tables{
 		Tasks: []TaskRow{{1, "one", false, 1, true}, {2, "two", true, 1, false}},
-		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}},
-			{2, 1, "two", false, nil, 1, nil, nil, []int64{}}},
-		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7))}},
+		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}},
+			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}}},
+		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), pointer("s:x")}},
 		Runs:     []RunRow{{7, 1, "n", "lost", *at(0), at(1)}},
 		Work: []WorkRow{
 			{ID: 8, Task: 1, Item: "k", Slot: 1, Exclusive: pointer("g"), User: "ann", Instance: "i", Request: pointer(int64(5)), Run: pointer(int64(7)),
@@ -156,6 +165,11 @@ func filled() Tables {
 			{ID: 10, Task: 2, Item: "k", Priority: 3, Slots: pointer(2), PushedAt: *at(0), PushedBy: "bot", Parked: true},
 			{ID: 11, Task: 2, Item: "l", PushedAt: *at(0), PushedBy: "bot", DueAt: at(2), DoneAt: at(1)},
 		},
+		Credentials: []CredentialRow{
+			{Name: "s:x", Secret: "s:" + strings.Repeat("0f", 32), User: "ann", CreatedAt: *at(0), EndedAt: at(1), EndedBy: pointer("boss")},
+			{Name: "t:y", Secret: "t:y", User: "ann", CreatedAt: *at(1)},
+		},
+		Acts: []ActRow{{At: *at(0), Act: "user.block", Object: "ann"}, {At: *at(1), Act: "session.change", Object: "x", Groups: pointer(`["desk"]`)}},
 	}
 }
 

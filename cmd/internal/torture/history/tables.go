@@ -19,6 +19,9 @@ type Tables struct {
 	Runs     []RunRow
 	Work     []WorkRow
 	Items    []ItemRow
+
+	Credentials []CredentialRow `json:",omitempty"`
+	Acts        []ActRow        `json:",omitempty"`
 }
 
 // TaskRow is a row of task_state.
@@ -32,15 +35,16 @@ type TaskRow struct {
 
 // VersionRow is a row of task_version.
 type VersionRow struct {
-	Task        int64   `db:"task_id"`
-	Version     int     `db:"version"`
-	Name        string  `db:"name"`
-	Paused      bool    `db:"paused"`
-	Query       *string `db:"query"` // nil: an inbox
-	Slots       int     `db:"slots"`
-	MaxOpen     *int    `db:"max_open"`
-	MaxAttempts *int    `db:"max_attempts"`
-	Conflicts   []int64 `db:"conflicts_with"`
+	Task        int64    `db:"task_id"`
+	Version     int      `db:"version"`
+	Name        string   `db:"name"`
+	Paused      bool     `db:"paused"`
+	Query       *string  `db:"query"` // nil: an inbox
+	Slots       int      `db:"slots"`
+	MaxOpen     *int     `db:"max_open"`
+	MaxAttempts *int     `db:"max_attempts"`
+	Conflicts   []int64  `db:"conflicts_with"`
+	Groups      []string `db:"groups"`
 }
 
 // RequestRow is a row of work_requested.
@@ -60,6 +64,7 @@ type RequestRow struct {
 	CompletedAt *time.Time `db:"completed_at"`
 	Round       *int64     `db:"round_id"`
 	Run         *int64     `db:"run_id"`
+	Credential  *string    `db:"credential"` // a name of CredentialRow; nil: nobody logs in
 }
 
 // RunRow is a row of run.
@@ -114,18 +119,61 @@ type ItemRow struct {
 	DoneAt    *time.Time `db:"done_at"`
 }
 
+// CredentialRow is a session or a token.
+type CredentialRow struct {
+	Name      string     `db:"name"`   // as requests have it
+	Secret    string     `db:"secret"` // as a client that shows it names it: s: and the SHA-256 of the cookie, t: and the token's id
+	User      string     `db:"user_name"`
+	CreatedAt time.Time  `db:"created_at"`
+	EndedAt   *time.Time `db:"ended_at"` // by the clock, before the end's commit
+	EndedBy   *string    `db:"ended_by"`
+	Committed *time.Time `db:"committed"` // the commit record of its end; nil: it lives, or the server keeps no times of commits
+}
+
+// ActRow is a row of the audit about rights.
+type ActRow struct {
+	At        time.Time  `db:"at"`
+	Committed *time.Time `db:"committed"` // its commit record
+	Act       string     `db:"act"`
+	Object    string     `db:"object"`
+	Groups    *string    `db:"groups"` // of a change: a JSON array
+}
+
+const (
+	// The time of a commit is that of its record: others see it a little later.
+	selectCredentials = `
+with one as (
+  select 's:' || s.public_id as name, 's:' || encode(s.id, 'hex') as secret, s.principal, s.created_at, s.ended_at, s.ended_by, s.changed
+  from getwork.session s
+  union all
+  select 't:' || t.id, 't:' || t.id, t.principal, t.created_at, t.ended_at, t.ended_by, t.changed
+  from getwork.token t
+)
+select o.name, o.secret, p.name as user_name, o.created_at, o.ended_at, o.ended_by,
+  case when o.ended_at is not null and current_setting('track_commit_timestamp')::boolean then pg_xact_commit_timestamp(o.changed::xid) end as committed
+from one o join getwork.principal p on p.id = o.principal
+order by o.created_at, o.name`
+
+	selectActs = `
+select at, case when current_setting('track_commit_timestamp')::boolean then pg_xact_commit_timestamp(xmin) end as committed,
+  act, coalesce(object, '') as object, (detail -> 'groups')::text as groups
+from getwork.audit
+where act in ('user.block', 'user.unblock', 'session.change') and outcome = 'done'
+order by n`
+)
+
 const (
 	selectNow   = `select clock_timestamp()`
 	selectTasks = `select task_id, name, deleted_at is not null as deleted, version, paused from getwork.task_state order by task_id`
 
 	selectVersions = `
-select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with
+select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups
 from getwork.task_version
 order by task_id, version`
 
 	selectRequests = `
 select id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until, completed_at,
-  round_id, run_id
+  round_id, run_id, credential
 from getwork.work_requested
 order by id`
 
@@ -168,7 +216,13 @@ func Read(ctx context.Context, conn *pgx.Conn, schema string) (t Tables, err err
 		if t.Work, err = rows[WorkRow](ctx, tx, sql(selectWork)); err != nil {
 			return err
 		}
-		t.Items, err = rows[ItemRow](ctx, tx, sql(selectItems))
+		if t.Items, err = rows[ItemRow](ctx, tx, sql(selectItems)); err != nil {
+			return err
+		}
+		if t.Credentials, err = rows[CredentialRow](ctx, tx, sql(selectCredentials)); err != nil {
+			return err
+		}
+		t.Acts, err = rows[ActRow](ctx, tx, sql(selectActs))
 		return err
 	})
 	if err != nil {
