@@ -107,19 +107,25 @@ func Keep(origin string, l *LogIn) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tokens, err := all(name)
-	if err != nil {
-		return err
-	}
-	if delete(tokens, origin); l != nil {
-		tokens[origin] = *l
-	}
 	folder, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	if err := private(dir, folder.Mode(), true); err != nil {
 		return err
+	}
+	// Beside the tokens, whose own file is replaced. Without it, the second of two log-ins writes what it read before the first.
+	release, err := lock(filepath.Join(dir, "tokens.lock"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	tokens, err := all(name)
+	if err != nil {
+		return err
+	}
+	if delete(tokens, origin); l != nil {
+		tokens[origin] = *l
 	}
 	b, err := json.MarshalIndent(tokens, "", "  ")
 	if err != nil {
