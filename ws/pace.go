@@ -9,6 +9,10 @@ const (
 
 // pace bounds how fast one client's messages are read. Each may read the database, so otherwise one socket could keep
 // the database busy.
+//
+// A client that is too fast waits; its socket is not closed. The page and [getwork/ws/client] subscribe to each task by a message of
+// its own, so that one missing task does not spoil the others, and with a hundred tasks they do so all at once whenever they
+// connect: closed, they would come back and do the same, for ever.
 type pace struct {
 	since time.Time // when a burst was last allowed in full, moved on by each message
 }

@@ -212,6 +212,29 @@ func TestBadMessages(t *testing.T) {
 	c.next("mark")
 }
 
+// A client with many tasks subscribes to each of them when it connects. All are answered, and the socket stays open.
+func TestManySubscriptions(t *testing.T) {
+	t.Parallel()
+	n := start(t, Config{}, nil)
+	n.newTask(t, "verify", true)
+	c := n.open(t, "oliver")
+	const more = 10 // than may come at once
+	for range messageBurst + more {
+		c.say(`{"type":"subscribe","tasks":["nothing"]}`)
+	}
+	c.say(`{"type":"subscribe","tasks":["verify"]}`)
+	began := time.Now()
+	for range messageBurst + more {
+		c.next("error")
+	}
+	if task := c.next("task"); task["name"] != "verify" {
+		t.Errorf("told of %v", task)
+	}
+	if took := time.Since(began); took < more*time.Second/messagesPerSecond/2 {
+		t.Errorf("%d messages were read within %s", messageBurst+more, took)
+	}
+}
+
 // A message that is too long, or not JSON text, closes the socket with the matching code.
 func TestUnfitMessages(t *testing.T) {
 	t.Parallel()
