@@ -67,7 +67,7 @@ var approval = card.Page(`<h1>{{.Title}}?</h1>
       <p>A terminal that calls itself <strong><bdi>{{.Label}}</bdi></strong> wants to work as <strong><bdi>{{.User}}</bdi></strong>.</p>
       <p>Approve only if you have just typed <code>getwork login</code> yourself, and the terminal shows <strong>{{.Check}}</strong>.</p>
       {{if .ByHand}}<p class="error">You will get a code to paste into that terminal. With this code anybody can work as you there: give it to nobody.</p>{{end}}
-      <p><button id="approve" class="primary" type="button" data-challenge="{{.Challenge}}" data-port="{{.Port}}" data-label="{{.Label}}">Approve</button></p>
+      <p><button id="approve" class="primary" type="button" data-challenge="{{.Challenge}}" data-port="{{.Port}}" data-label="{{.Label}}" disabled>Approve</button></p>
       <p id="said" role="status"></p>
       <p><code id="code" hidden></code></p>`, `
   <script type="module" src="/static/approve.js"></script>`)

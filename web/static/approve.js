@@ -1,6 +1,7 @@
 // The page on which somebody lets a terminal log in as them.
 const button = document.getElementById('approve');
 const said = document.getElementById('said');
+button.disabled = false; // before this script is here, a click would do nothing
 
 button.addEventListener('click', async () => {
   button.disabled = true;
