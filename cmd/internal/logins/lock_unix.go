@@ -3,6 +3,7 @@
 package logins
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -14,10 +15,9 @@ func lock(file string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
-			break
-		}
+	err = syscall.EINTR
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 	}
 	if err != nil {
 		_ = f.Close()
