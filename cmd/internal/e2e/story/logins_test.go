@@ -19,7 +19,10 @@ type logIns struct {
 	metrics  string // the address of its figures
 }
 
-const clientSecret = "a secret of the tests, long enough"
+const (
+	clientSecret  = "a secret of the tests, long enough"
+	tokenAudience = "https://work.example" // of access tokens
+)
 
 // newLogIns starts the two. Rows of the database's schema belong to the node's own login.
 func newLogIns(t *testing.T, args ...string) *logIns {
@@ -34,7 +37,7 @@ func newLogIns(t *testing.T, args ...string) *logIns {
 		t.Fatal(err)
 	}
 	all := []string{"--auth", "oidc", "--public-url", "http://127.0.0.1:0", "--trust-query-writers", "--metrics-listen", "127.0.0.1:0",
-		"--oidc-issuer", p.Issuer, "--oidc-client-id", "getwork", "--oidc-client-secret-file", secret, "--oidc-scopes", "openid profile offline_access"}
+		"--oidc-issuer", p.Issuer, "--oidc-client-id", "getwork", "--oidc-client-secret-file", secret, "--oidc-scopes", "openid profile offline_access", "--jwt-issuer", p.Issuer, "--jwt-audience", tokenAudience}
 	for _, grant := range idp.Grants {
 		all = append(all, "--grant", grant)
 	}

@@ -4,6 +4,7 @@ package story
 import (
 	"testing"
 
+	_ "getwork/cmd/internal/cli"
 	_ "getwork/cmd/internal/demo" // nodes are built from it, so the test cache notices changes
 	"getwork/cmd/internal/e2e"
 	_ "getwork/cmd/internal/serve"
