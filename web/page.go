@@ -26,10 +26,10 @@ var static embed.FS
 func Static() fs.FS { return static }
 
 // views are the addresses of the web page's views; a name may follow some of them, such as a task's.
-var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall"}
+var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall", "/account", "/users", "/audit"}
 
 // styles are the style sheets that only some views need, by view. Any page may load them later.
-var styles = map[string]string{"/wall": "wall.css"}
+var styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css"}
 
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{

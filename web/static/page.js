@@ -25,9 +25,12 @@ const views = [
   { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },
   { path: '/floor', title: 'Floor', may: watches, load: () => import('./views/floor.js') },
   { path: '/tasks', title: 'Tasks', may: manages, load: () => import('./views/tasks.js') },
-  { path: '/items', title: 'Items', may: manages, load: () => import('./views/items.js') },
+  { path: '/items', title: 'Items', may: manages, style: 'items.css', load: () => import('./views/items.js') },
   { path: '/people', title: 'People', may: watches, load: () => import('./views/people.js') },
   { path: '/wall', title: 'Wall', may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
+  { path: '/users', title: 'Users', may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
+  { path: '/audit', title: 'Audit', may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
+  { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
 ];
 
 let app;
@@ -81,7 +84,7 @@ async function start() {
   setInterval(tick, 1000);
   if (me.by === 'dev') return;
   import('./session.js').catch(orNewer).then((session) => session.open(app, logOut), (e) => announce(`Your menu can’t be loaded: ${e.message}.`));
-  if (localStorage.getItem('getwork.in') === me.ends_at) return;
+  if (localStorage.getItem('getwork.in') === String(me.ends_at)) return;
   localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
   tabs.postMessage('log-in');
 }
@@ -286,7 +289,7 @@ async function orNewer(e) {
   return new Promise(() => {});
 }
 
-const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title} · getwork`;
+const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? 'Your account'} · getwork`;
 
 // The connection to the server.
 

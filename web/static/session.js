@@ -126,11 +126,12 @@ class Menu {
   }
 
   #draw() {
-    const { user, role, admin, groups, log_out: mayLeave } = this.#session.me;
+    const { user, role, admin, groups, wall, log_out: mayLeave } = this.#session.me;
     const roles = [role && `${role[0].toUpperCase()}${role.slice(1)}`, admin && (role ? 'administrator' : 'Administrator')].filter(Boolean).join(' and ');
     render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
       ${groups.length ? html`<p class="quiet" dir="auto">In ${groups.slice(0, 6).join(', ')}${groups.length > 6 ? ` and ${groups.length - 6} more groups` : ''}</p>` : nothing}
       ${this.#until()}
+      ${wall ? nothing : html`<a href="/account">Your account</a>`}
       ${mayLeave ? html`<button type="button" @click=${this.#logOut}>Log out</button>` : nothing}`, this.#panel);
   }
 

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -86,4 +87,26 @@ func (at *bank) throwsOut(user string) {
 	if err := at.idp.LogOut(at.T.Context(), subs[user]); err != nil {
 		at.T.Fatal(err)
 	}
+}
+
+// provedLongAgo makes all log-ins an hour old, for a page of somebody who may make tokens that manage.
+func (at *bank) provedLongAgo(b *browser) {
+	at.T.Helper()
+	at.Exec(`update getwork.session set auth_time = clock_timestamp() - interval '1 hour', changed = pg_current_xact_id() where ended_at is null`)
+	inPage[any](b, `await until(async () => (await fetch('/api/v1/tokens', { method: 'POST', headers: { 'Content-Type': 'application/json' },
+		body: '{"label": "", "scopes": ["manage"]}' })).status === 401)`) // the node keeps what it has read for a second
+}
+
+// opensAt opens an address as a user, whoever was logged in before; nobody: empty.
+func (b *browser) opensAt(at *bank, path, user string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(at.url + "/livez"))
+	inPage[any](b, `await fetch('/auth/logout', { method: 'POST' }); sessionStorage.clear()`)
+	if user == "" {
+		b.do(chromedp.Navigate(at.url + path))
+		b.shows("#log-in a", "Log in")
+		return
+	}
+	b.do(chromedp.Navigate(at.url + "/auth/login?again=1&return_to=" + url.QueryEscape(path)))
+	b.picks(user)
 }

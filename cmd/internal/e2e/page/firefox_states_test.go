@@ -89,30 +89,36 @@ func TestFirefoxStates(t *testing.T) {
 				f.state("live", e2e.Soon)
 			}
 			what.reach(f, s)
-			for _, l := range looks {
-				if l.scheme == "dark" && shots == "" {
-					continue // colours are the same everywhere; only the browser's own fields differ
-				}
-				if !allLooks && l != looks[2*(n%2)] {
-					continue // Chromium covers both
-				}
-				t.Run(l.name, func(t *testing.T) {
-					f.size(l.width, l.height)
-					f.scheme(l.scheme)
-					f.eval(`(document.activeElement?.blur(), '')`)
-					f.eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(''))))`)
-					f.eval(`(document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
-					f.shoot(what.name + " " + l.name)
-					if l.scheme == "dark" {
-						return
-					}
-					f.audit(t)
-					if wide := f.eval(tooWide); wide != "" {
-						t.Error("the page scrolls sideways: ", wide)
-					}
-					f.walk(t)
-				})
+			f.looks(t, n, what.name)
+		})
+	}
+}
+
+// looks looks at the n-th state on a screen or on a telephone.
+func (f *firefox) looks(t *testing.T, n int, name string) {
+	t.Helper()
+	for _, l := range looks {
+		if l.scheme == "dark" && shots == "" {
+			continue // colours are the same everywhere; only the browser's own fields differ
+		}
+		if !allLooks && l != looks[2*(n%2)] {
+			continue // Chromium covers both
+		}
+		t.Run(l.name, func(t *testing.T) {
+			f.size(l.width, l.height)
+			f.scheme(l.scheme)
+			f.eval(`(document.activeElement?.blur(), '')`)
+			f.eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(''))))`)
+			f.eval(`(document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
+			f.shoot(name + " " + l.name)
+			if l.scheme == "dark" {
+				return
 			}
+			f.audit(t)
+			if wide := f.eval(tooWide); wide != "" {
+				t.Error("the page scrolls sideways: ", wide)
+			}
+			f.walk(t)
 		})
 	}
 }

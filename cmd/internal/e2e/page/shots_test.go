@@ -125,6 +125,7 @@ func (b *browser) shoot(name string) {
 type stage struct {
 	*browser
 	s       *site
+	bank    *bank  // where people log in at a provider; nil: by name
 	noPush  string // an address that allows no socket
 	release func() // lets the current query go on
 }
@@ -212,10 +213,14 @@ func (s *site) past() {
 // open brings the browser to a state.
 func (st *stage) open(what state) {
 	st.t.Helper()
-	if what.user == "" {
+	switch {
+	case st.bank != nil:
+		st.bank.T = st.t
+		st.opensAt(st.bank, what.path, what.user)
+	case what.user == "":
 		st.do(chromedp.Navigate(st.s.Nodes[0].URL + "/"))
 		st.await(`document.querySelector('form')?.checkVisibility()`, e2e.Soon)
-	} else {
+	default:
 		address, line := st.s.Nodes[0].URL, "live"
 		if what.blocked {
 			address, line = st.noPush, "polling"
@@ -232,7 +237,12 @@ func (st *stage) open(what state) {
 // nobody scrolls sideways, everything can be reached by keyboard, and pictures are taken for people to look at.
 func TestPageStates(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
+	newStage(t).shows(t, states)
+}
+
+// shows goes through states, and looks at each.
+func (st *stage) shows(t *testing.T, states []state) {
+	t.Helper()
 	for n, what := range states {
 		t.Run(what.name, func(t *testing.T) {
 			before := st.t

@@ -1,0 +1,106 @@
+/** For administrators: who did what to people, tasks and other people's work. The address has the filters (act, actor). */
+
+import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { onceAFrame } from '../parts.js';
+import { Reader } from '../reader.js';
+import { value as inWords, label } from '../words.js';
+import { calls } from './account/calls.js';
+
+const acts = ['log-in', 'session.end', 'session.change', 'token.create', 'token.end', 'terminal.approve', 'user.create', 'user.change', 'user.block', 'user.unblock',
+  'user.rebind', 'task.create', 'task.update', 'task.pause', 'task.resume', 'task.restore', 'task.delete', 'task.preview', 'work.release', 'work.reassign',
+  'items.redrive', 'pipeline.read', 'audit.cut'];
+const time = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+
+export function open(app, place) {
+  new Audit(app, place);
+}
+
+class Audit {
+  #calls; #search; #draw; #reader;
+  #older = []; // the pages after the first
+  #next = ''; // the cursor of the one after them
+  #error = '';
+
+  constructor(app, { element, search, signal }) {
+    this.#calls = calls(app.api);
+    this.#search = search;
+    this.#draw = onceAFrame(() => render(this.#template(), element), signal);
+    this.#reader = new Reader(() => this.#read(), this.#draw, { signal });
+    this.#reader.again();
+    this.#draw();
+  }
+
+  get #filter() { return { act: this.#search.get('act'), actor: this.#search.get('actor'), limit: 50 }; }
+
+  async #read() {
+    const { audit, next_cursor: next } = await this.#calls.audit(this.#filter);
+    this.#older = [];
+    this.#next = next;
+    return audit;
+  }
+
+  #more = async () => {
+    const at = this.#next;
+    this.#error = '';
+    try {
+      const { audit, next_cursor: next } = await this.#calls.audit({ ...this.#filter, cursor: at });
+      if (at !== this.#next) return; // another filter was chosen
+      this.#older.push(...audit);
+      this.#next = next;
+    } catch (e) {
+      this.#error = e.message;
+    }
+    this.#draw();
+  };
+
+  #choose = (e) => {
+    e.preventDefault();
+    const form = new FormData(e.target.form ?? e.target);
+    for (const name of ['act', 'actor']) {
+      const chosen = form.get(name).trim();
+      if (chosen) this.#search.set(name, chosen);
+      else this.#search.delete(name);
+    }
+    const query = this.#search.toString();
+    history.replaceState(null, '', query ? `/audit?${query}` : '/audit');
+    this.#reader.restart();
+    this.#draw();
+  };
+
+  #template() {
+    const { value, error } = this.#reader;
+    const rows = [...value ?? [], ...this.#older];
+    const { act, actor } = this.#filter;
+    const known = act && !acts.includes(act) ? [act, ...acts] : acts;
+    return html`<div class="page account">
+      <form class="toolbar" @submit=${this.#choose}>
+        <h1>Audit</h1>
+        <label class="quiet">Act <select name="act" @change=${this.#choose}>
+          <option value="">all</option>${known.map((a) => html`<option ?selected=${a === act}>${a}</option>`)}</select></label>
+        <label class="quiet">By <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
+        <button type="submit">Read</button>
+      </form>
+      <p class="error" role="alert" dir="auto">${this.#error || (error ? `It can’t be read: ${error.message}` : '')}</p>
+      ${value && !rows.length ? html`<p class="empty">${act || actor ? 'There is no such act.' : 'Nothing has been done yet.'}</p>` : nothing}
+      ${rows.length ? html`<section class="card" aria-label="Acts, newest first"><div class="scroll"><table class="stack audit">
+        <thead><tr><th scope="col">Act</th><th scope="col">Of what</th><th scope="col">By</th><th scope="col">When</th><th scope="col">More</th></tr></thead>
+        <tbody>${repeat(rows, ({ n }) => n, row)}</tbody></table></div></section>` : nothing}
+      ${this.#next ? html`<p><button type="button" @click=${this.#more}>Older</button></p>` : nothing}
+    </div>`;
+  }
+}
+
+function row({ n, at, act, object, actor, by, address, outcome, detail, node, credential }) {
+  const more = Object.entries(detail ?? {}).filter(([, v]) => v !== null && v !== '' && !(Array.isArray(v) && !v.length));
+  return html`<tr>
+    <th scope="row">${act} ${outcome === 'done' ? nothing : html`<span class="badge" data-kind="bad">${outcome}</span>`}</th>
+    <td data-label="Of what" dir="auto">${object ?? '–'}</td>
+    <td data-label="By"><bdi>${actor ?? '–'}</bdi> <span class="quiet">${[by, address].filter(Boolean).join(', ')}</span></td>
+    <td data-label="When"><time datetime=${at}>${time.format(new Date(at))}</time></td>
+    <td class="acts"><details><summary><span class="visually-hidden">More about </span>no. ${n}</summary><dl class="facts">
+      ${more.map(([name, v]) => html`<div><dt>${label(name)}</dt><dd dir="auto">${inWords(v)}</dd></div>`)}
+      ${credential ? html`<div><dt>Credential</dt><dd>${credential}</dd></div>` : nothing}
+      <div><dt>Node</dt><dd>${node}</dd></div></dl></details></td>
+  </tr>`;
+}

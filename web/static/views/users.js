@@ -1,0 +1,100 @@
+/**
+ * For administrators: everybody who has come in. The address has what is searched for (search), or the user who is shown (user).
+ */
+
+import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { onceAFrame, when } from '../parts.js';
+import { Reader } from '../reader.js';
+import { calls } from './account/calls.js';
+import { TokenForm, focusOn } from './account/tokenform.js';
+import { Person, badges } from './users/person.js';
+
+export function open(app, place) {
+  const user = place.search.get('user');
+  if (user) new Person(app, calls(app.api), user, place);
+  else new Users(app, place);
+}
+
+class Users {
+  #app; #calls; #draw; #reader; #search; #form = null;
+  #more = []; // the pages after the first
+  #next = ''; // the cursor of the one after them
+  #timer;
+
+  constructor(app, { element, search, signal }) {
+    this.#app = app;
+    this.#calls = calls(app.api);
+    this.#search = search.get('search') ?? '';
+    this.#draw = onceAFrame(() => render(this.#template(), element), signal);
+    this.#reader = new Reader(() => this.#read(), this.#draw, { signal });
+    this.#reader.again();
+    if (TokenForm.waits(app.me.user, true)) this.#open();
+    this.#draw();
+  }
+
+  async #read() {
+    const { users, next_cursor: next } = await this.#calls.users({ search: this.#search });
+    this.#more = [];
+    this.#next = next;
+    return users;
+  }
+
+  #older = async () => {
+    const at = this.#next;
+    const { users, next_cursor: next } = await this.#calls.users({ search: this.#search, cursor: at });
+    if (at !== this.#next) return; // another search has begun
+    this.#more.push(...users);
+    this.#next = next;
+    this.#draw();
+  };
+
+  #find(text) {
+    this.#search = text.trim();
+    history.replaceState(null, '', this.#search ? `/users?${new URLSearchParams({ search: this.#search })}` : '/users');
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#reader.restart(), 250);
+  }
+
+  #open = () => {
+    this.#form = new TokenForm(this.#app, this.#calls, {
+      service: true,
+      draw: this.#draw,
+      made: () => this.#reader.again(),
+      done: () => {
+        this.#form = null;
+        this.#draw();
+        focusOn('new-token');
+      },
+    });
+    this.#draw();
+  };
+
+  #template() {
+    const { value, error } = this.#reader;
+    const all = [...value ?? [], ...this.#more];
+    return html`<div class="page account">
+      <div class="toolbar">
+        <h1>Users</h1>
+        <label class="quiet">Name <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
+        ${this.#form ? nothing : html`<button id="new-token" type="button" class="push" @click=${this.#open}>New service token</button>`}
+      </div>
+      ${this.#form ? html`<section class="card"><h2>New service token</h2>
+        <p class="quiet">A service is a program that holds work under a name of its own.</p>${this.#form.template()}</section>` : nothing}
+      <p class="error" role="alert" dir="auto">${error ? `They can’t be read: ${error.message}` : ''}</p>
+      ${value && !all.length ? html`<p class="empty">${this.#search ? 'Nobody’s name has that in it.' : 'Nobody has come in yet.'}</p>` : nothing}
+      ${all.length ? html`<section class="card" aria-label="Users"><div class="scroll"><table class="stack">
+        <thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">Last seen</th><th scope="col" class="number">Sessions</th>
+          <th scope="col" class="number">Tokens</th><th scope="col" class="number">Holds</th></tr></thead>
+        <tbody>${repeat(all, ({ name }) => name, (u) => html`<tr>
+          <th scope="row"><a href=${`/users?${new URLSearchParams({ user: u.name })}`} dir="auto">${u.name}</a> ${badges(u)}</th>
+          <td data-label="Role">${u.role ?? '–'}</td>
+          <td data-label="Last seen">${u.seen_at ? when(u.seen_at) : '–'}</td>
+          <td data-label="Sessions" class="number">${u.sessions}</td>
+          <td data-label="Tokens" class="number">${u.tokens}</td>
+          <td data-label="Holds" class="number">${u.holds}</td>
+        </tr>`)}</tbody></table></div></section>` : nothing}
+      ${this.#next ? html`<p><button type="button" @click=${this.#older}>More</button></p>` : nothing}
+    </div>`;
+  }
+}
