@@ -98,7 +98,7 @@ func (s *storm) logOutThere(f planned) {
 		s.skip()
 		return
 	}
-	_ = s.logIns.idp.LogOut(s.stage.ctx, p.user) // a message that is lost is not sent again
+	_ = s.logIns.idp.LogOut(s.stage.ctx, p.account()) // a message that is lost is not sent again
 	s.count(f.kind.Name)
 }
 
@@ -114,6 +114,32 @@ func (s *storm) block(f planned) {
 	for s.stage.ctx.Err() == nil { // also if no answer came to the block
 		call := c.do(s.stage.ctx, history.Call{Kind: history.Unblock, To: p.user}, request{method: http.MethodPatch, path: path, body: map[string]any{"blocked": false}})
 		if call.Status == http.StatusOK {
+			return
+		}
+		wait(s.stage.ctx, 200*time.Millisecond)
+	}
+}
+
+// rebind gives somebody's name to another account, which they have from then on.
+func (s *storm) rebind(f planned) {
+	p, _ := s.victim(f, session, personal)
+	if p == nil {
+		s.skip()
+		return
+	}
+	p.mu.Lock() // they don't log in meanwhile
+	defer p.mu.Unlock()
+	if len(p.subs) < 2 {
+		s.skip()
+		return
+	}
+	c := s.admin(f)
+	for s.stage.ctx.Err() == nil { // also if no answer came
+		call := c.do(s.stage.ctx, history.Call{Kind: history.Rebind, To: p.user},
+			request{method: http.MethodPost, path: "/api/v1/users/" + p.user + "/rebind", body: map[string]any{"iss": s.logIns.idp.Issuer, "sub": p.subs[1]}})
+		if call.Status == http.StatusOK {
+			p.subs = p.subs[1:]
+			s.count(f.kind.Name)
 			return
 		}
 		wait(s.stage.ctx, 200*time.Millisecond)
@@ -137,7 +163,7 @@ func (s *storm) regroup(f planned) {
 		return
 	}
 	for _, groups := range [][]string{{"workers"}, {"workers", deskGroup}} {
-		s.logIns.idp.SetGroups(p.user, groups)
+		s.logIns.idp.SetGroups(p.account(), groups)
 		s.age(p.user, "11 minutes")
 		s.pause(f.lasts)
 	}

@@ -33,6 +33,7 @@ var Kinds = []Kind{
 	{Name: "log-out-there", Help: "somebody logs out at the provider, which sends a message", often: 3, rights: true, strike: (*storm).logOutThere},
 	{Name: "log-in-again", Help: "somebody logs in in the same browser, which replaces their session", often: 2, rights: true, strike: (*storm).logInAgain},
 	{Name: "block", Help: "somebody is blocked, and let in again", often: 4, least: 200 * time.Millisecond, most: 8 * time.Second, rights: true, strike: (*storm).block},
+	{Name: "rebind", Help: "somebody's name is given to another account, with which they go on", often: 2, rights: true, strike: (*storm).rebind},
 	{Name: "regroup", Help: "somebody is taken out of a group at the provider, and put back", often: 3, least: 2 * time.Second, most: 10 * time.Second, rights: true, strike: (*storm).regroup},
 	{Name: "provider-away", Help: "the provider goes away while it is asked about sessions, and returns", often: 1, least: 2 * time.Second, most: 15 * time.Second, rights: true, strike: (*storm).away},
 }

@@ -61,11 +61,13 @@ func (s *stage) openLogIns(ctx context.Context) (err error) {
 		l.passes[p.holder] = p
 		l.users = append(l.users, p.holder)
 		if p.kind != service {
-			people = append(people, idp.Person{Sub: p.user, Name: p.user, Groups: []string{"workers", deskGroup}})
+			for _, sub := range p.subs {
+				people = append(people, idp.Person{Sub: sub, Name: p.user, Groups: []string{"workers", deskGroup}})
+			}
 		}
 	}
 	for i, one := range []string{"boss", "feeder"} {
-		l.passes[one] = &pass{stage: s, user: one, holder: one, kind: session, from: fmt.Sprintf("10.9.9.%d", i+1)}
+		l.passes[one] = &pass{stage: s, user: one, holder: one, subs: []string{one}, kind: session, from: fmt.Sprintf("10.9.9.%d", i+1)}
 	}
 	l.idp, err = idp.Start(idp.Config{People: people, Clients: []idp.Client{{ID: clientID, Secret: clientSecret,
 		Redirects: []string{l.public + "/auth/callback"}, AfterOut: []string{l.public + "/"}, Messages: []string{l.public + "/auth/backchannel"}}}})

@@ -35,8 +35,10 @@ type pass struct {
 	stage  *stage
 	user   string
 	holder string
+	subs   []string // the accounts of the provider that may have the name, the one that has it first
 	kind   string
 	from   string // the address that the nodes' proxy names
+	brief  bool   // its tokens live for a minute
 
 	mu     sync.Mutex
 	now    badge
@@ -47,14 +49,26 @@ type pass struct {
 func newPass(s *stage, i int) *pass {
 	p := &pass{stage: s, user: fmt.Sprintf("user-%03d", i), kind: session, from: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}
 	if i%3 == 0 {
-		p.kind = personal
+		p.kind, p.brief = personal, i%2 == 0
 	}
-	p.holder = p.user
+	p.holder, p.subs = p.user, accounts(p.user)
 	if k := i - s.o.Users; k >= 0 {
 		p.user, p.kind = fmt.Sprintf("agent-%02d", k/4), service
 		p.holder = fmt.Sprintf("%s/i%d", p.user, k%4)
 	}
 	return p
+}
+
+// mostRebinds is how often a name is given to another account.
+const mostRebinds = 20
+
+// accounts returns the accounts that a user may have at the provider, one after another.
+func accounts(user string) (all []string) {
+	all = []string{user}
+	for n := range mostRebinds {
+		all = append(all, fmt.Sprintf("%s at their %d. employer", user, n+2))
+	}
+	return all
 }
 
 func holderKey(who history.Who) string {
@@ -78,6 +92,13 @@ func (p *pass) show(ctx context.Context) badge {
 		}
 	}
 	return p.now
+}
+
+// account returns the account that has the name.
+func (p *pass) account() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.subs[0]
 }
 
 // spoilt says that a credential was refused as no good.
@@ -122,7 +143,11 @@ func (p *pass) get(ctx context.Context, former badge) (badge, error) {
 		if err != nil {
 			return badge{}, err
 		}
-		return p.token(ctx, browser, map[string]any{"label": "torture", "scopes": []string{"read", "work"}})
+		body := map[string]any{"label": "torture", "scopes": []string{"read", "work"}}
+		if p.brief {
+			body["expires_in"] = "1m" // the shortest life
+		}
+		return p.token(ctx, browser, body)
 	case service:
 		boss := p.stage.logIns.passes["boss"]
 		with := boss.show(ctx)
@@ -146,7 +171,7 @@ func (p *pass) logIn(ctx context.Context, former badge) (badge, error) {
 	if begun.StatusCode != http.StatusSeeOther {
 		return badge{}, fmt.Errorf("log-in: %s", begun.Status)
 	}
-	back, err := p.stage.logIns.idp.Authorize(begun.Header.Get("Location"), p.user)
+	back, err := p.stage.logIns.idp.Authorize(begun.Header.Get("Location"), p.subs[0])
 	if err != nil {
 		return badge{}, err
 	}

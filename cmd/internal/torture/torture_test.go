@@ -41,18 +41,25 @@ func run(t *testing.T, o torture.Options) torture.Report {
 
 // Everything breaks, and nothing is lost.
 func TestNothingIsLost(t *testing.T) {
-	for name, without := range map[string][]string{"a clock that is set": nil, "a clock that is right": {"clock"}} { // the tables say more if the clock is right
-		t.Run(name, func(t *testing.T) { nothingIsLost(t, without) })
+	for name, o := range map[string]torture.Options{
+		"a clock that is set": {Every: 700 * time.Millisecond},
+		"people who log in":   {Every: 400 * time.Millisecond, Scenario: "rights"}, // the tables say more, since the clock is right
+	} {
+		t.Run(name, func(t *testing.T) { nothingIsLost(t, o) })
 	}
 }
 
-func nothingIsLost(t *testing.T, without []string) {
-	report := run(t, torture.Options{For: 20 * time.Second, Users: 80, Agents: 12, Every: 700 * time.Millisecond, Without: without})
+func nothingIsLost(t *testing.T, o torture.Options) {
+	o.For, o.Users, o.Agents = 20*time.Second, 80, 12
+	report := run(t, o)
 	if len(report.Faults) < 5 || report.States["assigned"] < 50 || report.Messages["request"] < 50 {
 		t.Error("too little happened for this to prove anything")
 	}
 	if report.Judged["ends that a socket was to tell"] < 50 || report.Judged["ends of work that a socket was to tell"] < 50 || report.Streams < 10 {
 		t.Error("too little was pushed for this to prove anything")
+	}
+	if o.Scenario == "rights" && (report.Judged["calls by a credential that had ended"] < 10 || report.Judged["live channels whose user's credential ended"] == 0) {
+		t.Error("too few rights ended for this to prove anything")
 	}
 	if report.Judged["answers that nothing has changed"] == 0 {
 		t.Error("nobody was told that nothing has changed")

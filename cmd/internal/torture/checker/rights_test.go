@@ -24,8 +24,8 @@ func newRightsTale() *rightsTale {
 		Tasks:    []history.TaskRow{{ID: 1, Name: "verify", Version: 1}},
 		Versions: []history.VersionRow{{Task: 1, Version: 1, Name: "verify", Query: &query, Slots: 1}},
 		Credentials: []history.CredentialRow{
-			{Name: "s:x", Secret: "s:1f", User: "oliver", CreatedAt: h.moment(1), EndedAt: pointer(h.moment(9.9)), EndedBy: pointer("boss"), Committed: pointer(h.moment(10))},
-			{Name: "t:y", Secret: "t:y", User: "tracy", CreatedAt: h.moment(1)},
+			{Name: "s:x", Secret: "s:1f", User: "oliver", CreatedAt: h.moment(1), ExpiresAt: h.moment(900), EndedAt: pointer(h.moment(9.9)), EndedBy: pointer("boss"), Committed: pointer(h.moment(10))},
+			{Name: "t:y", Secret: "t:y", User: "tracy", CreatedAt: h.moment(1), ExpiresAt: h.moment(50)},
 		},
 		Acts: []history.ActRow{
 			{At: h.moment(19.9), Committed: pointer(h.moment(20)), Act: "user.block", Object: "tracy"},
@@ -102,6 +102,7 @@ func TestEndsOfRights(t *testing.T) {
 		}, "", ""},
 		"served while blocked":     {func(h *rightsTale) { h.served("t:y", "tracy", 1, 21, 25, 1) }, Served, "request 1 of tracy"},
 		"served after the block":   {func(h *rightsTale) { h.served("t:y", "tracy", 1, 31, 32, 1) }, "", ""},
+		"served when it was over":  {func(h *rightsTale) { h.served("t:y", "tracy", 1, 49, 53, 1) }, Served, "its credential t:y was over"},
 		"served to a live session": {func(h *rightsTale) { h.served("s:x", "oliver", 1, 8, 9, 1) }, "", ""},
 		"claimed": {func(h *rightsTale) {
 			h.served("t:y", "oliver", 1, 15, 16, 1)

@@ -42,6 +42,7 @@ const (
 	EndToken Kind = "end-token" // DELETE /tokens/{id}
 	Block    Kind = "block"     // PATCH /users/{name}: blocked
 	Unblock  Kind = "unblock"   // the same
+	Rebind   Kind = "rebind"    // POST /users/{name}/rebind
 )
 
 // Call is one call and its answer.

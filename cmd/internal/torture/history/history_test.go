@@ -166,8 +166,8 @@ func filled() Tables {
 			{ID: 11, Task: 2, Item: "l", PushedAt: *at(0), PushedBy: "bot", DueAt: at(2), DoneAt: at(1)},
 		},
 		Credentials: []CredentialRow{
-			{Name: "s:x", Secret: "s:" + strings.Repeat("0f", 32), User: "ann", CreatedAt: *at(0), EndedAt: at(1), EndedBy: pointer("boss")},
-			{Name: "t:y", Secret: "t:y", User: "ann", CreatedAt: *at(1)},
+			{Name: "s:x", Secret: "s:" + strings.Repeat("0f", 32), User: "ann", CreatedAt: *at(0), ExpiresAt: *at(600), EndedAt: at(1), EndedBy: pointer("boss")},
+			{Name: "t:y", Secret: "t:y", User: "ann", CreatedAt: *at(1), ExpiresAt: *at(600)},
 		},
 		Acts: []ActRow{{At: *at(0), Act: "user.block", Object: "ann"}, {At: *at(1), Act: "session.change", Object: "x", Groups: pointer(`["desk"]`)}},
 	}

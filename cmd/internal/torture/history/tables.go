@@ -125,7 +125,8 @@ type CredentialRow struct {
 	Secret    string     `db:"secret"` // as a client that shows it names it: s: and the SHA-256 of the cookie, t: and the token's id
 	User      string     `db:"user_name"`
 	CreatedAt time.Time  `db:"created_at"`
-	EndedAt   *time.Time `db:"ended_at"` // by the clock, before the end's commit
+	ExpiresAt time.Time  `db:"expires_at"` // it ends then in any case
+	EndedAt   *time.Time `db:"ended_at"`   // by the clock, before the end's commit
 	EndedBy   *string    `db:"ended_by"`
 	Committed *time.Time `db:"committed"` // the commit record of its end; nil: it lives, or the server keeps no times of commits
 }
@@ -143,13 +144,13 @@ const (
 	// The time of a commit is that of its record: others see it a little later.
 	selectCredentials = `
 with one as (
-  select 's:' || s.public_id as name, 's:' || encode(s.id, 'hex') as secret, s.principal, s.created_at, s.ended_at, s.ended_by, s.changed
+  select 's:' || s.public_id as name, 's:' || encode(s.id, 'hex') as secret, s.principal, s.created_at, s.ends_at as expires_at, s.ended_at, s.ended_by, s.changed
   from getwork.session s
   union all
-  select 't:' || t.id, 't:' || t.id, t.principal, t.created_at, t.ended_at, t.ended_by, t.changed
+  select 't:' || t.id, 't:' || t.id, t.principal, t.created_at, t.expires_at, t.ended_at, t.ended_by, t.changed
   from getwork.token t
 )
-select o.name, o.secret, p.name as user_name, o.created_at, o.ended_at, o.ended_by,
+select o.name, o.secret, p.name as user_name, o.created_at, o.expires_at, o.ended_at, o.ended_by,
   case when o.ended_at is not null and current_setting('track_commit_timestamp')::boolean then pg_xact_commit_timestamp(o.changed::xid) end as committed
 from one o join getwork.principal p on p.id = o.principal
 order by o.created_at, o.name`
