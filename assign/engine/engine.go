@@ -161,8 +161,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Wait returns when the engine has ended everything that it began, or when ctx ends.
+// Wait returns when the engine, whose Run's context has ended, has ended everything that it began, or when ctx ends.
 func (e *Engine) Wait(ctx context.Context) {
+	_ = e.Running() // takes e.mu: what spawn begins is counted by now, and nothing begins after
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
