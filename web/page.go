@@ -121,7 +121,7 @@ func (s *site) imports(name string, known []string) []string {
 // page serves the web page, which uses only the public API.
 func (s *server) page(m *mux.Router) {
 	site := theSite()
-	m.Handle("/favicon.ico", newAsset("image/svg+xml", icon).fresh()).Methods("GET", "HEAD")
+	m.Handle("/favicon.ico", newAsset("image/svg+xml; charset=utf-8", icon).fresh()).Methods("GET", "HEAD")
 	m.Handle("/problems/{kind}", s.handle(s.meaning)).Methods("GET", "HEAD")
 	m.PathPrefix("/static/").Handler(s.handle(site.file)).Methods("GET", "HEAD")
 	for _, view := range views {

@@ -44,5 +44,5 @@ func TestBrowsersGetPages(t *testing.T) {
 	if docs, same := n.file(t, "GET", "/docs").want(200), n.file(t, "GET", "/docs/").want(200); docs.body != same.body {
 		t.Error("/docs/ is another page than /docs")
 	}
-	n.file(t, "GET", "/favicon.ico").want(200).wantHeader("Content-Type", "image/svg+xml")
+	n.file(t, "GET", "/favicon.ico").want(200).wantHeader("Content-Type", "image/svg+xml; charset=utf-8")
 }
