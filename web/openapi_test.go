@@ -178,7 +178,7 @@ func kindsOf(v any) []string {
 	return []string{"object"}
 }
 
-// Every route is described, and nothing else is.
+// Every route is described, and nothing else is. Those of the log-in are compared where there is one, in cmd/internal/serve.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	s := &server{Config: Config{LogInBy: "dev"}}
@@ -202,6 +202,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	var calls []string
 	for path, item := range at(map[string]any(described(t)), "paths").(map[string]any) {
 		for method := range item.(map[string]any) {
+			if strings.HasPrefix(path, "/auth/") {
+				continue
+			}
 			calls = append(calls, strings.ToUpper(method)+" "+path)
 		}
 	}

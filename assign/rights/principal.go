@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -124,22 +123,7 @@ func (g *Registry) enter(ctx context.Context, tx pgx.Tx, e Entry) (p principal, 
 }
 
 // User is a principal as administrators see it.
-type User struct {
-	Name      string      `json:"name"`
-	Kind      string      `json:"kind"`
-	Issuer    string      `json:"iss"`
-	Subject   string      `json:"sub"`
-	Role      assign.Role `json:"role,omitempty"`
-	Admin     bool        `json:"admin"`
-	Groups    []string    `json:"groups"`
-	Blocked   bool        `json:"blocked"`
-	BlockedAt *time.Time  `json:"blocked_at"`
-	SeenAt    *time.Time  `json:"seen_at"`
-	CreatedAt time.Time   `json:"created_at"`
-	Sessions  int         `json:"sessions"` // that live now
-	Tokens    int         `json:"tokens"`
-	Holds     int         `json:"holds"` // items that they hold
-}
+type User = assign.User
 
 const selectUsers = `
 select p.name, p.kind, p.iss, p.sub, coalesce(p.role, ''), p.admin, p.groups, p.blocked_at is not null, p.blocked_at, p.seen_at, p.created_at,

@@ -254,21 +254,7 @@ func (g *Registry) End(ctx context.Context, e Ending) (ended []Ended, err error)
 }
 
 // ShownSession is a session as lists show it.
-type ShownSession struct {
-	ID        string      `json:"id"`
-	User      string      `json:"user"`
-	Role      assign.Role `json:"role,omitempty"`
-	Admin     bool        `json:"admin"`
-	CreatedAt time.Time   `json:"created_at"`
-	ActiveAt  time.Time   `json:"active_at"`
-	IdleAt    *time.Time  `json:"idle_at"`
-	EndsAt    time.Time   `json:"ends_at"`
-	Address   *string     `json:"address"`
-	Agent     *string     `json:"agent"`
-
-	Wall       bool       `json:"wall"`        // of a screen on a wall
-	OpensUntil *time.Time `json:"opens_until"` // its link was not opened yet
-}
+type ShownSession = assign.Session
 
 const selectShownSessions = `
 select s.public_id, p.name, coalesce(s.role, ''), s.admin, s.created_at, s.active_at, s.idle_at, s.ends_at, host(s.address), s.agent,

@@ -27,23 +27,7 @@ const (
 var Scopes = []string{ScopeRead, ScopeWork, ScopePush, ScopeManage}
 
 // ShownToken is a token as lists show it.
-type ShownToken struct {
-	ID        string      `json:"id"`
-	Kind      string      `json:"kind"`
-	User      string      `json:"user"`
-	Label     string      `json:"label"`
-	Role      assign.Role `json:"role"`
-	Admin     bool        `json:"admin"`
-	Scopes    []string    `json:"scopes"`
-	Tasks     []string    `json:"tasks"` // null: all
-	MadeBy    string      `json:"made_by"`
-	CreatedAt time.Time   `json:"created_at"`
-	ExpiresAt time.Time   `json:"expires_at"`
-	UsedAt    *time.Time  `json:"used_at"`
-	UsedFrom  *string     `json:"used_from"`
-	EndedAt   *time.Time  `json:"ended_at"`
-	EndedBy   *string     `json:"ended_by"`
-}
+type ShownToken = assign.Token
 
 // NewToken is what a token is to be.
 type NewToken struct {

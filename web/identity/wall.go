@@ -35,7 +35,7 @@ func (s Walls) Routes() []web.Route {
 var opening = card.Page(`<h1>{{.Title}}</h1>
       <p>This browser will show how much there is to do, to everybody who sees it, and can do nothing else. If you are logged in here, you will be
         logged out. The link works once: open it on the screen itself.</p>
-      <p><button id="open" class="primary" type="button">Show the wall</button></p>
+      <p><button id="open" class="primary" type="button" disabled>Show the wall</button></p>
       <p id="said" role="status"></p>`, `
   <script type="module" src="/static/screen.js"></script>`)
 

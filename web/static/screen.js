@@ -3,8 +3,8 @@ const button = document.getElementById('open');
 const said = document.getElementById('said');
 const code = location.hash.slice(1);
 
+button.disabled = !code; // before this script is here, a click would do nothing
 if (!code) {
-  button.disabled = true;
   said.textContent = 'This link is not whole: open it as it was made, with what is behind the #.';
 }
 button.addEventListener('click', async () => {

@@ -31,14 +31,9 @@ func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // withoutCall lists the operations of the API that this package has no method for.
 var withoutCall = map[string]string{
-	"events":    "the live channel is followed over a WebSocket, which has the same events",
-	"listAudit": "it is for administrators, and under --auth dev nobody is one",
-
-	// People's sessions and tokens are managed by people: on the page, or by the command line, which uses Do.
-	"active": "the page says it", "listTokens": "see above", "createToken": "a token makes no tokens", "endToken": "see above",
-	"listSessions": "see above", "endSessions": "see above", "endSession": "see above",
-	"listUsers": "for administrators", "changeUser": "for administrators", "rebindUser": "for administrators",
-	"createWall": "for administrators",
+	"events":     "the live channel is followed over a WebSocket, which has the same events",
+	"listAudit":  "auditors read it by the page, or with getwork audit",
+	"createWall": "its answer is a link for a browser",
 }
 
 // Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.
@@ -51,6 +46,7 @@ func TestEveryOperationHasACall(t *testing.T) {
 	}
 	bot.Instance = "bot-1"
 	everyCall(t, boss, ann, bot)
+	everyCallAboutPeople(t, seen)
 
 	var description struct {
 		Paths map[string]map[string]struct {

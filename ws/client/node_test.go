@@ -24,9 +24,10 @@ import (
 // not outlive this process.
 var node struct {
 	sync.Once
-	url  string
-	err  error
-	stop func()
+	dir, binary string
+	url         string
+	err         error
+	stop        func()
 }
 
 // NodeURL is the node's address.
@@ -40,15 +41,27 @@ func startNode() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node.stop = func() { _ = os.RemoveAll(dir) }
+	node.dir, node.binary, node.stop = dir, filepath.Join(dir, "getwork"), func() { _ = os.RemoveAll(dir) }
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL's user must be able to enter
 		return "", err
 	}
-	binary := filepath.Join(dir, "getwork")
-	if out, err := exec.Command("go", "build", "-o", binary, "getwork/cmd/getwork").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", node.binary, "getwork/cmd/getwork").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build getwork: %w\n%s", err, out)
 	}
-	command := exec.Command(binary, "serve", "--private-postgres", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--until-stdin-closes")
+	at, stop, err := launch("data")
+	if err != nil {
+		return "", err
+	}
+	node.stop = func() {
+		stop()
+		_ = os.RemoveAll(dir)
+	}
+	return at, awaitReady(at)
+}
+
+// launch starts a node whose PostgreSQL has its data in that folder.
+func launch(data string, args ...string) (address string, stop func(), err error) {
+	command := exec.Command(node.binary, append([]string{"serve", "--private-postgres", "--data-dir", filepath.Join(node.dir, data), "--listen", "127.0.0.1:0", "--until-stdin-closes"}, args...)...)
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "GETWORK_") && !strings.HasPrefix(e, "DATABASE_URL=") {
 			command.Env = append(command.Env, e)
@@ -56,12 +69,12 @@ func startNode() (string, error) {
 	}
 	stdin, err := command.StdinPipe()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	said, w := io.Pipe()
 	command.Stderr = w
 	if err := command.Start(); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = command.Wait(); _ = w.Close() })
@@ -74,16 +87,15 @@ func startNode() (string, error) {
 			}
 		}
 	})
-	node.stop = func() {
+	stop = func() {
 		_ = stdin.Close()
 		ended.Wait()
-		_ = os.RemoveAll(dir)
 	}
-	at, ok := <-url
+	address, ok := <-url
 	if !ok {
-		return "", errors.New("the node ended at its start")
+		return "", nil, errors.New("the node ended at its start")
 	}
-	return at, awaitReady(at)
+	return address, stop, nil
 }
 
 func awaitReady(url string) error {
