@@ -7,7 +7,7 @@ T ?= ./...
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## run the demo: PostgreSQL, two nodes and a page
+demo: ## run the demo: PostgreSQL, three nodes and a page
 	go run ./cmd/getwork demo
 
 test: ## the README's test command: everything

@@ -10,7 +10,7 @@ import (
 	"getwork/assign"
 )
 
-// dev reports whether callers are believed what they say. The server is then on a loopback address, and DevIdentity
+// dev reports whether the server trusts the names that callers send. The server is then on a loopback address, and DevIdentity
 // decides which names it answers to.
 func (s *server) dev() bool { return s.LogInBy == "dev" }
 
@@ -39,8 +39,8 @@ func sameHost(origin *url.URL, host string) bool {
 	return host != "" && (strings.EqualFold(host, origin.Host) || origin.Port() == "" && strings.EqualFold(host, origin.Host+own))
 }
 
-// takesNoCookie is where other servers post to, which know nothing of this one's pages. A call there proves by itself whom
-// it comes from.
+// takesNoCookie is the path that other servers post to, so calls to it are exempt from the check of the origin. They carry
+// their own proof, and no cookie counts there.
 const takesNoCookie = "/auth/backchannel"
 
 // crossOrigin refuses calls that another site's page makes a browser send: commands, sockets, and reads of the API. A link

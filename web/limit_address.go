@@ -14,7 +14,8 @@ const maxAddresses = 100_000
 // machine has all of them.
 //
 // It remembers up to 100,000 addresses, in two halves: when the newer half is full, it becomes the older one, and what was in
-// the older one is forgotten. Whoever has so many addresses to forget one's own has as many full buckets anyway.
+// the older one is forgotten. An attacker gains nothing by it: to have one address
+// forgotten they need tens of thousands of others, each with a full bucket of its own.
 type AddressLimit struct {
 	each  time.Duration // in which a bucket gains one token
 	burst time.Duration // in which an empty bucket gets full

@@ -24,7 +24,7 @@ func (s *server) follow(c *Caller, end func(rights.End)) (release func()) {
 func endOf(why rights.End) *assign.Refusal {
 	switch why {
 	case rights.EndBlocked:
-		return assign.Refuse(assign.Forbidden, "you may not go on here: your account was blocked, or has no role any more; ask an administrator")
+		return assign.Refuse(assign.Forbidden, "your account was blocked, or has no role any more; ask an administrator")
 	case rights.EndChanged:
 		return assign.Refuse(assign.Unavailable, "your rights have changed; reconnect")
 	case rights.EndAway:

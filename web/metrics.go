@@ -81,7 +81,7 @@ func (s *server) figures(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// metricsAlone serves the figures, and nothing else. Whoever reaches its listener may read them.
+// metricsAlone serves the metrics, and nothing else, without authentication: anybody who reaches its listener may read them.
 func (s *server) metricsAlone() http.Handler {
 	m := http.NewServeMux()
 	m.Handle("GET /metrics", s.handle(s.figures))

@@ -8,8 +8,8 @@ import (
 	"getwork/assign/rights"
 )
 
-// stepUp is how lately somebody must have proved who they are to the identity provider to make a token that outlives their
-// session and may manage, or a service.
+// stepUp is how old a log-in may be for making a token that may manage, or one for a service. Such a token outlives the
+// session, so a stolen session must not be enough to make one.
 const stepUp = 15 * time.Minute
 
 // people has the handlers of sessions, tokens and users.
@@ -119,7 +119,7 @@ func (s people) createToken(w http.ResponseWriter, r *http.Request) error {
 	}{token, made})
 }
 
-// mayMakeToken refuses those who come by something that a thief could copy: tokens make no tokens.
+// mayMakeToken refuses callers with a token or a JWT. Otherwise a thief who copied one could make others that outlive it.
 func mayMakeToken(c *Caller, n *rights.NewToken) error {
 	terminal := c.Rights != nil && c.Rights.Kind == "cli"
 	manages := false
@@ -204,7 +204,7 @@ func (s people) end(w http.ResponseWriter, r *http.Request, e rights.Ending) err
 		return err
 	}
 	if len(ended) == 0 && e.PublicID != "" {
-		return assign.Refuse(assign.NotFound, "there is no such session that lives; GET /api/v1/sessions lists yours")
+		return assign.Refuse(assign.NotFound, "no live session has this id; GET /api/v1/sessions lists yours")
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

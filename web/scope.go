@@ -39,7 +39,7 @@ func (s *server) permit(h handler, o operation) http.Handler {
 		case c.Wall && !o.wall:
 			return assign.Refuse(assign.Forbidden, "this screen may show counts and nothing else; log in to see more")
 		case o.admin && !c.Admin:
-			return assign.Refuse(assign.Forbidden, "this is for administrators, and you are none; a manager of work is not one of people")
+			return assign.Refuse(assign.Forbidden, "this call is for administrators, and you are not one: managers manage work, administrators manage people")
 		case o.roles != nil && !slices.Contains(o.roles, c.Role):
 			return notYourRole(c, o.roles)
 		case c.Scopes != nil && !slices.Contains(c.Scopes, o.scope):
@@ -63,7 +63,7 @@ func (s *server) whoAreYou() string {
 
 func notYourRole(c *Caller, may []Role) error {
 	if c.Role == "" {
-		return assign.Refuse(assign.Forbidden, "you are an administrator and nothing else; this is for: %s", list(may))
+		return assign.Refuse(assign.Forbidden, "you are an administrator without a role, and this call is for: %s", list(may))
 	}
 	return assign.Refuse(assign.Forbidden, "your role is %s; this is for: %s", c.Role, list(may))
 }

@@ -110,7 +110,7 @@ func (s *server) router() *mux.Router {
 	m.MethodNotAllowedHandler = s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		allow := strings.Join(allowed(m, r), ", ")
 		w.Header().Set("Allow", allow)
-		return assign.Refuse(assign.MethodNotAllowed, "%s does not work here; what does is %s", r.Method, allow)
+		return assign.Refuse(assign.MethodNotAllowed, "%s is not allowed at this address; use %s", r.Method, allow)
 	})
 	m.Handle("/livez", s.handle(s.live)).Methods("GET", "HEAD")
 	m.Handle("/readyz", s.handle(s.ready)).Methods("GET", "HEAD")

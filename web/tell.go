@@ -17,7 +17,7 @@ var icon = []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><
 var meanings = map[assign.Kind]string{
 	assign.Invalid:          "Something in the call is wrong: a field, a parameter, a header or the address. detail and errors say which, and what is allowed. The same call will be refused again.",
 	assign.Unauthenticated:  "The server does not know who you are, or what you came in with has ended. Send an API token, or log in on the page; log_in says where. With --auth dev, send the header X-Getwork-User.",
-	assign.Forbidden:        "Your role does not allow this call; detail says which roles do.",
+	assign.Forbidden:        "You may not make this call: it is for other roles, beyond the scopes or tasks of your token, or sent by another site's page. detail says which.",
 	assign.NameTaken:        "Your account has a name that another account came with first. Names are never passed on, because work is held under them. Somebody who manages people here can give you the name, or your account gets another one.",
 	assign.LogInFailed:      "The log-in could not be finished: it took too long, was begun in another browser, or was answered twice. Begin again.",
 	assign.NotFound:         "There is nothing at this address, or you may not see it: other people's requests and work are not found either.",
@@ -28,15 +28,15 @@ var meanings = map[assign.Kind]string{
 	assign.NotAvailable:     "The item is put off, or never to be handed out again, or a rule of the task keeps it from you; detail says which.",
 	assign.NoSlot:           "All places of the item are held. Try again when one becomes free, or take another item.",
 	assign.Exists:           "The name is in use. Choose another name, or change the existing one.",
-	assign.InUse:            "Somebody holds work of the task or waits for it. Pause the task and release its work, then try again.",
+	assign.InUse:            "Something is still in use, or a limit is reached; detail says what, and what to do first. To delete a task, pause it and release its work.",
 	assign.RunUnderWay:      "The task's query runs now. Try again when it has ended.",
 	assign.StaleVersion:     "It was changed since you read it, or you did not say in If-Match which version you read. Read it again, and repeat your change.",
 	assign.QueryRefused:     "PostgreSQL refuses the query, or it names a function that a query must not call. detail says why and what to do, and the position in the query. Workers and agents are not told why: ask a manager.",
 	assign.KeyReused:        "The Idempotency-Key was used for a call with another body within 24 hours. Use a new key for each new request, and the same key only to repeat one.",
-	assign.TooLarge:         "The body is larger than 1 MiB. Send it in several calls.",
+	assign.TooLarge:         "The body is larger than 1 MiB, or has too many items; detail has the limit. Send it in several calls.",
 	assign.Busy:             "The server is busy, or you have too many calls under way. Try again after as many seconds as Retry-After says.",
 	assign.RateLimited:      "Too many attempts to log in came from your network address, or too many credentials that are no good. Try again after as many seconds as Retry-After says. Good credentials work meanwhile.",
-	assign.Unavailable:      "The database can't be reached or does not answer now. Nothing is lost; try again after as many seconds as Retry-After says.",
+	assign.Unavailable:      "The database or the log-in service can't be reached now, the node is shutting down, or your rights have just changed. Nothing is lost; try again after as many seconds as Retry-After says.",
 	assign.Internal:         "The server made a mistake; the cause is in its log. Trying again may help.",
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Actor is who does something, and how they had come in.
+// Actor is the user or program that acts, and how it was authenticated.
 type Actor struct {
 	User       string     // empty: nobody who is known, such as at a log-in that was refused
 	By         string     // dev, session, token, jwt, proxy, or direct: by a program that writes to the database itself

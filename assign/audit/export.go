@@ -108,10 +108,10 @@ const (
 	deleteRows = `delete from getwork.audit where n between $1 and $2`
 )
 
-var errMoved = errors.New("the rows that were exported are not those that are there now; nothing was cut: export them again")
+var errMoved = errors.New("the audit has changed since it was exported, so nothing was removed; export it again")
 
-// Cut removes rows that were exported, all before that time, and adds a row that says so, for which alone [Verify] accepts
-// that they are missing. It returns the number of that row. The login must own the table.
+// Cut removes the rows that were exported, all of which are before that time, and adds a row that names them. [Verify] accepts
+// only gaps that such a row names. Cut returns the number of that row. The login must own the table.
 func (w *Writer) Cut(ctx context.Context, e Exported, before time.Time) (n int64, err error) {
 	err = pg.Transact(ctx, w.DB, func(tx pgx.Tx) error {
 		cut := cutDetail{From: e.From, To: e.To, Rows: e.Rows, Before: before.UTC(), Hash: e.Hash}

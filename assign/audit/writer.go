@@ -48,7 +48,7 @@ insert into getwork.audit (n, at, node, actor, by, credential, address, act, obj
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 )
 
-var errNoHead = errors.New("the table audit_head is empty, so nothing can be audited, and nothing that is audited can be done; `getwork audit verify` says more")
+var errNoHead = errors.New("the table audit_head is empty, so every act that is audited is refused; run `getwork audit verify`, which says what is missing")
 
 // Write adds a row for what the actor of ctx does, in the transaction of the act. It must be the transaction's last statement
 // before its announcement: audit_head is locked from here on, so whoever waited for another lock now could deadlock with

@@ -139,7 +139,7 @@ func (r *round) grant(ctx context.Context, w waiter, o *offer) (slot int, err er
 		return 0, r.barred(w, o)
 	case plan.AllHeld:
 		if o.Busy {
-			return 0, assign.Refuse(assign.NoSlot, "another item of the group %q is held; only one at a time is", o.Exclusive)
+			return 0, assign.Refuse(assign.NoSlot, "an item of the group %q is held already, and only one may be at a time; try again when it is let go of", o.Exclusive)
 		}
 	}
 	return 0, assign.Refuse(assign.NoSlot, "all %d places of item %q are taken", o.Slots, o.cand.Item)
@@ -156,7 +156,7 @@ func (r *round) barred(w waiter, o *offer) error {
 	case slices.Contains(o.Barred, user):
 		return assign.Refuse(assign.NotAvailable, "%s has returned item %q to others, or put it off", user, o.cand.Item)
 	}
-	return assign.Refuse(assign.NotAvailable, "task %q is for members of its groups: %s", r.state.Name, strings.Join(r.state.Groups, ", "))
+	return assign.Refuse(assign.NotAvailable, "only members of the task's groups may take work of %q: %s", r.state.Name, strings.Join(r.state.Groups, ", "))
 }
 
 const selectGiven = `select id from getwork.work where task_id = $1 and item = $2 and user_name = $3 and instance = $4 and state = 'held'`

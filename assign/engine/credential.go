@@ -13,14 +13,14 @@ import (
 	"getwork/notify"
 )
 
-// A request records what its user came in with, and until when that is good. When it ends, three defences keep the request
-// from being served:
+// A request records the credential that its user showed, and until when that is valid. When the credential ends, three
+// defences keep the request from being served:
 //
 //   - The transaction of the end cancels what waits ([Engine.EndCredentials]).
 //   - A click that commits beside the end is not seen there. Every node looks for such requests until no click can be under
 //     way any more ([Engine.CancelEnded]). A change of groups does not see such a click, either: the same look mends its groups.
-//   - A round asks under the assign lock about those whom it would serve. So whoever ended before the round took the lock gets
-//     nothing, although the other two may not have come to them yet.
+//   - A round asks under the assign lock about those whom it would serve. A user whose credential ended before the round
+//     took the lock gets nothing, even if the other two have not reached their request yet.
 //
 // Under --auth dev there are no credentials, and none of this is asked.
 

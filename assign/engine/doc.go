@@ -67,13 +67,13 @@
 // supply_item.go) takes one named item. Items that become free or fall due are handed to lingering requests at once
 // ([Engine.WakeLingering]). Every node sweeps leases that have run out (lease.go).
 //
-// # Whose log-in has ended
+// # Credentials that have ended
 //
-// A request stands on what its user came in with, and is good until that ends by itself (credential.go). An end cancels what
-// waits in its own transaction ([Engine.EndCredentials]). What committed beside it is found by every node
-// ([Engine.CancelEnded], endrequest.go). A round asks under the assign lock about those whom it would serve, so it needs
-// neither of the two to be right. Somebody who asks again, or logs in again, gets the same request, and from then on it stands on
-// the newer log-in.
+// A request is bound to the credential that its user showed, and is valid until that credential expires (credential.go). The
+// transaction that ends a credential also cancels the requests that wait under it ([Engine.EndCredentials]). Every node looks
+// for requests that committed beside it ([Engine.CancelEnded], endrequest.go). A round checks the credentials of those whom it
+// would serve under the assign lock, so it is right even if the other two are late. A user who asks again, or logs in again,
+// gets the same request, which is then bound to the newer credential.
 //
 // # What is promised
 //

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Locked in the order of ids, so that the set stays as it was counted. Of two who release the same work, one waits.
+	// Locked in the order of ids, so that the set stays as it was counted. If two managers release the same work, one waits for the other.
 	selectReleased = `
 select w.task_id, w.id
 from getwork.work w

@@ -6,6 +6,6 @@
 //   - story.pml is the protocol as it was told first, without the look again. Spin finds a request that is never served.
 //   - story.trail.txt is how that happens.
 //
-// docs/protocol.md lists what was checked and found, and which step is which function. If you change record.go, look.go,
-// run.go, round.go or orphan.go of package assign/engine, check that the model still does the same.
+// docs/protocol.md lists what was checked and found, and which step is which function. If you change record.go, serve.go,
+// run.go, round.go or rescuer.go of package assign/engine, check that the model still does the same.
 package protocol

@@ -19,10 +19,10 @@ import (
 	"getwork/notify"
 )
 
-// ProxyIssuer is the issuer of those whom a proxy names: their subject is what it calls them.
+// ProxyIssuer is the issuer of accounts that a proxy names; the subject is the name that the proxy sends.
 const ProxyIssuer = "proxy"
 
-// account is whom an issuer knows by a name of its own.
+// account identifies a user by an issuer, and by the issuer's own name for the user.
 type account struct{ iss, sub string }
 
 // maxSub is how long a subject may be.
@@ -85,9 +85,9 @@ func (g *Registry) known(ctx context.Context, a account) (f found, err error) {
 	return f, nil
 }
 
-// Proxied returns the rights of somebody whom a trusted proxy names, which are what it says with this call. Their principal is
-// made when they first come, and follows what the proxy says: a difference is a change of rights. Without one, the call writes
-// nothing.
+// Proxied returns the rights that a trusted proxy states for a user with this call. It makes the user's principal at their first
+// call, and updates it when the statement differs from the row, which is a change of rights. Otherwise it writes nothing. A
+// [Rejection] says why the user has no rights.
 func (g *Registry) Proxied(ctx context.Context, e Entry) (Rights, error) {
 	e.Iss = ProxyIssuer
 	e.Groups = append([]string{}, e.Groups...)
@@ -150,8 +150,8 @@ func enters(ctx context.Context, e Entry, by string) context.Context {
 	return audit.WithActor(ctx, actor)
 }
 
-// refusedEntry audits that somebody was refused who is known, or whose name is somebody else's: once an hour, since a page asks
-// again and again.
+// refusedEntry audits the refusal of a known user, or of one whose name belongs to somebody else. It does so once an hour,
+// because a page repeats its calls.
 func (g *Registry) refusedEntry(ctx context.Context, name string, known bool, err error) {
 	var r *assign.Refusal
 	if g.Audit == nil || !errors.As(err, &r) || !known && r.Kind != assign.NameTaken {
@@ -166,7 +166,7 @@ func (g *Registry) refusedEntry(ctx context.Context, name string, known bool, er
 	}
 }
 
-// alternates is how soon a proxy may say again what it had said before, and it still counts as two proxies that contradict
+// alternates is the time within which a statement that comes back after another one counts as two proxies that contradict
 // each other.
 const alternates = "10 seconds"
 
@@ -252,8 +252,8 @@ func (g *Registry) tell(ctx context.Context, e Entry) (f found, err error) {
 	return f, nil
 }
 
-// settle makes changes of those whose role and groups have stopped to alternate, so that every node ends the channels that
-// have what was said first.
+// settle commits the change of rights of users whose role and groups have stopped alternating. Without it, channels that were
+// opened with the other proxy's rights would stay open.
 func (w *Watch) settle(ctx context.Context) error {
 	if !w.proxied.Load() {
 		return nil

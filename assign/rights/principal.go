@@ -96,7 +96,7 @@ func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind stri
 		if back := inner.Rollback(ctx); back != nil {
 			return p, back
 		}
-		// By somebody else, or by themselves: they may come in elsewhere at the same time. Whoever inserted the row has committed.
+		// Another account took the name, or the same one logged in elsewhere at the same time. Either way that row is committed.
 		var pgErr *pgconn.PgError
 		if !errors.As(err, &pgErr) || pgErr.Code != "23505" {
 			return p, err
@@ -157,7 +157,7 @@ func (g *Registry) Users(ctx context.Context, which Which) ([]User, error) {
 }
 
 func noUser(name string) error {
-	return assign.Refuse(assign.NotFound, "nobody called %q has come in here; GET /api/v1/users lists everybody", name)
+	return assign.Refuse(assign.NotFound, "there is no user %q; GET /api/v1/users lists all users", name)
 }
 
 const blockPrincipal = `
@@ -208,7 +208,8 @@ set iss = $2, sub = $3, rebound = rebound + 1, changed = pg_current_xact_id()
 where name = $1
 returning id, rebound - 1`
 
-// RebindUser gives a user's name to another account of an identity provider, and ends all that the former one has.
+// RebindUser gives a user's name to another account of an identity provider, and ends all sessions and tokens of the former
+// one. [assign.NotFound]: no user has the name. [assign.InUse]: the account has a name already.
 func (g *Registry) RebindUser(ctx context.Context, name, iss, sub string) (User, error) {
 	if iss == "" || sub == "" || len(iss) > 1000 || len(sub) > 1000 {
 		return User{}, assign.RefuseField("sub", "say which account the name is for: iss is the provider's issuer, sub its name for the account, each of 1 to 1000 bytes")

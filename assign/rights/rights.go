@@ -18,7 +18,8 @@ import (
 	"getwork/notify"
 )
 
-// Credential is what a user came in with, as it is recorded with their requests.
+// Credential names the session, token, JWT or proxy that authenticated a user, as work_requested and the audit record it: a
+// letter, a colon and an id (see the functions below). It is not a secret.
 type Credential string
 
 // ByToken returns the credential of a token.

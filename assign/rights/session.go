@@ -62,8 +62,8 @@ type Begun struct {
 	Ends   time.Time
 }
 
-// Begin makes a session. What the browser had before ends: nobody can plant a session in
-// a browser and watch it become somebody else's. Requests that the same person has waiting move to the new session.
+// Begin makes a session, and ends the browser's former one. Otherwise somebody could plant a session of their own in another
+// user's browser. Requests that the same user has waiting move to the new session.
 func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error) {
 	act := audit.Act{Act: "log-in", Object: in.Name, Detail: map[string]any{"iss": in.Iss, "role": in.Role, "admin": in.Admin}}
 	err = g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
@@ -282,7 +282,7 @@ const insertOnce = `
 insert into getwork.once (what, until) values (encode($1, 'hex'), $2) on conflict do nothing`
 
 // Once reports whether something is used for the first time: a log-in's state, a code, a log-out message. It is remembered
-// until then.
+// until that time, by which the thing itself must have expired, or it could be used again.
 func (g *Registry) Once(ctx context.Context, what [32]byte, until time.Time) (first bool, err error) {
 	tag, err := g.DB.Exec(ctx, g.SQL(insertOnce), what[:], until)
 	if err != nil {

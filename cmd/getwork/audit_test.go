@@ -68,7 +68,7 @@ func TestAudit(t *testing.T) {
 	called(command.ExitUsage, "no line of it is about the audit", "verify", "--log", os.DevNull)
 	called(command.ExitUsage, "no such file", "verify", "--log", "/nowhere")
 	called(command.ExitUsage, "is no time", "export", "--cut", "yesterday")
-	called(command.ExitUsage, "is still to come", "export", "--cut", "2999-01-01")
+	called(command.ExitUsage, "must be a time in the past", "export", "--cut", "2999-01-01")
 
 	if lines := called(command.ExitDone, "", "export"); strings.Count(lines, "\n") != 5 {
 		t.Errorf("exported:\n%s", lines)

@@ -34,7 +34,7 @@ type commandLine struct {
 	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
 	Work       cli.WorkCmd       `cmd:"" help:"List, extend, reassign and take back work."`
 	Items      cli.ItemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
-	Token      cli.TokenCmd      `cmd:"" help:"Make, list and end tokens, with which programs come in."`
+	Token      cli.TokenCmd      `cmd:"" help:"Make, list and revoke API tokens, for programs."`
 	Login      cli.LoginCmd      `cmd:"" help:"Log in with your browser, for the commands of this terminal."`
 	Logout     cli.LogoutCmd     `cmd:"" help:"Log this terminal out."`
 	Session    cli.SessionCmd    `cmd:"" help:"List and end log-ins."`

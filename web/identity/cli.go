@@ -119,7 +119,7 @@ func setPage(w http.ResponseWriter) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
 }
 
-// bySession refuses whoever did not come in by a browser's session: a token makes no tokens.
+// bySession refuses callers without a browser's session. Otherwise a stolen token could make other tokens.
 func bySession(c *web.Caller) error {
 	switch {
 	case c == nil:
@@ -153,7 +153,7 @@ func (t Terminals) approve(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]string{"next": next.String()})
 }
 
-// redeem gives a terminal its token. Only those that are no good count as guesses.
+// redeem gives a terminal its token. Only invalid codes count as guesses.
 func (t Terminals) redeem(w http.ResponseWriter, r *http.Request, guesses *web.AddressLimit) error {
 	var body struct {
 		Code     string `json:"code"`
@@ -187,7 +187,7 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return assign.Refuse(assign.Invalid, "the body is not the JSON that is wanted here")
+		return assign.Refuse(assign.Invalid, "the body is not JSON with the fields of this call; run `getwork login` again")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return assign.Refuse(assign.Invalid, "the body has more than one JSON value")

@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Rights  *rights.Registry
 	Address func(*http.Request) netip.Addr // the client's address
-	// Failed bounds the credentials of an address that are no good; nil: it does not.
+	// Failed limits the invalid credentials of one address; nil: no limit.
 	Failed *web.AddressLimit
 	Log    *slog.Logger
 
@@ -44,8 +44,8 @@ func (c Config) Identify() web.Identify {
 	}
 }
 
-// needed reports whether an address is only for those who are known. Behind a proxy that names everybody all are, but for the
-// probes of load balancers: there is no page to log in.
+// needed reports whether a path is only for authenticated callers. Behind a proxy that names everybody every path is, apart
+// from the probes of load balancers, because there is no log-in page to show.
 func (c Config) needed(r *http.Request) bool {
 	if c.Proxy != nil {
 		return r.URL.Path != "/livez" && r.URL.Path != "/readyz"
@@ -56,7 +56,7 @@ func (c Config) needed(r *http.Request) bool {
 func (c Config) identify(r *http.Request) (*web.Caller, error) {
 	for _, name := range devHeaders {
 		if _, sent := r.Header[name]; sent {
-			return nil, assign.RefuseField(name, "this server does not believe names that it is told; leave %s out, and send a token: Authorization: Bearer gw_…", name)
+			return nil, assign.RefuseField(name, "only a server with --auth dev accepts %s; leave it out, and send a token: Authorization: Bearer gw_…", name)
 		}
 	}
 	for _, name := range []string{"token", "access_token"} {

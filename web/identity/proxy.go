@@ -21,8 +21,8 @@ import (
 // SecretHeader is where a proxy shows its secret.
 const SecretHeader = "X-Getwork-Proxy-Secret"
 
-// Proxy believes what a trusted proxy says of its users. A proxy is one that calls from a trusted network, and proves besides
-// that it is no neighbour there: by a secret, or by a client certificate. What others say in these headers is not even read.
+// Proxy believes what a trusted proxy says of its users. A caller is the proxy if it calls from a trusted network, and also
+// proves by a secret or a client certificate that it is not another machine there. From others these headers are not read.
 type Proxy struct {
 	Rights       *rights.Registry
 	Trusted      []netip.Prefix

@@ -32,7 +32,7 @@ async function mayForget(user) {
   return ask({
     title: 'Log out before it is saved?',
     text: `What you typed is not saved: ${names.join(', ')}. If you log out, it is lost.`,
-    yes: 'Log out all the same',
+    yes: 'Log out anyway',
     no: 'Stay',
     danger: true,
   });

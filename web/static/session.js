@@ -92,8 +92,8 @@ class Session {
     const at = clock(Date.now() + this.left(what === 'idle' ? this.me.idle_at : this.me.ends_at));
     this.#place.hidden = !what;
     render(html`<div class="banner">
-      ${what === 'idle' ? html`<p>Nothing has been done here for a while. You are logged out at ${at} unless you go on.</p>
-        <button type="button" @click=${this.#stay}>Go on</button>` : nothing}
+      ${what === 'idle' ? html`<p>You have done nothing here for a while. You will be logged out at ${at} unless you stay.</p>
+        <button type="button" @click=${this.#stay}>Stay logged in</button>` : nothing}
       ${what === 'end' ? html`<p>Your session ends at ${at}, whatever you do. What is not sent or saved by then waits in this tab.</p>
         <a href=${logInAt('/auth/login', true)}>Log in again now</a>` : nothing}
     </div>`, this.#place);
@@ -138,7 +138,7 @@ class Menu {
   #until() {
     const { ends_at: end, idle_at: idle } = this.#session.me;
     const at = (time) => clock(Date.now() + this.#session.left(time));
-    if (!end) return html`<p class="quiet">A proxy says who you are.</p>`;
+    if (!end) return html`<p class="quiet">You are logged in by a proxy.</p>`;
     const sooner = idle && Date.parse(idle) < Date.parse(end);
     return html`<p class="quiet">Logged in until ${at(end)}${sooner ? html`; if you do nothing, until ${at(idle)}` : nothing}.</p>`;
   }

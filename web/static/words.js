@@ -154,11 +154,11 @@ export function counts({ waiting, held: out, shelf }) {
 }
 
 const nothing = {
-  no_match: 'Nothing matches this task now. Ask again later, or wait for some to come.',
-  all_held: 'All that matches is with somebody already, or put off. Ask again later, or wait until some is free.',
-  held_too: 'All that matches is with you or others already, or put off. Ask again later, or wait until some is free.',
+  no_match: 'Nothing matches this task now. Ask again later, or wait for new items.',
+  all_held: 'Everything that matches is held by others or put off. Ask again later, or wait until an item is free.',
+  held_too: 'Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free.',
   paused: 'A manager has paused this task. Nothing is handed out until it goes on; you can wait for that.',
-  rules: 'There is work, but not for you: you had it before, or the task’s rules want somebody else for it. Try another task.',
+  rules: 'There is work, but none that you may have: you returned it, or the task’s rules leave it to others. Try another task.',
 };
 
 function atLimit(limit) {

@@ -1,4 +1,5 @@
-// Package cli has the commands that are clients of the REST API: tasks, work, items, agents, and shell completion.
+// Package cli has the commands that are clients of the REST API: tasks, work, items, agents, users, sessions, tokens and
+// log-in, and shell completion.
 package cli
 
 import (

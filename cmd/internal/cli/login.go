@@ -30,8 +30,8 @@ import (
 // LoginCmd logs a terminal in with its user's browser.
 type LoginCmd struct {
 	URL   string `group:"Which node, and who asks:" help:"The node to log in to, at its public address." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Paste bool   `help:"Show a code in the browser, to be pasted here: for a terminal on another machine than the browser."`
-	Again bool   `help:"Prove anew who you are, as tokens that manage, and those for services, want it."`
+	Paste bool   `help:"Show a code in the browser that you paste here, if the browser is on another machine than this terminal."`
+	Again bool   `help:"Log in again although you are logged in; needed before you make a token with the scope manage, or one for a service."`
 
 	open func(address string) error // opens a browser; nil: the usual one
 	in   io.Reader                  // nil: standard input
@@ -39,9 +39,9 @@ type LoginCmd struct {
 
 // Help returns the text that --help adds.
 func (LoginCmd) Help() string {
-	return `Opens your browser, where you log in if you have not yet, and approve this terminal. Compare the characters that both show. The commands then send the token that they get to that node's origin, and to no other. It may do what you may, and ends with the browser's session, or with ` + "`getwork logout`" + `.
+	return `Opens your browser. Log in there if you have not yet, check that the page and this terminal show the same characters, and approve the terminal. The commands then send their token to that node's origin, and to no other. It may do what you may, and ends with the browser's session, or with ` + "`getwork logout`" + `.
 
-The token is kept in $XDG_CONFIG_HOME/getwork/tokens.json, which only you can read. --user, --token, --token-file and their variables come before it.`
+The token is kept in $XDG_CONFIG_HOME/getwork/tokens.json, which only you can read. --user, --token, --token-file and their variables override it.`
 }
 
 // logInWithin is how long somebody may take in the browser.

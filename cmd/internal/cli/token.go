@@ -18,9 +18,9 @@ import (
 
 // TokenCmd has the commands for tokens.
 type TokenCmd struct {
-	Create tokenCreateCmd `cmd:"" help:"Make a token. It is printed once, and kept nowhere."`
+	Create tokenCreateCmd `cmd:"" help:"Make a token. It is printed once; the database keeps only its hash."`
 	List   tokenListCmd   `cmd:"" help:"List your tokens, and those that you made for services."`
-	Revoke tokenRevokeCmd `cmd:"" help:"End tokens: within two seconds they are of no use anywhere."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke tokens: within two seconds no node accepts them."`
 }
 
 type tokenCreateCmd struct {
@@ -50,7 +50,7 @@ func (tokenCreateCmd) Help() string {
 
 Prints the token on standard output, and nothing else there. Keep it in a file that only its program reads, and give that as --token-file.
 
-A token makes no tokens: you must have logged in, and for the scope manage, or for a service, within the last 15 minutes. Services are for administrators. --direct needs neither a node nor a token, but the rights of getwork's own database login; the audit says who did it.`
+You can't make a token with a token: log in first, with getwork login. For the scope manage, or for a service, the log-in must be at most 15 minutes old. Only administrators make tokens for services. --direct needs neither a node nor a token, but the rights of getwork's own database login; the audit records who did it.`
 }
 
 // scopes returns the scopes that were asked for, or the usual ones.
@@ -240,7 +240,7 @@ func (c tokenRevokeCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	for _, id := range c.IDs {
 		if strings.HasPrefix(id, "gw_") && len(id) > 16 {
-			return command.Usage("a token is named by its id, of 12 characters: `getwork token list` shows it")
+			return command.Usage("give the token's id, which has 12 characters, and not the token; `getwork token list` shows it")
 		}
 	}
 	client, err := c.connect()

@@ -95,10 +95,10 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	admin.Run(1, e2e.Text("a token makes no tokens"), "token", "create", "--label", "x", "--user", "robot", "--role", "agent")
 
 	robot := d.with(d.direct("--label", "robot", "--user", "robot", "--role", "agent", "--scopes", "read,work,push", "--expires", "1h"))
-	robot.Run(1, e2e.Text("this is for administrators, and you are none"), "user", "list")
+	robot.Run(1, e2e.Text("this call is for administrators, and you are not one"), "user", "list")
 	robot.Run(0, e2e.Text("The pipeline is empty"), "pipeline")
 	robot.Run(1, e2e.Text("this token is for push and read and work, and this call needs manage"), "session", "end", "--all", "--yes")
-	admin.Run(1, e2e.Text("nobody called \"nobody\" has come in here; `getwork user list`"), "user", "block", "nobody", "--yes")
+	admin.Run(1, e2e.Text("there is no user \"nobody\"; `getwork user list`"), "user", "block", "nobody", "--yes")
 	admin.Run(2, e2e.Text("nobody can be asked: --yes"), "user", "block", "robot")
 	admin.Run(0, e2e.Text("BLOCKED", "robot"), "user", "block", "robot", "--yes")
 	robot.Run(1, e2e.Text("your account is blocked; ask an administrator"), "pipeline")
@@ -108,8 +108,8 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	admin.Run(0, e2e.Text("There are no sessions."), "session", "list", "--of", "robot")
 	admin.Run(1, e2e.Text("nobody logs in with a browser here"), "session", "wall")
 	admin.Run(2, e2e.Text("--expires must be from 1m to 720h"), "session", "wall", "--expires", "721h")
-	robot.Run(1, e2e.Text("this is for administrators"), "session", "wall")
-	admin.Run(1, e2e.Text("there is no such session that lives; `getwork session list`"), "session", "end", "nothing", "--yes")
+	robot.Run(1, e2e.Text("this call is for administrators"), "session", "wall")
+	admin.Run(1, e2e.Text("no live session has this id; `getwork session list`"), "session", "end", "nothing", "--yes")
 
 	var robots struct{ Tokens []rights.ShownToken }
 	admin.Decode(0, &robots, "token", "list", "--of", "robot")
@@ -164,7 +164,7 @@ func TestTokenUsage(t *testing.T) {
 		{"--expires must be at least 1m", create("--expires", "1s")},
 		{"an administrator's token lives for at most 24h", direct("--user", "ops", "--role", "manager", "--admin", "--expires", "25h")},
 		{"say who you are", create()},
-		{"a token is named by its id", e2e.Text("token", "revoke", "gw_abcdefghijkl_"+strings.Repeat("x", 49), "--yes", "--token-file", file)},
+		{"give the token's id", e2e.Text("token", "revoke", "gw_abcdefghijkl_"+strings.Repeat("x", 49), "--yes", "--token-file", file)},
 		{"a name or an id is empty", e2e.Text("token", "revoke", "", "--yes")},
 		{"nobody can be asked: --yes", e2e.Text("token", "revoke", "abcdefghijkl")},
 		{"nobody can be asked: --yes", e2e.Text("session", "end", "abcdefghijkl")},

@@ -15,8 +15,8 @@ import (
 
 // UserCmd has the commands with which administrators manage people.
 type UserCmd struct {
-	List    userListCmd    `cmd:"" help:"List everybody who has ever come in, and the services."`
-	Block   userBlockCmd   `cmd:"" help:"Keep somebody out, at once and by whatever they come in with."`
+	List    userListCmd    `cmd:"" help:"List all users, services included."`
+	Block   userBlockCmd   `cmd:"" help:"Lock a user out at once, with all their sessions and tokens."`
 	Unblock userUnblockCmd `cmd:"" help:"Let somebody in again."`
 	Rebind  userRebindCmd  `cmd:"" help:"Give a user's name to another account of the identity provider."`
 }
@@ -85,7 +85,7 @@ func lookUp(ctx context.Context, client *Client, name string) (u rights.User, er
 		return u, err
 	}
 	if len(list.Users) == 0 {
-		return u, fmt.Errorf("nobody called %q has come in here; `getwork user list` lists everybody", name)
+		return u, fmt.Errorf("there is no user %q; `getwork user list` lists all users", name)
 	}
 	return list.Users[0], nil
 }
@@ -111,7 +111,7 @@ type userBlockCmd struct {
 
 // Help returns the text that --help adds.
 func (userBlockCmd) Help() string {
-	return "Their sessions, tokens and connections are of no use from then on, and what waits for them is cancelled. What they hold stays held: `getwork work release --of USER` takes it back. `getwork user unblock` undoes it, except what was cancelled. For administrators."
+	return "Their sessions, tokens and connections end at once, and their waiting requests are cancelled. What they hold stays held: `getwork work release --of USER` takes it back. `getwork user unblock` undoes it, except what was cancelled. For administrators."
 }
 
 // Run blocks a user.
@@ -127,7 +127,7 @@ func (c userBlockCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("Blocked will be %s, who has %s and %s, and holds %s.", u.Name, counted(u.Sessions, "session"), counted(u.Tokens, "token"), counted(u.Holds, "item"))
+	what := fmt.Sprintf("This blocks %s, who has %s and %s, and holds %s.", u.Name, counted(u.Sessions, "session"), counted(u.Tokens, "token"), counted(u.Holds, "item"))
 	if err := ask(ctx, s, c.Yes, what, "nobody was blocked"); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (userRebindCmd) Help() string {
 
   getwork user rebind mia --issuer https://login.bank.example --subject 8f14e45f
 
-A name belongs to one account for ever, so that nobody inherits another's work by their name. If somebody's account was replaced, this gives the name, and what is held under it, to the new one. All sessions and tokens of the name end. The account must not have a name here yet. For administrators.`
+A name belongs to one account for good, so that nobody inherits another user's work. If a user's account was replaced at the provider, this command gives the name, and what is held under it, to the new account. All sessions and tokens of the name end. The account must not have a name here yet. For administrators.`
 }
 
 // Run binds a user's name to another account.

@@ -12,7 +12,7 @@ import (
 )
 
 type sessionWallCmd struct {
-	User    string        `call:"" help:"What lists and the audit call the screen." default:"wall" placeholder:"NAME"`
+	Name    string        `call:"" help:"The screen's name in lists and the audit (default ${default})." default:"wall" placeholder:"NAME"`
 	Expires time.Duration `help:"How long it shows counts, at most 720h (default ${default})." default:"720h"`
 	account `embed:""`
 }
@@ -27,7 +27,7 @@ func (c sessionWallCmd) Run(ctx context.Context, s *command.Streams) error {
 	if c.Expires < time.Minute || c.Expires > rights.WallMost {
 		return command.Usage("--expires must be from 1m to %s, not %s", assign.Duration(rights.WallMost), assign.Duration(c.Expires))
 	}
-	if err := fits(rights.CheckName(c.User)); err != nil {
+	if err := fits(rights.CheckName(c.Name)); err != nil {
 		return err
 	}
 	client, err := c.connect()
@@ -38,7 +38,7 @@ func (c sessionWallCmd) Run(ctx context.Context, s *command.Streams) error {
 		URL string `json:"url"`
 		rights.NewWall
 	}
-	body := map[string]any{"user": c.User, "expires_in": assign.Duration(c.Expires)}
+	body := map[string]any{"user": c.Name, "expires_in": assign.Duration(c.Expires)}
 	got, err := client.Do(ctx, Call{Method: http.MethodPost, Path: "/walls", Body: body}, &made)
 	switch {
 	case err != nil:

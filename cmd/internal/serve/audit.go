@@ -20,7 +20,7 @@ import (
 	"getwork/schema"
 )
 
-// Audit has the commands for those who check what was done. Like [Migrate] they need the database, and no node.
+// Audit has the commands that check and export the audit. Like [Migrate] they need the database, and no node.
 type Audit struct {
 	Verify auditVerifyCmd `cmd:"" help:"Check that nobody has changed the audit. Exit status 1 if somebody has; each finding is a line."`
 	Export auditExportCmd `cmd:"" help:"Print the audit as JSON lines. With --cut, the only way to remove old rows."`
@@ -39,7 +39,7 @@ func (t Database) withAudit(ctx context.Context, s *command.Streams, f func(ctx 
 
 type auditVerifyCmd struct {
 	Database `embed:""`
-	Log      []string `help:"The nodes' log, as text or JSON, kept off the database's machine. Only with it a cut end is found, and a chain that was written anew. May be repeated; - is standard input." placeholder:"FILE" sep:"none" complete:"file"`
+	Log      []string `help:"The nodes' log, as text or JSON, kept off the database's machine. Without it, verify can't find rows that were cut off at the end, or a chain that was rewritten. May be repeated; - is standard input." placeholder:"FILE" sep:"none" complete:"file"`
 }
 
 func (c auditVerifyCmd) Run(ctx context.Context, s *command.Streams) error {
@@ -136,7 +136,7 @@ func (c auditExportCmd) Run(ctx context.Context, s *command.Streams) error {
 	cuts := !c.Cut.IsZero()
 	if cuts {
 		if c.Cut.After(time.Now()) {
-			return command.Usage("--cut %s is still to come; name a time that is over", c.Cut.Format(time.RFC3339))
+			return command.Usage("--cut must be a time in the past, not %s", c.Cut.Format(time.RFC3339))
 		}
 		if file, ok := s.RawOut.(*os.File); ok && !isRegular(file) {
 			return command.Usage("--cut removes what it exports: redirect the output into a file, because a terminal or a pipe can't tell whether it was kept")

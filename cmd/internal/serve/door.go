@@ -164,7 +164,8 @@ func withVisitor(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, c)
 }
 
-// introducing makes the connections of calls that are identified no stranger's.
+// introducing wraps identify. After an authenticated call the call's connection no longer counts against the limit for
+// strangers.
 func introducing(identify web.Identify) web.Identify {
 	return func(r *http.Request) (*web.Caller, error) {
 		c, err := identify(r)

@@ -12,11 +12,11 @@ import (
 // AccessTokens has the settings for programs that show access tokens of an issuer.
 type AccessTokens struct {
 	JWTIssuer    string        `name:"jwt-issuer" help:"Take access tokens (JWT) of this issuer as bearer tokens, beside getwork's own." placeholder:"URL"`
-	JWTAudience  string        `name:"jwt-audience" help:"Whom such a token must be for." placeholder:"AUDIENCE"`
-	JWTTyp       string        `name:"jwt-typ" help:"The type that its header must name (default ${default})." default:"at+jwt" placeholder:"TYP"`
-	JWTMax       time.Duration `name:"jwt-max" help:"How long it may be valid in all (default ${default})." default:"2h"`
-	JWTNameClaim string        `name:"jwt-name-claim" help:"Where it has the user's name. By default sub; if the issuer is that of --oidc-issuer, the claim of --oidc-name-claim." placeholder:"CLAIM"`
-	JWTAlgs      []string      `name:"jwt-algs" help:"The signatures that count (default ${default})." default:"RS256,PS256,ES256,EdDSA" placeholder:"ALG"`
+	JWTAudience  string        `name:"jwt-audience" help:"The audience (aud) that such a token must have." placeholder:"AUDIENCE"`
+	JWTTyp       string        `name:"jwt-typ" help:"The type (typ) that its header must have (default ${default})." default:"at+jwt" placeholder:"TYP"`
+	JWTMax       time.Duration `name:"jwt-max" help:"The longest time between its iat and exp (default ${default})." default:"2h"`
+	JWTNameClaim string        `name:"jwt-name-claim" help:"The claim with the user's name. By default sub; if the issuer is that of --oidc-issuer, the claim of --oidc-name-claim." placeholder:"CLAIM"`
+	JWTAlgs      []string      `name:"jwt-algs" help:"The signature algorithms to accept (default ${default})." default:"RS256,PS256,ES256,EdDSA" placeholder:"ALG"`
 
 	jwtName, jwtGroups oidc.Path
 }

@@ -14,17 +14,17 @@ import (
 // LogIn has the settings for people who log in at an OpenID provider, and what a provider's groups mean here.
 type LogIn struct {
 	OIDCIssuer           string        `name:"oidc-issuer" help:"The identity provider, as its discovery document names itself." placeholder:"URL"`
-	OIDCClientID         string        `name:"oidc-client-id" help:"What the provider calls this installation." placeholder:"ID"`
-	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"The client's secret, on one line; on a second line the one before, while it is changed." placeholder:"FILE" complete:"file"`
-	OIDCCAFile           string        `name:"oidc-ca-file" help:"Who vouches for the certificates of the provider and of --jwt-issuer, as PEM. By default the system's authorities do." placeholder:"FILE" complete:"file"`
-	OIDCScopes           string        `name:"oidc-scopes" help:"What the provider is asked for; with offline_access a session is confirmed every ten minutes (default ${default})." default:"openid profile" placeholder:"SCOPES"`
-	OIDCNameClaim        string        `name:"oidc-name-claim" help:"Where a token has the user's name, as a dotted path (default ${default})." default:"preferred_username" placeholder:"CLAIM"`
-	OIDCGroupsClaim      string        `name:"oidc-groups-claim" help:"Where a token has the user's groups (default ${default})." default:"groups" placeholder:"CLAIM"`
+	OIDCClientID         string        `name:"oidc-client-id" help:"The client id that the provider gave to this installation." placeholder:"ID"`
+	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"A file with the client's secret on its first line, and the old secret on its second line while it is rotated." placeholder:"FILE" complete:"file"`
+	OIDCCAFile           string        `name:"oidc-ca-file" help:"The authorities, as PEM, that sign the certificates of the provider and of --jwt-issuer. The default is the system's." placeholder:"FILE" complete:"file"`
+	OIDCScopes           string        `name:"oidc-scopes" help:"The scopes to request; with offline_access the provider must confirm a session every ten minutes (default ${default})." default:"openid profile" placeholder:"SCOPES"`
+	OIDCNameClaim        string        `name:"oidc-name-claim" help:"The claim with the user's name, as a dotted path (default ${default})." default:"preferred_username" placeholder:"CLAIM"`
+	OIDCGroupsClaim      string        `name:"oidc-groups-claim" help:"The claim with the user's groups, as a dotted path (default ${default})." default:"groups" placeholder:"CLAIM"`
 	OIDCStale            time.Duration `name:"oidc-stale" help:"How long a session outlives a provider that does not answer (default ${default})." default:"1h"`
 	BackchannelNoExp     bool          `help:"Accept log-out messages without exp, as Hydra and LemonLDAP send them, for two minutes."`
-	Grant                []string      `help:"Give a provider's group a role: worker, agent, observer or manager, and admin beside it. The first of a user's that matches is theirs; a user without any can't come in. Repeatable; the variable has one on each line." sep:"none" placeholder:"ROLE=GROUP"`
-	TaskGroups           string        `help:"Which of the provider's groups count for tasks: all, or those with this prefix, which is cut off." default:"all" placeholder:"all|PREFIX"`
-	SessionIdle          time.Duration `help:"How long a session lives without an act of its user (default ${default})." default:"30m"`
+	Grant                []string      `help:"Give a role (worker, agent, observer or manager), or admin in addition to a role, to a group of the provider. The first grant that matches decides a user's role; a user whom none matches can't log in. Repeatable; the variable has one grant on each line." sep:"none" placeholder:"ROLE=GROUP"`
+	TaskGroups           string        `help:"Which of the provider's groups tasks can name: all, or those with this prefix, which is removed from their names." default:"all" placeholder:"all|PREFIX"`
+	SessionIdle          time.Duration `help:"How long a session may be idle before it ends (default ${default})." default:"30m"`
 	SessionMax           time.Duration `help:"How long a session lives at most (default ${default})." default:"10h"`
 
 	secrets []string
@@ -77,7 +77,7 @@ func (i *Identity) checkLogIn() (err error) {
 		return command.Usage("--auth oidc needs --oidc-issuer, --oidc-client-id and --oidc-client-secret-file")
 	}
 	if len(l.rules.Grants) == 0 {
-		return command.Usage("--auth oidc needs --grant ROLE=GROUP at least once: without it nobody can come in")
+		return command.Usage("--auth oidc needs --grant ROLE=GROUP at least once: without it nobody can log in")
 	}
 	secret, err := os.ReadFile(l.OIDCClientSecretFile)
 	if err != nil {

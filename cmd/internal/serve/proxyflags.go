@@ -19,10 +19,10 @@ import (
 type Behind struct {
 	ProxyUserHeader   string        `help:"The header in which the proxy names the user (default ${default})." default:"X-Forwarded-User" placeholder:"NAME"`
 	ProxyGroupsHeader string        `help:"The header in which the proxy names the user's groups, separated by commas (default ${default})." default:"X-Forwarded-Groups" placeholder:"NAME"`
-	ProxySecretFile   string        `help:"What the proxy shows in X-Getwork-Proxy-Secret, 32 characters or more on one line; on a second line the one before, while it is changed." placeholder:"FILE" complete:"file"`
-	ProxyClientCA     string        `name:"proxy-client-ca" help:"Who signs the proxy's client certificate, as PEM; an authority for the bank's own proxies is best. Needs --tls-cert, because TLS must end here." placeholder:"FILE" complete:"file"`
+	ProxySecretFile   string        `help:"A file with the secret that the proxy sends in X-Getwork-Proxy-Secret, of 32 characters or more, on its first line, and the old secret on its second line while it is rotated." placeholder:"FILE" complete:"file"`
+	ProxyClientCA     string        `name:"proxy-client-ca" help:"The authority, as PEM, that signs the proxy's client certificate; best is one that signs nothing else. Needs --tls-cert, because the proxy shows its certificate only over TLS." placeholder:"FILE" complete:"file"`
 	ProxyClientName   string        `help:"The name in that certificate's subjectAltName: a DNS name or a URI." placeholder:"SAN"`
-	ProxyMax          time.Duration `help:"Under --auth proxy, live channels and held answers live so long; then the proxy says again who it is (default ${default})." default:"15m"`
+	ProxyMax          time.Duration `help:"How long live channels and held answers last under --auth proxy before clients must come through the proxy again (default ${default})." default:"15m"`
 
 	proxySecrets []string
 	clientCAs    *x509.CertPool // nil: nobody shows a certificate

@@ -1,4 +1,5 @@
-// Package serve runs one node, and migrates the schema. It is the only package that knows all parts of the program.
+// Package serve runs one node, and has the commands that work on the database without one: migrate and audit. It is the only
+// package that knows all parts of the program.
 package serve
 
 import (

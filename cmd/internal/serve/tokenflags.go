@@ -9,7 +9,7 @@ import (
 // Tokens has the settings for API tokens.
 type Tokens struct {
 	TokenMax         time.Duration `help:"The longest life of an API token (default ${default}, 366 days)." default:"8784h"`
-	TokenOwnerWithin time.Duration `help:"A personal token works only if its owner has logged in so lately (default ${default}, 30 days)." default:"720h"`
+	TokenOwnerWithin time.Duration `help:"A personal token stops working when its owner has not logged in for this long (default ${default}, 30 days)." default:"720h"`
 }
 
 // longestToken bounds both.
@@ -24,7 +24,7 @@ func (i *Identity) checkTokens() error {
 		return nil
 	}
 	if i.TokenMax < time.Hour || i.TokenMax > longestToken {
-		return command.Usage("--token-max must be from 1h to 8784h, not %s: look at each token once a year", i.TokenMax)
+		return command.Usage("--token-max must be from 1h to 8784h, not %s: tokens must be renewed at least once a year", i.TokenMax)
 	}
 	if i.TokenOwnerWithin < time.Hour || i.TokenOwnerWithin > longestToken {
 		return command.Usage("--token-owner-within must be from 1h to 8784h, not %s", i.TokenOwnerWithin)

@@ -53,7 +53,7 @@ func (p *Provider) Backchannel(w http.ResponseWriter, r *http.Request) (LogOut, 
 }
 
 func badLogout(reason string) *Failure {
-	return &Failure{Refusal: assign.Refuse(assign.Invalid, "this is no logout token that this server takes; its log says why"), Reason: reason}
+	return &Failure{Refusal: assign.Refuse(assign.Invalid, "the logout token is not accepted; this server's log says why"), Reason: reason}
 }
 
 // logoutToken verifies a logout token. Anybody may send one, so everything but the signature comes first: only a token that

@@ -91,7 +91,7 @@ func (h *Handlers) logIn(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handlers) callback(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
-		h.Problem(w, r, assign.Refuse(assign.MethodNotAllowed, "a browser comes here by GET"))
+		h.Problem(w, r, assign.Refuse(assign.MethodNotAllowed, "use GET at this address"))
 		return
 	}
 	a, err := h.Provider.Callback(r)

@@ -30,7 +30,7 @@ type Config struct {
 	Once Once
 }
 
-// Once lets something happen once. It inserts a row, and reports whether nobody had before; the row is of no use after until.
+// Once reports whether what is used for the first time on any node, by inserting a row. The row may be removed after until.
 type Once func(ctx context.Context, what [32]byte, until time.Time) (fresh bool, err error)
 
 // Login is somebody who came in.

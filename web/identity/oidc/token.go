@@ -56,7 +56,7 @@ func parseToken(raw string) (*token, error) {
 	return t, nil
 }
 
-// verify verifies the signature. What was looked at before is then what was signed.
+// verify checks the signature, and that the signed payload is the one that was read before.
 func (t *token) verify(ctx context.Context, keys *keySet, own bool) error {
 	payload, err := keys.verify(ctx, t.raw, own)
 	if err == nil && !bytes.Equal(payload, t.payload) {

@@ -7,7 +7,7 @@ import { askForm } from '../dialog.js';
 export async function reassignDialog(app, work, signal) {
   return await askForm({
     title: `Give ${work.item} to somebody else`,
-    body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told so. The task’s rules hold for whom it is given to.</p>
+    body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told. The task’s rules apply to the new holder.</p>
       <div class="field"><label for="reassign-to">To whom</label>
         <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off"></div>`,
     yes: 'Give it',

@@ -105,8 +105,8 @@ class Release {
   #draw() {
     this.#dialog.draw(html`<form class="release-form" @submit=${(e) => { e.preventDefault(); this.#count(); }}>
       <h2 id="dialog-title">Release work</h2>
-      <p class="quiet">What is released goes back to the queue at once: anybody can get it, also who has it now, and no attempt is
-        used up. People see it leave their pipeline; a note that they have typed and not sent stays on their screen.</p>
+      <p class="quiet">Released items go back to the queue at once. Anybody can get them, also their present holders, and no attempt
+        is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.</p>
       <div class="which">
         <div class="field">
           <label for="release-user">Held by</label>

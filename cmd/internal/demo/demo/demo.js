@@ -31,7 +31,7 @@ const halves = [
 const signs = {
   '': ['', 'did not click yet'],
   waits: ['…', 'waits'],
-  served: ['✓', 'has loans of his own'],
+  served: ['✓', 'has loans of their own'],
   twice: ['!', 'has a loan that somebody else has, too'],
   failed: ['–', 'got nothing'],
 };

@@ -135,7 +135,7 @@ func TestPageWaitsForWork(t *testing.T) {
 	b.logIn(s.Nodes[0].URL, "Oliver")
 	b.state("live", e2e.Soon)
 	b.press(".task form button")
-	b.shows(".task .ended", "Nothing matches this task now. Ask again later, or wait for some to come.")
+	b.shows(".task .ended", "Nothing matches this task now. Ask again later, or wait for new items.")
 	b.press(".linger")
 	b.shows(".pending .phase", "for something to come.")
 	s.manages("POST", "/tasks/inbox/items", []map[string]any{{"item": "letter 7"}})

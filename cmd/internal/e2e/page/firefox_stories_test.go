@@ -59,7 +59,7 @@ func TestFirefoxWorker(t *testing.T) {
 
 	s.Takes("Tracy", 4)
 	f.keys("g1")
-	f.shows(".task .ended", "All that matches is with somebody already, or put off.")
+	f.shows(".task .ended", "Everything that matches is held by others or put off.")
 	f.shows(".task .ended", "You put off 1 until tomorrow, 9:00")
 }
 

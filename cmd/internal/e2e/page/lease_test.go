@@ -170,7 +170,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 		t.Errorf("work: %q", closed)
 	}
 	b.click(".task form button")
-	b.shows(".task .ended", "There is work, but not for you")
+	b.shows(".task .ended", "There is work, but none that you may have")
 	b.shows(".task .ended", "You left 1 to others.")
 	if a, err := s.As("Tracy", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/1/claim", nil); err != nil || a.Status != 201 {
 		t.Errorf("Tracy's claim: %d %s %v", a.Status, a.Body, err)
@@ -197,8 +197,8 @@ func TestPageReturnsToOthers(t *testing.T) {
 		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "1", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
 		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for the task’s rules let you have no more."},
 		{"{state:'partial',wanted:5,assigned:2,reason:null}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for there were no more."},
-		{"{state:'none',reason:'all_held'}", "null", "2", "All that matches is with you or others already, or put off. Ask again later, or wait until some is free."},
-		{"{state:'none',reason:'all_held'}", "null", "0", "All that matches is with somebody already, or put off. Ask again later, or wait until some is free."},
+		{"{state:'none',reason:'all_held'}", "null", "2", "Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free."},
+		{"{state:'none',reason:'all_held'}", "null", "0", "Everything that matches is held by others or put off. Ask again later, or wait until an item is free."},
 	} {
 		if got := b.eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.limit, tt.holds)); got != tt.want {
 			t.Errorf("%s, of at most %s, holding %s: %q", tt.request, tt.limit, tt.holds, got)

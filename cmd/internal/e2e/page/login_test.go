@@ -128,7 +128,7 @@ func TestPageSessionIdle(t *testing.T) {
 		b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(at.url+"/"))
 	}
 	ends("idle_at", "2 minutes")
-	b.shows(".ending", "Nothing has been done here for a while.")
+	b.shows(".ending", "You have done nothing here for a while.")
 	b.keys(kb.Shift)
 	b.await(`document.querySelector('.ending').hidden`, e2e.Soon)
 	at.Await("the session goes on", e2e.Soon, `select idle_at > clock_timestamp() + interval '20 minutes' from getwork.session`)

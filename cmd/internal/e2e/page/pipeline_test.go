@@ -160,7 +160,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 	if _, a, err := mary.GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Fatalf("mary's click: %d %v", a.Status, err)
 	}
-	says("All that matches is with somebody already, or put off.")
+	says("Everything that matches is held by others or put off.")
 	change(`"3"`, map[string]any{"paused": true})
 	says("A manager has paused this task.")
 }

@@ -244,7 +244,7 @@ func TestPageNewcomer(t *testing.T) {
 	b.sees("loan-7: returned")
 	s.Await("it is returned", e2e.Soon, `select available_at > now() from getwork.work where item = 'loan-7' and state = 'returned'`)
 	b.use("button", "Get Work")
-	b.sees("All that matches is with you or others already, or put off.")
+	b.sees("Everything that matches is held by you or others, or put off.")
 	b.sees("tomorrow")
 	b.leave("button", "Log out")
 	b.sees("Who are you?")

@@ -9,7 +9,7 @@ const shown = 8; // of today's closed work
 
 export const noTasks = (manages) => html`<p id="no-tasks" class="empty">There are no tasks yet. ${manages
   ? html`<a href="/tasks">Create the first one</a>, or use <code>getwork task create</code>.`
-  : html`A manager makes them; come back when yours has, and they are here.`}</p>`;
+  : html`A manager creates them. They appear here as soon as there are some.`}</p>`;
 
 /** The empty pipeline. tasks: whether there are any. */
 export const noWork = (tasks) => html`<div id="empty" class="empty"><p>You hold nothing. ${tasks ? 'Choose a task, and get work.' : ''}</p>

@@ -10,7 +10,7 @@ export async function leave(outbox) {
     title: 'Log out before all is sent?',
     text: `The server can’t be told now what you did with: ${unsent.join(', ')}. If you stay logged in, it is sent as soon as possible; `
       + 'if you log out, the items stay yours, and your notes on them are lost.',
-    yes: 'Log out all the same',
+    yes: 'Log out anyway',
     no: 'Stay',
     danger: true,
   });

@@ -10,7 +10,7 @@ export async function pause({ api, app, name, saving }, paused) {
   if (saving.busy) return;
   const task = await saving.change(() => api.updateTask(name, { paused }, '*'));
   if (!task) return;
-  app.say(paused ? 'Paused: nobody is handed anything, and who waits goes on waiting.' : 'Resumed.');
+  app.say(paused ? 'Paused: nothing is handed out, and waiting requests keep waiting.' : 'Resumed.');
   saving.take(task, true);
 }
 

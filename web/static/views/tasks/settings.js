@@ -18,21 +18,21 @@ export const groups = [
   ] },
   { title: 'What somebody may take', fields: [
     { name: 'max_request', label: 'Items at a time', kind: 'count', least: 1, most: 1000,
-      help: 'How many items one may ask for at once.' },
+      help: 'How many items a user may ask for at once.' },
     { name: 'max_open', label: 'Items per person', kind: 'count', least: 1, most: 1_000_000, none: 'no limit',
-      help: 'How many items of this task one may hold.' },
+      help: 'How many items of this task a user may hold.' },
     { name: 'slots', label: 'Places per item', kind: 'count', least: 1, most: 10_000,
       help: 'How many may hold the same item at a time, where the item itself does not say.' },
     { name: 'lease', label: 'Lease', kind: 'duration', least: '1s', most: '168h', none: 'until it is let go of',
-      help: 'How long work is held before it goes back by itself; who works on it renews it.' },
+      help: 'How long work is held before it goes back by itself; its holder can extend the lease.' },
   ] },
   { title: 'When the query runs', only: 'query', fields: [
     { name: 'query_timeout', label: 'Time limit', kind: 'duration', least: '1ms', most: '24h',
       help: 'A run that takes longer is stopped, and fails.' },
     { name: 'max_candidates', label: 'Rows kept', kind: 'count', least: 1, most: 1_000_000,
-      help: 'How many of the best items that are free a run keeps.' },
+      help: 'How many of the best free items a run keeps.' },
     { name: 'fresh_for', label: 'Fresh for', kind: 'duration', least: '0s', most: '24h',
-      help: 'How long what a run left over is handed out without a new run.' },
+      help: 'How long a run’s leftovers are handed out without a new run.' },
     { name: 'rerun_after', label: 'Look again after', kind: 'duration', least: '1s', most: '24h',
       help: 'While people wait for something to come up, the query runs at most this often.' },
   ] },
@@ -46,14 +46,14 @@ export const groups = [
     { name: 'groups', label: 'Groups', kind: 'list', one: 'group', none: 'everybody',
       help: 'Only members of these groups see the task and take its work.' },
     { name: 'conflicts_with', label: 'Conflicts with', kind: 'list', one: 'task', none: 'no task',
-      help: 'Four eyes: who holds or completed an item under one of these tasks does not get it here, nor the other way round.' },
+      help: 'Four eyes: a user who holds or completed an item under one of these tasks does not get it here, and vice versa.' },
   ] },
 ];
 
 const queries = [
   { name: 'query', label: 'Query', kind: 'sql', most: 500_000,
     help: 'One SELECT that returns a column item, best first. It may return slots and exclusive; all other columns are shown '
-      + 'as the work’s details. Leave LIMIT out, and what is held or put off in: getwork sees to both.' },
+      + 'as the work’s details. Don’t write a LIMIT, and don’t leave out what is held or put off: getwork does both.' },
   { name: 'recheck', label: 'Recheck', kind: 'sql', most: 500_000, none: 'none',
     help: 'A quick SELECT on $1, item keys as text[], that returns those that still match. It is asked just before items '
       + 'are handed out.' },

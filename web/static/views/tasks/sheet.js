@@ -53,7 +53,7 @@ function head(view) {
       ${elsewhere ? nothing : html`<span class="toolbar push">
         <button type="button" id="pause" aria-disabled=${String(busy)} title=${task.paused
           ? 'Hand out work again'
-          : 'Hand out nothing more; what is held stays held, and who waits goes on waiting'}
+          : 'Stop handing out work; held work stays held, and waiting requests keep waiting'}
           @click=${() => pause(view, !task.paused)}>${task.paused ? 'Resume' : 'Pause'}</button>
         <button type="button" id="copy" title="Begin a new task with these settings" @click=${() => copy(view)}>Copy</button>
         <button type="button" id="delete" @click=${() => remove(view)}>Delete …</button>
@@ -61,8 +61,8 @@ function head(view) {
     </div>
     <p class="quiet"><code>${name}</code>${elsewhere ? nothing : html` · ${standing} ·
       <a href=${`/items?task=${name}`}>Find an item</a>`}</p>
-    ${task.paused && !elsewhere ? html`<p class="notice">Paused: nobody is handed anything.
-      What is held stays held, and who waits goes on waiting.</p>` : nothing}
+    ${task.paused && !elsewhere ? html`<p class="notice">Paused: nothing is handed out.
+      Held work stays held, and waiting requests keep waiting.</p>` : nothing}
   </header>`;
 }
 

@@ -78,7 +78,7 @@ export class Versions extends Pages {
 
   async goBack({ version, paused }, dirty) {
     const text = [
-      'What it was then is saved as its newest version.',
+      'Its settings of then are saved as its newest version.',
       paused && 'Whether it is paused stays as it is.',
       dirty && 'What you typed and did not save stays typed.',
     ].filter(Boolean).join(' ');
