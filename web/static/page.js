@@ -59,7 +59,7 @@ async function start() {
   }
   forgetOthers(me.user);
   $('banner').hidden = true;
-  const client = me.role ? connect({ parse, watch: !works(me) }) : (await whole(import('./administrator.js'))).connect(api);
+  const client = me.role ? connect({ parse, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
   app = { api, client, me, go, say: announce, keys: shortcuts($('help')), leaving: new Set() };
   $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;
@@ -89,9 +89,19 @@ async function start() {
   tabs.postMessage('log-in');
 }
 
+/**
+ * Makes a call. If another session has replaced this page's, which is about to be told, it makes no command: that would be in the
+ * name of the other session's user.
+ */
+async function unlessReplaced(path, init) {
+  const now = localStorage.getItem('getwork.in');
+  if (init.method !== 'GET' && app?.me.ends_at && now && now !== app.me.ends_at) throw new TypeError('another session');
+  return fetch(path, init);
+}
+
 /** A view's call was refused: if nobody is logged in any more, the client says so. Some calls want a newer log-in alone. */
 async function noticing(...args) {
-  const response = await fetch(...args);
+  const response = await unlessReplaced(...args);
   if (response.status === 401) app?.client.me().catch(() => {});
   return response;
 }

@@ -17,7 +17,7 @@ export function open(app, place) {
 }
 
 class Users {
-  #app; #calls; #draw; #reader; #search; #form = null;
+  #app; #calls; #signal; #draw; #reader; #search; #form = null;
   #more = []; // the pages after the first
   #next = ''; // the cursor of the one after them
   #timer;
@@ -25,6 +25,7 @@ class Users {
   constructor(app, { element, search, signal }) {
     this.#app = app;
     this.#calls = calls(app.api);
+    this.#signal = signal;
     this.#search = search.get('search') ?? '';
     this.#draw = onceAFrame(() => render(this.#template(), element), signal);
     this.#reader = new Reader(() => this.#read(), this.#draw, { signal });
@@ -70,6 +71,11 @@ class Users {
     this.#draw();
   };
 
+  #screen = async () => {
+    const { screenLink } = await import('./users/screen.js');
+    if (await screenLink(this.#app, this.#calls, this.#signal)) this.#reader.again();
+  };
+
   #template() {
     const { value, error } = this.#reader;
     const all = [...value ?? [], ...this.#more];
@@ -77,7 +83,8 @@ class Users {
       <div class="toolbar">
         <h1>Users</h1>
         <label class="quiet">Name <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
-        ${this.#form ? nothing : html`<button id="new-token" type="button" class="push" @click=${this.#open}>New service token</button>`}
+        <button type="button" class="push" @click=${this.#screen}>Link for a screen …</button>
+        ${this.#form ? nothing : html`<button id="new-token" type="button" @click=${this.#open}>New service token</button>`}
       </div>
       ${this.#form ? html`<section class="card"><h2>New service token</h2>
         <p class="quiet">A service is a program that holds work under a name of its own.</p>${this.#form.template()}</section>` : nothing}

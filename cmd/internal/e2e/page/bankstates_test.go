@@ -82,6 +82,7 @@ var bankStates = []state{
 	{name: "user rebind", user: "Ada", path: "/users?user=Tracy", reach: presses("For somebody who has a new account", "button Give the name")},
 	{name: "user blocked", user: "Ada", path: "/users?user=Xenia", reach: sees("Blocked since")},
 	{name: "service token", user: "Ada", path: "/users", reach: presses("Name of the service", "button New service token")},
+	{name: "screen link", user: "Ada", path: "/users", reach: presses("Copy the link now", "button Link for a screen", "button Make the link")},
 	{name: "audit", user: "Ada", path: "/audit", reach: sees("session.end")},
 	{name: "audit detail", user: "Ada", path: "/audit?act=log-in", reach: func(st *stage) {
 		st.await(`document.querySelector('#view details')`, e2e.Soon)

@@ -24,6 +24,7 @@ export function calls({ call }) {
     users: (filter) => get('/users', filter),
     block: (name, blocked) => send('PATCH', at(`/users/${segment(name)}`), { blocked }),
     rebind: (name, iss, sub) => send('POST', at(`/users/${segment(name)}/rebind`), { iss, sub }),
+    createWall: (user, within) => send('POST', at('/walls'), { user, expires_in: within }),
     audit: (filter) => get('/audit', filter),
   };
 }

@@ -4,6 +4,7 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { byTitle } from '../../reader.js';
 import { logInAt } from '../../session.js';
+import { once } from './once.js';
 
 const scopes = [
   { name: 'read', does: 'lists, event streams, the socket', may: ['worker', 'agent', 'observer', 'manager'] },
@@ -90,24 +91,12 @@ export class TokenForm {
     this.#on.done();
   };
 
-  #copy = async () => {
-    const field = document.getElementById('the-token');
-    field.select();
-    try {
-      await navigator.clipboard.writeText(this.#made.token);
-      this.#app.say('Copied.');
-    } catch {
-      this.#app.say('It is selected: copy it by keyboard.');
-    }
-  };
-
   template() { return this.#made ? this.#shown() : this.#form(); }
 
   #shown() {
     return html`<div class="made">
       <p role="status"><b>Copy the token now: it is shown only this once.</b></p>
-      <div class="adding"><input id="the-token" readonly aria-label="The token" .value=${this.#made.token} @focus=${(e) => e.target.select()}>
-        <button type="button" class="primary" @click=${this.#copy}>Copy</button></div>
+      ${once(this.#app, 'the-token', 'The token', this.#made.token)}
       <p class="quiet">Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.</p>
       <button type="button" @click=${() => this.#on.done()}>Done</button>
     </div>`;

@@ -36,7 +36,7 @@ export class Person {
       <div class="toolbar"><h1 dir="auto">${this.#name}</h1> ${user ? badges(user) : nothing}</div>
       <p class="error" role="alert" dir="auto">${this.#error || (error ? `It can’t be read: ${error.message}` : '')}</p>
       ${user === null ? html`<p class="empty">Nobody of this name has come in.</p>` : nothing}
-      ${user ? html`${this.#facts(user)}${user.kind === 'person' ? this.#sessions.template() : nothing}${this.#tokens.template()}` : nothing}
+      ${user ? html`${this.#facts(user)}${user.kind === 'person' || user.sessions ? this.#sessions.template() : nothing}${this.#tokens.template()}` : nothing}
     </div>`;
   }
 
