@@ -120,6 +120,7 @@ func TestDemoRefuses(t *testing.T) {
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t)}
 	for _, args := range [][]string{
 		{"--nodes", "0"}, {"--loans", "3"}, {"--listen", "0.0.0.0:8080"}, {"--listen", "127.0.0.1:65535"}, {"--listen", "8080"},
+		{"--auth", "token"}, {"--auth", "oidc", "--naive"}, {"--auth", "oidc", "--listen", "[::1]:8080"}, {"--auth", "oidc", "--listen", "localhost:8080"},
 		{"--naive", "--users", "0"}, {"--naive", "--within", "1h"}, {"--naive", "--count", "6"},
 	} {
 		// The folder can't be created, so that a command line that passes by mistake creates nothing.

@@ -15,6 +15,7 @@ import (
 type fleet struct {
 	database string                            // its URL
 	framedBy string                            // the page that may show them in frames; empty: none
+	identity []string                          // the flags that say how people log in; nil: they don't
 	lost     func(i, left int, n *nodeProcess) // called when a node has ended by itself or was killed; left nodes live on
 
 	starting sync.Mutex // held while nodes are started
@@ -28,7 +29,7 @@ func (f *fleet) start(ctx context.Context, addresses []string) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	for i, address := range addresses {
-		n, err := startNode(ctx, address, f.database, f.framedBy)
+		n, err := f.startNode(ctx, address)
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i+1, err)
 		}
@@ -107,7 +108,7 @@ func (f *fleet) restart(ctx context.Context, i int) error {
 	if !old.ended() {
 		return errNodeLives
 	}
-	n, err := startNode(ctx, strings.TrimPrefix(old.url, "http://"), f.database, f.framedBy)
+	n, err := f.startNode(ctx, strings.TrimPrefix(old.url, "http://"))
 	if err != nil {
 		return fmt.Errorf("node %d: %w", i+1, err)
 	}

@@ -158,7 +158,7 @@ func (d *demo) printComparison(naive, shared half) error {
 Naively each user runs the query and inserts the top items; with getwork one query serves all who wait.
 A duplicate is an item that somebody else got, too. Waits are counted from the click. Both halves began with warm caches.
 
-`, d.Users, d.Within, d.Count, firstTask, d.Nodes, runtime.NumCPU())
+`, d.Users, d.Within, d.Count, firstTask, d.nodes(), runtime.NumCPU())
 	if err != nil {
 		return err
 	}

@@ -34,15 +34,18 @@ type nodeProcess struct {
 }
 
 // startNode starts a node and returns when it is ready. If it fails, or ctx ends first, no process is left.
-func startNode(ctx context.Context, address, databaseURL, framedBy string) (*nodeProcess, error) {
+func (f *fleet) startNode(ctx context.Context, address string) (*nodeProcess, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program's file: %w", err)
 	}
 	n := &nodeProcess{done: make(chan struct{})}
 	// Not exec.CommandContext, which would kill the node at the demo's end: the node is asked to drain.
-	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", databaseURL,
-		"--query-role", serve.QueryRole, "--frame-ancestors", framedBy, "--log-level", "warn")
+	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", f.database,
+		"--query-role", serve.QueryRole, "--frame-ancestors", f.framedBy, "--log-level", "warn")
+	if f.identity != nil {
+		n.cmd.Args = append(append(n.cmd.Args, "--public-url", "http://"+address), f.identity...)
+	}
 	n.cmd.Env = nodeEnvironment()
 	n.cmd.SysProcAttr = apart()
 	n.cmd.WaitDelay = 5 * time.Second

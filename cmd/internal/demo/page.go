@@ -97,6 +97,9 @@ func (t *theatre) secured(next http.Handler) http.Handler {
 	for _, n := range t.demo.fleet.all() {
 		frames.WriteString(" " + n.origin())
 	}
+	if t.demo.provider != nil {
+		frames.WriteString(" " + t.demo.provider.Issuer)
+	}
 	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src" + frames.String() +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +148,7 @@ var errNoSuch = errors.New("there is nothing of that name")
 
 func (t *theatre) changeNode(ctx context.Context, r *http.Request) error {
 	i, err := strconv.Atoi(r.PathValue("node"))
-	if err != nil || i < 1 || i > t.demo.Nodes {
+	if err != nil || i < 1 || i > t.demo.nodes() {
 		return errNoSuch
 	}
 	switch r.PathValue("what") {

@@ -14,6 +14,7 @@ import (
 
 	"getwork/cmd/internal/bank"
 	"getwork/cmd/internal/cli"
+	"getwork/cmd/internal/idp"
 	"getwork/schema/postgres"
 	"getwork/web"
 )
@@ -29,7 +30,8 @@ type demo struct {
 	database string    // the bank's URL, with a login that owns the bank and is no superuser
 	said     lastWords // PostgreSQL's latest output
 	fleet    fleet
-	page     net.Listener // the demo's own page; nil: it has none
+	page     net.Listener  // the demo's own page; nil: it has none
+	provider *idp.Provider // where people log in; nil: nowhere
 }
 
 // broken is the error of a demo that can't go on because a part of it ended by itself.
@@ -80,10 +82,20 @@ func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) erro
 		}
 		d.fleet.framedBy = originOf(d.page.Addr())
 	}
+	if d.logsIn() {
+		if err := d.startProvider(ctx); err != nil {
+			return err
+		}
+	}
 	d.progress.step("starting the nodes")
 	d.fleet.database, d.fleet.lost = d.database, d.nodeLost(ctx, breaks)
 	if err := d.fleet.start(ctx, addresses); err != nil {
 		return err
+	}
+	if d.logsIn() {
+		if err := d.introduceNodes(ctx); err != nil {
+			return err
+		}
 	}
 	d.progress.step("creating the tasks")
 	return d.applyTasks(ctx)
@@ -95,7 +107,11 @@ func (d *demo) client(i int, user string, role web.Role) (*cli.Client, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("no node runs")
 	}
-	return cli.Remote{URL: nodes[i%len(nodes)].url, User: user}.Connect(role)
+	remote := cli.Remote{URL: nodes[i%len(nodes)].url, User: user}
+	if d.logsIn() {
+		remote.User, remote.Token = "", d.accessToken(user, role)
+	}
+	return remote.Connect(role)
 }
 
 // manager returns a manager's client of the first living node.
@@ -106,7 +122,7 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
 		// Each node has some 11 connections, each naive user has one.
-		"max_connections": strconv.Itoa(40 + 15*d.Nodes + max(d.Users, crowdSize)),
+		"max_connections": strconv.Itoa(40 + 15*d.nodes() + max(d.Users, crowdSize)),
 		// Without replication the bank's rows need not be logged as well as written; they survive a crash all the same.
 		"wal_level":       "minimal",
 		"max_wal_senders": "0",
@@ -164,18 +180,12 @@ func (d *demo) serve(ctx context.Context, took time.Duration) error {
 		text += fmt.Sprintf("  node %d  %s  (process %d)\n", i+1, n.url, n.cmd.Process.Pid)
 	}
 	text += fmt.Sprintf(`
-The page shows people on the nodes side by side. Click Get Work of "Verify user submitted bank account" as Oliver
-and as Tracy: one query runs for both, and each gets different loans. Let fifty people click at once, with getwork
-and without. Kill a node while its query runs: the others take over.
-
-From a terminal:
-  curl -H 'X-Getwork-User: Oliver' -H 'Prefer: wait=120' -d '{"count": 3}' %s/api/v1/tasks/%s/requests
-
+%s
 The data is in %s. To look into the database:
   psql '%s'
 
 Ctrl-C stops everything.
-`, nodes[0].url, firstTask, d.DataDir, d.database)
+`, d.invitation(nodes[0].url), d.DataDir, d.database)
 	if err := os.WriteFile(d.whereabouts(), []byte(d.fleet.framedBy), 0o600); err != nil {
 		return fmt.Errorf("write down the demo's address: %w", err)
 	}
@@ -183,6 +193,20 @@ Ctrl-C stops everything.
 		return err
 	}
 	return newTheatre(ctx, d).serve(ctx, d.page)
+}
+
+// invitation says what one can do.
+func (d *demo) invitation(node string) string {
+	if d.logsIn() {
+		return fmt.Sprintf(inviteToLogIn, d.provider.Issuer, node, firstTask, node)
+	}
+	return fmt.Sprintf(`The page shows people on the nodes side by side. Click Get Work of "Verify user submitted bank account" as Oliver
+and as Tracy: one query runs for both, and each gets different loans. Let fifty people click at once, with getwork
+and without. Kill a node while its query runs: the others take over.
+
+From a terminal:
+  curl -H 'X-Getwork-User: Oliver' -H 'Prefer: wait=120' -d '{"count": 3}' %s/api/v1/tasks/%s/requests
+`, node, firstTask)
 }
 
 // heaviness says how long the first task's query takes, as far as that was measured.
@@ -209,6 +233,9 @@ func (d *demo) stop() error {
 	d.progress.step("stopping the nodes and PostgreSQL")
 	defer d.progress.end()
 	d.fleet.stop(d.hurry)
+	if d.provider != nil {
+		_ = d.provider.Close()
+	}
 	ctx, cancel := context.WithTimeout(d.hurry, 30*time.Second)
 	defer cancel()
 	return d.server.Stop(ctx)

@@ -67,6 +67,7 @@ type sight struct {
 	Scenes map[string]scene `json:"scenes"`
 	Cores  int              `json:"cores"`
 	Crowd  int              `json:"crowd"`
+	LogIn  bool             `json:"log_in"` // people log in at an identity provider
 }
 
 type sightedNode struct {
@@ -96,7 +97,7 @@ func (t *theatre) change(how func()) {
 func (t *theatre) show() (sight, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	shown := sight{Scenes: map[string]scene{}, Cores: runtime.NumCPU(), Crowd: crowdSize}
+	shown := sight{Scenes: map[string]scene{}, Cores: runtime.NumCPU(), Crowd: crowdSize, LogIn: t.demo.logsIn()}
 	for name, sc := range t.scenes {
 		copied := *sc
 		copied.People = slices.Clone(sc.People)

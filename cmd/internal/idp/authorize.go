@@ -83,7 +83,7 @@ func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request) {
 // known returns the log-in of a browser.
 func (p *Provider) known(r *http.Request) *session {
 	c, err := r.Cookie(browser)
-	if err != nil {
+	if err != nil || p.Asks {
 		return nil
 	}
 	p.mu.Lock()

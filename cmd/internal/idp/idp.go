@@ -55,6 +55,7 @@ type Config struct {
 	Listen  string // default 127.0.0.1:0
 	Clients []Client
 	People  []Person // default People
+	Asks    bool     // who one is, at each log-in: windows of one browser may be different people
 	Now     func() time.Time
 }
 

@@ -2,6 +2,7 @@ package idp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
 )
 
 const event = "http://schemas.openid.net/event/backchannel-logout"
@@ -25,7 +28,11 @@ func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unknown client_id, or post_logout_redirect_uri is not registered", http.StatusBadRequest)
 		return
 	}
-	if s := p.known(r); s != nil {
+	s := p.hinted(q.Get("id_token_hint"))
+	if s == nil {
+		s = p.known(r)
+	}
+	if s != nil {
 		_ = p.end(r.Context(), func(other *session) bool { return other == s }) // who can't be told is told by nobody
 	}
 	http.SetCookie(w, &http.Cookie{Name: browser, Path: "/", MaxAge: -1})
@@ -34,6 +41,24 @@ func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// hinted returns the log-in that an ID token is about; nil if this provider did not sign it.
+func (p *Provider) hinted(token string) *session {
+	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	payload, err := jws.Verify(p.key.Public())
+	var claims struct {
+		SID string `json:"sid"`
+	}
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		return nil
+	}
+	return p.sessions[claims.SID]
 }
 
 // LogOut ends all sessions of a person, and tells the clients by back channel.

@@ -8,11 +8,20 @@ import { span, took } from '/static/parts.js';
 
 const $ = (id) => document.getElementById(id);
 
-const people = [
+const named = [
   { who: 'Oliver', path: '/#log-in=Oliver' },
   { who: 'Tracy', path: '/#log-in=Tracy' },
   { who: 'Mia, manager', path: '/floor#log-in=Mia,manager' },
 ];
+
+// With an identity provider, whom each pane is meant for: they log in there.
+const loggingIn = [
+  { who: 'Oliver', path: '/' },
+  { who: 'Tracy', path: '/' },
+  { who: 'Mia, manager', path: '/floor' },
+  { who: 'Ada, administrator', path: '/users' },
+];
+const people = () => (now.log_in ? loggingIn : named);
 
 const halves = [
   {
@@ -55,7 +64,8 @@ function draw() {
     for (const f of figures) most[f.label] = Math.max(most[f.label] ?? 0, f.length ?? 0);
   }
   render(html`${seen.map((s) => scene(s, most))}`, $('scenes'));
-  const missing = now.nodes.length < people.length ? html`<p class="empty">${fewer()}</p>` : nothing;
+  $('log-in').hidden = !now.log_in;
+  const missing = now.nodes.length < people().length ? html`<p class="empty">${fewer()}</p>` : nothing;
   render(html`${now.nodes.map(pane)}${missing}`, $('panes'));
 }
 
@@ -173,7 +183,7 @@ const details = (s) => html`<details><summary>Who got what</summary>
   </table></div></details>`;
 
 function pane(node, i) {
-  const { who, path = '/' } = people[i] ?? {};
+  const { who, path = '/' } = people()[i] ?? {};
   const title = who ? `${who} · node ${i + 1}` : `Node ${i + 1}`;
   const what = node.lives ? 'Kill' : 'Start';
   if (node.lives) loaded.add(node.url);
@@ -192,9 +202,9 @@ function pane(node, i) {
 }
 
 function fewer() {
-  const missing = people.slice(now.nodes.length).map((p) => p.who.split(',')[0]).join(' and ');
-  return `A browser is one person on each node, so there is no room for ${missing} here: run getwork demo with three nodes `
-    + 'or more.';
+  const missing = people().slice(now.nodes.length).map((p) => p.who.split(',')[0]).join(' and ');
+  return `A browser is one person on each node, so there is no room for ${missing} here: run getwork demo with ${now.log_in ? 'four' : 'three'} `
+    + 'nodes or more.';
 }
 
 async function post(path) {
