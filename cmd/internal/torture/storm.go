@@ -97,6 +97,14 @@ func (s *storm) skip() {
 	s.skipped++
 }
 
+const someBackends = `
+select count(pg_terminate_backend(pid))
+from (
+  select pid from pg_stat_activity
+  where application_name like 'torture-%'
+  order by md5(pid::text || $1::bigint::text)
+  limit $2::bigint) b`
+
 // terminate terminates some of getwork's backends, chosen at random, as an administrator does.
 func (s *storm) terminate(f planned) {
 	began := s.rec.Now()
@@ -108,13 +116,6 @@ func (s *storm) terminate(f planned) {
 		return
 	}
 	defer conn.Close(ctx)
-	const someBackends = `
-select count(pg_terminate_backend(pid))
-from (
-  select pid from pg_stat_activity
-  where application_name like 'torture-%'
-  order by md5(pid::text || $1::text)
-  limit $2) b`
 	var n int
 	for _, m := range s.members {
 		m.touched.Add(1)
