@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"getwork/cmd/internal/idp"
 )
 
@@ -82,6 +84,23 @@ func (s *stage) openLogIns(ctx context.Context) (err error) {
 		"--oidc-issuer", l.idp.Issuer, "--oidc-client-id", clientID, "--oidc-client-secret-file", secret, "--oidc-scopes", "openid profile offline_access",
 		"--grant", "manager=managers", "--grant", "agent=agents", "--grant", "worker=workers", "--grant", "admin=admins"}
 	return nil
+}
+
+// logAllIn gives everybody what they show, before anything breaks.
+func (s *stage) logAllIn(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, key := range s.logIns.users {
+		g.Go(func() error {
+			for s.logIns.passes[key].show(ctx).name == "" {
+				if wait(ctx, renews); ctx.Err() != nil {
+					return errInterrupted
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // rewrite sends what comes to the public address, such as the provider's messages, to a node that serves.

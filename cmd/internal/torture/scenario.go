@@ -134,7 +134,7 @@ var Scenarios = []Scenario{
 		jobs:    withDesk,
 		habits:  mixed.with(func(h *habits) { h.linger, h.hold, h.claim, h.cancel, h.holdFor = 60, 50, 10, 5, 0.8 }),
 		logsIn:  true,
-		prepare: (*stage).openLogIns},
+		prepare: (*stage).openLogIns, open: (*stage).logAllIn},
 	{Name: "live", Help: "what is pushed, and when; a frozen listener stays frozen to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
