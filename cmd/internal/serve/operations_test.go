@@ -47,6 +47,7 @@ type storm struct {
 	ended      string              // a token that has ended
 	kept       string              // the id of one that must not end
 	known      map[string][]string // values that were seen, by what they are
+	used       map[string]string   // of known, by the call that is made: value, kind
 	statuses   map[int]int
 	deep, good int
 }
@@ -143,15 +144,17 @@ func (s *storm) text(where, name string) string {
 	if kind == "query" && !s.one(8) {
 		return pick(s, queries)
 	}
-	if known := s.known[kind]; len(known) > 0 && !s.one(25) {
-		return known[len(known)-1-s.r.IntN(min(len(known), 30))]
+	if known := s.known[kind]; len(known) > 0 && !s.one(40) {
+		value := pick(s, known)
+		s.used[value] = kind
+		return value
 	}
 	return pick(s, oddTexts)
 }
 
 // value makes a value for a schema, sometimes another one.
 func (s *storm) value(where, name string, schema map[string]any, depth int) any {
-	if s.one(80) || depth > 5 {
+	if s.one(150) || depth > 5 {
 		return pick(s, append(oddNumbers, nil, true, "", []any{}, map[string]any{}, pick(s, oddTexts)))
 	}
 	for _, several := range []string{"anyOf", "allOf"} {
@@ -205,6 +208,7 @@ func (s *storm) value(where, name string, schema map[string]any, depth int) any 
 // request makes a call of an operation, without a credential.
 func (s *storm) request(o operation) *http.Request {
 	path, query := o.path, url.Values{}
+	s.used = map[string]string{}
 	for _, p := range o.parameters {
 		name, _ := p["name"].(string)
 		switch p["in"] {
@@ -237,7 +241,7 @@ func (s *storm) request(o operation) *http.Request {
 			}
 			b = []byte(form.Encode())
 		}
-		if s.one(40) {
+		if s.one(60) {
 			b = []byte(pick(s, []string{"", "{", "[]", "null", `{"a":1}{}`, strings.Repeat("[", 20_000), `"x"`, "\xff"}))
 		}
 		body = bytes.NewReader(b)
@@ -281,6 +285,15 @@ func (s *storm) send(r *http.Request) (int, string) {
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 200_000))
 	return response.StatusCode, string(body)
+}
+
+// forget forgets what the last call named: something of it is not there any more.
+func (s *storm) forget() {
+	for value, kind := range s.used {
+		if kind != "stranger" {
+			s.known[kind] = slices.DeleteFunc(s.known[kind], func(one string) bool { return one == value })
+		}
+	}
 }
 
 // learn remembers what an answer names.
@@ -426,6 +439,9 @@ func TestOperations(t *testing.T) {
 		if !slices.Contains([]int{400, 403, 404, 405, 426, 428}, status) {
 			s.deep++
 		}
+		if status == 404 || o.method == "DELETE" && status/100 == 2 {
+			s.forget()
+		}
 		var answer any
 		if status/100 == 2 && json.Unmarshal([]byte(text), &answer) == nil {
 			s.learn(o.path, answer)
@@ -444,11 +460,11 @@ func TestOperations(t *testing.T) {
 func (s *storm) caller(path string) *caller {
 	admins := slices.ContainsFunc([]string{"users", "audit", "walls"}, func(list string) bool { return strings.HasPrefix(path, "/api/v1/"+list) })
 	switch {
-	case s.one(6):
+	case s.one(12):
 		return pick(s, s.callers)
 	case admins:
 		return s.callers[3]
-	case s.one(4):
+	case s.one(6):
 		return s.callers[s.r.IntN(2)] // workers
 	}
 	return s.callers[2] // a manager
