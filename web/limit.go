@@ -150,6 +150,10 @@ func (g *gate) queue(n int) bool {
 	return true
 }
 
+// identityHolds is how long a call may take to arrive and to get its place before its caller is identified again. Otherwise a
+// body that is sent slowly would keep rights in use that have ended meanwhile.
+const identityHolds = 100 * time.Millisecond
+
 // underWay is a call that passed its gate.
 type underWay struct {
 	client context.Context // ends when the client goes, not when the call takes too long
@@ -168,6 +172,7 @@ func (s *server) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return nil
 		}
+		begun := time.Now()
 		g, within := s.calls, callWithin
 		if looksAtQuery(path) {
 			g, within = s.looking, 0
@@ -189,6 +194,12 @@ func (s *server) limited(next http.Handler) http.Handler {
 			return assign.Refuse(assign.Busy, "this node is overloaded; try again in a moment")
 		}
 		defer leave()
+		if time.Since(begun) > identityHolds {
+			if c, err = s.Identify(r); err != nil {
+				return err
+			}
+			r = withCaller(r, c)
+		}
 		ctx := context.WithValue(r.Context(), underWayKey{}, &underWay{client: r.Context(), leave: leave})
 		if within > 0 {
 			var cancel context.CancelFunc

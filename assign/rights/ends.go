@@ -28,6 +28,9 @@ func (g *Registry) change(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act
 func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, changes []notify.Change, err error)) error {
 	quiet := false
 	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
+		if err := g.mayStillAct(ctx, tx); err != nil {
+			return err
+		}
 		act, ended, changes, err := f(tx)
 		if quiet = err == nil && act == nil; err != nil {
 			return err
@@ -50,6 +53,38 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 		return err
 	}
 	return fmt.Errorf("change rights: %w", err)
+}
+
+// The principal's row is locked against a block that commits meanwhile: an administrator who is blocked could otherwise let
+// themselves in again by a call that began before.
+const selectActor = `
+select p.blocked_at is not null or c.ended
+from (
+  select s.principal, s.ended_at is not null as ended from getwork.session s where 's:' || s.public_id = $1
+  union all
+  select coalesce(o.principal, t.principal), t.ended_at is not null or o.ended_at is not null
+  from getwork.token t left join getwork.session o on o.id = t.parent where 't:' || t.id = $1
+  union all
+  select case when $1 ~ '^[jp]:' then split_part(substr($1, 3), '.', 1)::bigint end, false
+) c
+join getwork.principal p on p.id = c.principal
+for share of p`
+
+// mayStillAct refuses an act by a credential that has ended since the call began.
+func (g *Registry) mayStillAct(ctx context.Context, tx pgx.Tx) error {
+	by := audit.ActorOf(ctx).Credential
+	if by == "" { // such as a program that writes to the database itself
+		return nil
+	}
+	var ended bool
+	err := tx.QueryRow(ctx, g.SQL(selectActor), by).Scan(&ended)
+	switch {
+	case err == nil && !ended:
+		return nil
+	case err == nil, errors.Is(err, pgx.ErrNoRows):
+		return assign.Refuse(assign.Unauthenticated, "your session or token has ended; log in again")
+	}
+	return fmt.Errorf("read who acts: %w", err)
 }
 
 // conclude writes the audit and announces the change, as the last statements of a transaction.

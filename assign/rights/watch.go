@@ -138,12 +138,15 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// selectChanged reads the credentials whose rows were changed by transactions that the previous look could not see. Rows of a
-// principal stand for all of its credentials.
+// selectChanged reads the credentials whose rows were changed by transactions that the previous look could not see. A session
+// stands for the tokens of its terminals, too, and the row of a principal for all of its credentials.
 const selectChanged = `
 with now as materialized (select pg_current_snapshot() as snapshot, getwork.cluster() as cluster),
 changed as (
   select 's:' || public_id as credential from getwork.session where changed >= pg_snapshot_xmin($1::pg_snapshot) and not pg_visible_in_snapshot(changed, $1::pg_snapshot)
+  union all
+  select 't:' || t.id from getwork.session s join getwork.token t on t.parent = s.id
+  where s.changed >= pg_snapshot_xmin($1::pg_snapshot) and not pg_visible_in_snapshot(s.changed, $1::pg_snapshot)
   union all
   select 't:' || id from getwork.token where changed >= pg_snapshot_xmin($1::pg_snapshot) and not pg_visible_in_snapshot(changed, $1::pg_snapshot)
   union all
@@ -283,7 +286,9 @@ func (w *Watch) endOver(ctx context.Context) {
 	if len(over) == 0 {
 		return
 	}
-	if err := w.judge(ctx, over); err != nil {
+	within, cancel := context.WithTimeout(ctx, 5*time.Second) // a database that hangs must not hold up the next look
+	defer cancel()
+	if err := w.judge(within, over); err != nil {
 		w.Log.Warn("read credentials whose time is over again; their live channels end", "error", err)
 	}
 	for _, c := range over {

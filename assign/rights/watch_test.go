@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/audit"
+	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -261,5 +263,55 @@ func TestAlive(t *testing.T) {
 	d.exec(t, "update getwork.session set ends_at = clock_timestamp() where principal = 3")
 	if err := d.watch.countAlive(t.Context()); err != nil || d.watch.Alive() != 1 {
 		t.Errorf("%d are alive, %v; want 1", d.watch.Alive(), err)
+	}
+}
+
+// The live channel of a terminal ends with the session that its token has its rights from, also when another log-in in the same
+// browser replaces that session.
+func TestTerminalOfAReplacedSession(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
+	const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+	session, err := d.session(t, cookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := d.ApproveTerminal(t.Context(), &session, Challenge(verifier), "ann@laptop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := d.RedeemCode(t.Context(), code, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.token(t, terminal.Token)
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	d.logIn(t, "ann", assign.RoleWorker, cookie)
+	d.look(t, f, EndOver)
+}
+
+// An act by a session that has ended, or whose user is blocked, since the call began is refused.
+func TestActsOfEndedCredentials(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleManager, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "session", Credential: string(r.Credential)})
+	d.logIn(t, "bob", assign.RoleWorker, "")
+	if _, err := d.Block(as, "bob", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Block(t.Context(), "ann", true); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ann", "bob"} {
+		u, err := d.Block(as, name, false)
+		if p, _ := pg.ProblemOf(err); p.Status != 401 {
+			t.Errorf("%+v, %v: somebody blocked lets %s in", u, err, name)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"testing"
@@ -88,5 +89,49 @@ func TestSearchUsers(t *testing.T) {
 		if status, answer := n.call(t, "GET", "/api/v1/"+path, "", ada...); status != 400 {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
+	}
+}
+
+// A call whose body is still on its way when its user's rights end does nothing.
+func TestBlockedWhileABodyArrives(t *testing.T) {
+	t.Parallel()
+	n := start(t, withCookies)
+	for name, c := range map[string]struct{ method, path, head, tail string }{
+		"an administrator lets themselves in again": {"PATCH", "/api/v1/users/Ada", `{"blocked":`, `false}`},
+		"a manager makes a task":                    {"POST", "/api/v1/tasks", `{"name":"late"`, `}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			session := n.logIn(t, "Ada", assign.RoleManager, true)
+			body, rest := io.Pipe()
+			r, err := http.NewRequestWithContext(t.Context(), c.method, n.URL+c.path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, header := range [][]string{session, {"Content-Type", "application/json"}} {
+				r.Header.Set(header[0], header[1])
+			}
+			go func() {
+				_, _ = io.WriteString(rest, c.head)
+				_, err := n.rights.Block(t.Context(), "Ada", true)
+				<-time.After(200 * time.Millisecond) // a client as slow as that is identified again
+				_, _ = io.WriteString(rest, c.tail)
+				_ = rest.CloseWithError(err)
+			}()
+			response, err := n.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != 403 {
+				t.Errorf("%d, want 403", response.StatusCode)
+			}
+			users, err := n.rights.Users(t.Context(), rights.Which{Name: "Ada", Limit: 1})
+			if err != nil || len(users) != 1 || users[0].BlockedAt == nil {
+				t.Errorf("%+v, %v; want Ada blocked", users, err)
+			}
+			if _, err := n.rights.Block(t.Context(), "Ada", false); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

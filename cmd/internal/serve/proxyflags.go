@@ -3,6 +3,7 @@ package serve
 import (
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -106,5 +107,5 @@ func (c *Command) openProxy(registry *rights.Registry) *identity.Proxy {
 	if c.Auth != "proxy" {
 		return nil
 	}
-	return &identity.Proxy{Rights: registry, Trusted: c.proxies, Secrets: c.proxySecrets, ClientName: c.ProxyClientName, UserHeader: c.ProxyUserHeader, GroupsHeader: c.ProxyGroupsHeader, Rules: c.rules}
+	return &identity.Proxy{Rights: registry, Trusted: c.proxies, Secrets: c.proxySecrets, ClientName: c.ProxyClientName, UserHeader: http.CanonicalHeaderKey(c.ProxyUserHeader), GroupsHeader: http.CanonicalHeaderKey(c.ProxyGroupsHeader), Rules: c.rules}
 }
