@@ -348,8 +348,8 @@ func (w *modelWorld) logIn(name string) {
 	var credential string
 	w.must(w.db.QueryRow(w.Context(), `
 with new as (select count(*)::text as name from getwork.session)
-insert into getwork.session (id, public_id, principal, ends_at)
-select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, clock_timestamp() + interval '10 hours'
+insert into getwork.session (id, public_id, principal, role, ends_at)
+select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, 'worker', clock_timestamp() + interval '10 hours'
 from new n, getwork.principal p where p.name = $1
 returning 's:' || public_id`, modelPeople[name].Holder.User).Scan(&credential))
 	w.sessions[name] = credential

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,13 +108,20 @@ func TestClosedAfterTheSnapshot(t *testing.T) {
 func TestOldShelfServesDuringARun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	queried := newGate(StepQueried)
+	var armed atomic.Bool // either node may come first
+	steps := func(ctx context.Context, step Step) {
+		if armed.Load() {
+			queried.hold(ctx, step)
+		}
+	}
+	n := startNode(t, url, nodeOptions{steps: steps})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	n.endedRequest(t, n.click(t, "task", "ann", 2).ID)
 
-	queried := newGate(StepQueried)
-	other := startNode(t, url, nodeOptions{steps: queried.hold})
+	other := startNode(t, url, nodeOptions{steps: steps})
+	armed.Store(true)
 	// A lingering request whose look_after has come makes a run due whatever the shelf holds.
 	execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
 		values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)

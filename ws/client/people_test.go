@@ -74,7 +74,7 @@ func everyCallAboutPeople(t *testing.T, seen *recorder) {
 	if err := ada.EndSessions(ctx, "Mia"); err != nil {
 		t.Error(err)
 	}
-	if err := mia.EndSession(ctx, "nothing"); KindOf(err) != assign.NotFound || !strings.Contains(err.Error(), "no such session") {
+	if err := mia.EndSession(ctx, "nothing"); KindOf(err) != assign.NotFound || !strings.Contains(err.Error(), "no live session") {
 		t.Errorf("an end of no session: %v", err)
 	} else {
 		seen.calls = append(seen.calls, "DELETE "+api+"/sessions/nothing") // the operation has answered
