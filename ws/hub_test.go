@@ -177,7 +177,7 @@ func pause(t *testing.T, n *station, pingEvery time.Duration) {
 	n.awaitCount(t, len(pausing)+1)
 	began := time.Now()
 	for i := 0; i < marks; i++ { // more than the system's buffers can hold
-		if i == marks-1 && time.Since(began) < 2*pingEvery {
+		if i == marks-1 && time.Since(began) < 6*pingEvery {
 			marks++
 		}
 		text := fmt.Sprint(i, long)
