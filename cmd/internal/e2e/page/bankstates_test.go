@@ -59,7 +59,7 @@ var bankStates = []state{
 		st.s.Exec(`update getwork.session set idle_at = clock_timestamp() + interval '170 seconds', active_at = clock_timestamp() - interval '27 minutes' where ended_at is null`)
 		inPage[any](st.browser, `await until(async () => Date.parse((await (await fetch('/api/v1/me')).json()).idle_at) - Date.now() < 3 * 60_000)`)
 		st.do(chromedp.Reload())
-		st.sees("Nothing has been done here for a while.")
+		st.sees("You have done nothing here for a while.")
 	}, each: true},
 	{name: "account", user: "Oliver", path: "/account", reach: made("nightly report", sees("nightly report"))},
 	{name: "account new token", user: "Mia", path: "/account", reach: presses("all else that a manager may", "button New token")},

@@ -259,7 +259,7 @@ func TestPageFirstTime(t *testing.T) {
 	b := newBrowser(t, "")
 	s := newSite(t, 1, "")
 	b.do(chromedp.Navigate(s.Nodes[0].URL + "#log-in=Oliver"))
-	b.shows("#no-tasks", "A manager makes them")
+	b.shows("#no-tasks", "A manager creates them")
 	b.shows("#empty", "You hold nothing.")
 	s.Task("verify", `select 1 as item`)
 	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // the user returns to the tab

@@ -54,6 +54,7 @@ func TestPageTaskUnreadable(t *testing.T) {
 	s.Task("verify", "select 1 as item")
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
 	b.state("live", e2e.Soon)
+	b.await(`!!document.querySelector('[data-task=verify] a')`, e2e.Soon)
 	s.Nodes[0].Kill()
 	b.press("[data-task=verify] a")
 	b.shows("#view .error", "This view can’t be shown: the server can’t be reached")
