@@ -14,7 +14,10 @@ import (
 // A flag with the tag call is such a flag, though its name is among these: it says whom a new token is for.
 var settings = []string{"url", "token", "token-file", "user", "role", "member-of", "instance", "database-url", "database-url-file", "schema", "listen", "data-dir"}
 
-// fromEnvironment takes settings, and all flags of serve, from GETWORK_<FLAG> if the command line does not give them.
+// nodes are the commands that take all their flags from there: they run a node, or look at one as it was set up.
+var nodes = []string{"serve", "health"}
+
+// fromEnvironment takes settings, and all flags of those commands, from GETWORK_<FLAG> if the command line does not give them.
 func fromEnvironment(k *kong.Kong) error {
 	var visit func(n *kong.Node, all bool)
 	visit = func(n *kong.Node, all bool) {
@@ -25,7 +28,7 @@ func fromEnvironment(k *kong.Kong) error {
 			}
 		}
 		for _, child := range n.Children {
-			visit(child, all || child.Name == "serve")
+			visit(child, all || n == k.Model.Node && slices.Contains(nodes, child.Name))
 		}
 	}
 	visit(k.Model.Node, false)

@@ -18,12 +18,14 @@ import (
 	"getwork/cmd/internal/cli"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/demo"
+	"getwork/cmd/internal/health"
 	"getwork/cmd/internal/serve"
 )
 
 // commandLine has all commands. Settings can also come from the environment (see fromEnvironment); flags override it.
 type commandLine struct {
 	Serve      serve.Command     `cmd:"" help:"Run one node."`
+	Health     health.Command    `cmd:"" help:"Ask whether a node is ready, or alive; for containers."`
 	Demo       demo.Command      `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
 	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show its version."`
 	Audit      serve.Audit       `cmd:"" help:"Check and export the audit: who did what to people, tasks and other people's work."`
