@@ -35,6 +35,7 @@ const (
 // Act is what somebody did.
 type Act struct {
 	Act     string // what: task.update, work.release, token.create …
+	Actor   string // who, if the context names nobody: somebody who has just logged in
 	Object  string // to what: a task's name, a user's, a token's id; empty: nothing that has a name
 	Outcome string // Done, which is the default, or Refused
 	Detail  any    // what else is to be known of it, as encoding/json encodes it: an object, without secrets; nil: nothing

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,7 +82,7 @@ func (w *Writer) write(ctx context.Context, tx pgx.Tx, a Act) (r Row, err error)
 		a.Outcome = Done
 	}
 	actor := ActorOf(ctx)
-	r = Row{Node: storableText(w.Node), Actor: orNull(actor.User), By: orNull(actor.By), Credential: orNull(actor.Credential),
+	r = Row{Node: storableText(w.Node), Actor: orNull(cmp.Or(actor.User, a.Actor)), By: orNull(actor.By), Credential: orNull(actor.Credential),
 		Act: storableText(a.Act), Object: orNull(a.Object), Outcome: storableText(a.Outcome)}
 	var address *netip.Addr
 	if from := actor.Address.Unmap().WithZone(""); from.IsValid() { // PostgreSQL knows no zones

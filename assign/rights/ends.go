@@ -70,6 +70,12 @@ from (
 join getwork.principal p on p.id = c.principal
 for share of p`
 
+// entering returns the context of somebody who comes in by a proof of their own, such as a code of the provider. The session that
+// their browser has had so far is not theirs to act with: it may be somebody else's, and another tab may just have ended it.
+func entering(ctx context.Context) context.Context {
+	return audit.WithActor(ctx, audit.Actor{Address: audit.ActorOf(ctx).Address})
+}
+
 // mayStillAct refuses an act by a credential that has ended since the call began.
 func (g *Registry) mayStillAct(ctx context.Context, tx pgx.Tx) error {
 	by := audit.ActorOf(ctx).Credential

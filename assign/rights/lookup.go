@@ -82,7 +82,7 @@ select a.n, t.id is not null, coalesce(t.id, ''), t.hash, coalesce(t.kind, ''), 
     when t.kind = 'personal' and p.kind = 'person' and coalesce(p.seen_at <= clock_timestamp() - $2::bigint * interval '1 microsecond', true) then 'owner'
     else ''
   end,
-  coalesce(t.used_at < clock_timestamp() - interval '1 minute', true)
+  coalesce(t.used_at < clock_timestamp() - interval '1 minute', true), coalesce('s:' || s.public_id, '')
 from unnest($1::text[]) with ordinality as a (id, n)
 left join getwork.token t on t.id = a.id
 left join getwork.principal p on p.id = t.principal
@@ -99,7 +99,7 @@ func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
 	if err != nil {
 		return Rights{}, err
 	}
-	return f.judged(Hash(token))
+	return g.judged(f, Hash(token))
 }
 
 // Session returns the rights of a session, by its cookie's value.
@@ -109,8 +109,7 @@ func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
 	if err != nil {
 		return Rights{}, err
 	}
-	g.uses.saw(string(f.Credential))
-	return f.judged([]byte(id))
+	return g.judged(f, []byte(id))
 }
 
 // look returns what was read of a credential within the last second, or reads it.
@@ -129,6 +128,15 @@ func (g *Registry) look(key string, ask func() (found, error)) (found, error) {
 	f.at = at
 	g.cache.put(key, f)
 	return f, nil
+}
+
+// judged is found.judged, and notes that the session behind the credential is in use here.
+func (g *Registry) judged(f found, hash []byte) (Rights, error) {
+	r, err := f.judged(hash)
+	if err == nil && r.parent != "" {
+		g.uses.saw(string(r.parent))
+	}
+	return r, err
 }
 
 // judged compares the secret, and returns the rights that are left.
@@ -160,7 +168,7 @@ func (g *Registry) readTokens(ctx context.Context, ids []string) ([]found, error
 		var idle, auth *time.Time
 		var left float64
 		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Kind, &f.Principal, &f.User, &own, &owner, &f.Admin, &f.Groups, &f.Scopes, &f.Tasks, &f.Parent,
-			&f.EndsAt, &idle, &auth, &left, &f.why, &f.unused)
+			&f.EndsAt, &idle, &auth, &left, &f.why, &f.unused, &f.parent)
 		f.Credential, f.Role = ByToken(id), own.Both(owner)
 		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
 		if f.why == "" && f.Role == "" && (own != "" || !f.Admin) {
@@ -201,7 +209,7 @@ func (g *Registry) readSessions(ctx context.Context, ids []string) ([]found, err
 		var idle, auth *time.Time
 		var left float64
 		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &f.EndsAt, &idle, &auth, &left, &f.why, &f.Wall)
-		f.Credential, f.Parent = BySession(id), f.hash
+		f.Credential, f.parent, f.Parent = BySession(id), BySession(id), f.hash
 		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
 		return f, err
 	})

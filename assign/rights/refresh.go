@@ -46,9 +46,12 @@ returning s.id, s.public_id, p.sub, s.refresh, (extract(epoch from clock_timesta
 func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err error) {
 	credentials := w.uses.lately(refreshEvery)
 	w.mu.Lock()
-	for c := range w.live {
-		if c[0] == 's' {
-			credentials = append(credentials, string(c))
+	for _, all := range w.live {
+		for l := range all { // of one credential, so of one session
+			if l.rights.parent != "" {
+				credentials = append(credentials, string(l.rights.parent))
+			}
+			break
 		}
 	}
 	w.mu.Unlock()

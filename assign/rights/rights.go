@@ -68,10 +68,11 @@ type Rights struct {
 	EndsAt time.Time     // the same as a time
 	IdleAt time.Time     // when a session ends unless its user does something first; zero: it does not
 	AuthAt time.Time     // when they last proved who they are; zero: not known
-	Parent []byte        // the session of a token for a terminal
+	Parent []byte        // the session itself, or that of a token for a terminal
 	Kind   string        // of a token: personal, service or cli; otherwise empty
 	Wall   bool          // the session of a screen on a wall: counts and nothing else
 	unused bool          // its last use is to be written anew
+	parent Credential    // Parent as a credential; empty: there is none
 
 	account string // of a JSON web token or a proxy: whose it is
 	rebound int    // of the same: how often the principal's name was given to another account

@@ -372,6 +372,58 @@ func TestRefreshIsClaimed(t *testing.T) {
 	}
 }
 
+// A session that only a terminal uses, by its calls or by a live channel, is refreshed like one that a browser uses.
+func TestTerminalsRefreshTheirSession(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	begun, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "1", Name: "ann", Role: assign.RoleWorker}, Max: time.Hour,
+		Seal: func([]byte) ([]byte, []byte, error) { return []byte("sealed"), nil, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := d.session(t, begun.Cookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal := d.terminal(t, &session)
+	stale := func() {
+		t.Helper()
+		d.uses.lately(0) // nobody has used it here
+		d.exec(t, "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes', refreshing_until = null")
+	}
+	claimed := func(when string, want int) {
+		t.Helper()
+		if c, err := d.watch.ClaimRefresh(t.Context(), 2); err != nil || len(c) != want {
+			t.Errorf("%s: claimed %+v, %v; want %d", when, c, err, want)
+		}
+	}
+	stale()
+	claimed("unused", 0)
+	r, err := d.token(t, terminal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed("after a call", 1)
+	stale()
+	d.follow(t, r, nil)
+	claimed("with a live channel", 1)
+}
+
+// terminal logs in a terminal of a session, and returns its token.
+func (d *desk) terminal(t *testing.T, session *Rights) (token string) {
+	t.Helper()
+	const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+	code, err := d.ApproveTerminal(t.Context(), session, Challenge(verifier), "ann@laptop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := d.RedeemCode(t.Context(), code, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return terminal.Token
+}
+
 // A provider's message that is sent twice ends nothing the second time.
 func TestLogOutMessageCountsOnce(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/audit"
-	"getwork/assign/pg"
 	"getwork/notify"
 )
 
@@ -65,6 +63,7 @@ type Begun struct {
 // Begin makes a session, and ends the browser's former one. Otherwise somebody could plant a session of their own in another
 // user's browser. Requests that the same user has waiting move to the new session.
 func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error) {
+	ctx = entering(ctx)
 	act := audit.Act{Act: "log-in", Object: in.Name, Detail: map[string]any{"iss": in.Iss, "role": in.Role, "admin": in.Admin}}
 	err = g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
 		if err := g.refuseOver(ctx, tx, in); err != nil {
@@ -106,16 +105,17 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 				return nil, nil, nil, err
 			}
 		}
-		act.Object = p.name
+		act.Actor, act.Object = p.name, p.name
 		return &act, ended, changes, nil
 	})
 	if err == nil {
 		return begun, nil
 	}
-	var r *assign.Refusal
-	if errors.As(err, &r) {
-		g.refused(ctx, "log-in", in.Name, r)
+	name, known := in.Name, assign.IsRefusal(err, assign.LogInFailed)
+	if r := RejectionOf(err); r != nil {
+		name, known = r.User, true
 	}
+	g.refusedEntry(ctx, name, known, err)
 	return Begun{}, err
 }
 
@@ -143,19 +143,6 @@ func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former str
 		err = g.Rebind(ctx, tx, p.name, own, credential, until)
 	}
 	return ended, err
-}
-
-// refused audits an act that was refused to somebody who is known, in a transaction of its own.
-func (g *Registry) refused(ctx context.Context, act, object string, r *assign.Refusal) {
-	if g.Audit == nil {
-		return
-	}
-	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
-		return g.Audit.Write(ctx, tx, audit.Act{Act: act, Object: object, Outcome: "refused", Detail: map[string]any{"why": string(r.Kind)}})
-	})
-	if err != nil {
-		g.Log.Error("audit a refused act", "act", act, "error", err)
-	}
 }
 
 // Ending says which sessions are to end.
@@ -209,6 +196,11 @@ type Ended struct {
 // End ends sessions, and the terminals' tokens that depend on them. It returns those that it ended; ending one again ends
 // nothing.
 func (g *Registry) End(ctx context.Context, e Ending) (ended []Ended, err error) {
+	if e.Cookie != "" {
+		actor := audit.ActorOf(ctx)
+		actor.Credential = "" // the cookie is the proof, and a session that has ended already is no error
+		ctx = audit.WithActor(ctx, actor)
+	}
 	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		ended = nil
 		if !e.IssuedAt.IsZero() {

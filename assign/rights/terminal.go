@@ -135,7 +135,7 @@ func (g *Registry) RedeemCode(ctx context.Context, code, verifier string) (got T
 	if !g.unknown.allow() {
 		return got, reject(WhyOverload, "")
 	}
-	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
+	err = g.change(entering(ctx), func(tx pgx.Tx) (*audit.Act, []string, error) {
 		id := code[:idLength]
 		secret := newTokenOf(id)
 		var credential, label string
@@ -144,7 +144,7 @@ func (g *Registry) RedeemCode(ctx context.Context, code, verifier string) (got T
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, nil, no
 		}
-		return &audit.Act{Act: "token.create", Object: id, Detail: map[string]any{"kind": "cli", "user": got.User, "label": label, "session": credential}}, nil, err
+		return &audit.Act{Act: "token.create", Actor: got.User, Object: id, Detail: map[string]any{"kind": "cli", "user": got.User, "label": label, "session": credential}}, nil, err
 	})
 	if err != nil {
 		return Terminal{}, err

@@ -96,7 +96,7 @@ func (g *Registry) OpenWall(ctx context.Context, code, former string, from netip
 	if !g.unknown.allow() {
 		return begun, reject(WhyOverload, "")
 	}
-	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
+	err = g.change(entering(ctx), func(tx pgx.Tx) (*audit.Act, []string, error) {
 		var secret [32]byte
 		_, _ = rand.Read(secret[:])
 		begun = Begun{Cookie: base64.RawURLEncoding.EncodeToString(secret[:])}

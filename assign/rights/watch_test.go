@@ -272,20 +272,11 @@ func TestTerminalOfAReplacedSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
-	const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 	session, err := d.session(t, cookie)
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := d.ApproveTerminal(t.Context(), &session, Challenge(verifier), "ann@laptop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := d.RedeemCode(t.Context(), code, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := d.token(t, terminal.Token)
+	r, err := d.token(t, d.terminal(t, &session))
 	f := d.follow(t, r, err)
 	d.look(t, f, "")
 	d.logIn(t, "ann", assign.RoleWorker, cookie)
@@ -313,5 +304,33 @@ func TestActsOfEndedCredentials(t *testing.T) {
 		if p, _ := pg.ProblemOf(err); p.Status != 401 {
 			t.Errorf("%+v, %v: somebody blocked lets %s in", u, err, name)
 		}
+	}
+}
+
+// Two tabs log in at the same moment, with the cookie of one session: it ends once, and both come in. So it is with two log-outs.
+// The audit names nobody else as the one who logged in.
+func TestLogInFromTabsOfOneSession(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
+	r, err := d.session(t, cookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "session", Credential: string(r.Credential), Address: netip.MustParseAddr("192.0.2.1")})
+	for _, name := range []string{"ann", "bob"} {
+		in := LogIn{Entry: Entry{Iss: "idp", Sub: "sub of " + name, Name: name, Role: assign.RoleWorker}, Max: time.Hour, Former: cookie}
+		if begun, err := d.Begin(tab, in); err != nil || begun.User != name {
+			t.Errorf("%s: %+v, %v", name, begun, err)
+		}
+	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'log-in' and object = 'bob' and (actor = 'ann' or credential is not null)"); n != 0 {
+		t.Error("the audit says that ann logged in as bob")
+	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'log-in' and address = '192.0.2.1'"); n != 2 {
+		t.Errorf("%d log-ins have their address, want 2", n)
+	}
+	if ended, err := d.End(tab, Ending{By: "log-out", Cookie: cookie}); err != nil || len(ended) != 0 {
+		t.Errorf("log-out of what has ended: %+v, %v", ended, err)
 	}
 }

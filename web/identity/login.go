@@ -59,6 +59,11 @@ func (l *LogIns) Begin(ctx context.Context, in *oidc.Login, former string, addre
 	return oidc.Session{Cookie: begun.Cookie, User: begun.User, Ends: begun.Ends}, err
 }
 
+// Ungranted implements [oidc.Sessions].
+func (l *LogIns) Ungranted(ctx context.Context, sub string) error {
+	return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, sub, "log-in")
+}
+
 // End implements [oidc.Sessions].
 func (l *LogIns) End(ctx context.Context, cookie string) (hint string, err error) {
 	ended, err := l.Rights.End(ctx, rights.Ending{By: "log-out", Cookie: cookie})
@@ -127,6 +132,9 @@ func (l *LogIns) refresh(ctx context.Context, c rights.Claim) error {
 	var f *oidc.Failure
 	if errors.As(err, &f) {
 		l.Log.Info("auth", "outcome", "refused", "method", "refresh", "user", "-", "reason", f.Reason, "session", c.PublicID)
+		if f.Sub != "" {
+			return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, f.Sub, "refresh")
+		}
 		if f.Ends || c.Age > l.Stale {
 			_, err = l.Rights.End(ctx, rights.Ending{By: "refresh", PublicID: c.PublicID})
 			return err

@@ -191,6 +191,15 @@ type sessions struct {
 	former []string
 	calls  int
 	fails  error
+
+	ungranted []string
+}
+
+func (s *sessions) Ungranted(_ context.Context, sub string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ungranted = append(s.ungranted, sub)
+	return nil
 }
 
 func (s *sessions) Begin(_ context.Context, l *oidc.Login, former string, _ netip.Addr, _ string) (oidc.Session, error) {

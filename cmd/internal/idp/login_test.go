@@ -91,6 +91,34 @@ func TestLogIn(t *testing.T) {
 	}
 }
 
+// An account to which the provider gives no role any more loses what it has here. One about which it sends nonsense does not, and
+// neither does one that somebody else names.
+func TestUngrantedAtLogIn(t *testing.T) {
+	t.Parallel()
+	d := open(t, options{})
+	for _, tt := range []struct {
+		name  string
+		wrong Wrong
+		loses bool
+	}{
+		{"no groups left", claim("groups", []string{}), true},
+		{"other groups", claim("groups", []string{"none that counts"}), true},
+		{"groups missing", noGroups(func(i map[string]any) { delete(i, "groups") }), false},
+		{"groups elsewhere", Wrong{Claims: elsewhere}, false},
+		{"no groups left, and another nonce", Wrong{Claims: func(c map[string]any) { c["groups"], c["nonce"] = []string{}, "x" }}, false},
+		{"no groups left, signed by a stranger", Wrong{Claims: claim("groups", []string{}).Claims, Sign: stranger}, false},
+	} {
+		d.ungranted = nil
+		d.idp.Set(tt.wrong)
+		if r := d.browser().logIn("0001"); r.StatusCode == http.StatusSeeOther {
+			t.Errorf("%s: logged in", tt.name)
+		}
+		if lost := slices.Equal(d.ungranted, []string{"0001"}); lost != tt.loses || !lost && len(d.ungranted) > 0 {
+			t.Errorf("%s: %q lose what they have", tt.name, d.ungranted)
+		}
+	}
+}
+
 // Groups come as a list or as a string, in the ID token or from userinfo, and under other names.
 func TestGroups(t *testing.T) {
 	t.Parallel()

@@ -227,7 +227,73 @@ func TestRefreshFollowsTheProvider(t *testing.T) {
 	at.idp.SetGroups("0001", []string{"loan-managers", "new"})
 	age()
 	timeout.Await(t, "the new role", func() bool { _, role, _, _ := b.me(at); return role == "manager" })
+	token := b.token(at)
+	if status := withToken(t, at, token); status != 200 {
+		t.Errorf("a token: %d", status)
+	}
 	at.idp.SetGroups("0001", []string{"none that counts"})
 	age()
 	timeout.Await(t, "the end", func() bool { _, _, _, status := b.me(at); return status == 401 })
+	if status := withToken(t, at, token); status != 403 {
+		t.Errorf("the token of somebody who has no role any more: %d", status)
+	}
+}
+
+// Somebody whose groups the provider has taken away, and who logs in again, loses what they still have: the session of another
+// browser, and what their token may do.
+func TestLogInWithoutARole(t *testing.T) {
+	t.Parallel()
+	at := newBank(t)
+	b := newBrowser(t)
+	b.logIn(at, "0001", "/")
+	token := b.token(at)
+	at.idp.SetGroups("0001", []string{})
+	again := newBrowser(t)
+	begun, _ := again.call("GET", at.url+"/auth/login")
+	back, err := at.idp.Authorize(begun.Header.Get("Location"), "0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, body := again.call("GET", back); r.StatusCode != 403 {
+		t.Errorf("log-in: %d %s", r.StatusCode, body)
+	}
+	timeout.Await(t, "the end", func() bool { _, _, _, status := b.me(at); return status == 401 })
+	if status := withToken(t, at, token); status != 403 {
+		t.Errorf("the token: %d", status)
+	}
+	at.idp.SetGroups("0001", []string{"loan-desk"})
+	again.logIn(at, "0001", "/")
+	if status := withToken(t, at, token); status != 200 {
+		t.Errorf("the token of somebody who has a role again: %d", status)
+	}
+}
+
+// token makes a token of the user who is logged in.
+func (b *browser) token(at *bank) string {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), "POST", at.url+"/api/v1/tokens", strings.NewReader(`{"label":"script","scopes":["read","work"]}`))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for name, value := range b.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := plain.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var made struct{ Token string }
+	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || made.Token == "" {
+		b.t.Fatalf("make a token: %d, %v", answer.StatusCode, err)
+	}
+	return made.Token
+}
+
+// withToken returns the status of a call with a token.
+func withToken(t *testing.T, at *bank, token string) int {
+	t.Helper()
+	r, _ := newBrowser(t).call("GET", at.url+"/api/v1/me", "Authorization", "Bearer "+token)
+	return r.StatusCode
 }

@@ -3,11 +3,14 @@ package oidc
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"slices"
 	"time"
 
 	coreos "github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"getwork/web/grants"
 )
 
 const (
@@ -158,7 +161,11 @@ func (p *Provider) login(ctx context.Context, m *metadata, c claims, access stri
 		return nil, fail("groups-form", wordsGroups)
 	}
 	if l.Rights, err = p.Rules.Of(all); err != nil {
-		return nil, rightsFailure(err)
+		f := rightsFailure(err)
+		if errors.Is(err, grants.ErrNone) {
+			f.Sub = sub
+		}
+		return nil, f
 	}
 	l.SID, _ = c.text("sid")
 	l.IssuedAt, _ = c.moment("iat")

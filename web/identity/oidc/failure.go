@@ -19,6 +19,7 @@ type Failure struct {
 	Code    string          // the provider's own error code, if it sent one
 	Cause   error           // fit for the log; nil: the reason says all
 	Ends    bool            // of a refresh: the session is over
+	Sub     string          // the account to which the provider gives no role any more; empty: it is about something else
 }
 
 func (f *Failure) Error() string {

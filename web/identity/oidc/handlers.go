@@ -20,6 +20,9 @@ type Sessions interface {
 	// former is that one's cookie, or empty. A refusal says why somebody may not come in: blocked, or their name is taken.
 	Begin(ctx context.Context, login *Login, former string, address netip.Addr, agent string) (Session, error)
 
+	// Ungranted ends all that an account has: the provider has let it log in, and gives it no role any more.
+	Ungranted(ctx context.Context, sub string) error
+
 	// End ends a session by its cookie, and returns what Provider.OpenHint opened; empty if there is none. A cookie of no session
 	// is no error.
 	End(ctx context.Context, cookie string) (hint string, err error)
@@ -97,6 +100,12 @@ func (h *Handlers) callback(w http.ResponseWriter, r *http.Request) {
 	a, err := h.Provider.Callback(r)
 	if a.Cookie != nil {
 		http.SetCookie(w, a.Cookie)
+	}
+	var f *Failure
+	if errors.As(err, &f) && f.Sub != "" {
+		if lost := h.Sessions.Ungranted(r.Context(), f.Sub); lost != nil {
+			err = lost
+		}
 	}
 	if err != nil {
 		h.refused(w, r, err, a.ReturnTo)
