@@ -214,7 +214,7 @@ func TestHeadersOfIdentity(t *testing.T) {
 func TestMetricsAlone(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
-	_, alone := Handlers(Config{Engine: n.engine, Feed: n.feed, LogInBy: "token", Log: slog.New(slog.DiscardHandler)})
+	_, alone := Handlers(Config{Engine: n.engine, Feed: n.feed, Records: n.engine.Records, LogInBy: "token", Log: slog.New(slog.DiscardHandler)})
 	for path, want := range map[string]int{"GET /metrics": 200, "HEAD /metrics": 200, "POST /metrics": 405, "GET /": 404, "GET /readyz": 404, "GET /api/v1/me": 404} {
 		method, path, _ := strings.Cut(path, " ")
 		w := httptest.NewRecorder()

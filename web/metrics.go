@@ -40,7 +40,8 @@ type Connections struct {
 }
 
 // metrics are the node's figures. Each counts this node alone since it started, except the age of the oldest request, which is
-// the whole cluster's. A scrape does not ask the database. Labels have few, fixed values: no names of users, tasks or items.
+// the whole cluster's, and the gauges of tasks. A scrape asks the database every five seconds at most. Labels have few values: no
+// names of users or items, and 200 tasks at most.
 // docs/operations.md has a table of all.
 type metrics struct {
 	calls *prometheus.CounterVec
@@ -60,7 +61,7 @@ func newMetrics(s *server) *metrics {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_build_info", Help: "1; what was built is in the labels.",
 		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.calls, m.took, build, &counted{s},
+	registry.MustRegister(m.calls, m.took, build, &counted{s}, &taskFigures{counts: s.Engine.Tasks, ask: s.Records.TaskFigures},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.Figures.Identity.register(registry)
 	m.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})

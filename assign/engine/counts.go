@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +33,60 @@ type Counts struct {
 	Looks   Counter // how often the rescuer looked
 	Oldest  Age     // of the request that waits longest, on any node, as the rescuer last saw it
 
+	tasksMu sync.RWMutex
+	tasks   map[int64]*TaskCounts // by id; a task keeps its counts when it is deleted
+}
+
+// TaskCounts are what a node did for one task since the node started.
+type TaskCounts struct {
+	Ended    map[assign.State]*Counter     // requests, by their final state; the keys never change
+	Waited   Durations                     // of the requests that were answered: not of those that were cancelled or lingered in vain
+	Given    Counter                       // items handed out by rounds
+	Closed   map[assign.WorkState]*Counter // work, by what became of it; a lease that ran out counts as expired; the keys never change
+	RunEnds  map[RunEnd]*Counter           // as in [Counts], but RunLost is not counted by task
+	RunsTook Durations
+}
+
+// Tasks returns the counts of all tasks for which this node has done something, by their ids.
+func (c *Counts) Tasks() map[int64]*TaskCounts {
+	c.tasksMu.RLock()
+	defer c.tasksMu.RUnlock()
+	return maps.Clone(c.tasks)
+}
+
+// ofTask returns the counts of a task.
+func (c *Counts) ofTask(id int64) *TaskCounts {
+	c.tasksMu.RLock()
+	t := c.tasks[id]
+	c.tasksMu.RUnlock()
+	if t != nil {
+		return t
+	}
+	c.tasksMu.Lock()
+	defer c.tasksMu.Unlock()
+	if t := c.tasks[id]; t != nil {
+		return t
+	}
+	t = &TaskCounts{Ended: counters(finalStates), Closed: counters(closedStates), RunEnds: counters(runEnds[:3])}
+	if c.tasks == nil {
+		c.tasks = map[int64]*TaskCounts{}
+	}
+	c.tasks[id] = t
+	return t
+}
+
+var (
+	finalStates  = []assign.State{assign.Assigned, assign.Partial, assign.None, assign.Failed, assign.Cancelled}
+	runEnds      = []RunEnd{RunFinished, RunFailed, RunCancelled, RunLost}
+	closedStates = []assign.WorkState{assign.WorkCompleted, assign.WorkReturned, assign.WorkNever, assign.WorkFailed, assign.WorkExpired, assign.WorkReassigned}
+)
+
+func counters[K comparable](keys []K) map[K]*Counter {
+	m := make(map[K]*Counter, len(keys))
+	for _, k := range keys {
+		m[k] = &Counter{}
+	}
+	return m
 }
 
 // RunEnd is how a run ended.
@@ -46,18 +102,20 @@ const (
 
 // makeCounters creates the maps.
 func (c *Counts) makeCounters() {
-	c.Ended, c.RunEnds = map[assign.State]*Counter{}, map[RunEnd]*Counter{}
-	for _, s := range []assign.State{assign.Assigned, assign.Partial, assign.None, assign.Failed, assign.Cancelled} {
-		c.Ended[s] = &Counter{}
-	}
-	for _, s := range []RunEnd{RunFinished, RunFailed, RunCancelled, RunLost} {
-		c.RunEnds[s] = &Counter{}
+	c.Ended, c.RunEnds = counters(finalStates), counters(runEnds)
+}
+
+// countEnd counts requests of a task that ended.
+func (c *Counts) countEnd(task int64, as assign.State, n int) {
+	if counter := c.Ended[as]; counter != nil && n > 0 {
+		counter.n.Add(int64(n))
+		c.ofTask(task).Ended[as].n.Add(int64(n))
 	}
 }
 
-// countEnd counts requests that ended.
-func (c *Counts) countEnd(as assign.State, n int) {
-	if counter := c.Ended[as]; counter != nil && n > 0 {
+// countClosed counts work of a task that is not held any more.
+func (c *Counts) countClosed(task int64, as assign.WorkState, n int) {
+	if counter := c.ofTask(task).Closed[as]; counter != nil {
 		counter.n.Add(int64(n))
 	}
 }
@@ -66,30 +124,40 @@ func (c *Counts) countEnd(as assign.State, n int) {
 func (c *Counts) countRound(r *round) {
 	c.Rounds.n.Add(1)
 	c.Given.n.Add(int64(r.given))
+	c.ofTask(r.task).Given.n.Add(int64(r.given))
 	c.countEnded(r)
 }
 
 // countEnded counts the requests that a transaction has ended, after its commit, whether or not it was a round.
 func (c *Counts) countEnded(r *round) {
 	for as, n := range r.ends {
-		c.countEnd(as, n)
+		c.countEnd(r.task, as, n)
+	}
+	for _, waited := range r.waits {
+		c.ofTask(r.task).Waited.add(waited)
 	}
 }
 
 // countClicks counts what a batch recorded, after its commit.
-func (c *Counts) countClicks(batch []*click) {
+func (c *Counts) countClicks(task int64, batch []*click) {
 	for _, k := range batch {
 		if k.inserted != "" {
 			c.Recorded.n.Add(1)
-			c.countEnd(k.inserted, 1) // a pending one has not ended
+			c.countEnd(task, k.inserted, 1) // a pending one has not ended
+			if k.inserted != assign.Pending {
+				c.ofTask(task).Waited.add(0)
+			}
 		}
 	}
 }
 
 // countRun counts a run of this node.
-func (c *Counts) countRun(end RunEnd, took time.Duration) {
+func (c *Counts) countRun(task int64, end RunEnd, took time.Duration) {
 	c.RunEnds[end].n.Add(1)
 	c.RunsTook.add(took)
+	t := c.ofTask(task)
+	t.RunEnds[end].n.Add(1)
+	t.RunsTook.add(took)
 }
 
 // DurationBounds are the upper bounds, in seconds, of the buckets of [Durations]. One more bucket has no bound.

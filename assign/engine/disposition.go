@@ -65,6 +65,9 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 		e.wakeFreed(ctx, w.TaskID)
 	}
 	w, same, err := e.work(ctx, id, d)
+	if closed && err == nil {
+		e.countClosed(w.TaskID, w.State, 1)
+	}
 	switch {
 	case err != nil:
 		return assign.Work{}, err

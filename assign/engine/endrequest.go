@@ -36,7 +36,7 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 		return assign.Request{}, fmt.Errorf("cancel request: %w", err)
 	}
 	if cancelled {
-		e.countEnd(assign.Cancelled, 1)
+		e.countEnd(r.TaskID, assign.Cancelled, 1)
 		e.poke(r.TaskID)
 	}
 	r, err = e.Records.Request(ctx, id, by, asManager)
@@ -71,7 +71,11 @@ returning r.task_id, r.id, r.state`
 
 // endLingering ends requests that have lingered for long enough, on whichever node comes first.
 func (e *Engine) endLingering(ctx context.Context) error {
-	ends := map[assign.State]int{}
+	type end struct {
+		task int64
+		as   assign.State
+	}
+	ends := map[end]int{}
 	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		clear(ends)
 		var ended []notify.Change
@@ -84,7 +88,7 @@ func (e *Engine) endLingering(ctx context.Context) error {
 			var as assign.State
 			err := row.Scan(&task, &id, &as)
 			ended = append(ended, notify.Change{Task: task, Requests: []int64{id}})
-			ends[as]++
+			ends[end{task, as}]++
 			return struct{}{}, err
 		})
 		return ended, err
@@ -92,8 +96,8 @@ func (e *Engine) endLingering(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("end lingering requests: %w", err)
 	}
-	for as, n := range ends {
-		e.countEnd(as, n)
+	for end, n := range ends {
+		e.countEnd(end.task, end.as, n)
 	}
 	return nil
 }
@@ -202,7 +206,7 @@ func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []st
 	if err != nil {
 		return nil, fmt.Errorf("cancel requests of ended log-ins: %w", err)
 	}
-	e.countEnd(assign.Cancelled, len(changes)) // a figure for graphs, so it may count an end that does not commit
+	e.countCancelled(changes) // a figure for graphs, so it may count an end that does not commit
 	return changes, nil
 }
 
@@ -220,7 +224,7 @@ func (e *Engine) cancelEnded(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cancel requests of ended log-ins: %w", err)
 	}
-	e.countEnd(assign.Cancelled, len(cancelled))
+	e.countCancelled(cancelled)
 	regrouped, err := changeRequests(ctx, e, regroupChanged) // in a transaction of its own: each locks requests by their ids
 	if err != nil {
 		return fmt.Errorf("change the groups of waiting requests: %w", err)
@@ -229,6 +233,13 @@ func (e *Engine) cancelEnded(ctx context.Context) error {
 		e.poke(c.Task)
 	}
 	return nil
+}
+
+// countCancelled counts requests that were cancelled, one a change.
+func (c *Counts) countCancelled(cancelled []notify.Change) {
+	for _, r := range cancelled {
+		c.countEnd(r.Task, assign.Cancelled, 1)
+	}
 }
 
 // changeRequests executes a statement that changes requests, and announces them.

@@ -134,10 +134,13 @@ func (s sweeper) sweep(ctx context.Context) (next time.Duration, err error) {
 			tasks := map[int64]bool{}
 			for _, f := range found {
 				if !f.work {
-					s.countEnd(assign.Cancelled, 1)
+					s.countEnd(f.task, assign.Cancelled, 1)
 					continue
 				}
 				tasks[f.task] = true
+				if statement == expireWork {
+					s.countClosed(f.task, assign.WorkExpired, 1)
+				}
 				n++
 			}
 			if statement == expireWork && n > 0 {

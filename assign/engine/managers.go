@@ -81,6 +81,9 @@ func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (a
 		return assign.Released{}, fmt.Errorf("release work: %w", err)
 	}
 	if !what.DryRun {
+		for task, ids := range byTask {
+			e.countClosed(task, assign.WorkReturned, len(ids))
+		}
 		e.wakeFreed(ctx, slices.Collect(maps.Keys(byTask))...)
 	}
 	return done, nil
@@ -213,6 +216,7 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 	if err != nil {
 		return assign.Work{}, fmt.Errorf("reassign work: %w", err)
 	}
+	e.countClosed(old.TaskID, assign.WorkReassigned, 1)
 	e.wakeSweep()
 	e.wakeFreed(ctx, old.TaskID)
 	w, _, err := e.work(ctx, given, assign.Disposition{})

@@ -100,7 +100,7 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 		}
 		return
 	}
-	c.countClicks(batch)
+	c.countClicks(task, batch)
 	c.Steps(ctx, StepRecorded)
 	if served != nil {
 		c.after(served)

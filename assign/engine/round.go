@@ -43,6 +43,7 @@ type round struct {
 	telling *notify.Telling // of a round that the announcer may announce; nil: it announces itself, or has nothing to announce
 
 	ends  map[assign.State]int // how many waiting requests it ended, by state
+	waits []time.Duration      // how long the requests that it answered had waited
 	given int                  // how many items it handed out
 
 	refreshIn *float64 // seconds until the shelf should be renewed; nil: never
@@ -76,6 +77,7 @@ type waiter struct {
 	id      int64
 	holder  assign.Holder
 	wanted  int
+	waited  time.Duration    // since it was recorded
 	lingers bool             // it lingers, and its time is not over
 	unread  bool             // no round has left it lingering before
 	groups  *[]string        // nil: needs none
@@ -119,7 +121,7 @@ where s.task_id = $1`
 	selectWaiting = `
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
   (extract(epoch from lease) * 1000000)::bigint, look_after is null, coalesce(credential, ''), valid_until,
-  coalesce(valid_until <= clock_timestamp(), false)
+  coalesce(valid_until <= clock_timestamp(), false), (extract(epoch from clock_timestamp() - created_at) * 1000000)::bigint
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
@@ -220,8 +222,10 @@ func (r *round) wait(waiting []waiter, ids []int64) (err error) {
 }
 
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
+	var waited int64
 	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread,
-		&w.credential, &w.validUntil, &w.invalid)
+		&w.credential, &w.validUntil, &w.invalid, &waited)
+	w.waited = time.Duration(waited) * time.Microsecond
 	return w, err
 }
 

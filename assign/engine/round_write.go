@@ -174,7 +174,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	var served inlineRequests // clicks, which are written in their final state
 	var granted grants
 	var forRun []int64
-	r.answered, r.ends = nil, map[assign.State]int{}
+	r.answered, r.ends, r.waits = nil, map[assign.State]int{}, nil
 	end := func(i int, a plan.Answer, state assign.State, reason assign.Reason) {
 		r.answered = append(r.answered, a.Request)
 		if k := r.waiting[i].click; k != nil {
@@ -182,6 +182,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		} else {
 			ended.add(a.Request, state, len(a.Grants), reason)
 			r.ends[state]++
+			r.waits = append(r.waits, r.waiting[i].waited)
 		}
 	}
 	for _, id := range r.over {

@@ -85,14 +85,14 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 		err = rn.failRequests(after, tx, t, id, fault.Message)
 	}
 	if err == nil {
-		rn.countRun(end, time.Since(began))
+		rn.countRun(t.task, end, time.Since(began))
 		return nil
 	}
 	ending, done := pg.Detached(ctx) // after may have expired
 	defer done()
 	end, failed := rn.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
-		rn.countRun(end, time.Since(began))
+		rn.countRun(t.task, end, time.Since(began))
 	}
 	return errors.Join(err, failed)
 }

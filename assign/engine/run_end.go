@@ -97,6 +97,7 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 			lingering = append(lingering, w.id)
 		} else {
 			failed = append(failed, w.id)
+			r.waits = append(r.waits, w.waited)
 		}
 	}
 	e := r.e
@@ -176,6 +177,7 @@ func (r *round) failRetried(ctx context.Context, run int64, message string) erro
 	for _, w := range r.waiting {
 		if !w.lingers {
 			failed = append(failed, w.id)
+			r.waits = append(r.waits, w.waited)
 		}
 	}
 	wrote := expecting{batch: &pgx.Batch{}}

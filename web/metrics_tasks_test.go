@@ -1,0 +1,105 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"getwork/assign/engine"
+	"getwork/assign/records"
+)
+
+// What is in the database is shown for each task; work that is let go of is counted by what became of it.
+func TestMetricsOfTasks(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, `,"fresh_for":"1h"`)
+	n.newInbox(t, "box", "")
+	var taken []string
+	for _, w := range n.take(t, "verify", "oliver", 3) {
+		taken = append(taken, fmt.Sprint(w.ID))
+	}
+	n.pendingRequest(t, "box", "tracy")
+	n.call(t, "POST", "/api/v1/work/"+taken[0]+"/disposition", as("oliver"), `{"outcome":"complete"}`).want(200)
+	n.call(t, "POST", "/api/v1/work/"+taken[0]+"/disposition", as("oliver"), `{"outcome":"complete"}`).want(200) // again, which counts once
+	n.call(t, "POST", "/api/v1/work/"+taken[1]+"/disposition", as("oliver"), `{"outcome":"never"}`).want(200)
+	n.call(t, "PATCH", "/api/v1/tasks/box", as("mia", "X-Getwork-Role", "manager", "If-Match", `"1"`), `{"paused":true}`).want(200)
+
+	after := n.figures(t)
+	for name, want := range map[string]float64{
+		"getwork_task_work_held verify":                      1,
+		"getwork_task_shelf_items verify":                    2,
+		"getwork_task_requests_waiting verify":               0,
+		"getwork_task_requests_waiting box":                  1,
+		"getwork_task_paused box":                            1,
+		"getwork_task_paused verify":                         0,
+		"getwork_task_work_closed_total completed verify":    1,
+		"getwork_task_work_closed_total never verify":        1,
+		"getwork_task_work_closed_total returned verify":     0,
+		"getwork_task_oldest_request_age_seconds verify":     0,
+		"getwork_task_run_duration_seconds verify":           1,
+		"getwork_task_request_wait_seconds verify":           1,
+		"getwork_task_requests_ended_total assigned verify":  1,
+		"getwork_task_requests_ended_total cancelled verify": 0,
+	} {
+		if got, there := after[name]; !there || got != want {
+			t.Errorf("%s is %v (there: %v), want %v", name, got, there, want)
+		}
+	}
+}
+
+// However many tasks there are, 200 have a label of their own, and the rest are summed up.
+func TestMetricsOfManyTasks(t *testing.T) {
+	t.Parallel()
+	var tasks []records.TaskFigure
+	for i := range int64(203) {
+		tasks = append(tasks, records.TaskFigure{ID: i, Name: fmt.Sprintf("task-%03d", i), Waiting: 1, Held: 2, Oldest: float64(i)})
+	}
+	f := &taskFigures{counts: func() map[int64]*engine.TaskCounts { return nil }, ask: func(context.Context) ([]records.TaskFigure, error) { return tasks, nil }}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(f)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "getwork_task_work_held" {
+			for _, m := range f.GetMetric() {
+				held[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	if len(held) != 201 || held["-"] != 6 || held["task-199"] != 2 {
+		t.Errorf("%d tasks, %v in all others, %v in the 200th; want 201, 6 and 2", len(held), held["-"], held["task-199"])
+	}
+}
+
+// While the database is away a scrape shows what was read last, for a minute. A scrape asks once in five seconds at most.
+func TestMetricsOfTasksWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	var away error
+	f := &taskFigures{ask: func(context.Context) ([]records.TaskFigure, error) {
+		asked++
+		return []records.TaskFigure{{Name: "verify"}}, away
+	}}
+	f.read()
+	f.read()
+	if asked != 1 {
+		t.Errorf("asked %d times, want once", asked)
+	}
+	away = errors.New("the database is away")
+	f.at = f.at.Add(-30 * time.Second)
+	if len(f.read()) != 1 || asked != 2 {
+		t.Errorf("figures of 30 s ago are not shown, or the database was not asked (%d)", asked)
+	}
+	f.at = f.at.Add(-31 * time.Second)
+	if len(f.read()) != 0 {
+		t.Error("figures of a minute ago are shown")
+	}
+}
