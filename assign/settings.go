@@ -76,6 +76,22 @@ type Settings struct {
 // Inbox reports whether the task has no query, and its items are pushed.
 func (s *Settings) Inbox() bool { return s.Query == "" }
 
+// Clone returns a copy that shares nothing with s, so that decoding JSON into it leaves s as it is.
+func (s *Settings) Clone() Settings {
+	c := *s
+	c.MaxOpen, c.Lease, c.MaxAttempts = cloned(s.MaxOpen), cloned(s.Lease), cloned(s.MaxAttempts)
+	c.ConflictsWith, c.Groups = slices.Clone(s.ConflictsWith), slices.Clone(s.Groups)
+	return c
+}
+
+func cloned[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
 // DefaultSettings returns the values of settings that a new task does not name.
 func DefaultSettings() Settings {
 	return Settings{

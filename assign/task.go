@@ -32,6 +32,19 @@ type Version struct {
 	Conflicts []string `json:"-" yaml:"-"` // ConflictsWith without tasks that have been deleted since
 }
 
+// TaskChange is an entry of a task's log: that its settings were changed, or that it was paused or resumed.
+type TaskChange struct {
+	Version int       `json:"version"` // the one that the change made; of a pause, the one in force
+	Act     string    `json:"act"`     // created, changed, paused or resumed
+	At      time.Time `json:"at"`
+	By      string    `json:"by"`
+
+	N int `json:"-"` // counts a task's pauses from 1; 0 for a version
+}
+
+// Key is where the entry stands in the log; later ones have higher keys.
+func (c *TaskChange) Key() int64 { return int64(c.Version)<<32 | int64(c.N) }
+
 // Run is one execution of a task's ranking query, as the history shows it.
 type Run struct {
 	ID         int64      `json:"id,string"`

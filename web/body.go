@@ -22,18 +22,27 @@ const maxBody = 1 << 20
 
 // decode reads a JSON body of at most 1 MiB into v. It refuses unknown fields and trailing data.
 func decode(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := readBody(w, r, v)
 	if err != nil {
-		return badBody(err, v)
+		return err
 	}
 	return decodeBytes(body, v)
 }
 
-// decodeIfAny is decode for calls that need no body: without one v stays as it is.
-func decodeIfAny(w http.ResponseWriter, r *http.Request, v any) error {
+// readBody reads a body of at most 1 MiB, which is to be decoded into v.
+func readBody(w http.ResponseWriter, r *http.Request, v any) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return badBody(err, v)
+		return nil, badBody(err, v)
+	}
+	return body, nil
+}
+
+// decodeIfAny is decode for calls that need no body: without one v stays as it is.
+func decodeIfAny(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := readBody(w, r, v)
+	if err != nil {
+		return err
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil

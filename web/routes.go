@@ -45,6 +45,7 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/tasks/{task}/preview", manage, inPath, s.preview, Manager)
 	route("POST", "/preview", manage, outside, s.previewNew, Manager)
 	route("GET", "/tasks/{task}/versions", read, inPath, packed(s.listVersions), Manager)
+	route("GET", "/tasks/{task}/log", read, inPath, packed(s.listTaskLog), Observer, Manager)
 	route("POST", "/tasks/{task}/versions/{n}/restore", manage, inPath, s.restoreVersion, Manager)
 	route("POST", "/tasks/{task}/items", push, inPath, s.pushItems, Agent, Manager)
 	route("GET", "/tasks/{task}/items/{item}", read, inPath, s.explain, Manager)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -93,7 +94,11 @@ func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 	settings := assign.DefaultSettings()
-	if err := decodeSettings(w, r, &settings); err != nil {
+	body, err := readBody(w, r, &settings)
+	if err != nil {
+		return err
+	}
+	if err := decodeSettings(body, &settings); err != nil {
 		return err
 	}
 	if settings.Query != "" || settings.Recheck != "" {
@@ -110,15 +115,16 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 }
 
 // decodeSettings reads the fields that a body names. Both [] and null mean no groups.
-func decodeSettings(w http.ResponseWriter, r *http.Request, s *assign.Settings) error {
-	err := decode(w, r, s)
+func decodeSettings(body []byte, s *assign.Settings) error {
+	err := decodeBytes(body, s)
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}
 	return err
 }
 
-// updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match).
+// updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match). A body that only
+// pauses or resumes the task needs no If-Match.
 func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
@@ -128,12 +134,30 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := ifMatch(r, t); err != nil {
+	body, err := readBody(w, r, &assign.Settings{})
+	if err != nil {
 		return err
 	}
-	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, CallerOf(r).Holder.User, func(settings *assign.Settings) error {
+	paused := pausedAlone(body)
+	if paused == nil || len(r.Header.Values("If-Match")) > 0 {
+		if err := ifMatch(r, t); err != nil {
+			return err
+		}
+	}
+	by := CallerOf(r).Holder.User
+	if paused != nil {
+		only := t.Version
+		if tags := r.Header.Values("If-Match"); len(tags) == 0 || strings.Contains(strings.Join(tags, ","), "*") {
+			only = 0
+		}
+		if t, err = s.Engine.SetPaused(r.Context(), name, *paused, only, by); err != nil {
+			return err
+		}
+		return answerTask(w, http.StatusOK, t)
+	}
+	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, by, func(settings *assign.Settings) error {
 		query, recheck := settings.Query, settings.Recheck
-		err := decodeSettings(w, r, settings)
+		err := decodeSettings(body, settings)
 		if err == nil && (settings.Query != query || settings.Recheck != recheck) {
 			err = s.mayWriteQueries(r)
 		}
@@ -143,6 +167,18 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answerTask(w, http.StatusOK, t)
+}
+
+// pausedAlone returns what a body says that only pauses or resumes a task; nil: it says something else.
+func pausedAlone(body []byte) *bool {
+	var fields map[string]json.RawMessage
+	var only struct {
+		Paused *bool `json:"paused"`
+	}
+	if json.Unmarshal(body, &fields) != nil || len(fields) != 1 || fields["paused"] == nil || decodeBytes(body, &only) != nil {
+		return nil
+	}
+	return only.Paused
 }
 
 // ifMatch refuses a change by a caller who has not read the task's present version. The write compares the version again.

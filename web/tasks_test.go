@@ -33,7 +33,9 @@ func TestTask(t *testing.T) {
 		t.Errorf("listed %v", listed)
 	}
 
-	n.call(t, "PATCH", "/api/v1/tasks/verify", manager(), `{"paused":true}`).refused(428, "stale-version")
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager(), `{"title":"Verify"}`).refused(428, "stale-version")
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager(), `{"paused":true,"title":"Verify"}`).refused(428, "stale-version")
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager(), `{"paused":null}`).refused(428, "stale-version")
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"7"`), `{"paused":true}`).refused(412, "stale-version")
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `W/"1"`), `{"paused":true}`).refused(412, "stale-version")
 	changed := n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"9", "1"`), `{"paused":true,"name":"checked"}`).
@@ -50,6 +52,58 @@ func TestTask(t *testing.T) {
 	}
 	n.call(t, "DELETE", "/api/v1/tasks/checked", manager(), "").refused(404, "not-found")
 	n.newTask(t, "checked", five, "")
+}
+
+// Pausing alone needs no If-Match, makes no version and changes no ETag, so whoever edits the task is not in its way. The log
+// lists it, between the versions.
+func TestPausingIsNoVersion(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	pause := func(h headers, body string) assign.Task {
+		t.Helper()
+		return read[assign.Task](n.call(t, "PATCH", "/api/v1/tasks/verify", h, body).want(200).wantHeader("ETag", `"1"`))
+	}
+	for _, paused := range []bool{true, true, false} { // again: nothing changes
+		if got := pause(manager(), fmt.Sprintf(`{"paused":%t}`, paused)); got.Paused != paused || got.Version != 1 {
+			t.Errorf("paused %t: %+v", paused, got)
+		}
+	}
+	pause(manager("If-Match", `"1"`), `{"paused":true}`)
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"7"`), `{"paused":false}`).refused(412, "stale-version")
+	n.call(t, "PATCH", "/api/v1/tasks/nothing", manager(), `{"paused":true}`).refused(404, "not-found")
+	n.call(t, "PATCH", "/api/v1/tasks/verify", as("oliver"), `{"paused":false}`).refused(403, "forbidden")
+
+	changed := n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"title":"Verify"}`).want(200).wantHeader("ETag", `"2"`)
+	if !read[assign.Task](changed).Paused {
+		t.Error("a change of the title has resumed the task")
+	}
+	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", "*"), `{"paused":false}`).want(200)
+	var log []string
+	for cursor := ""; ; {
+		page := read[struct {
+			Log  []assign.TaskChange `json:"log"`
+			Next string              `json:"next_cursor"`
+		}](n.call(t, "GET", "/api/v1/tasks/verify/log?limit=2"+cursor, as("olga", "X-Getwork-Role", "observer"), "").want(200))
+		for _, c := range page.Log {
+			log = append(log, fmt.Sprintf("%s by %s, version %d", c.Act, c.By, c.Version))
+		}
+		if page.Next == "" {
+			break
+		}
+		cursor = "&cursor=" + page.Next
+	}
+	want := []string{"resumed by maria, version 2", "changed by maria, version 2", "paused by maria, version 1", "resumed by maria, version 1",
+		"paused by maria, version 1", "created by maria, version 1"}
+	if diff := cmp.Diff(want, log); diff != "" {
+		t.Error(diff)
+	}
+	n.call(t, "GET", "/api/v1/tasks/verify/log", as("oliver"), "").refused(403, "forbidden")
+	n.call(t, "GET", "/api/v1/tasks/nothing/log", manager(), "").refused(404, "not-found")
+	for _, query := range []string{"limit=0", "cursor=x"} {
+		name, _, _ := strings.Cut(query, "=")
+		n.call(t, "GET", "/api/v1/tasks/verify/log?"+query, manager(), "").refused(400, "invalid", name)
+	}
 }
 
 func TestTaskRefused(t *testing.T) {

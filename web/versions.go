@@ -24,6 +24,23 @@ func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
 	return answerPage(w, "versions", versions, limit, func(v assign.Version) int64 { return int64(v.Version) })
 }
 
+// listTaskLog answers with when a task was changed, paused and resumed, newest first.
+func (s *server) listTaskLog(w http.ResponseWriter, r *http.Request) error {
+	name, err := segment(r, "task")
+	if err != nil {
+		return err
+	}
+	before, limit, err := readCursor(r)
+	if err != nil {
+		return err
+	}
+	changes, err := s.Records.TaskLog(r.Context(), name, before, limit)
+	if err != nil {
+		return err
+	}
+	return answerPage(w, "log", changes, limit, func(c assign.TaskChange) int64 { return c.Key() })
+}
+
 // restoreVersion gives a task its former settings, as a new version. With If-Match, only if the task is as the caller
 // read it.
 func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {

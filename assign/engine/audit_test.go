@@ -40,6 +40,7 @@ select coalesce(string_agg(concat_ws(' ', actor, by, credential, host(address), 
 select md5(concat(
   (select string_agg(x::text, ',' order by x::text) from getwork.task x), (select string_agg(x::text, ',' order by x::text) from getwork.task_state x),
   (select string_agg(x::text, ',' order by x::text) from getwork.task_version x), (select string_agg(x::text, ',' order by x::text) from getwork.task_conflict x),
+  (select string_agg(x::text, ',' order by x::text) from getwork.task_pause x),
   (select string_agg(x::text, ',' order by x::text) from getwork.work x), (select string_agg(x::text, ',' order by x::text) from getwork.item x),
   (select string_agg(x::text, ',' order by x::text) from getwork.audit x), (select string_agg(x::text, ',' order by x::text) from getwork.audit_head x)))`
 )
@@ -95,6 +96,8 @@ func TestActsAreAudited(t *testing.T) {
 			`task.resume credits done {"changed": ["paused"], "version": 4, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
 		{func() error { return update("credits", func(s *assign.Settings) { s.Paused, s.Title = true, "T" }) },
 			`task.update credits done {"changed": ["paused", "title"], "version": 5, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
+		{func() error { _, err := n.SetPaused(ctx, "credits", false, 0, "mia"); return err }, `task.resume credits done {"version": 5}`},
+		{func() error { _, err := n.SetPaused(ctx, "credits", true, 0, "mia"); return err }, `task.pause credits done {"version": 5}`},
 		{func() error { _, err := n.Restore(ctx, "credits", 1, 0, "mia"); return err },
 			`task.restore credits done {"changed": ["query", "recheck", "title"], "version": 6, "restored": 1, "query_sha256": "` + sum(first) + `", "recheck_sha256": "` + sum(recheck) + `"}`},
 		{func() error { _, err := n.Ranker.Preview(ctx, "credits", nil, 1); return err },

@@ -263,3 +263,62 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	}
 	return r.give(ctx, to, stands, slot, run)
 }
+
+const (
+	lockPaused = `select version, name, paused, deleted_at is not null from getwork.task_state where task_id = $1 for no key update`
+
+	insertPause = `
+insert into getwork.task_pause (task_id, version, n, paused, by)
+select $1, $2, coalesce((select p.n from getwork.task_pause p where p.task_id = $1 order by p.version desc, p.n desc limit 1), 0) + 1, $3, $4`
+)
+
+// SetPaused pauses or resumes a task. Unlike [Engine.UpdateTask] it makes no version, so it is in nobody's way who edits the
+// task at the same time; [records.Records.TaskLog] lists it. A task that is paused already stays as it is. only is the version
+// that the caller has seen: if the task is at another, SetPaused is refused with [assign.StaleVersion]; 0: any version.
+func (e *Engine) SetPaused(ctx context.Context, name string, paused bool, only int, by string) (assign.Task, error) {
+	t, err := e.Records.Task(ctx, name)
+	if err != nil {
+		return assign.Task{}, err
+	}
+	changes := false
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		var version int
+		var was, deleted bool
+		if err := tx.QueryRow(ctx, e.SQL(lockPaused), t.ID).Scan(&version, &t.Name, &was, &deleted); err != nil {
+			return err
+		}
+		if deleted {
+			return assign.Refuse(assign.NotFound, "task %q was deleted", name)
+		}
+		if only != 0 && only != version {
+			return assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again, or pause it without If-Match", name, version, only)
+		}
+		if changes = was != paused; !changes {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, e.SQL(insertPause), t.ID, version, paused, by); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version, t.Name, paused, false); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, e.SQL(lookAtOnce), t.ID); err != nil {
+			return err
+		}
+		act := "task.resume"
+		if paused {
+			act = "task.pause"
+		}
+		return auditor{e}.write(ctx, tx, audit.Act{Act: act, Object: t.Name, Detail: map[string]int{"version": version}})
+	})
+	var refusal *assign.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return assign.Task{}, refusal
+	case err != nil:
+		return assign.Task{}, fmt.Errorf("pause task: %w", err)
+	case changes:
+		taskEditor{e}.settingsChanged(t.ID)
+	}
+	return e.Records.Task(ctx, t.Name)
+}

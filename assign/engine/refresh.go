@@ -64,9 +64,9 @@ const refreshAgain = time.Second
 
 // keepFresh sets a timer that wakes the task when its next run should start. It is called after every round, and costs no
 // more than a map look-up.
-func (e *Engine) keepFresh(r *round) {
+func (r *round) keepFresh() {
 	if r.refreshIn != nil {
-		e.refreshAt(r.task, time.Now().Add(time.Duration(*r.refreshIn*float64(time.Second))))
+		r.e.refreshAt(r.task, time.Now().Add(time.Duration(*r.refreshIn*float64(time.Second))))
 	}
 }
 

@@ -99,7 +99,7 @@ func nameTaken(err error, name, doing string) error {
 }
 
 const (
-	lockState = `select version, deleted_at is not null from getwork.task_state where task_id = $1 for no key update`
+	lockState = `select version, deleted_at is not null, paused from getwork.task_state where task_id = $1 for no key update`
 
 	updateSettings = `
 update getwork.task_state
@@ -141,7 +141,7 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 // UpdateTask changes the task of that name by change, if its version is still the given one ([assign.StaleVersion]
 // otherwise). It takes the assign lock, never the run lock, so a manager does not wait for a query. A changed query empties
 // the shelf, and a run under way starts over. A changed recheck concerns the next round, and leaves the shelf alone. Every
-// change ends the back-off after a failed run.
+// change ends the back-off after a failed run. change may be called twice: again if the task was paused or resumed meanwhile.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
 	return taskEditor{e}.update(ctx, name, version, by, 0, change)
 }
@@ -152,7 +152,7 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 	if err != nil {
 		return assign.Task{}, err
 	}
-	s := t.Settings
+	s := t.Settings.Clone()
 	if err := change(&s); err != nil {
 		return assign.Task{}, err
 	}
@@ -188,8 +188,8 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 			return err
 		}
 		var current int
-		var deleted bool
-		if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&current, &deleted); err != nil {
+		var deleted, paused bool
+		if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&current, &deleted, &paused); err != nil {
 			return err
 		}
 		if deleted {
@@ -197,6 +197,14 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 		}
 		if current != version || t.Version != version {
 			return assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again and repeat your change", name, max(current, t.Version), version)
+		}
+		if paused != t.Paused { // since the read, which makes no version; a change that does not name it must not undo it
+			t.Paused = paused
+			now := t.Settings.Clone()
+			if err := change(&now); err != nil {
+				return err
+			}
+			s.Paused = now.Paused
 		}
 		if err := ed.insertVersion(ctx, tx, t.ID, version+1, s, others, by); err != nil {
 			return err
@@ -276,8 +284,8 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 // deleteTask deletes a task, unless it is in use, and returns the tasks that it conflicted with.
 func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
 	var version int
-	var deleted, used bool
-	if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&version, &deleted); err != nil {
+	var deleted, used, paused bool
+	if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&version, &deleted, &paused); err != nil {
 		return nil, err
 	}
 	if deleted {

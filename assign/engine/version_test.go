@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,5 +117,62 @@ func TestRestoreBesideChanges(t *testing.T) {
 	}
 	if now, err := n.Task(t.Context(), "task"); err != nil || now.Version != 3*each+1 {
 		t.Errorf("version %d, want %d; %v", now.Version, 3*each+1, err)
+	}
+}
+
+// A manager pauses a task while another one's change is under way. The change does not resume it, unless it says so.
+func TestPausedMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, schematest.URL(t), nodeOptions{})
+	newTask(t, n, "task", `select 1 as item`, nil)
+	for i, change := range []struct {
+		body   string
+		paused bool
+	}{{`{"title":"another"}`, true}, {`{"title":"a third","paused":false}`, false}} {
+		calls := 0
+		changed, err := n.UpdateTask(t.Context(), "task", i+1, "ann", func(s *assign.Settings) error {
+			if calls++; calls == 1 {
+				if _, err := n.SetPaused(t.Context(), "task", false, 0, "bob"); err != nil {
+					return err
+				}
+				if _, err := n.SetPaused(t.Context(), "task", true, i+1, "bob"); err != nil {
+					return err
+				}
+			}
+			return json.Unmarshal([]byte(change.body), s)
+		})
+		if err != nil || changed.Paused != change.paused || changed.Version != i+2 {
+			t.Errorf("%s: paused %t, version %d, %v", change.body, changed.Paused, changed.Version, err)
+		}
+		if _, err := n.SetPaused(t.Context(), "task", false, i+1, "bob"); !assign.IsRefusal(err, assign.StaleVersion) {
+			t.Errorf("paused by a former version: %v", err)
+		}
+		if _, err := n.SetPaused(t.Context(), "task", false, 0, "bob"); err != nil {
+			t.Error(err)
+		}
+	}
+	versions, err := n.Versions(t.Context(), "task", 0, 10)
+	if err != nil || len(versions) != 3 || versions[0].Paused || !versions[1].Paused {
+		t.Errorf("versions %+v, %v", versions, err)
+	}
+}
+
+// A change that is decoded into the settings, as the API's is, is told from what was before also where they are pointers or
+// lists.
+func TestChangesAreNoticed(t *testing.T) {
+	t.Parallel()
+	n := audited(t, schematest.URL(t))
+	five, lease := 5, assign.Duration(time.Minute)
+	newTask(t, n, "task", `select 1 as item`, func(s *assign.Settings) {
+		s.MaxOpen, s.MaxAttempts, s.Lease, s.Groups = &five, &five, &lease, []string{"desk"}
+	})
+	if _, err := n.UpdateTask(t.Context(), "task", 1, "ann", func(s *assign.Settings) error {
+		return json.Unmarshal([]byte(`{"max_open":6,"max_attempts":6,"lease":"2m","groups":["team"]}`), s)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := `["groups", "lease", "max_attempts", "max_open"]`
+	if got := query[string](t, n.pools.API, `select detail ->> 'changed' from getwork.audit where act = 'task.update'`); got != want {
+		t.Errorf("the audit says that it changed %s, want %s", got, want)
 	}
 }

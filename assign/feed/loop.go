@@ -67,10 +67,11 @@ func (f *Feed) missed() {
 	}
 }
 
-// selectList reads the ids of some tasks, and a hash that stands for the list of all: each change makes a new version.
+// selectList reads the ids of some tasks, and a hash that stands for the list of all: each change makes a new version, or
+// pauses or resumes the task.
 const selectList = `
 select coalesce(array_agg(task_id) filter (where name = any($1::text[])), '{}'),
-  md5(coalesce(string_agg(task_id || ' ' || version, ',' order by task_id), ''))
+  md5(coalesce(string_agg(concat(task_id, ' ', version, ' ', paused), ',' order by task_id), ''))
 from getwork.task_state
 where deleted_at is null`
 

@@ -71,8 +71,8 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 		}},
 		{"another title", update(b, "secret", func(s *assign.Settings) { s.Title = "A secret" })},
 		{"another name", update(a, "secret", func(s *assign.Settings) { s.Name = "secret-2" })},
-		{"paused", update(b, "secret-2", func(s *assign.Settings) { s.Paused = true })},
-		{"resumed", update(a, "secret-2", func(s *assign.Settings) { s.Paused = false })},
+		{"paused", func() error { _, err := b.SetPaused(t.Context(), "secret-2", true, 0, "boss"); return err }},
+		{"resumed", func() error { _, err := a.SetPaused(t.Context(), "secret-2", false, 0, "boss"); return err }},
 		{"open to others", update(b, "secret-2", func(s *assign.Settings) { s.Groups = []string{"other"} })},
 		{"restored", func() error {
 			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss")
@@ -138,7 +138,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	n := startTold(t) // hears of nothing
 	ann := join(t, n, "ann")
-	task := newTask(t, n, "task", numbers, nil)
+	newTask(t, n, "task", numbers, nil)
 	ann.listed("created")
 	look := func() { // as every few seconds
 		n.Feed.reread(t.Context())
@@ -146,8 +146,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 		defer n.Feed.mu.Unlock()
 		n.Feed.hear(func(*news) {})
 	}
-	pause := func(s *assign.Settings) error { s.Paused = true; return nil }
-	if _, err := n.UpdateTask(t.Context(), "task", task.Version, "boss", pause); err != nil {
+	if _, err := n.SetPaused(t.Context(), "task", true, 0, "boss"); err != nil { // makes no version
 		t.Fatal(err)
 	}
 	look()

@@ -100,6 +100,11 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 		t.Errorf("versions %+v", versions)
 	}
 	must[assign.Task](t)(boss.RestoreVersion(ctx, task.Name, 1))
+	must[assign.Task](t)(boss.SetPaused(ctx, task.Name, true))
+	must[assign.Task](t)(boss.SetPaused(ctx, task.Name, false))
+	if log := must[Page[assign.TaskChange]](t)(boss.ListTaskLog(ctx, task.Name, Part{Limit: 2})); len(log.Rows) != 2 || log.Rows[0].Act != "resumed" || log.Rows[1].Version != 3 || log.Next == "" {
+		t.Errorf("log %+v", log)
+	}
 	if p := must[assign.Preview](t)(boss.Preview(ctx, task.Name, Trial{Limit: 2})); len(p.Rows) != 2 {
 		t.Errorf("a preview shows %d rows, want 2", len(p.Rows))
 	}

@@ -28,10 +28,16 @@ func (c *Client) CreateTask(ctx context.Context, settings any, options ...Option
 }
 
 // UpdateTask changes a task. changes encodes to an object with the fields that change, such as map[string]any. [IfMatch] is
-// required: it names the version that the change is based on. For managers.
+// required, except for a change of paused alone ([Client.SetPaused]): it names the version that the change is based on. For
+// managers.
 func (c *Client) UpdateTask(ctx context.Context, name string, changes any, options ...Option) (t assign.Task, err error) {
 	err = c.send(ctx, http.MethodPatch, path("tasks", name), changes, &t, options)
 	return t, err
+}
+
+// SetPaused pauses or resumes a task, which makes no version; [Client.ListTaskLog] lists it. [IfMatch] is optional. For managers.
+func (c *Client) SetPaused(ctx context.Context, name string, paused bool, options ...Option) (assign.Task, error) {
+	return c.UpdateTask(ctx, name, map[string]bool{"paused": paused}, options...)
 }
 
 // DeleteTask hides a task and frees its name; its history stays. It is refused with [assign.InUse] if the task's work is held
@@ -43,6 +49,11 @@ func (c *Client) DeleteTask(ctx context.Context, name string, options ...Option)
 // ListVersions reads a task's versions, newest first. For managers.
 func (c *Client) ListVersions(ctx context.Context, name string, p Part, options ...Option) (Page[assign.Version], error) {
 	return list[assign.Version](ctx, c, path("tasks", name, "versions"), "versions", p.query(), options)
+}
+
+// ListTaskLog reads when a task was changed, paused and resumed, and by whom, newest first. For observers and managers.
+func (c *Client) ListTaskLog(ctx context.Context, name string, p Part, options ...Option) (Page[assign.TaskChange], error) {
+	return list[assign.TaskChange](ctx, c, path("tasks", name, "log"), "log", p.query(), options)
 }
 
 // RestoreVersion gives a task the settings of a former version, as a new version. [IfMatch] is optional. For managers.

@@ -84,7 +84,11 @@ func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields)
 	if err != nil {
 		return change{}, err
 	}
-	t, err = c.doTask(ctx, Call{Method: "PATCH", Path: path, Body: values, header: map[string]string{"If-Match": t.tag}})
+	header := map[string]string{"If-Match": t.tag}
+	if _, paused := values["paused"]; paused && len(values) == 1 {
+		header = nil // whoever else changes the task at the same time is no reason not to pause it
+	}
+	t, err = c.doTask(ctx, Call{Method: "PATCH", Path: path, Body: values, header: header})
 	return change{t, "updated", slices.Sorted(maps.Keys(values))}, err
 }
 

@@ -20,6 +20,7 @@ type TaskCmd struct {
 	Delete   taskDeleteCmd   `cmd:"" help:"Delete a task that nobody holds work of. Its history stays."`
 	Preview  taskPreviewCmd  `cmd:"" help:"Try a query: its best items, its time and cost. Nothing is handed out."`
 	Versions taskVersionsCmd `cmd:"" help:"List the versions of a task, and who made them."`
+	Log      taskLogCmd      `cmd:"" help:"List when a task was changed, paused and resumed, and by whom."`
 	Restore  taskRestoreCmd  `cmd:"" help:"Restore an earlier version of a task."`
 	Runs     taskRunsCmd     `cmd:"" help:"List the runs of a task's query, newest first."`
 	Pause    taskPauseCmd    `cmd:"" help:"Stop handing out work of a task."`
@@ -184,7 +185,7 @@ type taskPauseCmd struct {
 
 // Help returns the text that --help adds.
 func (taskPauseCmd) Help() string {
-	return "Waiting requests go on waiting; new ones are told that the task is paused. Held work stays with its holders."
+	return "Waiting requests go on waiting; new ones are told that the task is paused. Held work stays with its holders. It makes no version; `getwork task log` lists it."
 }
 
 // Run pauses a task.

@@ -21,7 +21,7 @@ type taskVersionsCmd struct {
 
 // Help returns the text that --help adds.
 func (taskVersionsCmd) Help() string {
-	return "Every change of a task makes a version; --json prints versions in full. `getwork task restore` goes back to one. For managers."
+	return "Every change of a task makes a version, except pausing and resuming it, which `getwork task log` lists; --json prints versions in full. `getwork task restore` goes back to one. For managers."
 }
 
 // Run lists the versions of a task.
@@ -62,6 +62,46 @@ func (c taskVersionsCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	defer found.more(s)
 	return Table(s.Out, []string{"VERSION", "SINCE", "BY", "CHANGED"}, rows)
+}
+
+type taskLogCmd struct {
+	Name   string `arg:"" help:"The task."`
+	paged  `embed:""`
+	Remote `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskLogCmd) Help() string {
+	return "`getwork task versions` says what each change was. For observers and managers."
+}
+
+// Run lists when a task was changed, paused and resumed.
+func (c taskLogCmd) Run(ctx context.Context, s *command.Streams) error {
+	path, err := taskPath(c.Name)
+	if err != nil {
+		return err
+	}
+	client, err := c.Connect(web.Observer)
+	if err != nil {
+		return err
+	}
+	found, err := c.list(ctx, client, path+"/log", nil, "log")
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(s.Out, found)
+	}
+	changes, err := rowsOf[assign.TaskChange](found)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, len(changes))
+	for i, change := range changes {
+		rows[i] = []string{moment(&change.At), change.Act, strconv.Itoa(change.Version), change.By}
+	}
+	defer found.more(s)
+	return Table(s.Out, []string{"AT", "WAS", "VERSION", "BY"}, rows)
 }
 
 // changedFields returns the names of the settings in which two versions differ.

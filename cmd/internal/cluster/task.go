@@ -18,7 +18,7 @@ func (c Client) CreateTask(ctx context.Context, settings map[string]any) error {
 	return err
 }
 
-// UpdateTask changes the named fields of a task, such as "paused", as a manager and whatever the task's version.
+// UpdateTask changes the named fields of a task, such as "title", as a manager and whatever the task's version.
 func (c Client) UpdateTask(ctx context.Context, task string, changes map[string]any) error {
 	_, err := c.api().As(manager).UpdateTask(ctx, task, changes, client.IfMatch("*"))
 	return err
@@ -26,12 +26,14 @@ func (c Client) UpdateTask(ctx context.Context, task string, changes map[string]
 
 // Pause pauses a task, as a manager: nothing is handed out until Resume.
 func (c Client) Pause(ctx context.Context, task string) error {
-	return c.UpdateTask(ctx, task, map[string]any{"paused": true})
+	_, err := c.api().As(manager).SetPaused(ctx, task, true)
+	return err
 }
 
 // Resume resumes a paused task, as a manager.
 func (c Client) Resume(ctx context.Context, task string) error {
-	return c.UpdateTask(ctx, task, map[string]any{"paused": false})
+	_, err := c.api().As(manager).SetPaused(ctx, task, false)
+	return err
 }
 
 // Push pushes items to an inbox, all of them or none. A client with the role of a worker asks as an agent.

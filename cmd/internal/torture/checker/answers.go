@@ -188,7 +188,7 @@ func (t answerJudge) judgeCancelled(i int, c *history.Call, done bool) {
 	}
 }
 
-// judgeUpdated: the answered version exists, and is paused or not as the call said.
+// judgeUpdated: the answered version exists, which was there before if the call only paused or resumed the task.
 func (t answerJudge) judgeUpdated(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*countBody)
 	if body == nil || len(t.named[c.Task]) == 0 {
@@ -196,7 +196,7 @@ func (t answerJudge) judgeUpdated(i int, c *history.Call) {
 	}
 	if !slices.ContainsFunc(t.named[c.Task], func(k *task) bool {
 		return slices.ContainsFunc(k.versions, func(v *history.VersionRow) bool {
-			return v.Version == body.Version && (c.Paused == nil || v.Paused == *c.Paused)
+			return v.Version == body.Version
 		})
 	}) {
 		t.broken(Kept, []int{i}, "a change of %s was answered with version %d, and there is no such version",
