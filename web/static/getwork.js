@@ -177,6 +177,10 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     createTask: (settings) => send('POST', `${api}/tasks`, settings),
     /** tag: of the task as it was read; if the task has changed since, the call fails with type '/problems/stale-version'. */
     updateTask: (name, changes, tag) => send('PATCH', taskAt(name), changes, { headers: { 'If-Match': tag } }),
+    /** Pauses or resumes a task. It makes no version, and so needs no tag. */
+    setPaused: (name, paused) => send('PATCH', taskAt(name), { paused }),
+    /** When a task was created, changed, paused and resumed, and by whom, newest first: filter {cursor, limit}. */
+    taskLog: (name, filter) => get(`${taskAt(name)}/log`, filter),
     deleteTask: async (name) => void (await call('DELETE', taskAt(name))),
     /** A task's versions, newest first: filter {cursor, limit}. */
     versions: (name, filter) => get(`${taskAt(name)}/versions`, filter),

@@ -20,6 +20,7 @@ class Floor {
   tasks = new Map(); // all, by name
   ends = new Map(); // the last `run` event of a run that ended, with its time, by the task's name
   chosen; // names of tasks; empty for all
+  pausing = new Set(); // names of tasks that are being paused or resumed
   said = { at: -Infinity, text: '' }; // for screen readers
 
   constructor(app, { element, search, signal }) {
@@ -97,6 +98,23 @@ class Floor {
     if (!loaded) return;
     if (await loaded.releaseDialog(app, { ...filter, signal })) this.held.restart();
     this.refocus('held');
+  }
+
+  /** Pauses or resumes a task here, where one sees the problem. */
+  async pause(task) {
+    const paused = !task.paused;
+    const title = task.title || task.name;
+    if (this.pausing.has(task.name)) return;
+    this.pausing.add(task.name);
+    this.draw();
+    try {
+      this.#changed(await this.app.api.setPaused(task.name, paused));
+      this.app.say(paused ? `${title} is paused: nothing is handed out, and waiting requests keep waiting.` : `${title} goes on.`);
+    } catch (e) {
+      this.app.say(paused ? `${title} can’t be paused: ${e.message}.` : `${title} can’t be resumed: ${e.message}.`);
+    }
+    this.pausing.delete(task.name);
+    this.draw();
   }
 
   /** The focused element may have disappeared; then the part's heading gets the focus. */

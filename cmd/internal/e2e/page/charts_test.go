@@ -41,6 +41,7 @@ func TestPageFloorCharts(t *testing.T) {
 	b.state("live", e2e.Soon)
 	b.charted("Given", 1)
 	b.charted("Handed out", 3)
+	b.shows(`.scrolls`, "scrolls sideways")
 	s.Disposed(s.As("Oliver", 1), first[0], "complete", "")
 	s.Disposed(s.As("Oliver", 1), first[1], "return", "1h")
 	if r, _, err := s.As("Tracy", 1).GetWork(t.Context(), "empty", 1, "Prefer", "wait=20"); err != nil || r.State != assign.None {
@@ -58,6 +59,10 @@ func TestPageFloorCharts(t *testing.T) {
 	b.await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')
 		|| !document.querySelector('[data-chart=work] .plot').ariaLabel.includes('handed out 4')`, e2e.Soon) // unless the step is over
 	b.shows(`[data-part=charts] p`, "times those of the slowest of them")
+	b.shows(`[data-chart=waits]`, "median") // by their names, and the usual time beside them
+	b.shows(`[data-chart=waits]`, "90th percentile")
+	b.await(`/usual \d/.test(document.querySelector('[data-chart=runs]').innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon)
+	b.await(`(document.querySelector('[data-part=charts]').innerText.match(/since \d/g) ?? []).length === 1`, e2e.Soon) // the period, once
 	b.click(`[data-task=empty] h3 a`)
 	b.floor("charts", "!slowest", e2e.Soon)
 	b.click(`[data-part=charts] .choice button`)

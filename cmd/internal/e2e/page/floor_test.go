@@ -47,6 +47,13 @@ func TestPageFloor(t *testing.T) {
 		t.Helper()
 		s.promptly(b, part+" says "+text, e2e.ModeNow.Late(), func() bool { return b.yes(onFloor(part, text)) })
 	}
+	b.press(`[data-task=idle] .pause`) // where one sees the problem
+	b.floor("tasks", "idle paused", e2e.Soon)
+	b.press(`[data-task=idle] .pause`)
+	b.floor("tasks", "!idle paused", e2e.Soon)
+	if log := column[string](s, `select by || ' ' || paused || ' ' || version from getwork.task_pause order by n`); strings.Join(log, ", ") != "Mary true 1, Mary false 1" {
+		t.Errorf("the log says %v", log)
+	}
 	s.Click("Oliver", 1, 2)
 	follows("waiting", "Oliver verify 2")
 	follows("tasks", "verify waiting 1 held 0 on the shelf 0 Running for 0:")

@@ -14,12 +14,13 @@ const charts = [
     { name: 'waiting', value: (r) => r.requests - r.given - r.empty - r.failed - r.cancelled, tone: '--field', bar: true },
   ] },
   { name: 'waits', title: 'Time until an answer', of: 'ms', series: [
-    { name: 'half within', value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
-    { name: '90 % within', value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+    { name: 'median', value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: '90th percentile', value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
   ] },
   { name: 'runs', title: 'Time of a run', of: 'ms', series: [
-    { name: 'half within', value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: 'median', value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
     { name: 'longest', value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+    { name: 'usual', value: (r) => r.usual, tone: '--field', dash: 'dotted' },
   ] },
   { name: 'work', title: 'Items handed out and let go of', of: 'count', series: [
     { name: 'completed', value: (r) => r.completed, tone: '--chart-1', bar: true },
@@ -32,11 +33,14 @@ const charts = [
 
 const columns = [
   ['Asked', (r) => r.requests], ['Given', (r) => r.given], ['Empty', (r) => r.empty], ['Failed', (r) => r.failed],
-  ['Cancelled', (r) => r.cancelled], ['Answered: half within', (r) => took(r.wait?.p50)], ['90 % within', (r) => took(r.wait?.p90)],
-  ['Runs', (r) => r.runs], ['Failed runs', (r) => r.runs_failed], ['Run: half within', (r) => took(r.run?.p50)],
-  ['Longest', (r) => took(r.run?.max)], ['Handed out', (r) => r.assigned], ['Completed', (r) => r.completed], ['Returned', (r) => r.returned], ['Never again', (r) => r.never],
+  ['Cancelled', (r) => r.cancelled], ['Median wait', (r) => took(r.wait?.p50)], ['90th percentile', (r) => took(r.wait?.p90)],
+  ['Runs', (r) => r.runs], ['Failed runs', (r) => r.runs_failed], ['Median run', (r) => took(r.run?.p50)],
+  ['Longest run', (r) => took(r.run?.max)], ['Handed out', (r) => r.assigned], ['Completed', (r) => r.completed], ['Returned', (r) => r.returned], ['Never again', (r) => r.never],
   ['Failed work', (r) => r.failed_work], ['Expired', (r) => r.expired], ['Reassigned', (r) => r.reassigned], ['Held', (r) => r.held],
 ];
+
+const fewest = 12; // rows: with fewer, a bar would be as wide as a thumb
+const happened = (r) => r.requests || r.runs || r.assigned || r.held || r.completed || r.returned || r.expired;
 
 const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString());
 
@@ -84,8 +88,22 @@ export class Charts {
   show() {
     this.#draw();
     if (!this.#history.read) return; // the old charts stay until there is new data
+    const usual = this.#usual();
     this.#rows = this.#history.rows(this.#floor.names(), this.#floor.now());
-    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#rows, this.#history.span.ms));
+    for (const row of this.#rows) row.usual = usual;
+    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#window(), this.#history.span.ms));
+  }
+
+  /** How long a run usually takes, in ms; of several tasks, the slowest one's. */
+  #usual() {
+    const known = this.#floor.shown().map((task) => task.usual_seconds).filter((s) => s !== null);
+    return known.length ? 1000 * Math.max(...known) : null;
+  }
+
+  /** The rows that the charts show: from the first in which anything happened, and as many as a chart is readable with. */
+  #window() {
+    const first = this.#rows.findIndex(happened);
+    return this.#rows.slice(Math.max(0, Math.min(first < 0 ? 0 : first - 1, this.#rows.length - fewest)));
   }
 
   /** Called now and then: time passes also when nothing happens. */
@@ -146,7 +164,7 @@ export class Charts {
         </div>
         <button class="push" type="button" aria-pressed=${this.#asTable} @click=${() => this.#toggle()}>As a table</button>
       </div>
-      <p class="quiet">${this.#explanation()}</p>
+      <p class="quiet">${this.#explanation()} <span class="period">${this.#period()}</span></p>
       <p class="error" role="alert" dir="auto">${error ? `The charts can’t be brought up to date: ${error.message}. ` : nothing}</p>
       <div class="charts" ?hidden=${this.#asTable}>${charts.map((chart) => this.#chart(chart))}</div>
       ${this.#asTable ? this.#table() : nothing}`;
@@ -155,7 +173,7 @@ export class Charts {
   #explanation() {
     const several = (this.#floor.names().length || this.#floor.tasks.size) > 1;
     const { read, span } = this.#history;
-    const quiet = !this.#rows.some((r) => r.requests || r.runs || r.assigned || r.held);
+    const quiet = !this.#rows.some(happened);
     if (read && quiet) return `Nothing happened in the last ${span.name}.`;
     const every = `A value for every ${span.every}`;
     return several
@@ -164,14 +182,14 @@ export class Charts {
   }
 
   /** The row that is under the pointer, or else the last. */
-  get #row() { return this.#rows[this.#pointed] ?? this.#rows.at(-1); }
+  get #row() { return this.#window()[this.#pointed] ?? this.#rows.at(-1); }
 
   #chart(chart) {
     const row = this.#row;
     const last = this.#rows.at(-1);
     const summary = last ? `, from ${clock(last.at)} until now: ${values(chart, last)}` : '';
     return html`<figure class="card" data-chart=${chart.name}>
-      <figcaption><h3>${chart.title}</h3><span class="quiet">${row ? this.#period(row) : nothing}</span></figcaption>
+      <figcaption><h3>${chart.title}</h3></figcaption>
       <ul class="legend">${chart.series.map((s) => html`
         <li><span class="swatch" data-tone=${s.tone.slice(2)} data-kind=${s.bar ? 'bar' : s.dash ?? 'line'}></span>${s.name}
           <b>${row ? text(chart, s.value(row)) : '–'}</b></li>`)}
@@ -180,12 +198,28 @@ export class Charts {
     </figure>`;
   }
 
-  #period(row) {
-    return row === this.#rows.at(-1) ? `since ${clock(row.at)}` : `${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}`;
+  /** Which time the figures of all charts are of. */
+  #period() {
+    const row = this.#row;
+    if (!row || this.#asTable) return '';
+    return row === this.#rows.at(-1) ? `The figures are of the time since ${clock(row.at)}.`
+      : `The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}.`;
+  }
+
+  /** Whether there is more of the table than is shown; it is measured once it is drawn. */
+  #measure() {
+    const { element } = this;
+    requestAnimationFrame(() => {
+      const table = element.querySelector('.history')?.parentElement;
+      const note = element.querySelector('.scrolls');
+      if (table && note) note.hidden = table.scrollWidth <= table.clientWidth;
+    });
   }
 
   #table() {
-    return html`<div class="scroll card tall" tabindex="0" role="region" aria-label="The last hours as a table">
+    this.#measure();
+    return html`<p class="quiet scrolls" hidden>The table scrolls sideways: there are more columns to the right.</p>
+    <div class="scroll card tall" tabindex="0" role="region" aria-label="The last hours as a table">
       <table class="history">
         <thead><tr><th scope="col">From</th>${columns.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
         <tbody>${this.#rows.toReversed().map((row) => html`<tr>

@@ -30,7 +30,7 @@ const color = (name) => () => getComputedStyle(document.documentElement).getProp
 const whole = [1, 2, 5].flatMap((n) => [0, 1, 2, 3, 4, 5, 6, 7].map((e) => n * 10 ** e)).sort((a, b) => a - b);
 const seconds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400];
 const durations = [...whole.filter((ms) => ms <= 500), ...seconds.map((s) => s * 1000)];
-const dashes = { solid: undefined, dashed: [6, 4] };
+const dashes = { solid: undefined, dashed: [6, 4], dotted: [2, 4] };
 
 export class Plot {
   #u; #range; #resized;

@@ -8,7 +8,7 @@ const focus = (id) => requestAnimationFrame(() => document.getElementById(id)?.f
 
 export async function pause({ api, app, name, saving }, paused) {
   if (saving.busy) return;
-  const task = await saving.change(() => api.updateTask(name, { paused }, '*'));
+  const task = await saving.change(() => api.setPaused(name, paused));
   if (!task) return;
   app.say(paused ? 'Paused: nothing is handed out, and waiting requests keep waiting.' : 'Resumed.');
   saving.take(task, true);

@@ -50,14 +50,13 @@ class List {
     this.draw();
   }
 
-  /** It sends If-Match: *, because pausing does not depend on other changes. */
   async pause(task, paused) {
     if (this.busy.has(task.name)) return;
     this.busy.add(task.name);
     this.errors.delete(task.name);
     this.draw();
     try {
-      this.take(await this.app.api.updateTask(task.name, { paused }, '*'));
+      this.take(await this.app.api.setPaused(task.name, paused));
       this.app.say(`${task.title || task.name}: ${paused ? 'paused; nobody is handed anything' : 'resumed'}.`);
     } catch (e) {
       this.errors.set(task.name, e.message);

@@ -32,6 +32,7 @@ export class Saving {
     if (task.version < this.task.version) return; // it was overtaken
     this.task = task;
     this.gone = null;
+    if (task.version === form.base.version && task.paused !== form.base.paused) this.#pausedOrNot(task.paused, ours || this.busy);
     this.#view.draw();
     if (task.version <= Math.max(form.base.version, this.theirs?.task.version ?? 0)) return;
     if (this.busy) {
@@ -48,6 +49,16 @@ export class Saving {
     this.theirs = null;
     this.#view.fill();
     if (!ours) this.#tellWho(did);
+  }
+
+  /** It makes no version, and leaves alone what is typed. */
+  async #pausedOrNot(paused, ours) {
+    const { api, app, form, name } = this.#view;
+    form.base = { ...form.base, paused };
+    if (ours) return;
+    const [last] = await api.taskLog(name, { limit: 1 }).then((page) => page.log, () => []);
+    if (last?.act === 'paused') app.say(`${last.by} paused this task.`);
+    if (last?.act === 'resumed') app.say(`${last.by} resumed this task.`);
   }
 
   async #tellWho(did) {
