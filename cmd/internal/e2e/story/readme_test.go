@@ -62,14 +62,14 @@ type shell struct {
 	item             string // the item of the last work that replaced a placeholder
 }
 
-var whose = regexp.MustCompile(`--user (\w+)`)
+var whose = regexp.MustCompile(`(?:--user|X-Getwork-User:) (\w+)`)
 
 // typed runs a command line. It replaces ID by the oldest work that its user holds or, if none, that anybody holds of
 // the last task, and ITEM by that work's item.
 func (s *shell) typed(line string) {
 	s.t.Helper()
 	command, remark, _ := strings.Cut(line, "   #")
-	if strings.Contains(command, " ID") {
+	if strings.Contains(command, " ID") || strings.Contains(command, "/ID/") {
 		user := "Eve"
 		if m := whose.FindStringSubmatch(command); m != nil {
 			user = m[1]
@@ -80,7 +80,8 @@ func (s *shell) typed(line string) {
 			s.t.Fatalf("%s holds nothing to try %q on (%v)", user, command, err)
 		}
 		s.item = held.Work[0].Item
-		command = strings.ReplaceAll(command, " ID", " "+strconv.FormatInt(held.Work[0].ID, 10))
+		id := strconv.FormatInt(held.Work[0].ID, 10)
+		command = strings.NewReplacer(" ID", " "+id, "/ID/", "/"+id+"/").Replace(command)
 	}
 	command = strings.ReplaceAll(command, " ITEM", ` "`+s.item+`"`)
 	command = strings.Replace(command, "timeout 10 ", "timeout 25 ", 1) // this machine may be slower than a reader's
