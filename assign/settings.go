@@ -69,7 +69,9 @@ type Settings struct {
 	Backoff       Duration  `json:"backoff" yaml:"backoff"`         // after the first failed attempt; doubled after each further one
 	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
 	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"`
-	Groups        []string  `json:"groups" yaml:"groups"` // whose members may see and take it; empty for everybody
+	Groups        []string  `json:"groups" yaml:"groups"`     // whose members may see and take it; empty for everybody
+	Position      *int      `json:"position" yaml:"position"` // its place among the tasks, lowest first; nil: after those, by title
+	Display       *Display  `json:"display" yaml:"display"`   // how an item is shown; nil: by the types and names of its details
 	Paused        bool      `json:"paused" yaml:"paused"`
 }
 
@@ -153,6 +155,8 @@ func (s *Settings) Check() error {
 		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	wrong(s.RerunAfter < Duration(time.Second) || s.RerunAfter > day, "rerun_after", `from "1s" to "24h"`)
+	wrong(s.Position != nil && (*s.Position < -1_000_000 || *s.Position > 1_000_000), "position", "from -1000000 to 1000000, or null for none")
+	s.Display.check(wrong)
 	if len(fields) > 0 {
 		return &Refusal{Kind: Invalid, Detail: fields[0].Field + ": " + fields[0].Detail, Fields: fields}
 	}

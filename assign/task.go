@@ -13,6 +13,9 @@ type Task struct {
 	RunningSince *time.Time `json:"running_since"` // when the current run began; nil if there is none
 	UsualSeconds *float64   `json:"usual_seconds"` // the median duration of the last runs of the query in force; nil if none has finished
 
+	Failures  int     `json:"failures"`             // runs in a row that failed by the query's own fault; 0: the last one worked
+	LastError *string `json:"last_error,omitempty"` // how the last of them failed, for those who may read queries
+
 	ID     int64    `json:"-"`
 	Newest [2]int64 `json:"-"` // ids of the newest waiting request and of the newest held work: they show a change when the counts are equal
 }

@@ -21,8 +21,9 @@ func (q Query) IsZero() bool { return q == Withheld }
 // QueryFailed is the error of a request, as others than managers and observers read it.
 const QueryFailed = "the task's query failed; managers and observers can see why"
 
-// Withheld returns the task without its query and recheck. An inbox still says that it has none.
+// Withheld returns the task without its query and recheck, and without why it failed. An inbox still says that it has none.
 func (t Task) Withheld() Task {
+	t.LastError = nil
 	if !t.Inbox() {
 		t.Query, t.Recheck = Withheld, Withheld
 	}

@@ -56,6 +56,7 @@ func (s *server) api(m *mux.Router) {
 	route("DELETE", "/requests/{id}", work, ofRequest, s.cancelRequest, works...)
 	route("GET", "/pipeline", read, narrowed, s.pipeline, works...)
 	route("GET", "/work", read, asked, packed(s.listWork), Observer, Manager)
+	route("GET", "/work/{id}", read, ofWork, s.showWork, all...)
 	route("GET", "/holders", read, asked, packed(s.listHolders), Observer, Manager)
 	route("POST", "/work/{id}/disposition", work, ofWork, s.dispose, works...)
 	route("POST", "/work/{id}/extend", work, ofWork, s.extend, works...)

@@ -116,7 +116,13 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 
 // decodeSettings reads the fields that a body names. Both [] and null mean no groups.
 func decodeSettings(body []byte, s *assign.Settings) error {
+	former := s.Display
+	s.Display = nil // it is replaced as a whole: decoding into the former one would keep its fields
 	err := decodeBytes(body, s)
+	var named struct{ Display json.RawMessage }
+	if json.Unmarshal(body, &named) == nil && named.Display == nil {
+		s.Display = former
+	}
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}

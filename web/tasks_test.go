@@ -18,9 +18,9 @@ func TestTask(t *testing.T) {
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
 	want := map[string]any{"name": "verify", "title": "Verify", "description": "", "query": five, "query_timeout": "90s",
 		"fresh_for": "24h", "recheck": nil, "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
-		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "paused": false,
+		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "position": nil, "display": nil, "paused": false,
 		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0,
-		"running_since": nil, "usual_seconds": nil}
+		"running_since": nil, "usual_seconds": nil, "failures": 0.0}
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
 		t.Errorf("durations are in the largest exact unit:\n%s", diff)
 	}
@@ -126,13 +126,27 @@ func TestTaskRefused(t *testing.T) {
 	for body, field := range map[string]string{`"max_open":0`: "max_open", `"max_open":-1`: "max_open", `"lease":"999ms"`: "lease", `"lease":"169h"`: "lease",
 		`"lease":30`: "lease", `"slots":0`: "slots", `"slots":10001`: "slots", `"max_attempts":0`: "max_attempts", `"backoff":"0s"`: "backoff",
 		`"backoff":"25h"`: "backoff", `"conflicts_with":["nothing"]`: "conflicts_with", `"conflicts_with":["odd"]`: "conflicts_with",
-		`"groups":["a,b"]`: "groups", `"groups":[""]`: "groups", `"slots":"many"`: "slots", `"recheck":""`: "recheck", `"recheck":7`: "recheck", `"no_such_field":1`: "no_such_field"} {
+		`"groups":["a,b"]`: "groups", `"groups":[""]`: "groups", `"slots":"many"`: "slots", `"recheck":""`: "recheck", `"recheck":7`: "recheck", `"no_such_field":1`: "no_such_field",
+		`"position":1000001`: "position", `"position":"first"`: "position", `"display":{"url":"http://x/"}`: "display", `"display":7`: "display",
+		`"display":{"fields":[{"column":7}]}`: "display.fields.column", `"display":{"titel":"x"}`: "titel"} {
 		post(`{"name":"odd","query":"select 1 as item",`+body+`}`).refused(400, "invalid", field)
 	}
 	n.call(t, "GET", "/api/v1/tasks/odd", manager(), "").refused(404, "not-found")
 	post(`{"name":"null","query":"select 1 as item\u0000"}`).refused(400, "invalid")
 	post(`{"name":"fine","title":"a backslash and u0000: \\u0000","query":"select 1 as item"}`).want(201)
 
+	shown := `{"title":"{name}, {city}","fields":[{"column":"amount","format":"money","currency":"CHF","stands_out":"amount"}]}`
+	for _, step := range []struct{ body, want string }{ // a display is replaced as a whole, and stays where it is not named
+		{`"position":-2,"display":` + shown, `"position":-2,"display":` + shown},
+		{`"title":"T"`, `"position":-2,"display":` + shown},
+		{`"display":{"one":"loan","many":"loans"}`, `"display":{"one":"loan","many":"loans"}`},
+		{`"position":null,"display":null`, `"position":null,"display":null`},
+	} {
+		changed := n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), "{"+step.body+"}").want(200)
+		if !strings.Contains(changed.body, step.want) {
+			t.Errorf("%s: %s", step.body, changed.body)
+		}
+	}
 	for body, want := range map[string]string{`"groups":null,"conflicts_with":null`: `"conflicts_with":[],"groups":[]`, `"groups":["a"],"max_open":null,"lease":null`: `"groups":["a"]`} {
 		changed := n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), "{"+body+"}").want(200)
 		if !strings.Contains(changed.body, want) {

@@ -98,6 +98,25 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, released)
 }
 
+// showWork answers with work in any state. Workers and agents see their own. Observers do not see other people's notes.
+func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	work, err := s.Records.Work(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if c := CallerOf(r); work.User != c.Holder.User && c.Role != Manager {
+		if c.Role != Observer {
+			return assign.Refuse(assign.NotFound, "no work %d; GET /api/v1/pipeline lists yours", id)
+		}
+		work.Note = nil
+	}
+	return answer(w, http.StatusOK, work)
+}
+
 // listWork answers with work of all times, newest first. Observers do not see other people's notes.
 func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)

@@ -17,6 +17,29 @@ func workPath(w assign.Work, what string) string {
 	return fmt.Sprintf("/api/v1/work/%d/%s", w.ID, what)
 }
 
+// Workers see their own work in any state, observers everybody's without the notes, managers everything.
+func TestShowWork(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	w := n.take(t, "verify", "oliver", 1)[0]
+	path := fmt.Sprintf("/api/v1/work/%d", w.ID)
+	if shown := read[assign.Work](n.call(t, "GET", path, as("oliver"), "").want(200)); shown.Item != w.Item || shown.State != "held" || string(shown.Details) != string(w.Details) {
+		t.Errorf("shown %+v, held %+v", shown, w)
+	}
+	n.call(t, "POST", workPath(w, "disposition"), as("oliver"), `{"outcome":"complete","note":"checked"}`).want(200)
+	n.call(t, "GET", path, as("tracy"), "").refused(404, "not-found")
+	n.call(t, "GET", path, as("bot", "X-Getwork-Role", "agent"), "").refused(404, "not-found")
+	n.call(t, "GET", "/api/v1/work/999", manager(), "").refused(404, "not-found")
+	n.call(t, "GET", "/api/v1/work/x", manager(), "").refused(404, "not-found")
+	for role, note := range map[string]bool{"observer": false, "manager": true} {
+		shown := read[assign.Work](n.call(t, "GET", path, as("olga", "X-Getwork-Role", role), "").want(200))
+		if shown.State != "completed" || (shown.Note != nil) != note {
+			t.Errorf("a %s is shown %+v", role, shown)
+		}
+	}
+}
+
 // A lease begins with the work, and is renewed by an extension; a former holder is refused by every call.
 func TestExtend(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,19 +17,29 @@ import (
 
 const insertVersion = `
 insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
-  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups, recheck)
+  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups, recheck, position, display)
 values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
   $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
-  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''))`
+  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''), $22, $23)`
 
 // taskEditor writes the consequences of a change of a task's settings.
 type taskEditor struct{ *Engine }
 
 // insertVersion writes a version; conflicts are the tasks that it names.
 func (ed taskEditor) insertVersion(ctx context.Context, tx pgx.Tx, task int64, version int, s assign.Settings, conflicts []int64, by string) error {
+	var display *string // as text, because a nil pointer would become JSON's null
+	if s.Display != nil {
+		b, err := json.Marshal(s.Display)
+		if err != nil {
+			return fmt.Errorf("encode how items are shown: %w", err)
+		}
+		text := string(b)
+		display = &text
+	}
 	_, err := tx.Exec(ctx, ed.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
 		s.QueryTimeout, s.FreshFor, s.MaxCandidates, s.MaxRequest, s.Lease, s.RerunAfter, by,
-		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck))
+		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck),
+		s.Position, display)
 	return err
 }
 

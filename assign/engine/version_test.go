@@ -29,6 +29,7 @@ func TestRestore(t *testing.T) {
 	newTask(t, n, "other", `select 1 as item`, nil)
 	newTask(t, n, "doomed", `select 1 as item`, nil)
 	newTask(t, n, "task", `select 1 as item`, func(s *assign.Settings) {
+		s.Position, s.Display = new(7), &assign.Display{Title: "{item}!"}
 		s.Title, s.Slots, s.Lease, s.Groups, s.ConflictsWith = "first", 2, &lease, []string{"team"}, []string{"doomed", "other"}
 	})
 	change(t, n, "task", 1, "ann", func(s *assign.Settings) {
@@ -68,6 +69,9 @@ func TestRestore(t *testing.T) {
 	if got := fmt.Sprintf("%d %s %s, paused %v, %d slots, lease %s, %v, %v, %s", restored.Version, restored.Name, restored.Title, restored.Paused,
 		restored.Slots, restored.Lease, restored.Groups, restored.ConflictsWith, restored.Query); got != "4 renamed first, paused true, 2 slots, lease 1m, [team], [other], select 1 as item" {
 		t.Error(got)
+	}
+	if *restored.Position != 7 || restored.Display.Title != "{item}!" {
+		t.Errorf("restored to position %v, display %v", restored.Position, restored.Display)
 	}
 	if restored, err = n.Restore(t.Context(), "renamed", 3, 0, "cyd"); err != nil || restored.Version != 5 || restored.Title != "second" {
 		t.Errorf("%+v, %v", restored, err)

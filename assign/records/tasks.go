@@ -20,13 +20,13 @@ select s.task_id, s.name, s.paused, s.version,
   when s.fresh_until > clock_timestamp() then
     (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
   (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
-  round(extract(epoch from s.usual), 3)::float8,
+  round(extract(epoch from s.usual), 3)::float8, s.failures, s.last_error,
   coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
   coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
   ` + SettingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
-order by s.name`
+order by v.position, s.name`
 
 // SomeTasks reads the tasks with that name or those ids; nil: all.
 func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
@@ -36,7 +36,7 @@ func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]
 	}
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Task, error) {
 		var t assign.Task
-		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Newest[0], &t.Newest[1]}, IntoSettings(&t.Settings)...)...)
+		err := row.Scan(append([]any{&t.ID, &t.Name, &t.Paused, &t.Version, &t.Waiting, &t.Held, &t.Shelf, &t.RunningSince, &t.UsualSeconds, &t.Failures, &t.LastError, &t.Newest[0], &t.Newest[1]}, IntoSettings(&t.Settings)...)...)
 		t.RunningSince = assign.UTC(t.RunningSince)
 		return t, err
 	})
@@ -46,7 +46,7 @@ func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]
 	return tasks, nil
 }
 
-// Tasks reads all tasks, ordered by name. All pages ask at about the same time when the list has changed, so callers share
+// Tasks reads all tasks, ordered by position, those without one last and by name. All pages ask at about the same time when the list has changed, so callers share
 // one result and must not change it.
 func (rs *Records) Tasks(ctx context.Context) ([]assign.Task, error) {
 	return rs.lists.Ask(ctx, struct{}{})
@@ -100,10 +100,10 @@ const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
   coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
   (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
   (extract(epoch from v.rerun_after) * 1000000)::bigint,
-  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups`
+  array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name), v.groups, v.position, v.display`
 
 // IntoSettings returns the targets for a scan of SettingsColumns.
 func IntoSettings(s *assign.Settings) []any {
 	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
-		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups}
+		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups, &s.Position, &s.Display}
 }

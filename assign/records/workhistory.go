@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -38,6 +39,24 @@ func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assi
 		return nil, fmt.Errorf("read work: %w", err)
 	}
 	return found, nil
+}
+
+const selectWork = `select ` + WorkColumns + ` from getwork.work w join getwork.task_state s on s.task_id = w.task_id where w.id = $1`
+
+// Work reads work in any state by its id. An id that no work has is refused with [assign.NotFound].
+func (rs *Records) Work(ctx context.Context, id int64) (assign.Work, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectWork), id)
+	if err != nil {
+		return assign.Work{}, fmt.Errorf("read work: %w", err)
+	}
+	work, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return assign.Work{}, assign.Refuse(assign.NotFound, "no work %d; GET /api/v1/pipeline lists yours", id)
+	}
+	if err != nil {
+		return assign.Work{}, fmt.Errorf("read work: %w", err)
+	}
+	return work, nil
 }
 
 // A way reads one index backwards, starting before $1, and stops after $2 rows. Its equality is written as a range of the

@@ -121,6 +121,9 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 		t.Errorf("read again: %v, want %v", err, ErrNotModified)
 	}
 	must[assign.Work](t)(ann.Extend(ctx, r.Work[0].ID))
+	if w := must[assign.Work](t)(ann.ShowWork(ctx, r.Work[0].ID)); w.Item != r.Work[0].Item {
+		t.Errorf("shown is %+v", w)
+	}
 	closed := must[assign.Work](t)(ann.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "complete"}))
 	if closed.State != "completed" {
 		t.Errorf("it is %s", closed.State)

@@ -20,6 +20,12 @@ func (c *Client) UserPipeline(ctx context.Context, user string, options ...Optio
 	return p, err
 }
 
+// ShowWork reads work in any state, the caller's own; of anybody, for observers and managers.
+func (c *Client) ShowWork(ctx context.Context, work int64, options ...Option) (w assign.Work, err error) {
+	err = c.get(ctx, path("work", text(work)), nil, &w, options)
+	return w, err
+}
+
 // Dispose closes work. The same disposition again changes nothing. Another one is refused with [assign.AlreadyClosed], and any
 // is refused with [assign.LeaseLost] if the lease ran out.
 func (c *Client) Dispose(ctx context.Context, work int64, d assign.Disposition, options ...Option) (w assign.Work, err error) {

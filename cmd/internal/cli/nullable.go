@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"getwork/assign"
 )
 
 // nullable is a field of a task that may be null, such as lease. It is unnamed, null, or has a value. Files write null
@@ -63,6 +66,12 @@ func (n *nullable[T]) Decode(ctx *kong.DecodeContext) error {
 			return fmt.Errorf("a whole number or none, not %q", text)
 		}
 		*v = i
+	case *assign.Display:
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("JSON such as {\"title\":\"{name}\"}, or none: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
 	case *string:
 		*v = text
 	case encoding.TextUnmarshaler:

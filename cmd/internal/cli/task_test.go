@@ -155,18 +155,21 @@ func TestTaskSettings(t *testing.T) {
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "other", "--query", "select 1 as item")
 	c.Run(0, e2e.Text("task photos created"), "task", "create", "--name", "photos", "--inbox", "--lease", "90s", "--slots", "2", "--max-open", "3",
-		"--max-attempts", "4", "--backoff", "5s", "--conflicts-with", "other", "--groups", "editors, chiefs")
+		"--max-attempts", "4", "--backoff", "5s", "--conflicts-with", "other", "--groups", "editors, chiefs",
+		"--position=-3", "--display", `{"title":"{name}","fields":[{"column":"n","format":"money","currency":"CHF"}]}`)
 	var task assign.Task
 	c.Decode(0, &task, "task", "show", "photos")
 	want := assign.DefaultSettings()
 	want.Name, want.Slots, want.Backoff = "photos", 2, 5e9
 	want.Lease, want.MaxOpen, want.MaxAttempts = new(assign.Duration(90e9)), new(3), new(4)
 	want.ConflictsWith, want.Groups = e2e.Text("other"), e2e.Text("chiefs", "editors")
+	want.Position = new(-3)
+	want.Display = &assign.Display{Title: "{name}", Fields: []assign.DisplayField{{Column: "n", Format: "money", Currency: "CHF"}}}
 	slices.Sort(task.Groups)
 	if diff := cmp.Diff(want, task.Settings); diff != "" {
 		t.Error(diff)
 	}
-	shown := c.Run(0, e2e.Text("query: null\n", "lease: 90s\n", "max_open: 3\n"), "task", "show", "photos")
+	shown := c.Run(0, e2e.Text("query: null\n", "lease: 90s\n", "max_open: 3\n", "position: -3\n", "display:\n", "currency: CHF\n"), "task", "show", "photos")
 	c.Run(0, e2e.Text("task photos unchanged"), "task", "apply", "-f", e2e.Write(t, shown))
 
 	c.Run(1, e2e.Text(`no task "photos"`), "get", "photos")
@@ -179,11 +182,13 @@ func TestTaskSettings(t *testing.T) {
 		t.Error("a user in no group is shown", out)
 	}
 
-	c.Run(0, e2e.Text("task photos updated (version 2): conflicts_with, groups, lease, max_attempts, max_open"), "task", "update", "photos",
-		"--lease", "none", "--max-open=none", "--max-attempts", "none", "--conflicts-with", "none", "--groups", "none")
-	c.Run(0, e2e.Text("task photos unchanged"), "task", "apply", "-f", e2e.Write(t, "name: photos\nlease: null\nquery: null\ngroups: []\nmax_open:\n"))
+	c.Run(0, e2e.Text("task photos updated (version 2): conflicts_with, display, groups, lease, max_attempts, max_open, position"), "task", "update", "photos",
+		"--lease", "none", "--max-open=none", "--max-attempts", "none", "--position=none", "--display", "none", "--conflicts-with", "none", "--groups", "none")
+	c.Run(0, e2e.Text("task photos unchanged"), "task", "apply", "-f", e2e.Write(t, "name: photos\nlease: null\nquery: null\ngroups: []\nmax_open:\ndisplay:\n"))
+	c.Run(1, e2e.Text("display: url begins with one of https:"), "task", "apply", "-f", e2e.Write(t, "name: photos\nquery: null\ndisplay:\n  url: http://x\n"))
+	c.Run(2, e2e.Text(`unknown field "titel"`), "task", "update", "photos", "--display", `{"titel":"x"}`)
 	c.Decode(0, &task, "task", "show", "photos")
-	if task.Lease != nil || task.MaxOpen != nil || task.MaxAttempts != nil || len(task.ConflictsWith)+len(task.Groups) > 0 || task.Slots != 2 {
+	if task.Lease != nil || task.MaxOpen != nil || task.MaxAttempts != nil || task.Position != nil || task.Display != nil || len(task.ConflictsWith)+len(task.Groups) > 0 || task.Slots != 2 {
 		t.Errorf("set back: %+v", task.Settings)
 	}
 	c.Run(1, e2e.Text(`task "new": there is no such task`, "query: null makes it an inbox"), "task", "apply", "-f", e2e.Write(t, "name: new\ntitle: x\n"))

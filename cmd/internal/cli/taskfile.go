@@ -34,6 +34,8 @@ type TaskFields struct {
 	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure; each further failure doubles it. The default is 30s." placeholder:"30s"`
 	ConflictsWith *[]string                 `json:"conflicts_with,omitempty" yaml:"conflicts_with,omitempty" kong:"-"`
 	Groups        *[]string                 `json:"groups,omitempty" yaml:"groups,omitempty" kong:"-"`
+	Position      nullable[int]             `json:"position,omitzero" yaml:"position,omitzero" help:"The task's place among those that people see, lowest first; the default, none, means after those, by title." placeholder:"N"`
+	Display       nullable[assign.Display]  `json:"display,omitzero" yaml:"display,omitzero" help:"How an item is shown: JSON with title, url, fields and others, as in the API's Display. With the default, none, the types and names of its details decide." placeholder:"JSON"`
 	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that runs before items are handed out: given their keys as $1, a text[], it returns those that still match in a column item. With the default, none, a result is handed out unchecked while it is fresh." placeholder:"SQL"`
 	Query         nullable[string]          `json:"query,omitzero" yaml:"query,omitzero" help:"One SELECT that returns a column item, best first." xor:"query" placeholder:"SQL"`
 }
@@ -69,7 +71,15 @@ const fileHelp = `A file has the fields of a task as the API names them; all but
   max_attempts: null
   backoff: 30s
   conflicts_with: []
-  groups: []`
+  groups: []
+  position: null
+  display:
+    title: "{uploaded_at}"
+    url: https://photos.example/{item}
+    fields:
+      - column: uploaded_at
+        label: Uploaded
+        format: date`
 
 // fields returns the fields that the flags set.
 func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
@@ -197,7 +207,8 @@ func readTask(document string) (t TaskFields, err error) {
 	if err := yaml.Unmarshal([]byte(document), &values); err != nil && !errors.Is(err, io.EOF) {
 		return t, err
 	}
-	for field, named := range map[string]*bool{"query": &t.Query.named, "recheck": &t.Recheck.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named} {
+	for field, named := range map[string]*bool{"query": &t.Query.named, "recheck": &t.Recheck.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named,
+		"position": &t.Position.named, "display": &t.Display.named} {
 		if v, there := values[field]; there && v == nil {
 			*named = true
 		}

@@ -18,6 +18,7 @@ import (
 // WorkCmd has the commands for held work, apart from letting go of it.
 type WorkCmd struct {
 	List     workListCmd     `cmd:"" help:"List work, held and past, newest first."`
+	Show     workShowCmd     `cmd:"" help:"Show one item as its task wants it shown."`
 	Holders  workHoldersCmd  `cmd:"" help:"List who holds how much of which task, longest held first."`
 	Extend   workExtendCmd   `cmd:"" help:"Renew the lease of work that you hold."`
 	Reassign workReassignCmd `cmd:"" help:"Give work that somebody holds to somebody else."`

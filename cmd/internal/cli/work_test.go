@@ -68,6 +68,41 @@ func TestWorkCommands(t *testing.T) {
 	}
 }
 
+// An item is shown as its task wants it, with the values that stand out, and without those that are folded.
+func TestWorkShow(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "-f", e2e.Write(t, `
+name: verify
+query: |
+  select 'L/1' as item, 'Ann Bo' as borrower, 1234567.50 as amount, 12.5 as off, 'CH9300762011623852957' as iban, 2 as wrong, 0 as gaps, 'x' as aside
+display:
+  title: "{borrower}, {amount}"
+  url: https://loans.example/{item}
+  fields:
+    - {column: amount, format: money, currency: CHF}
+    - {column: off, label: Overstated, format: percentage}
+    - {column: iban, format: iban, folded: true}
+    - {column: wrong, stands_out: wrong > 0}
+    - {column: gaps, stands_out: gaps > 0}
+`))
+	c.Run(0, nil, "get", "verify")
+	shown := c.Run(0, e2e.Text("Ann Bo, CHF 1,234,567.50\n\n", "Open    https://loans.example/L%2F1\n", "Amount      CHF 1,234,567.50\nOverstated  12.5 %\nWrong       ! 2\nGaps        0\n\n3 more with --all\n"),
+		"work", "show", "1")
+	if strings.Contains(shown, "CH93") || strings.Contains(shown, "Aside") {
+		t.Error("folded columns are shown: ", shown)
+	}
+	c.Run(0, e2e.Text("Iban        CH93 0076 2011 6238 5295 7\n", "Aside       x\n"), "work", "show", "1", "--all", "--role", "observer")
+	c.Run(1, e2e.Text("no work 1;"), "work", "show", "1", "--user", "tracy")
+	var w assign.Work
+	c.Decode(0, &w, "work", "show", "1")
+	if !strings.Contains(string(w.Details), `"amount":1234567.50`) && !strings.Contains(string(w.Details), `"amount": 1234567.50`) {
+		t.Errorf("details are not raw: %s", w.Details)
+	}
+	c.Run(0, nil, "task", "update", "verify", "--display", "none")
+	c.Run(0, e2e.Text("L/1\n\n", "Borrower  Ann Bo\n", "Amount    1234567.50\n", "Aside     x\n"), "work", "show", "1")
+}
+
 // listed reads the history with several filters.
 func listed(c e2e.Terminal, t *testing.T) {
 	t.Helper()

@@ -31,7 +31,7 @@ function helpOf(field) {
   return ['count', 'duration'].includes(field.kind) ? `Default: ${defaults[field.name]}.` : '';
 }
 
-const kinds = { line, name: line, lines, count: short, duration: short, list };
+const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines };
 
 function line(field, a) {
   return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}
@@ -40,7 +40,9 @@ function line(field, a) {
 }
 
 function lines(field, a) {
-  return html`<textarea id=${a.id} rows="2" .value=${live(a.text)} dir="auto" aria-describedby=${a.describedBy}
+  const code = field.kind === 'json';
+  return html`<textarea id=${a.id} class=${code ? 'code' : ''} rows=${Math.min(16, Math.max(2, a.text.split('\n').length))} .value=${live(a.text)}
+    dir=${code ? 'ltr' : 'auto'} spellcheck=${!code} aria-describedby=${a.describedBy}
     aria-invalid=${a.invalid} @input=${(e) => a.typed(e.target.value)}></textarea>`;
 }
 

@@ -209,7 +209,7 @@ export class Saving {
         return;
       }
     }
-    const known = e.errors.filter((f) => fields.has(f.field));
+    const known = e.errors.map((f) => ({ ...f, field: f.field.split('.')[0] })).filter((f) => fields.has(f.field)); // display.fields is in display
     for (const { field, detail } of known) form.errors[field] = detail;
     queries.mark();
     if (known.length) this.#view.lead([...fields.keys()].find((n) => form.errors[n]));

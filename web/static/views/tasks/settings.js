@@ -26,6 +26,13 @@ export const groups = [
     { name: 'lease', label: 'Lease', kind: 'duration', least: '1s', most: '168h', none: 'until it is let go of',
       help: 'How long work is held before it goes back by itself; its holder can extend the lease.' },
   ] },
+  { title: 'How it is shown', fields: [
+    { name: 'position', label: 'Position', kind: 'count', least: -1_000_000, most: 1_000_000, none: 'after those that have one, by title',
+      help: 'Where the task stands in the list that people see, the lowest first.' },
+    { name: 'display', label: 'How an item is shown', kind: 'json', wide: true, none: 'by the types and names of its details',
+      help: 'JSON with a title, a url, and fields: {"title": "{borrower}, {city}", "url": "https://loans.example/{item}", '
+        + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}.' },
+  ] },
   { title: 'When the query runs', only: 'query', fields: [
     { name: 'query_timeout', label: 'Time limit', kind: 'duration', least: '1ms', most: '24h',
       help: 'A run that takes longer is stopped, and fails.' },
@@ -67,7 +74,7 @@ export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) =>
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
-  conflicts_with: [], groups: [], paused: false, version: 0,
+  conflicts_with: [], groups: [], position: null, display: null, paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
@@ -88,6 +95,7 @@ const bytes = (text) => new TextEncoder().encode(text).length;
 /** A setting as the text of its field. Of a list, the entry that is being added is text, too. */
 export function textOf(field, value) {
   if (field.kind === 'list') return { list: value, adding: '' };
+  if (field.kind === 'json') return value === null ? '' : JSON.stringify(value, null, 2);
   return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
 }
 
@@ -100,6 +108,7 @@ export function read(field, typed) {
     case 'count': return readCount(field, typed.trim());
     case 'duration': return readDuration(field, typed.trim());
     case 'list': return readList(field, typed);
+    case 'json': return readJSON(typed);
     case 'name': return slug.test(typed)
       ? { value: typed } : { error: 'A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.' };
     case 'sql': if (empty) return { error: 'Write a SELECT that returns a column item, best first.' };
@@ -108,8 +117,17 @@ export function read(field, typed) {
   return bytes(typed) > most ? { error: `At most ${most} bytes; this has ${bytes(typed)}.` } : { value: typed };
 }
 
+function readJSON(text) {
+  try {
+    const value = JSON.parse(text);
+    return value && typeof value === 'object' && !Array.isArray(value) ? { value } : { error: 'A JSON object in braces.' };
+  } catch (e) {
+    return { error: `This is not JSON: ${e.message}.` };
+  }
+}
+
 function readCount({ least, most, none }, text) {
-  const n = /^[+]?\d{1,15}$/.test(text) ? Number(text) : NaN;
+  const n = /^[-+]?\d{1,15}$/.test(text) ? Number(text) : NaN;
   return n >= least && n <= most ? { value: n } : { error: `A whole number from ${least} to ${most}${orEmpty(none)}.` };
 }
 
@@ -133,12 +151,17 @@ function readList({ one }, { list, adding }) {
 /** A list with the entry that was being added. */
 export const added = (list, adding) => [...new Set([...list, ...adding.split(',').map((v) => v.trim()).filter(Boolean)])];
 
+/** JSON with the names of its members in order. */
+const sorted = (value) => JSON.stringify(value, (_, v) => (v && typeof v === 'object' && !Array.isArray(v)
+  ? Object.fromEntries(Object.entries(v).sort(([a], [b]) => (a < b ? -1 : 1))) : v));
+
 /** Reports whether two values of a setting mean the same: 120s is 2m, and the order of a list does not matter. */
 export function same(field, a, b) {
   if (a === b || a === null || b === null) return a === b;
   switch (field.kind) {
     case 'duration': return microseconds(a) === microseconds(b);
     case 'list': return a.length === b.length && a.every((v) => b.includes(v));
+    case 'json': return sorted(a) === sorted(b);
     case 'sql': case 'lines': return linesOf(a).join('\n') === linesOf(b).join('\n');
   }
   return a === b;
@@ -154,5 +177,6 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 export function valueText(field, value) {
   if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? 'none';
   if (field.kind === 'list') return value.join(', ');
+  if (field.kind === 'json') return JSON.stringify(value);
   return value === '' ? 'empty' : String(value);
 }
