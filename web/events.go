@@ -37,10 +37,11 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 	})
 	defer stream.Close()
-	over := make(chan rights.End, 1)
+	out := &outlet{w: w, control: http.NewResponseController(w), over: make(chan rights.End, 1)}
+	defer out.close()
 	defer s.follow(c, func(why rights.End) {
 		stream.Cut()
-		over <- why
+		out.cut(why)
 	})()
 	if tasks := r.URL.Query().Get("task"); tasks != "" {
 		if err := stream.Follow(r.Context(), strings.Split(tasks, ","), c.Who()); err != nil {
@@ -61,57 +62,43 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		case <-s.Draining:
 			events, _ := stream.Take() // hello comes first, here, too
-			for _, e := range events {
-				if !s.tell(w, e) {
-					return nil
-				}
+			if s.tell(out, append(events, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})...) {
+				s.part(r)
 			}
-			s.tell(w, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Draining}})
-			s.part(r)
 			return nil
-		case why := <-over:
-			s.tell(w, assign.Event{Type: "error", Body: endOf(why).Problem()})
+		case why := <-out.over:
+			s.tell(out, assign.Event{Type: "error", Body: endOf(why).Problem()})
 			return nil
 		case <-idle.C:
-			if !send(w, ": still here\n\n") {
+			if !out.send(": still here\n\n") {
 				return nil
 			}
 		case <-ready:
-			select {
-			case why := <-over: // what was taken before may not be delivered any more
-				over <- why
-				continue
-			default:
-			}
 			events, slow := stream.Take()
 			if slow {
 				return nil // the client reconnects for a new snapshot
 			}
-			for _, e := range events {
-				if !s.tell(w, e) {
-					return nil
-				}
+			if !s.tell(out, events...) {
+				return nil
 			}
 		}
 	}
 }
 
-// tell writes one event.
-func (s *server) tell(w http.ResponseWriter, e assign.Event) bool {
-	b, err := json.Marshal(e)
-	if err != nil {
-		s.Log.Error("encode event", "error", err)
-		return false
+// tell writes events, and leaves out those that come when the stream is cut.
+func (s *server) tell(out *outlet, events ...assign.Event) bool {
+	for _, e := range events {
+		if e.Type != "error" && out.isCut() {
+			return true // why is told next
+		}
+		b, err := json.Marshal(e)
+		if err != nil {
+			s.Log.Error("encode event", "error", err)
+			return false
+		}
+		if !out.send(fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, b)) {
+			return false
+		}
 	}
-	return send(w, fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, b))
-}
-
-// send writes and flushes. It gives up a client that takes nothing for 15 s.
-func send(w http.ResponseWriter, text string) bool {
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(15 * time.Second))
-	if _, err := w.Write([]byte(text)); err != nil {
-		return false
-	}
-	return control.Flush() == nil
+	return true
 }
