@@ -21,7 +21,8 @@ import (
 // bank is a node where people log in at a provider.
 type bank struct {
 	running
-	idp *idp.Provider
+	idp      *idp.Provider
+	identity Identity // its settings
 }
 
 const oidcClient = "getwork"
@@ -43,7 +44,7 @@ func newBank(t *testing.T, change ...func(*Identity)) *bank {
 	for _, f := range change {
 		f(&i)
 	}
-	b := &bank{runs(t, Command{Identity: i, Queries: Queries{TrustQueryWriters: true}}), p}
+	b := &bank{runs(t, Command{Identity: i, Queries: Queries{TrustQueryWriters: true}}), p, i}
 	p.Register(idp.Client{ID: oidcClient, Secret: "a secret of the tests, long enough", Redirects: []string{b.url + "/auth/callback"}, AfterOut: []string{b.url + "/"},
 		Messages: []string{b.url + "/auth/backchannel"}})
 	return b

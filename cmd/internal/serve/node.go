@@ -143,6 +143,9 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		n.pools.Close()
 		return nil, err
 	}
+	if err := n.warnOfRights(ctx, name.SQL); err != nil {
+		n.log.Warn("look for groups that nobody has and for tokens that end soon", "error", err)
+	}
 	n.serveHTTP()
 	return n, nil
 }

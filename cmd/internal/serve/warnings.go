@@ -1,11 +1,16 @@
 package serve
 
 import (
+	"context"
 	"crypto/tls"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/assign/rights"
 )
 
 // warnOfReaders warns if others than its owner and group may read a file that holds a secret.
@@ -66,4 +71,60 @@ func unproven(address string) string {
 		}
 	}
 	return ""
+}
+
+const (
+	// Only what people came in with counts: services and tokens made on the database have no groups of a provider. Where nobody
+	// has come in yet, nothing can be said.
+	selectUnheard = `
+select g.name
+from unnest($1::text[]) with ordinality as g (name, n)
+where exists (select from getwork.principal where iss = $2)
+  and not exists (select from getwork.principal where iss = $2 and groups @> array[g.name])
+order by g.n`
+
+	selectEndingTokens = `
+select t.id, t.label, p.name, t.expires_at
+from getwork.token t join getwork.principal p on p.id = t.principal
+where t.kind <> 'cli' and t.ended_at is null and not t.admin
+  and t.expires_at between clock_timestamp() and clock_timestamp() + interval '14 days'
+order by t.expires_at
+limit 20`
+)
+
+// warnOfRights warns of groups in --grant that nobody who has come in was in, which may be misspelt, and of tokens that end soon.
+// With --task-groups PREFIX the database does not have all groups, so nothing is said of them.
+func (n *node) warnOfRights(ctx context.Context, sql func(string) string) error {
+	if n.rights == nil {
+		return nil
+	}
+	issuer := map[string]string{"oidc": n.config.OIDCIssuer, "proxy": rights.ProxyIssuer}[n.config.Auth]
+	if issuer != "" && n.config.TaskGroups == "all" {
+		var groups []string
+		for _, g := range n.config.rules.Grants {
+			groups = append(groups, g.Group)
+		}
+		rows, err := n.pools.Own.Query(ctx, sql(selectUnheard), groups, issuer)
+		if err != nil {
+			return err
+		}
+		unheard, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		for _, group := range unheard {
+			n.log.Warn("nobody who has come in so far was in a group of --grant; write it as the provider does, byte by byte", "group", group)
+		}
+	}
+	rows, err := n.pools.Own.Query(ctx, sql(selectEndingTokens))
+	if err != nil {
+		return err
+	}
+	var id, label, user string
+	var ends time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &label, &user, &ends}, func() error {
+		n.log.Warn("a token ends within 14 days; make another one in time", "token", id, "label", label, "user", user, "at", ends)
+		return nil
+	})
+	return err
 }
