@@ -22,32 +22,47 @@ import (
 	"getwork/cmd/internal/serve"
 )
 
-// commandLine has all commands. Settings can also come from the environment (see fromEnvironment); flags override it.
+// commandLine has all commands, in the groups and the order in which --help shows them. Settings can also come from the environment (see fromEnvironment); flags override it.
 type commandLine struct {
-	Serve      serve.Command     `cmd:"" help:"Run one node."`
-	Health     health.Command    `cmd:"" help:"Ask whether a node is ready, or alive; for containers."`
-	Demo       demo.Command      `cmd:"" help:"Run a sample bank: a private PostgreSQL and several nodes."`
-	Migrate    serve.Migrate     `cmd:"" help:"Change the database's schema, or show its version."`
-	Audit      serve.Audit       `cmd:"" help:"Check and export the audit: who did what to people, tasks and other people's work."`
-	Task       cli.TaskCmd       `cmd:"" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
-	Get        cli.GetCmd        `cmd:"" help:"Get work from a task."`
-	Pipeline   cli.PipelineCmd   `cmd:"" help:"Show the work that you hold, and your waiting requests."`
-	Agent      cli.AgentCmd      `cmd:"" help:"Take work from a task, and run a program for each item."`
-	Done       cli.DoneCmd       `cmd:"" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
-	Work       cli.WorkCmd       `cmd:"" help:"List, extend, reassign and take back work."`
-	Items      cli.ItemsCmd      `cmd:"" help:"Push, explain, claim and put back items."`
-	Token      cli.TokenCmd      `cmd:"" help:"Make, list and revoke API tokens, for programs."`
-	Login      cli.LoginCmd      `cmd:"" help:"Log in with your browser, for the commands of this terminal."`
-	Logout     cli.LogoutCmd     `cmd:"" help:"Log this terminal out."`
-	Session    cli.SessionCmd    `cmd:"" help:"List and end log-ins."`
-	User       cli.UserCmd       `cmd:"" help:"For administrators: list, block, unblock and rebind people."`
-	Completion cli.CompletionCmd `cmd:"" help:"Print a script that completes getwork's commands in bash, zsh or fish."`
-	Complete   cli.CompleteCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
-	BenchRaw   benchRawCmd       `cmd:"" name:"__raw-tcp" hidden:""`
-	Bench      benchCmd          `cmd:"" help:"Measure how fast getwork and the database are."`
-	Version    versionCmd        `cmd:"" help:"Print the version."`
+	Get      cli.GetCmd      `cmd:"" group:"work" help:"Get work from a task."`
+	Pipeline cli.PipelineCmd `cmd:"" group:"work" help:"Show the work that you hold, and your waiting requests."`
+	Agent    cli.AgentCmd    `cmd:"" group:"work" help:"Take work from a task, and run a program for each item."`
+	Done     cli.DoneCmd     `cmd:"" group:"work" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
 
+	Task  cli.TaskCmd  `cmd:"" group:"manage" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
+	Work  cli.WorkCmd  `cmd:"" group:"manage" help:"List, extend, reassign and take back work."`
+	Items cli.ItemsCmd `cmd:"" group:"manage" help:"Push, explain, claim and put back items."`
+
+	Audit   serve.Audit    `cmd:"" group:"people" help:"Check and export the audit: who did what to people, tasks and other people's work."`
+	Token   cli.TokenCmd   `cmd:"" group:"people" help:"Make, list and revoke API tokens, for programs."`
+	Login   cli.LoginCmd   `cmd:"" group:"people" help:"Log in with your browser, for the commands of this terminal."`
+	Logout  cli.LogoutCmd  `cmd:"" group:"people" help:"Log this terminal out."`
+	Session cli.SessionCmd `cmd:"" group:"people" help:"List and end log-ins."`
+	User    cli.UserCmd    `cmd:"" group:"people" help:"For administrators: list, block, unblock and rebind people."`
+
+	Serve   serve.Command  `cmd:"" group:"run" help:"Run one node."`
+	Health  health.Command `cmd:"" group:"run" help:"Ask whether a node is ready, or alive; for containers."`
+	Demo    demo.Command   `cmd:"" group:"run" help:"Run a sample bank: a private PostgreSQL and several nodes."`
+	Migrate serve.Migrate  `cmd:"" group:"run" help:"Change the database's schema, or show its version."`
+
+	Bench benchCmd `cmd:"" group:"measure" help:"Measure how fast getwork and the database are."`
+
+	Completion cli.CompletionCmd `cmd:"" group:"more" help:"Print a script that completes getwork's commands in bash, zsh or fish."`
+	Version    versionCmd        `cmd:"" group:"more" help:"Print the version."`
+
+	Complete     cli.CompleteCmd  `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	BenchRaw     benchRawCmd      `cmd:"" name:"__raw-tcp" hidden:""`
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
+}
+
+// groups are the titles in --help.
+var groups = []kong.Group{
+	{Key: "work", Title: "Get work and let go of it:"},
+	{Key: "manage", Title: "Manage tasks, items and work:"},
+	{Key: "people", Title: "Log in, and manage who may do what:"},
+	{Key: "run", Title: "Run getwork:"},
+	{Key: "measure", Title: "Measure:"},
+	{Key: "more", Title: "More:"},
 }
 
 func main() {
@@ -66,6 +81,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		kong.Name("getwork"),
 		kong.Description("Hands out work to many people at once, from PostgreSQL. The node or database, the user, and a node's settings can also be set in the environment; --help names the variables."),
 		kong.PostBuild(fromEnvironment),
+		kong.ExplicitGroups(groups),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(out, errs),
 		kong.Vars{"version": "getwork " + version},
@@ -76,6 +92,9 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, "getwork:", err)
 		return command.ExitFailed
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
 	}
 	called, err := parse(parser, args)
 	if exited >= 0 {

@@ -15,3 +15,13 @@ func TestErrorsAreVisible(t *testing.T) {
 		t.Errorf("status %d, %q", status, errs.String())
 	}
 }
+
+// The program alone says what it can do.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	status := run(nil, &out, &errs)
+	if status != command.ExitDone || errs.Len() > 0 || !bytes.Contains(out.Bytes(), []byte("Get work and let go of it:\n  get ")) {
+		t.Errorf("status %d, %q, %q", status, out.String(), errs.String())
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md")
+
+const configurationFile = "../../docs/configuration.md"
+
+// docs/configuration.md lists the settings of a node as the program has them. After a change of a flag, write it by
+//
+//	go test ./cmd/getwork -run TestConfiguration -update
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	var c commandLine
+	parser, err := kong.New(&c, kong.PostBuild(fromEnvironment), kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := configuration(parser.Model)
+	if *update {
+		if err := os.WriteFile(configurationFile, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(configurationFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/configuration.md is not what the program's flags say; write it with -update")
+	}
+}
+
+// configuration returns the page.
+func configuration(model *kong.Application) string {
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+The settings of a node, ` + "`getwork serve`" + `. Each is a flag and a variable of the environment; a flag beats a variable. Secrets are read from
+files, never from flags. This page is generated from the program.
+
+| flag | variable | meaning |
+| --- | --- | --- |
+`)
+	for _, command := range model.Children {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
+			if f.Name == "help" || f.Hidden {
+				continue
+			}
+			name := "--" + f.Name
+			if !f.IsBool() {
+				name += "=" + f.FormatPlaceHolder()
+			}
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", strings.ReplaceAll(name, "|", `\|`), f.Envs[0], strings.ReplaceAll(f.Help, "|", `\|`))
+		}
+	}
+	return b.String()
+}
