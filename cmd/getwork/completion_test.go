@@ -35,7 +35,7 @@ func TestCompletion(t *testing.T) {
 		{e2e.Text("zsh", "work", ""), "list holders extend reassign release"},
 		{e2e.Text("zsh", "work", "re"), "reassign release"},
 		{e2e.Text("zsh", "completion", "--json", "x", "zs"), ""},
-		{e2e.Text("zsh", "--", ""), "serve"}, // only the beginning is compared
+		{e2e.Text("zsh", "--", ""), "get"}, // only the beginning is compared
 		{e2e.Text("zsh", "work", "list", "--st"), "--state"},
 		{e2e.Text("zsh", "done", "--outcome", ""), "complete return never fail"},
 		{e2e.Text("zsh", "done", "--outcome=ne"), "--outcome=never"},
