@@ -92,6 +92,7 @@ type Engine struct {
 	dispatches map[string]*dispatcher
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
+	slotWaits  slotWaits
 	lastNotify map[int64]time.Time // when a task's round last announced itself, though it answered only its own clicks
 	working    sync.WaitGroup
 }

@@ -11,6 +11,7 @@ import (
 
 	"getwork/assign"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // ageShelf moves a task's times into the past.
@@ -82,6 +83,117 @@ func TestRefreshAhead(t *testing.T) {
 	}
 }
 
+// The first run had an idle machine, and those beside clicks take a thousand times as long. No click finds the shelf expired, as
+// long as it is fresh for four such runs.
+func TestRefreshIsInTime(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	begins := newGates(StepRunBegins)
+	n := startNode(t, url, nodeOptions{steps: begins.hold})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, func(s *assign.Settings) {
+		s.FreshFor, s.QueryTimeout = assign.Duration(time.Hour), assign.Duration(time.Hour)
+	})
+	begun := func(when string) {
+		t.Helper()
+		n.Wake(task.ID)
+		select {
+		case <-begins.reached:
+		case <-time.After(timeout.Scale(10 * time.Second)):
+			t.Fatalf("%s no run begins", when)
+		}
+	}
+	notYet := func(when string) {
+		t.Helper()
+		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || p.view.Refresh {
+			t.Errorf("%s the shelf is to be renewed: %v, %v", when, p.view.Refresh, err)
+		}
+	}
+	// The run under way takes so long, and somebody clicks when it ends.
+	lasts := func(took time.Duration, user string) {
+		t.Helper()
+		ageShelf(t, db, task.ID, "fresh_until", took)
+		execute(t, db, `update getwork.run set started_at = started_at - $1::interval where state = 'running'`, took)
+		if r := n.click(t, "task", user, 1); r.State != assign.Assigned {
+			t.Errorf("%s found no fresh shelf: %s", user, r.State)
+		}
+		begins.on <- struct{}{}
+		n.idle(t)
+	}
+
+	first := n.click(t, "task", "ann", 1)
+	begun("for a click")
+	begins.on <- struct{}{}
+	n.endedRequest(t, first.ID)
+	n.idle(t)
+	ageShelf(t, db, task.ID, "fresh_until", 19*time.Minute)
+	notYet("after a third of its time, but a minute,")
+	ageShelf(t, db, task.ID, "fresh_until", 2*time.Minute)
+	begun("after a third of its time")
+	lasts(14*time.Minute, "bob")
+
+	ageShelf(t, db, task.ID, "fresh_until", 31*time.Minute)
+	notYet("29 minutes before its end")
+	ageShelf(t, db, task.ID, "fresh_until", 90*time.Second)
+	begun("less than twice fourteen minutes before its end")
+	lasts(27*time.Minute, "cyd")
+	if got := runs(t, db); got != 3 {
+		t.Errorf("%d runs, want 3", got)
+	}
+	if ahead := query[int](t, db, `select count(*) from getwork.run where ahead`); ahead != 2 {
+		t.Errorf("%d runs began ahead of need, want 2", ahead)
+	}
+}
+
+// What a refresh has waited for a run slot, the next ones begin earlier.
+func TestRefreshCountsTheWaitForASlot(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	n.idle(t)
+	execute(t, db, `update getwork.task_state set measured = true`)
+	ageShelf(t, db, task.ID, "fresh_until", 50*time.Minute)
+	due := func() bool {
+		t.Helper()
+		p, err := n.readTaskView(t.Context(), n.api, task.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.view.Refresh
+	}
+	if due() {
+		t.Error("ten minutes before its end the shelf is to be renewed")
+	}
+	free := func(slots int) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.slots.free = slots
+	}
+	free(1)
+	if (refresher{n.Engine}).mayRefresh(task.ID) {
+		t.Error("a refresh takes the last slot")
+	}
+	n.mu.Lock()
+	n.refreshes[task.ID].due = time.Now().Add(-11 * time.Minute)
+	n.mu.Unlock()
+	free(2)
+	if !(refresher{n.Engine}).mayRefresh(task.ID) {
+		t.Error("a refresh finds no slot")
+	}
+	if !due() {
+		t.Error("ten minutes before its end the shelf is not to be renewed, though a slot lets it wait for eleven")
+	}
+	for range 5 {
+		refresher{n.Engine}.mayRefresh(task.ID)
+	}
+	if due() {
+		t.Error("five refreshes have got a slot at once, and an older wait still counts")
+	}
+}
+
 // A shelf that nobody has used for its whole time is not refreshed, however often a node looks at it; and a refresh is given
 // up when that becomes the case.
 func TestNoRefreshWithoutUse(t *testing.T) {
@@ -95,7 +207,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 	n.idle(t)
 	execute(t, db, `update seconds set s = 60`)
 	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour', fresh_until = fresh_until - interval '1 hour'`)
-	n.refreshAll(t.Context())
+	refresher{n.Engine}.refreshAll(t.Context())
 	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 1 {

@@ -188,7 +188,7 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 		next = max(next, r.rescueAll(ctx))
 	}
 	if shelved {
-		r.refreshAll(ctx)
+		refresher{r.Engine}.refreshAll(ctx)
 	}
 	if back { // last, so that nothing else waits if it takes too long
 		if err := r.healClock(ctx); err != nil {

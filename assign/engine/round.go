@@ -46,9 +46,9 @@ type round struct {
 	waits []time.Duration      // how long the requests that it answered had waited
 	given int                  // how many items it handed out
 
-	refreshIn *float64 // seconds until the shelf should be renewed; nil: never
-	leased    bool     // work was given for a time
-	freed     bool     // requests linger that others could not see before: look again for what became free meanwhile
+	shelf  *shelfScan // how long the shelf lasts; nil: there is none
+	leased bool       // work was given for a time
+	freed  bool       // requests linger that others could not see before: look again for what became free meanwhile
 }
 
 // lockedState is what the assign lock protects, read after it was taken.

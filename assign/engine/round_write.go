@@ -241,7 +241,10 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
 	statement, args := from.settle(after)
-	renewal := func(row pgx.CollectableRow) error { return row.Scan(&r.refreshIn) }
+	renewal := func(row pgx.CollectableRow) error {
+		r.shelf = &shelfScan{}
+		return row.Scan(r.shelf.into()...)
+	}
 	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
 	r.queueAnnouncement(&wrote, r.run == 0 && len(ended.ids) == 0)
 	return wrote.send(ctx, r.tx)

@@ -23,7 +23,7 @@ var (
 
 const (
 	closeOrphans = `update getwork.run set state = 'lost', finished_at = clock_timestamp() where task_id = $1 and state = 'running'`
-	insertRun    = `insert into getwork.run (task_id, version, node, backend) values ($1, $2, $3, $4) returning id`
+	insertRun    = `insert into getwork.run (task_id, version, node, backend, ahead) values ($1, $2, $3, $4, $5) returning id`
 )
 
 // runner runs a task's query under the run lock, and deals with the result.
@@ -39,7 +39,7 @@ func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 			return nil, err
 		}
 		lost = tag.RowsAffected()
-		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend).Scan(&id)
+		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend, !t.view.Waits).Scan(&id)
 		return []notify.Change{{Task: t.task, Runs: []int64{id}}}, err
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func (e *Engine) after(r *round) {
 	if r.freed {
 		e.WakeLingering(r.task)
 	}
-	r.keepFresh()
+	refresher{e}.keepFresh(r)
 }
 
 // failRequests is the round of a run whose query failed by its own fault.

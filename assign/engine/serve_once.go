@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,15 +27,18 @@ func (e *Engine) serveOnce(ctx context.Context, task int64, lingering bool) (p t
 	if err != nil {
 		return p, false, err
 	}
-	switch plan.Next(p.view) {
+	next := plan.Next(p.view)
+	if next != plan.Refresh {
+		refresher{e}.noRefresh(task)
+	}
+	switch next {
 	case plan.ServeWithoutRun, plan.Recheck:
 		moved, err = e.serveAtOnce(ctx, task, p.Settings, lingering)
 		return p, moved, err
 	case plan.Nothing:
 		return p, false, nil
 	case plan.Refresh:
-		if e.slots.freeSlots() < 2 { // a refresh leaves a run slot for waiting requests
-			e.refreshAt(task, time.Now().Add(refreshAgain))
+		if !(refresher{e}).mayRefresh(task) {
 			return p, false, nil
 		}
 	}

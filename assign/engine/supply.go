@@ -111,7 +111,7 @@ set shelf_from = greatest(shelf_from, $2), fresh_until = case when $3 then clock
     shelf_left = greatest(shelf_left - $4, 0), used_at = case when $5 then clock_timestamp() else used_at end
 from getwork.task_version v
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
-returning ` + refreshIn
+returning ` + shelfLife
 
 // settle moves the shelf on. A spent shelf ends at once, and the next run replaces it.
 func (s shelf) settle(after settlement) (string, []any) {

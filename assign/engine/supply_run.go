@@ -122,7 +122,7 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
     shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock.at + $7::bigint * interval '1 microsecond'
 from getwork.task_version v, (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
-returning ` + refreshIn
+returning ` + shelfLife
 
 	settleRunWithoutShelf = `
 update getwork.task_state s

@@ -116,7 +116,8 @@ const (
 update getwork.task_state
 set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
-    usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+    usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, measured = not $5 and measured,
+    shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
 where task_id = $1`
 
 	// settlePlaces concerns items without a number of places of their own. With one place, an item whose work is held, put

@@ -38,9 +38,9 @@ select s.version, s.deleted_at is not null,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
   v.query is null and exists (
     select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
-  coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for and ` + refreshIn + ` <= 0, false)
+  coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for, false)
     and not coalesce(s.failed_until > clock_timestamp(), false) and not coalesce(s.retry_at > clock_timestamp(), false),
-  s.name,
+  ` + shelfLife + `, s.name,
   coalesce((
     select extract(epoch from min(t.at) - clock.at)
     from (
@@ -99,12 +99,16 @@ func (r asideRow) Scan(into ...any) error {
 func (e *Engine) readTaskView(ctx context.Context, db queryer, task int64) (taskView, error) {
 	p := taskView{task: task}
 	var next float64
+	var shelf shelfScan
 	v := &p.view
-	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh, &p.Name, &next}
+	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh}
+	into = append(append(into, shelf.into()...), &p.Name, &next)
 	if err := db.QueryRow(ctx, e.SQL(selectTaskView), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
 	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""
 	p.next = time.Duration(next * float64(time.Second))
+	in, renewed := refresher{e}.refreshIn(&shelf)
+	v.Refresh = v.Refresh && renewed && in <= 0
 	return p, nil
 }

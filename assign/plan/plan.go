@@ -1,6 +1,7 @@
-// Package plan decides who gets what ([Assign]), and what a node does next for a task ([Next]).
+// Package plan decides who gets what ([Assign]), what a node does next for a task ([Next]), and when a shelf is renewed
+// ([RefreshIn]).
 //
-// Both are pure functions of values: no context, clock, log, randomness or I/O. Assign's arguments were read under the
+// All are pure functions of values: no context, clock, log, randomness or I/O. Assign's arguments were read under the
 // assign lock, and its result is written under the same lock. So every mistake in a decision can be found, and tested,
 // here alone. Every rule of a task is an input of Assign: how many places an item has, who may not have it, which items
 // exclude each other, how much a user may hold, and who may take the task at all.
