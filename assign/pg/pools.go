@@ -72,6 +72,24 @@ func OpenPools(c PoolsConfig) (*Pools, error) {
 	return p, nil
 }
 
+// Connections returns how many connections a node opens at most: to the database, with the listener's, and to the query
+// database. Its error is that of a URL.
+func (c PoolsConfig) Connections() (database, queries int, err error) {
+	calls, err := pgxpool.ParseConfig(c.DatabaseURL)
+	if err != nil {
+		return 0, 0, fmt.Errorf("database url: %w", err)
+	}
+	database = apiConnections
+	if strings.Contains(c.DatabaseURL, "pool_max_conns") {
+		database = int(calls.MaxConns)
+	}
+	database += ownConnections + signalConnections + c.MaxRuns + 1
+	if c.QueryURL != "" {
+		queries = c.MaxRuns + 1
+	}
+	return database, queries, nil
+}
+
 // Router returns a router that sends short statements to the pool of their purpose.
 func (p *Pools) Router() Router { return Router{Calls: p.API, Own: p.Own} }
 

@@ -14,15 +14,16 @@ import (
 // A flag with the tag call is such a flag, though its name is among these: it says whom a new token is for.
 var settings = []string{"url", "token", "token-file", "user", "role", "member-of", "instance", "database-url", "database-url-file", "schema", "listen", "data-dir"}
 
-// nodes are the commands that take all their flags from there: they run a node, or look at one as it was set up.
-var nodes = []string{"serve", "health"}
+// nodes are the commands that take all their flags from there, except those with the tag call: they run a node, or look at one as
+// it was set up.
+var nodes = []string{"serve", "health", "doctor"}
 
 // fromEnvironment takes settings, and all flags of those commands, from GETWORK_<FLAG> if the command line does not give them.
 func fromEnvironment(k *kong.Kong) error {
 	var visit func(n *kong.Node, all bool)
 	visit = func(n *kong.Node, all bool) {
 		for _, f := range n.Flags {
-			if len(f.Envs) == 0 && (all || isSetting(f)) && f.Name != "help" {
+			if len(f.Envs) == 0 && (all && !f.Tag.Has("call") || isSetting(f)) && f.Name != "help" {
 				f.Envs = []string{"GETWORK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
 				f.Tag.Envs = f.Envs
 			}

@@ -18,6 +18,7 @@ import (
 	"getwork/cmd/internal/cli"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/demo"
+	"getwork/cmd/internal/doctor"
 	"getwork/cmd/internal/health"
 	"getwork/cmd/internal/serve"
 )
@@ -41,6 +42,7 @@ type commandLine struct {
 	User    cli.UserCmd    `cmd:"" group:"people" help:"For administrators: list, block, unblock and rebind people."`
 
 	Serve   serve.Command  `cmd:"" group:"run" help:"Run one node."`
+	Doctor  doctor.Command `cmd:"" group:"run" help:"Look for what is wrong: with the database, its settings and rights, the tasks, the nodes, this machine."`
 	Health  health.Command `cmd:"" group:"run" help:"Ask whether a node is ready, or alive; for containers."`
 	Demo    demo.Command   `cmd:"" group:"run" help:"Run a sample bank: a private PostgreSQL and several nodes."`
 	Migrate serve.Migrate  `cmd:"" group:"run" help:"Change the database's schema, or show its version."`
@@ -75,7 +77,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c commandLine
-	c.Serve.Version = version
+	c.Serve.Version, c.Doctor.Serve.Version = version, version
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("getwork"),

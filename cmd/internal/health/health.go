@@ -23,8 +23,8 @@ type Command struct {
 	URL     string        `help:"The node to ask. Without it the command asks the node of this machine that serves on --listen." placeholder:"URL"`
 	Listen  string        `help:"The address that the node serves on, as given to serve (default ${default})." default:"127.0.0.1:8080" placeholder:"ADDR"`
 	TLSCert string        `help:"The certificate that the node serves with, as given to serve: ask over TLS." placeholder:"FILE" complete:"file"`
-	Live    bool          `help:"Ask only whether the process serves, whatever the database does: for restarts."`
-	Timeout time.Duration `help:"How long the answer may take (default ${default})." default:"3s"`
+	Live    bool          `help:"Ask only whether the process serves, whatever the database does: for restarts." call:""`
+	Timeout time.Duration `help:"How long the answer may take (default ${default})." default:"3s" call:""`
 }
 
 // Help returns the text that --help adds.

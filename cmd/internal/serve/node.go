@@ -99,7 +99,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		return nil, err
 	}
 	n.pools, err = pg.OpenPools(pg.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
-		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: "getwork " + id})
+		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: sessionName(id, c.Version)})
 	if err != nil {
 		return nil, command.AsUsage(err)
 	}

@@ -114,21 +114,19 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 	var errs []error
 	for _, d := range dangers {
 		if n.config.Auth == "dev" {
-			n.log.Warn("the login has a right that a ranking query must not have; without --auth dev the node refuses it", "of", flag, "login", d.login, "it", d.what, "mend", d.mend)
+			n.log.Warn("the login has a right that a ranking query must not have; without --auth dev the node refuses it", "of", flag, "login", d.Login, "it", d.What, "mend", d.Mend)
 			continue
 		}
 		why := "and so may every ranking query"
 		if flag == "--listen-database-url" {
 			why = "which getwork does not need"
 		}
-		errs = append(errs, fmt.Errorf("the login %s of %s %s, %s: as a superuser, execute %s", d.login, flag, d.what, why, d.mend))
+		errs = append(errs, fmt.Errorf("the login %s of %s %s, %s: as a superuser, execute %s", d.Login, flag, d.What, why, d.Mend))
 	}
 	return errors.Join(errs...)
 }
 
-type danger struct{ login, what, mend string }
-
-func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]danger, error) {
+func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]Danger, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	config, err := pgx.ParseConfig(url)
@@ -145,8 +143,8 @@ func (n *node) dangers(ctx context.Context, url, question string, args ...any) (
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d danger, err error) {
-		err = row.Scan(&d.login, &d.what, &d.mend)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Danger, err error) {
+		err = row.Scan(&d.Login, &d.What, &d.Mend)
 		return d, err
 	})
 }

@@ -22,14 +22,8 @@ func (n *node) warnOfReaders(flag, file string) {
 
 // warnOfSecrets does so for all files with secrets.
 func (n *node) warnOfSecrets() {
-	c := n.config
-	for _, f := range []struct{ flag, file string }{
-		{"--tls-key", c.TLSKey}, {"--oidc-client-secret-file", c.OIDCClientSecretFile}, {"--proxy-secret-file", c.ProxySecretFile},
-		{"--database-url-file", c.DatabaseURLFile}, {"--listen-database-url-file", c.ListenDatabaseURLFile}, {"--query-database-url-file", c.QueryDatabaseURLFile},
-	} {
-		if f.file != "" {
-			n.warnOfReaders(f.flag, f.file)
-		}
+	for flag, file := range n.config.Secrets() {
+		n.warnOfReaders(flag, file)
 	}
 }
 

@@ -116,6 +116,12 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
+// Try asks for the discovery document and the keys once. Its error says what is wrong with the issuer.
+func (s *Source) Try(ctx context.Context) error {
+	defer s.client.CloseIdleConnections()
+	return s.discover(ctx)
+}
+
 // Up reports whether the provider answered when it was last asked for anything.
 func (s *Source) Up() bool { return s.found.Load() != nil && s.transport.up.Load() }
 

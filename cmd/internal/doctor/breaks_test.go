@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/schema/schematest"
+)
+
+// What the tables, their indexes and the vacuum lack.
+func TestStorageChecks(t *testing.T) {
+	t.Parallel()
+	w := admit(t)
+	for _, b := range []broken{
+		{check: "schema", sql: "update getwork.schema_version set version = version + 1", state: Error, says: "knows up to"},
+		{check: "indexes", state: Skipped, says: "this program's version"},
+		{check: "schema", sql: "update getwork.schema_version set version = 3", state: Warning, says: "at version 3"},
+		{check: "schema", args: []string{"--no-migrate"}, state: Error, says: "nodes don't migrate", mend: "update getwork.schema_version set version = " + latest(w)},
+		{check: "invalid-indexes", sql: "update pg_index set indisvalid = false where indexrelid = 'getwork.work_item'::regclass", state: Error, says: "work_item is not valid", mend: "advice"},
+		{check: "indexes", sql: "drop index getwork.work_held_slot", state: Error, says: "work_held_slot is missing", mend: "advice"},
+		{check: "indexes", sql: "create index mine on getwork.work (note)", state: Warning, says: "mine is none of getwork's", mend: "advice"},
+		{check: "indexes", sql: "drop index getwork.work_item; create index work_item on getwork.work (item)", state: Warning, says: "work_item is another", mend: "drop index getwork.work_item; create index work_item on getwork.work (task_id, item, id)"},
+		{check: "ids", sql: "insert into getwork.task overriding system value values (70)", state: Error, says: "the ids of task go on from 0, and there is 70", mend: "select setval(pg_get_serial_sequence('getwork.task', 'id'), 70)"},
+		{check: "autovacuum", sql: "alter table getwork.work set (autovacuum_enabled = off)", state: Warning, says: "switched off for work", mend: "advice"},
+		{check: "transaction-ids", limits: func(l *limits) { l.ids = 0 }, state: Warning, says: "the oldest transaction id of database"},
+		{check: "transaction-ids", limits: func(l *limits) { l.ids, l.idsEnd = 0, 0 }, state: Error, says: "PostgreSQL stops"},
+		{check: "slots", sql: "select pg_create_physical_replication_slot('ROLE', true)", state: Warning, says: "nobody reads the replication slot ROLE"},
+		{check: "slots", limits: func(l *limits) { l.retained = -1 }, state: Error, says: "until the disk is full", mend: "select pg_drop_replication_slot('ROLE')"},
+		{check: "disk", state: Skipped, says: "can't be seen from here"},
+		{check: "disk", args: []string{"--database-url", w.superuser}, limits: func(l *limits) { l.free = 10 }, state: Error, says: "are free"},
+		{check: "disk", args: []string{"--database-url", w.superuser}, limits: func(l *limits) { l.free = 1.01 }, state: Warning, says: "are free"},
+		{check: "durability", state: Error, says: "fsync is off"}, // as tests need it
+		{check: "durability", state: Error, says: "full_page_writes is off"},
+		{check: "durability", state: Error, says: "synchronous_commit is off"},
+	} {
+		w.expect(b)
+	}
+
+	// A session's statistics are written when it ends, at the latest.
+	other, err := pgx.Connect(t.Context(), w.superuser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(t.Context(), `insert into getwork.task overriding system value select 100 + i from generate_series(1, 300) i; delete from getwork.task`); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Close(t.Context())
+	few := func(l *limits) { l.dead = 100 }
+	w.expect(broken{check: "bloat", limits: few, state: Warning, says: "task has 30"})
+	w.expect(broken{check: "bloat", state: OK, says: "no table"})
+
+	// A transaction of another session of the login.
+	idle, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close(t.Context())
+	if _, err := idle.Exec(t.Context(), `begin; select 1`); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(broken{check: "old-transactions", limits: func(l *limits) { l.transaction = 0 }, state: Warning, says: "in a transaction for"})
+	w.expect(broken{check: "old-transactions", state: OK, says: "older than 1h"})
+}
+
+func latest(w *ward) (version string) {
+	w.t.Helper()
+	if err := w.admin.QueryRow(w.t.Context(), `select version::text from getwork.schema_version`).Scan(&version); err != nil {
+		w.t.Fatal(err)
+	}
+	return version
+}
+
+// What logins and roles may do, and what they may not.
+func TestRightsChecks(t *testing.T) {
+	t.Parallel()
+	w := admit(t)
+	strict := []string{"--auth", "token", "--public-url", "http://127.0.0.1:8080", "--trust-query-writers"}
+	reader := []string{"--query-database-url", w.reader}
+	for _, b := range []broken{
+		{check: "login", sql: "alter role LOGIN createrole", state: Warning, says: "may make roles; without --auth dev"},
+		{check: "login", args: strict, state: Error, says: "the login LOGIN of --database-url may make roles", mend: "advice"},
+		{check: "login", args: []string{"--listen-database-url", w.superuser}, state: Warning, says: "of --listen-database-url is a superuser"},
+		{check: "privileges", sql: "revoke insert, update on getwork.work from LOGIN", state: Error, says: "may not insert, update: work", mend: "grant insert, update on getwork.work to LOGIN"},
+		{check: "privileges", sql: "revoke usage on sequence getwork.round from LOGIN", state: Error, says: "may not usage: round", mend: "advice"},
+
+		{check: "query-role", args: []string{"--query-role", ""}, state: Warning, says: "with all rights of getwork's own login"},
+		{check: "query-role", args: []string{"--query-role", "nobody_here"}, state: Error, says: "the role nobody_here does not exist"},
+		{check: "query-role", args: reader, state: OK, says: "reads the schema bank"},
+		{check: "query-role", sql: "revoke ROLE from LOGIN", state: Error, says: "LOGIN can't become the role ROLE", mend: "grant ROLE to LOGIN"},
+		{check: "query-role", sql: "revoke select on getwork.blocked from ROLE", state: Warning, says: "may not read getwork.blocked", mend: "grant select on getwork.blocked to ROLE"},
+		{check: "query-role", sql: "grant delete on bank.loan to ROLE", state: Warning, says: "ROLE may change bank.loan", mend: "revoke delete on bank.loan from ROLE"},
+		{check: "query-role", sql: "grant select (user_name) on getwork.work to ROLE", state: Warning, says: "may read getwork.work: every ranking query sees other people's work", mend: "revoke select (user_name) on getwork.work from ROLE"},
+		{check: "query-role", sql: "revoke select on bank.loan from ROLE", state: Warning, says: "may read no table", mend: "grant select on bank.loan to ROLE"},
+
+		{check: "query-login", state: Skipped, says: "there is no --query-database-url"},
+		{check: "query-login", args: reader, state: OK, says: "READER reads the schema bank, and changes nothing"},
+		{check: "query-login", args: reader, sql: "grant update on bank.loan to READER", state: Warning, says: "may change bank.loan"},
+		{check: "query-login", args: reader, sql: "revoke update on bank.loan from READER; grant usage on schema getwork to READER; grant select on getwork.session to READER", state: Warning, says: "may read getwork.session"},
+		{check: "query-login", args: []string{"--query-database-url", w.reader, "--auth", "token", "--public-url", "http://127.0.0.1:8080"}, state: Error, says: "may read getwork.session"},
+		{check: "query-login", args: reader, sql: "revoke select on getwork.session from READER; alter role READER superuser", state: Warning, says: "READER of --query-database-url is a superuser"},
+		{check: "query-database", args: []string{"--query-database-url", w.reader + "&connect_timeout=1&port=1"}, state: Error, says: "can't be reached"},
+		{check: "query-role", args: []string{"--query-role", "", "--query-database-url", w.reader}, state: Skipped, says: "a login of their own"},
+
+		{check: "public-functions", sql: "create function bank.pay() returns int language sql security definer as 'select 1'; grant usage on schema bank to public", state: Warning, says: "everybody may execute bank.pay()", mend: "advice"},
+		{check: "schema", sql: "drop schema getwork cascade", state: Warning, says: "there is no schema getwork yet"},
+		{check: "schema", sql: `alter database "DATABASE" owner to current_user`, state: Error, says: "the login may not make it"},
+	} {
+		w.expect(b)
+	}
+}
+
+// Settings of the database, the login or the URL.
+func TestSettingsChecks(t *testing.T) {
+	t.Parallel()
+	w := admit(t)
+	with := func(settings string) []string { return []string{"--database-url", w.url + "&" + settings} }
+	for _, b := range []broken{
+		{check: "time-outs", sql: `alter database "DATABASE" set statement_timeout = '5s'`, state: OK, says: "none"}, // the node overrides it
+		{check: "time-outs", args: with("statement_timeout=5000"), state: Error, says: "statement_timeout = 5s on --database-url interrupts"},
+		{check: "time-outs", args: with("statement_timeout=3600000"), state: Warning, says: "statement_timeout = 1h"},
+		{check: "time-outs", args: with("idle_session_timeout=60000"), state: Warning, says: "idle_session_timeout = 1m"},
+		{check: "time-outs", args: with("lock_timeout=100"), state: Warning, says: "lock_timeout = 100ms"},
+		{check: "session-settings", sql: `alter database "DATABASE" set enable_indexscan = off`, state: Warning, says: "enable_indexscan = off", mend: `alter database "DATABASE" reset enable_indexscan`},
+		{check: "session-settings", sql: `alter database "DATABASE" set session_replication_role = replica`, state: Error, says: "session_replication_role = replica", mend: `alter database "DATABASE" reset session_replication_role`},
+		{check: "session-settings", sql: `alter role LOGIN set role = ROLE`, state: Warning, says: "LOGIN works as the role ROLE", mend: "alter role LOGIN reset role"},
+		{check: "connections", args: []string{"--nodes", "100"}, state: Error, says: "100 nodes with up to 17 connections need 1700; the server has room for"},
+		{check: "connections", sql: `alter database "DATABASE" connection limit 16`, state: Error, says: "the login or the database may have 16", mend: `alter database "DATABASE" connection limit -1`},
+		{check: "connections", args: []string{"--query-database-url", w.reader, "--max-runs", "5"}, state: OK, says: "1 node with up to 26 connections need 26"},
+		{check: "listen", args: []string{"--listen-database-url", schematest.Empty(t)}, state: Error, says: "is not heard"},
+		{check: "listen", args: []string{"--no-listen"}, state: Skipped, says: "nodes poll"},
+		{check: "direct", args: []string{"--listen-database-url", w.url}, state: OK, says: "PostgreSQL itself"},
+		{check: "pooler", args: []string{"--pooled", "--no-listen"}, state: Warning, says: "--pooled is given, but"},
+		{check: "database", args: with("port=1"), state: Error, says: "--database-url can't be reached"},
+		{check: "database", limits: func(l *limits) { l.trip = 0 }, state: Warning, says: "answers in"},
+		{check: "version", args: with("port=1"), state: Skipped, says: "the database was not reached"},
+		{check: "tls", args: []string{"--database-url", strings.Replace(w.url, "host=", "host=%2Fnowhere,db.bank.example,", 1) + "&connect_timeout=1"}, state: Warning, says: "nothing proves that db.bank.example of --database-url is the database"},
+		{check: "tls", args: with("target_session_attrs=any"), state: OK, says: "on this machine"},
+		{check: "keepalives", state: Skipped, says: "a socket of this machine"},
+		{check: "encoding", state: OK, says: "UTF8"},
+		{check: "encoding", args: []string{"--database-url", schematest.Encoded(t, "LATIN1")}, state: Warning, says: "LATIN1"},
+		{check: "client-check", state: OK, says: "within half a second"},
+		{check: "clock", limits: func(l *limits) { l.clock = -time.Hour }, state: Error, says: "the database's clock is"},
+	} {
+		w.expect(b)
+	}
+
+	// A listener that stays in a transaction keeps the queue from being emptied.
+	listener, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close(t.Context())
+	for _, sql := range []string{"listen x", "begin", "select 1"} {
+		if _, err := listener.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.execute("select pg_notify('x', repeat(i::text, 3500)) from generate_series(10, 30) i")
+	w.expect(broken{check: "notify-queue", limits: func(l *limits) { l.queue = 1e-9 }, state: Error, says: "% full"})
+	w.expect(broken{check: "notify-queue", state: OK, says: "% full"})
+}
+
+// What this machine's PostgreSQL can't be made to do is shown to the functions that judge it.
+func TestJudgements(t *testing.T) {
+	t.Parallel()
+	if f := versionFinding(130012, "13.12"); f.State != Error || !strings.Contains(f.Found, "13.12 is too old") {
+		t.Errorf("PostgreSQL 13: %+v", f)
+	}
+	if f := clientCheckFinding(&pgconn.PgError{Message: "client_connection_check_interval must be set to 0 on this platform"}); f.State != Warning || f.Advice == "" {
+		t.Errorf("a server that can't watch its clients: %+v", f)
+	}
+	if f := clientCheckFinding(errors.New("gone")); f.State != Error {
+		t.Errorf("no answer: %+v", f)
+	}
+	for ms, state := range map[int64]State{60_000: Error, 7_200_000: Warning} { // from PostgreSQL 17 on
+		if f := timeoutFindings([]timeout{{"transaction_timeout", ms}}, 10*time.Minute, "--query-database-url"); len(f) != 1 || f[0].State != state || !strings.Contains(f[0].Found, "on --query-database-url ends") {
+			t.Errorf("transaction_timeout = %d: %+v, want %s", ms, f, state)
+		}
+	}
+	x := &examination{limits: usual}
+	if f, _ := x.roomFinding(roomFor{Max: 100, Reserved: 3, Login: -1, Database: -1, Others: 90}, 1, 17, ""); len(f) != 1 || f[0].State != Warning || !strings.Contains(f[0].Found, "others have 90 now") {
+		t.Errorf("a crowded server: %+v", f)
+	}
+	for by, state := range map[time.Duration]State{time.Second: OK, 3 * time.Second: Warning, -30 * time.Second: Error} {
+		if f := x.clockFinding("it", by, 0); f.State != state {
+			t.Errorf("a clock that is off by %s: %+v, want %s", by, f, state)
+		}
+	}
+	if got := size(3 << 30); got != "3 GiB" || size(12) != "12 B" {
+		t.Errorf("3 GiB are %q, 12 bytes %q", got, size(12))
+	}
+}

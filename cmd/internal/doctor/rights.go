@@ -1,0 +1,201 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"getwork/cmd/internal/serve"
+)
+
+// dangerous turns rights that a login must not have into findings. Under --auth dev nodes start all the same.
+func (x *examination) dangerous(flag string, dangers []serve.Danger) (found []Finding) {
+	for _, d := range dangers {
+		f := failed("as a superuser, execute "+d.Mend, "the login %s of %s %s", d.Login, flag, d.What)
+		if x.config.Auth == "dev" {
+			f.State = Warning
+			f.Found += "; without --auth dev the node refuses it"
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func lookAtLogin(ctx context.Context, x *examination) (found []Finding, err error) {
+	for flag, url := range map[string]string{"--database-url": x.config.DatabaseURL, "--listen-database-url": x.config.ListenDatabaseURL} {
+		if url == "" {
+			continue
+		}
+		dangers, err := x.config.LoginDangers(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, x.dangerous(flag, dangers)...)
+	}
+	return orFine(found, "%s has no right that a ranking query must not have", x.db.Config().User)
+}
+
+// lacking are tables that the login can't use as getwork does.
+const lacking = `
+select c.relname, array_to_string(array(select p from unnest(case c.relname when 'schema_version' then '{select}' when 'audit' then '{select,insert}' when 'blocked' then '{select}'
+    else '{select,insert,update,delete}' end::text[]) p where not has_table_privilege(c.oid, p)), ', ')
+from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind in ('r', 'v')
+union all
+select c.relname, 'usage' from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind = 'S' and c.relname = 'round' and not has_sequence_privilege(c.oid, 'usage')
+order by 1`
+
+func lookAtPrivileges(ctx context.Context, x *examination) (found []Finding, err error) {
+	type lack struct{ Table, Rights string }
+	all, err := rowsOf[lack](ctx, x.db, lacking, x.name.Quoted())
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if l.Rights != "" {
+			what := x.name.Quoted() + "." + l.Table
+			if l.Table == "round" {
+				what = "sequence " + what
+			}
+			found = append(found, failed(fmt.Sprintf("as the owner, execute grant %s on %s to %s", l.Rights, what, x.db.Config().User), "the login %s may not %s: %s", x.db.Config().User, l.Rights, l.Table))
+		}
+	}
+	return orFine(found, "%s may read and write all of getwork's tables", x.db.Config().User)
+}
+
+// reach lists the tables that a role may read or change.
+const reach = `
+select c.oid::regclass::text, n.nspname,
+  has_any_column_privilege($1::name, c.oid, 'select'),
+  has_any_column_privilege($1::name, c.oid, 'insert, update') or has_table_privilege($1::name, c.oid, 'delete, truncate')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and has_schema_privilege($1::name, n.oid, 'usage')
+order by 1`
+
+type reached struct {
+	Table, Schema string
+	Reads, Writes bool
+}
+
+// reachFindings says what a role that ranking queries have may do besides reading what they are for.
+func (x *examination) reachFindings(ctx context.Context, c *pgx.Conn, role string, own bool) (found []Finding, err error) {
+	all, err := rowsOf[reached](ctx, c, reach, role)
+	if err != nil {
+		return nil, err
+	}
+	var writes, secrets, schemas []string
+	for _, t := range all {
+		if t.Writes {
+			writes = append(writes, t.Table)
+		}
+		if t.Schema == string(x.name) {
+			if t.Reads && !strings.HasSuffix(t.Table, ".blocked") {
+				secrets = append(secrets, t.Table)
+			}
+			continue
+		}
+		if t.Reads && (len(schemas) == 0 || schemas[len(schemas)-1] != t.Schema) {
+			schemas = append(schemas, t.Schema)
+		}
+	}
+	if len(writes) > 0 {
+		found = append(found, warned(fmt.Sprintf("revoke insert, update, delete and truncate on them from %s", role), "%s may change %s; ranking queries only read", role, some(writes)))
+	}
+	if len(secrets) > 0 && own {
+		found = append(found, warned(fmt.Sprintf("execute revoke select on all tables in schema %s from %s; grant select on %[1]s.blocked to %[2]s", x.name.Quoted(), role),
+			"%s may read %s: every ranking query sees other people's work and log-ins", role, some(secrets)))
+	}
+	if len(schemas) == 0 && len(found) == 0 {
+		found = append(found, warned("grant usage on the schema and select on the tables that tasks are about to "+role, "%s may read no table: every ranking query fails", role))
+	}
+	return orFine(found, "%s reads the schema %s, and changes nothing", role, some(schemas))
+}
+
+func lookAtQueryRole(ctx context.Context, x *examination) (found []Finding, err error) {
+	role := x.config.QueryRole
+	switch {
+	case role == "" && x.config.QueryDatabaseURL != "":
+		return one(skipped("queries have a login of their own"))
+	case role == "":
+		return one(warned("give --query-role, or a login of its own with --query-database-url", "ranking queries run with all rights of getwork's own login"))
+	}
+	quoted := pgx.Identifier{role}.Sanitize()
+	if _, err = x.db.Exec(ctx, `begin read only`); err != nil {
+		return nil, err
+	}
+	_, err = x.db.Exec(ctx, `set local role `+quoted)
+	if err == nil {
+		_, err = x.db.Exec(ctx, x.name.SQL(`select from getwork.blocked limit 0`))
+	}
+	if _, failed := x.db.Exec(ctx, `rollback`); failed != nil {
+		return nil, failed
+	}
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "22023":
+		return one(failed(fmt.Sprintf("execute create role %s; grant %[1]s to %s", quoted, x.db.Config().User), "the role %s does not exist", role))
+	case errors.As(err, &refused) && refused.Code == "42501" && strings.Contains(refused.Message, "set role"):
+		return one(failed(fmt.Sprintf("as a superuser, execute grant %s to %s", quoted, x.db.Config().User), "the login %s can't become the role %s", x.db.Config().User, role))
+	case errors.As(err, &refused) && refused.Code == "42501":
+		return one(warned(fmt.Sprintf("execute grant usage on schema %s to %s; grant select on %[1]s.blocked to %[2]s; a node that migrates does so when it starts", x.name.Quoted(), quoted),
+			"the role %s may not read %s.blocked (%s)", role, x.name, refused.Message))
+	case err != nil:
+		return nil, err
+	}
+	return x.reachFindings(ctx, x.db, role, true)
+}
+
+func lookAtQueryLogin(ctx context.Context, x *examination) (found []Finding, err error) {
+	url := x.config.QueryDatabaseURL
+	dangers, err := x.config.LoginDangers(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := x.config.ReaderDangers(ctx, url, x.name)
+	if err != nil {
+		return nil, err
+	}
+	found = x.dangerous("--query-database-url", append(dangers, reads...))
+	for _, d := range dangers {
+		if strings.Contains(d.What, "superuser") {
+			return found, nil // who may read and change everything
+		}
+	}
+	var login string
+	if err := x.queries.QueryRow(ctx, `select session_user`).Scan(&login); err != nil {
+		return nil, err
+	}
+	more, err := x.reachFindings(ctx, x.queries, login, false)
+	if len(found) > 0 && len(more) == 1 && more[0].State == OK {
+		return found, err
+	}
+	return append(found, more...), err
+}
+
+// definers are functions that give whoever may execute them the rights of their owners.
+const definers = `
+select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where p.prosecdef and n.nspname not in ('pg_catalog', 'information_schema') and has_function_privilege('public', p.oid, 'execute') and has_schema_privilege('public', n.oid, 'usage')
+order by 1`
+
+// lookAtFunctions looks where ranking queries run: they may call these functions, unchecked.
+func lookAtFunctions(ctx context.Context, x *examination) ([]Finding, error) {
+	conn := x.db
+	if x.queries != nil {
+		conn = x.queries
+	}
+	type function struct{ Signature string }
+	all, err := rowsOf[function](ctx, conn, definers)
+	if err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for _, f := range all {
+		found = append(found, warned(fmt.Sprintf("execute revoke execute on function %s from public, and grant it to those who need it, unless every ranking query may call it", f.Signature),
+			"everybody may execute %s with its owner's rights (security definer)", f.Signature))
+	}
+	return orFine(found, "none gives everybody its owner's rights")
+}
