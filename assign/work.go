@@ -159,12 +159,22 @@ type WorkFilter struct {
 	User   string
 	Item   string
 	State  WorkState
-	Before int64 // only ids below it; 0 for the newest
+	Value  string // only work of the last [ValueWithin] with this in one of its details, whatever the case; needs a task
+	Before int64  // only ids below it; 0 for the newest
 	Limit  int
 }
 
+// ValueWithin is how old work may be that is found by a value in its details. No index has these values: they are read.
+const ValueWithin = 31 * 24 * time.Hour
+
 // Check returns a [Refusal] that is [Invalid] if the filter is wrong.
 func (f *WorkFilter) Check() error {
+	if f.Value != "" && f.Task == "" {
+		return RefuseField("task", "name the task whose work to search for a value")
+	}
+	if len(f.Value) > 1000 || !utf8.ValidString(f.Value) || strings.ContainsRune(f.Value, 0) {
+		return RefuseField("value", "a value to search for is UTF-8 text of at most 1000 bytes without NUL")
+	}
 	if f.User != "" {
 		if err := CheckUser(f.User); err != nil {
 			return err

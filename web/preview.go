@@ -61,6 +61,22 @@ func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// showSchema answers with the tables and columns that a ranking query may read.
+func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
+	var schema assign.Schema
+	err := s.patiently(w, r, func(ctx context.Context) (err error) {
+		schema, err = s.Engine.Ranker.Schema(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, schema)
+}
+
 func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func(context.Context) (assign.Preview, error)) error {
 	var preview assign.Preview
 	err := s.patiently(w, r, func(ctx context.Context) (err error) {

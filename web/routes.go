@@ -44,6 +44,7 @@ func (s *server) api(m *mux.Router) {
 	route("GET", "/tasks/{task}/runs", read, inPath, packed(s.listRuns), Observer, Manager)
 	route("POST", "/tasks/{task}/preview", manage, inPath, s.preview, Manager)
 	route("POST", "/preview", manage, outside, s.previewNew, Manager)
+	route("GET", "/schema", manage, outside, packed(s.showSchema), Manager)
 	route("GET", "/tasks/{task}/versions", read, inPath, packed(s.listVersions), Manager)
 	route("GET", "/tasks/{task}/log", read, inPath, packed(s.listTaskLog), Observer, Manager)
 	route("POST", "/tasks/{task}/versions/{n}/restore", manage, inPath, s.restoreVersion, Manager)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -123,11 +124,26 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: assign.WorkState(v.Get("state"))}
+	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: assign.WorkState(v.Get("state")), Value: v.Get("value")}
 	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
 		return err
 	}
-	works, err := s.Records.WorkHistory(r.Context(), filter)
+	asCSV := false
+	switch v.Get("format") {
+	case "", "json":
+	case "csv":
+		asCSV = true
+		if v.Get("limit") == "" {
+			filter.Limit = maxPageSize // a file is not read page by page
+		}
+	default:
+		return refuseField("format", "a format is json or csv, not %q", v.Get("format"))
+	}
+	var works []assign.Work
+	err = s.patiently(w, r, func(ctx context.Context) (err error) {
+		works, err = s.Records.WorkHistory(ctx, filter)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -137,6 +153,9 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 				works[i].Note = nil
 			}
 		}
+	}
+	if asCSV {
+		return answerCSV(w, r, works, filter.Limit)
 	}
 	return answerPage(w, "work", works, filter.Limit, func(work assign.Work) int64 { return work.ID })
 }

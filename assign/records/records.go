@@ -1,6 +1,8 @@
 package records
 
 import (
+	"time"
+
 	"getwork/assign"
 	"getwork/assign/pg"
 )
@@ -10,6 +12,9 @@ type Records struct {
 	db  pg.Router
 	sql func(string) string
 
+	searches chan struct{} // takes one for each search for a value
+	patience time.Duration // with it
+
 	lists Batcher[struct{}, []assign.Task]
 }
 
@@ -18,7 +23,7 @@ func New(db pg.Router, sql func(string) string) *Records {
 	if sql == nil {
 		sql = func(statement string) string { return statement }
 	}
-	rs := &Records{db: db, sql: sql}
+	rs := &Records{db: db, sql: sql, searches: make(chan struct{}, 2), patience: searchPatience}
 	rs.lists.Read = rs.list
 	return rs
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // WorkHistory reads work, newest first. A name that no task has is refused with [assign.NotFound], an unknown state with
@@ -29,6 +32,9 @@ func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assi
 		}
 	}
 	statement, args := History(task, f)
+	if f.Value != "" {
+		return rs.searchWork(ctx, statement, args)
+	}
 	// Planned for these values each time: either the user or the task may be the rarer one.
 	rows, err := rs.db.Query(ctx, rs.sql(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
@@ -100,6 +106,41 @@ order by w.id desc
 limit $2`
 )
 
+// withValue finds a value in the details, whatever its name. Its parameters follow all others.
+const withValue = ` and w.assigned_at > clock_timestamp() - $within::bigint * interval '1 microsecond'
+    and case json_typeof(w.details) when 'object' then
+      exists (select from json_each_text(w.details) d where position(lower($value::text) in lower(d.value)) > 0) end`
+
+// searchPatience is how long a search for a value may take. It holds one of the connections that calls use.
+const searchPatience = 10 * time.Second
+
+// searchWork executes a search for a value in work's details. Two at a time are enough for a node: more would keep clicks from
+// their connections.
+func (rs *Records) searchWork(ctx context.Context, statement string, args []any) (found []assign.Work, err error) {
+	select {
+	case rs.searches <- struct{}{}:
+		defer func() { <-rs.searches }()
+	default:
+		return nil, assign.Refuse(assign.Busy, "others search for values now; try again in a moment")
+	}
+	begin := fmt.Sprintf(`begin isolation level read committed read only; set local statement_timeout = %d`, rs.patience.Milliseconds())
+	err = pgx.BeginTxFunc(ctx, rs.db, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, rs.sql(statement), append([]any{pgx.QueryExecModeExec}, args...)...)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row) })
+		return err
+	})
+	if pg.Cancelled(err) && ctx.Err() == nil {
+		return nil, assign.RefuseField("value", "the search was given up after %v; narrow it: name the item, the user or the state, or a task with less work", rs.patience)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("search work: %w", err)
+	}
+	return found, nil
+}
+
 // History returns the statement that reads the work that f asks for; task is the id of the task that f names, or 0. The state
 // is part of the statement's text, so that indexes of one state can be used; f.Check has validated it.
 func History(task int64, f assign.WorkFilter) (statement string, args []any) {
@@ -112,6 +153,9 @@ func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 		also = " and w.state = '" + string(f.State) + "'"
 	}
 	head, tail, by := historyHead, historyTail, byID
+	if f.Value != "" {
+		also += withValue
+	}
 	switch {
 	case f.Item != "":
 		head, tail, by, args = historyOfItem, historyOfItemTail, byItem, append(args, f.Item, task)
@@ -125,6 +169,10 @@ func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 		}
 	case task != 0:
 		by, args = byTask, append(args, task)
+	}
+	if f.Value != "" {
+		args = append(args, assign.ValueWithin.Microseconds(), f.Value)
+		also = strings.NewReplacer("$within", fmt.Sprintf("$%d", len(args)-1), "$value", fmt.Sprintf("$%d", len(args))).Replace(also)
 	}
 	return head + by.where + also + "\n  order by " + by.order + tail, args
 }

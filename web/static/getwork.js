@@ -182,6 +182,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** When a task was created, changed, paused and resumed, and by whom, newest first: filter {cursor, limit}. */
     taskLog: (name, filter) => get(`${taskAt(name)}/log`, filter),
     deleteTask: async (name) => void (await call('DELETE', taskAt(name))),
+    /** The tables and columns that a ranking query may read: {tables: [{name, view, columns: [{name, type}]}], cut}. */
+    schema: async () => (await call('GET', `${api}/schema`, { within: patience })).body,
     /** A task's versions, newest first: filter {cursor, limit}. */
     versions: (name, filter) => get(`${taskAt(name)}/versions`, filter),
     restore: (name, version, tag) => send('POST', `${taskAt(name)}/versions/${version}/restore`, undefined, { headers: tag ? { 'If-Match': tag } : {} }),

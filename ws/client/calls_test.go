@@ -112,6 +112,8 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 		t.Errorf("a preview gives %d rows, want 1", p.Given)
 	}
 
+	must[assign.Schema](t)(boss.Schema(ctx))
+
 	r := must[assign.Request](t)(ann.GetWork(ctx, task.Name, Click{Count: 2}, Wait(time.Minute)))
 	if r.State != assign.Assigned || len(r.Work) != 2 {
 		t.Fatalf("Ann got %+v", r)

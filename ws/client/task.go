@@ -62,6 +62,12 @@ func (c *Client) RestoreVersion(ctx context.Context, name string, version int, o
 	return t, err
 }
 
+// Schema reads the tables and columns that a ranking query may read. For managers.
+func (c *Client) Schema(ctx context.Context, options ...Option) (s assign.Schema, err error) {
+	err = c.get(ctx, path("schema"), nil, &s, options)
+	return s, err
+}
+
 // ListRuns reads a task's runs, newest first. For observers and managers.
 func (c *Client) ListRuns(ctx context.Context, name string, p Part, options ...Option) (Page[assign.Run], error) {
 	return list[assign.Run](ctx, c, path("tasks", name, "runs"), "runs", p.query(), options)

@@ -56,12 +56,13 @@ func (c *Client) Release(ctx context.Context, what assign.Release, options ...Op
 // WorkFilter selects work; empty fields do not filter.
 type WorkFilter struct {
 	Task, User, Item, State string
+	Value                   string // in one of its details, whatever the case; needs Task, and finds work of the last 31 days
 	Part
 }
 
 // ListWork reads work in any state, newest first. For observers and managers.
 func (c *Client) ListWork(ctx context.Context, f WorkFilter, options ...Option) (Page[assign.Work], error) {
-	q := f.query("task", f.Task, "user", f.User, "item", f.Item, "state", f.State)
+	q := f.query("task", f.Task, "user", f.User, "item", f.Item, "state", f.State, "value", f.Value)
 	return list[assign.Work](ctx, c, path("work"), "work", q, options)
 }
 

@@ -30,6 +30,7 @@ type workListCmd struct {
 	Task   *string `help:"Only work of this task." placeholder:"TASK"`
 	Item   *string `help:"Only work on this item." placeholder:"ITEM"`
 	State  *string `help:"Only work in this state: held, completed, returned, never, failed, expired or reassigned." enum:"held,completed,returned,never,failed,expired,reassigned" placeholder:"STATE"`
+	Value  *string `help:"Only work of the last 31 days with this in one of its details; needs --task." placeholder:"TEXT"`
 	paged  `embed:""`
 	Remote `embed:""`
 }
@@ -40,6 +41,7 @@ func (workListCmd) Help() string {
 
   getwork work list --task verify --state held
   getwork work list --item 4711 --all
+  getwork work list --task verify --value lovell
   getwork work list --of tracy --limit 20 --json
 
 Observers may read everything except notes, which are for managers: --role manager. Workers read their own work with getwork pipeline.`
@@ -47,7 +49,7 @@ Observers may read everything except notes, which are for managers: --role manag
 
 // Run lists work.
 func (c workListCmd) Run(ctx context.Context, s *command.Streams) error {
-	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task, "--item": c.Item}); err != nil {
+	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task, "--item": c.Item, "--value": c.Value}); err != nil {
 		return err
 	}
 	client, err := c.Connect(web.Observer)
@@ -55,7 +57,7 @@ func (c workListCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	query := url.Values{}
-	for name, value := range map[string]*string{"user": c.Of, "task": c.Task, "item": c.Item, "state": c.State} {
+	for name, value := range map[string]*string{"user": c.Of, "task": c.Task, "item": c.Item, "state": c.State, "value": c.Value} {
 		if value != nil {
 			query.Set(name, *value)
 		}

@@ -5,12 +5,13 @@ import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, byTitle, keepListed } from '../reader.js';
 import { Answer } from './items/answer.js';
+import { Search, searchAddress, searchFields, searchOf } from './items/search.js';
 import { badge, became, moment } from './items/sentences.js';
 import { releaseDialog } from './release.js';
 
 export function open(app, { element, search, signal }) {
   const asked = { item: search.get('item') ?? '', task: search.get('task') ?? '' };
-  const view = new Items(app, element, asked, signal);
+  const view = new Items(app, element, asked, searchOf(search), signal);
   if (search.has('release')) view.release(search.get('user') ?? '', asked.task);
 }
 
@@ -32,13 +33,14 @@ class Items {
   #history = null; // {rows, next} of the item, newest first
   #list; // reads the tasks
   #reader; // of the history
+  #search = null; // of work, instead of a look for one item
   #error = ''; // of anything else
 
-  constructor(app, element, asked, signal) {
+  constructor(app, element, asked, search, signal) {
     this.app = app;
     this.signal = signal;
     this.#element = element;
-    this.#asked = asked;
+    this.#asked = search ? { item: '', task: search.task ?? '' } : asked;
     this.draw = onceAFrame(() => this.#draw(), signal);
     this.changed = () => this.#reader.again();
     this.#reader = new Reader(() => this.#readHistory(), this.draw, { signal });
@@ -49,8 +51,10 @@ class Items {
     signal.addEventListener('abort', () => client.unsubscribe([...this.#answers.keys()]));
     every(1000, () => { if (this.#answers.size) this.draw(); }, signal); // clocks, and whether an answer is still good
     app.keys([{ key: '/', does: 'Find an item', run: () => this.#input.select() }], signal);
+    this.titleOf = (task) => this.#titleOf(task);
+    if (search) this.#search = new Search(this, search);
     this.#draw();
-    if (!asked.item) requestAnimationFrame(() => this.#input.focus());
+    if (!asked.item && !search) requestAnimationFrame(() => this.#input.focus());
     this.#list.again();
   }
 
@@ -67,8 +71,18 @@ class Items {
   /** Asks another question, which gets an address of its own. */
   #find(e) {
     e.preventDefault();
-    const form = new FormData(e.target);
+    const form = new FormData(e.target, e.submitter);
     const asked = { item: form.get('item'), task: form.get('task') };
+    const search = searchOf(new URLSearchParams(form));
+    if (search) {
+      this.app.go(searchAddress(search));
+      return;
+    }
+    if (!asked.item) {
+      this.#input.focus();
+      return;
+    }
+    this.#search = null;
     history[addressOf(asked) === addressOf(this.#asked) ? 'replaceState' : 'pushState'](null, '', addressOf(asked));
     for (const answer of this.#answers.values()) answer.asking?.stop.abort();
     this.app.client.unsubscribe([...this.#answers.keys()]);
@@ -153,15 +167,16 @@ class Items {
       </div>
       <form class="card find" role="search" @submit=${(e) => this.#find(e)}>
         <div class="field"><label for="item">Item</label>
-          <input id="item" name="item" .value=${this.#asked.item} required dir="auto" placeholder="Its key, such as 123"
+          <input id="item" name="item" .value=${this.#search?.asked.item ?? this.#asked.item} dir="auto" placeholder="Its key, such as 123"
             autocomplete="off" autocapitalize="off" spellcheck="false" enterkeyhint="search"></div>
         <div class="field"><label for="of-task">Task</label>
           <select id="of-task" name="task">${this.#options()}</select></div>
         <button class="primary">Find</button>
+        ${searchFields(this.#search?.asked ?? null)}
         ${this.#recent()}
       </form>
       <p class="error" role="alert" dir="auto">${this.#error}</p>
-      ${this.#asked.item ? this.#found() : html`<p class="empty">Type an item’s key, and see why it is or is not handed out,
+      ${this.#search ? this.#search.template() : this.#asked.item ? this.#found() : html`<p class="empty">Type an item’s key, and see why it is or is not handed out,
         who has it, and who had it.</p>`}
     </div>`, this.#element);
   }

@@ -3,15 +3,54 @@
 import { html } from '../lib/lit-html/lit-html.js';
 import { askForm } from '../dialog.js';
 
-/** The promise has the new holder's work, or null if it was cancelled. signal closes the dialog when the view is left. */
+/**
+ * The promise has the new holder's work, or null if it was cancelled. signal closes the dialog when the view is left. Those who
+ * hold something now are suggested. A name under which nobody has ever worked may be mistyped: it has to be confirmed.
+ */
 export async function reassignDialog(app, work, signal) {
+  const people = await holders(app);
+  let doubted = '';
+  const act = async (form) => {
+    const user = form.get('user').trim();
+    if (user !== doubted && !people.has(user) && !await worked(app, user)) {
+      doubted = user;
+      throw new Error(`Nobody has worked here as “${user}” so far. If the name is right, press “Give it” once more.`);
+    }
+    return app.api.reassign(work.id, user);
+  };
+  const others = [...people].filter(([user]) => user !== work.user);
   return await askForm({
     title: `Give ${work.item} to somebody else`,
     body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told. The task’s rules apply to the new holder.</p>
       <div class="field"><label for="reassign-to">To whom</label>
-        <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off"></div>`,
+        <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off" list="reassign-people">
+        <datalist id="reassign-people">${others.map(([user, held]) => html`<option value=${user} label=${held}></option>`)}</datalist></div>`,
     yes: 'Give it',
-    act: (form) => app.api.reassign(work.id, form.get('user').trim()),
+    act,
     signal,
   }) ?? null;
+}
+
+/** Who holds something, by name: what they hold, in words. Without an answer there are no suggestions. */
+async function holders(app) {
+  const people = new Map();
+  try {
+    const [{ holders: rows }, tasks] = await Promise.all([app.api.holders({ limit: 500 }), app.api.tasks()]);
+    const titles = new Map(tasks.map((t) => [t.name, t.title || t.name]));
+    for (const { user, task, held } of rows) {
+      const what = `${held} of ${titles.get(task) ?? task}`;
+      people.set(user, people.has(user) ? `${people.get(user)}, ${what}` : `holds ${what}`);
+    }
+  } catch { /* one can still type a name */ }
+  return people;
+}
+
+/** Reports whether anybody ever had work under that name; if it can't be said, yes. */
+async function worked(app, user) {
+  try {
+    const { work } = await app.api.work({ user, limit: 1 });
+    return work.length > 0;
+  } catch {
+    return true; // the server says what is wrong
+  }
 }

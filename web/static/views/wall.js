@@ -9,7 +9,7 @@ import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { every, onceAFrame, span } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
 import { Ticker } from './wall/ticker.js';
-import { tile } from './wall/tile.js';
+import { activity, tile } from './wall/tile.js';
 
 const most = 12; // tasks are shown if none are chosen
 const step = 5; // minutes of a bucket of the history
@@ -198,7 +198,8 @@ class Wall {
     const names = this.#names;
     const { ahead } = this.#app.client;
     const now = this.#now;
-    this.#element.style.setProperty('--columns', columns(names.length));
+    const busiest = this.#busiest(now);
+    this.#element.style.setProperty('--columns', columns(names.length, busiest !== undefined));
     render(html`<div class="wall">
       <header class="wall-top">
         <h1 class="visually-hidden">Wall</h1>
@@ -208,13 +209,21 @@ class Wall {
       </header>
       <div class="tiles">${repeat(names, (name) => name, (name) => {
         const task = this.#tasks.get(name);
-        return task ? tile(task, this.#known.get(name), now, ahead) : this.#missing(name);
+        return task ? tile(task, this.#known.get(name), now, ahead, name === busiest) : this.#missing(name);
       })}</div>
       <section class="ticker" role="log" aria-label="What happened last">
         <h2 class="visually-hidden">What happened last</h2>
         ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined), ahead)}
       </section>
     </div>`, this.#element);
+  }
+
+  /** The task with at least twice as much activity as an average one; undefined if there is none. */
+  #busiest(now) {
+    const shown = this.#shown.map((name) => ({ name, n: activity(this.#tasks.get(name), this.#known.get(name), now) }));
+    const [first] = shown.toSorted((a, b) => b.n - a.n);
+    const sum = shown.reduce((all, { n }) => all + n, 0);
+    return shown.length > 2 && first.n * shown.length >= 2 * sum && first.n > 0 ? first.name : undefined;
   }
 
   #titleOf(name) { return this.#tasks.get(name)?.title || name; }
@@ -254,8 +263,11 @@ class Wall {
   }
 }
 
-/** How many tiles a row has on a broad screen. */
-const columns = (n) => (n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4);
+/** How many tiles a row has on a broad screen; one tile may be as broad as two. */
+function columns(n, wide) {
+  const some = n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4;
+  return wide && n % some === 0 ? some + 1 : some;
+}
 
 /**
  * Keeps the screen on, if the browser can, until the signal. The browser stops when the page is hidden for a while. Returns a

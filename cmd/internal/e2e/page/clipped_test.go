@@ -8,14 +8,14 @@ import (
 )
 
 // clipped returns text in main that is cut off, by itself or by its box, or that can only be read by scrolling
-// sideways.
+// sideways, where nothing says so.
 const clipped = `(() => {
 	const found = [];
 	const name = (e) => e.outerHTML.replace(/<!--.*?-->/g, '').replace(/\s+/g, ' ').slice(0, 140);
 	for (const e of document.querySelectorAll('main *')) {
 		const style = getComputedStyle(e);
 		if (!e.checkVisibility() || e.closest('.visually-hidden, svg, canvas, .plot') || !e.innerText?.trim()) continue;
-		if (style.overflowX !== 'visible' && !(innerWidth < 1200 && e.querySelector('.history')) && e.scrollWidth > e.clientWidth + 1) found.push('sideways ' + [e.scrollWidth, e.clientWidth] + name(e));
+		if (style.overflowX !== 'visible' && !(e.querySelector('.history') && document.querySelector('.scrolls').checkVisibility()) && e.scrollWidth > e.clientWidth + 1) found.push('sideways ' + [e.scrollWidth, e.clientWidth] + name(e));
 		if (e.matches('.tile[data-kind=bad] .run')) { // PostgreSQL's message may be long: whole lines of it are shown, and a word that there is more
 			const lines = e.clientHeight / (parseFloat(style.lineHeight) || 1.5 * parseFloat(style.fontSize));
 			if (lines < 1.9 || Math.abs(lines - Math.round(lines)) > 0.1) found.push('half a line ' + lines + name(e));

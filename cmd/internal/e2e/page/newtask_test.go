@@ -51,6 +51,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 	b.shows(".plan", "Function Scan on generate_series g")
 	b.await(`!document.querySelector('.sql-wrong') && document.querySelector('#set-query-error').textContent === ''`, e2e.Soon)
 
+	b.press(".advanced > summary")
 	b.set("set-slots", "2") // the typed value counts, and must be valid
 	b.set("set-query_timeout", "soon")
 	b.press("#preview-run")
@@ -86,6 +87,7 @@ func TestPageNewTaskPreviewGivenUp(t *testing.T) {
 	const running = `exists (select from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(600)%' and pid <> pg_backend_pid())`
 	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
 	b.set("set-query", "select 1 as item from pg_sleep(600)")
+	b.press(".advanced > summary")
 	b.set("set-query_timeout", "50ms")
 	b.press("#preview-run")
 	b.shows("#set-query-error", "longer than its query_timeout of 50ms")

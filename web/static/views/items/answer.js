@@ -100,7 +100,7 @@ export class Answer {
     const { task, explanation: e } = this;
     const { kind, line } = e && !this.#overtaken ? verdict(e) : lastKnown(this.rows, this.#now);
     const brief = e || kind || this.asking || this.error ? '' : 'brief';
-    return html`<article class=${`card answer ${brief}`} data-kind=${kind} aria-labelledby=${`task-${task.name}`}>
+    return html`<article class=${`card answer ${brief}`} data-kind=${kind || (e || this.rows.length ? nothing : 'unknown')} aria-labelledby=${`task-${task.name}`}>
       <header>
         <h3 id=${`task-${task.name}`}><a dir="auto"
           href=${`/tasks/${encodeURIComponent(task.name)}`}>${task.title || task.name}</a></h3>
@@ -137,7 +137,8 @@ export class Answer {
     const again = (text) => html`<button type="button" class="explain" @click=${() => this.#start()}>${text}<span
       class="visually-hidden" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
     if (!this.explanation) {
-      return html`<p class="asked-for"><span class="quiet">By its history.</span> ${again('Look for it now')}</p>`;
+      return html`<p class="asked-for"><span class="quiet">${this.rows.length ? 'By its history; whether it can be handed out now is not checked yet.'
+        : 'Nobody has had it of this task.'}</span> ${again('Check now')}</p>`;
     }
     const { at, took: ms } = this.explanation;
     const old = this.#old;

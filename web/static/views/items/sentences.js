@@ -100,7 +100,7 @@ export function lastKnown(rows, now) {
   const held = rows.filter((w) => w.state === 'held');
   if (held.length) return { kind: 'busy', line: html`${holding({ held, slots: 1 })}.` };
   const [last] = rows;
-  if (!last) return { kind: '', line: 'Nobody has had it of this task.' };
+  if (!last) return { kind: '', line: 'Not checked yet.' };
   const { state, available_at: from, closed_at: closed } = last;
   const who = name(last.closed_by ?? last.user);
   switch (state) {

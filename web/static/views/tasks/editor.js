@@ -131,6 +131,9 @@ export class Editor {
     }
   }
 
+  /** Puts in a text at the caret. */
+  insert(text) { this.#insert(text); }
+
   /** As if it were typed, so that it can be undone. */
   #insert(text) {
     if (text ? document.execCommand('insertText', false, text) : document.execCommand('delete')) return;

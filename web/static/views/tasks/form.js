@@ -19,6 +19,10 @@ export const hasDraft = (user, name) => sessionStorage.getItem(keyOf(user, name)
 /** The task that unsaved changes are based on; null if there are none. */
 export const typedOver = (user, name) => JSON.parse(sessionStorage.getItem(keyOf(user, name)))?.base ?? null;
 
+/** A name made of a title: the letters and digits that a name may have, without accents. */
+export const nameOf = (title) => title.toLowerCase().replaceAll('ß', 'ss').normalize('NFKD').replace(/\p{M}/gu, '')
+  .replace(/[^a-z0-9]+/g, '-').slice(0, 63).replace(/^-|-+$/g, '');
+
 export class Form {
   /** task: as it was read; null: a new one. */
   constructor(user, task) {
@@ -45,6 +49,7 @@ export class Form {
   text(field) { return this.typed[field.name] ?? textOf(field, this.base[field.name]); }
 
   type(name, text) {
+    if (name === 'title' && this.isNew && (this.typed.name ?? '') === nameOf(this.typed.title ?? '')) this.typed.name = nameOf(text);
     this.typed[name] = text;
     if (this.errors[name]?.includes('SQLSTATE')) this.former[name] = this.errors[name]; // an error of the query stays readable while the user corrects it
     delete this.errors[name];

@@ -4,6 +4,7 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { Editor } from './editor.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
+import { Tables, starter } from './tables.js';
 
 /** The place in an error's text; it is shown beside it, as line and column. */
 const told = / at position (\d+) of the (?:query|recheck)$/;
@@ -14,12 +15,14 @@ export class Queries {
   #editors; // by the setting's name
   #places = {}; // of mistakes, by the setting's name: {line, column}
   #withRecheck = false; // it is unfolded
+  #tables; // what the query may read
 
   /** view: the TaskView. */
   constructor(view) {
     const { app, draw: changed, signal } = view;
     this.#view = view;
     this.#editors = { query: this.#editor('query', 'Query, SQL'), recheck: this.#editor('recheck', 'Recheck, SQL') };
+    this.#tables = new Tables({ api: app.api, editor: this.#editors.query, changed });
     this.preview = new Preview({
       ask: (text, limit, options) => this.#ask(text, limit, options),
       text: () => this.#editors.query.value,
@@ -105,6 +108,13 @@ export class Queries {
     if (here === document.body || here.id.startsWith('preview') || here === query.area) query.go();
   }
 
+  /** Puts in a query to change, which can be undone like any typing. */
+  #begin() {
+    const { query } = this.#editors;
+    query.area.focus();
+    query.insert(starter());
+  }
+
   // How it is drawn.
 
   /** changed: the settings that are. */
@@ -115,7 +125,12 @@ export class Queries {
       ? html`<span class="badge" data-kind="busy">changed</span>` : nothing);
     return html`<section class="card" aria-labelledby="query-title">
       <div class="toolbar"><h2 id="query-title">Query</h2>${badge('query')}</div>
-      ${this.#sql('query')}
+      <div class="writing"><div>${this.#sql('query')}
+      ${this.#tables.offers()}
+      ${form.isNew && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
+        @click=${() => this.#begin()}>Begin with an example</button></p>` : nothing}
+      </div>
+      ${this.#tables.template(!form.text(fields.get('query')).trim())}</div>
       <p class="quiet sql-keys"><span><kbd>Tab</kbd> leaves the editor</span>
         <span><kbd>Ctrl+]</kbd> indents, <kbd>Ctrl+[</kbd> outdents</span></p>
       <details class="recheck" ?open=${this.#withRecheck}>

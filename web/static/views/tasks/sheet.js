@@ -135,7 +135,10 @@ function settings(view, changed) {
     ${form.isNew ? kind(view) : nothing}
     ${set(about)}
     ${form.inbox ? nothing : view.queries.template(changed)}
-    <div class="all-settings">${rules.map(set)}</div>`;
+    ${form.isNew ? html`<details class="advanced"><summary>Advanced <span class="quiet">How much somebody may take, for how long, when the
+        query runs, what happens after a failure, and four eyes. Each has a default that is right for most tasks.</span></summary>
+      <div class="all-settings">${rules.map(set)}</div></details>`
+    : html`<div class="all-settings">${rules.map(set)}</div>`}`;
 }
 
 function kind(view) {

@@ -146,6 +146,8 @@ class TaskView {
   async lead(name) {
     this.show('edit');
     await new Promise(requestAnimationFrame); // until it is drawn
+    const folded = name && document.getElementById(`set-${name}`)?.closest('details:not([open])');
+    if (folded) folded.open = true;
     if (this.queries.has(name)) this.queries.go(name);
     else document.getElementById(name ? `set-${name}` : this.saving.gone ? 'gone-title' : 'conflict-title')?.focus();
   }

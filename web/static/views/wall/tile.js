@@ -21,20 +21,42 @@ export function condition(task, last, now) {
   if (ms !== null && slow(ms, task.usual_seconds)) return { kind: 'warn', word: 'Longer than usual' };
   if (task.paused) return { kind: 'warn', word: 'Paused' };
   if (ms !== null) return { kind: 'busy', word: 'Running' };
-  return { kind: 'good', word: task.waiting ? 'Waiting' : 'Quiet' };
+  return { kind: 'good', word: task.waiting ? 'Waiting' : task.held ? 'At work' : 'Quiet' };
+}
+
+const quarter = 15 * 60_000;
+
+/** How many are completed in an hour, at the pace of the last quarter of one. */
+function pace(buckets, now) {
+  return 4 * buckets.filter((b) => Date.parse(b.at) + 300_000 > now - quarter).reduce((sum, b) => sum + b.completed, 0);
+}
+
+/** How much happens: what was handed out and completed in the last hour, and who waits. */
+export const activity = (task, { buckets } = {}, now) =>
+  task.waiting + (buckets ? lately(buckets, now, 'assigned') + lately(buckets, now, 'completed') : task.held);
+
+/** quiet is dimmed, busiest is enlarged. Trouble is never quiet. */
+function load(task, buckets, kind, now, biggest) {
+  if (biggest) return 'busiest';
+  return kind === 'good' && !task.held && !activity(task, { buckets }, now) ? 'quiet' : 'usual';
 }
 
 /**
- * Draws a task. figures: {oldest, buckets, last} as far as they are known: the request that waits longest, the last hours, and
+ * Draws a task. biggest: it is the busiest by far. figures: {oldest, buckets, last} as far as they are known: the request that waits longest, the last hours, and
  * the last run that has ended. now and ahead: by the server's clock.
  */
-export function tile(task, { oldest, buckets, last } = {}, now, ahead) {
+export function tile(task, { oldest, buckets, last } = {}, now, ahead, biggest = false) {
   const { kind, word } = condition(task, last, now);
-  return html`<article class="tile" data-kind=${kind} data-task=${task.name} aria-labelledby=${`tile-${task.name}`}>
+  const rate = buckets ? pace(buckets, now) : 0;
+  const since = [
+    task.waiting && oldest ? html`the longest for ${age(oldest.created_at, ahead)}` : nothing,
+    rate ? html`<span class="pace">completing ${figure(rate)} an hour</span>` : nothing,
+  ].filter((part) => part !== nothing);
+  return html`<article class="tile" data-kind=${kind} data-load=${load(task, buckets, kind, now, biggest)} data-task=${task.name} aria-labelledby=${`tile-${task.name}`}>
     <header><h2 id=${`tile-${task.name}`} dir="auto">${task.title || task.name}</h2><span class="condition">${word}</span></header>
     <dl>
       <div class="waiting"><dt>waiting</dt><dd data-digits=${Math.min(5, figure(task.waiting).length)}>${figure(task.waiting)}</dd>
-        <dd class="since">${task.waiting && oldest ? html`the longest for ${age(oldest.created_at, ahead)}` : nothing}</dd></div>
+        <dd class="since">${since.map((part, i) => html`${i ? ' · ' : nothing}${part}`)}</dd></div>
       <div class="held"><dt>held</dt><dd>${figure(task.held)}</dd></div>
       ${buckets ? html`
         <div class="given"><dt>handed out, last hour</dt><dd>${figure(lately(buckets, now, 'assigned'))}</dd></div>

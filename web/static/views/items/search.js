@@ -1,0 +1,90 @@
+/** Searches held and past work: by item, person, task, state and, within a task, by a value in its details. */
+
+import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { badge, became, moment } from './sentences.js';
+
+const names = ['item', 'user', 'task', 'state', 'value'];
+const states = { held: 'held', completed: 'completed', returned: 'returned', never: 'never again', failed: 'failed', expired: 'time ran out', reassigned: 'given to another' };
+
+/** What an address asks for; null if it asks for one item, or for nothing. */
+export function searchOf(search) {
+  const asked = Object.fromEntries(names.map((n) => [n, search.get(n)?.trim() ?? '']).filter(([, v]) => v));
+  return search.has('release') || !(asked.user || asked.state || asked.value || search.has('search')) ? null : asked;
+}
+
+/** The address of a search. */
+export const searchAddress = (asked) => `/items?${new URLSearchParams({ search: '1', ...asked })}`;
+
+export class Search {
+  #view;
+  #rows = null;
+  #next;
+  #error = '';
+
+  /** view: {app, signal, draw(), titleOf(task)}; asked: as searchOf has it. */
+  constructor(view, asked) {
+    this.#view = view;
+    this.asked = asked;
+    this.read();
+  }
+
+  async read() {
+    const { app, draw, signal } = this.#view;
+    this.#error = '';
+    draw();
+    try {
+      const { work, next_cursor: next } = await app.api.work({ ...this.asked, limit: 100, cursor: this.#next });
+      if (signal.aborted) return;
+      this.#rows = [...this.#rows ?? [], ...work];
+      this.#next = next;
+    } catch (e) {
+      this.#error = e.message;
+    }
+    draw();
+  }
+
+  template() {
+    const { asked } = this;
+    const file = `/api/v1/work?${new URLSearchParams({ ...asked, format: 'csv' })}`;
+    return html`<section class="found-work" aria-labelledby="found-work">
+      <div class="toolbar"><h2 id="found-work">Work, newest first</h2>
+        ${this.#rows?.length ? html`<a class="button push" href=${file} download="work.csv">Download as CSV</a>` : nothing}</div>
+      ${asked.value ? html`<p class="quiet">Work of the last 31 days with “<bdi>${asked.value}</bdi>” in its details.</p>` : nothing}
+      <p class="error" role="alert" dir="auto">${this.#error ? `It can’t be searched: ${this.#error}.` : nothing}</p>
+      ${this.#rows || this.#error ? nothing : html`<p class="quiet" role="status">Searching …</p>`}
+      ${this.#rows && !this.#rows.length ? html`<p class="empty">No work is like that.</p>` : nothing}
+      ${this.#rows?.length ? html`<ol class="card timeline">${repeat(this.#rows, (w) => w.id, (w) => this.#row(w))}</ol>
+        ${this.#next ? html`<button type="button" @click=${() => this.read()}>Show older</button>` : nothing}` : nothing}
+    </section>`;
+  }
+
+  #row(w) {
+    return html`<li data-work=${w.id}>
+      <p>${badge(w)} <a href=${`/items?${new URLSearchParams({ task: w.task, item: w.item })}`}><bdi>${w.item}</bdi></a> <b dir="auto">${w.user}</b>
+        <span class="quiet">from ${moment(w.assigned_at)}${w.closed_at ? html` to ${moment(w.closed_at)}` : nothing}</span>
+        <span class="quiet of" dir="auto">${this.#view.titleOf(w.task)}</span></p>
+      <p>${became(w)}</p>
+      ${w.error ? html`<p class="error" dir="auto">${w.error}</p>` : nothing}
+      ${w.note ? html`<blockquote dir="auto">${w.note}</blockquote>` : nothing}
+    </li>`;
+  }
+}
+
+/** The fields of a search that a look for one item does not have. */
+export function searchFields(asked) {
+  return html`<details class="more-fields" ?open=${asked !== null}>
+    <summary>Search held and past work</summary>
+    <p class="quiet">By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.</p>
+    <div class="more">
+      <div class="field"><label for="of-user">Person</label>
+        <input id="of-user" name="user" .value=${asked?.user ?? ''} dir="auto" autocomplete="off" spellcheck="false"></div>
+      <div class="field"><label for="of-state">State</label>
+        <select id="of-state" name="state"><option value="">any</option>${Object.entries(states).map(([state, word]) => html`
+          <option value=${state} ?selected=${state === asked?.state}>${word}</option>`)}</select></div>
+      <div class="field"><label for="of-value">Value in the details</label>
+        <input id="of-value" name="value" .value=${asked?.value ?? ''} dir="auto" autocomplete="off" spellcheck="false"></div>
+      <button name="search" value="1">Search</button>
+    </div>
+  </details>`;
+}
