@@ -82,6 +82,7 @@ func (s *Settings) Inbox() bool { return s.Query == "" }
 func (s *Settings) Clone() Settings {
 	c := *s
 	c.MaxOpen, c.Lease, c.MaxAttempts = cloned(s.MaxOpen), cloned(s.Lease), cloned(s.MaxAttempts)
+	c.Position, c.Display = cloned(s.Position), cloned(s.Display)
 	c.ConflictsWith, c.Groups = slices.Clone(s.ConflictsWith), slices.Clone(s.Groups)
 	return c
 }
