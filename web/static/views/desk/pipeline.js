@@ -12,7 +12,9 @@ export class Row {
   revision = 0;
   note = '';
   noting = false; // the note is open
-  open = undefined; // undefined: as the list has it
+  menu = ''; // the open one: return or more
+  more = false; // folded details are shown
+  kept = null; // the lease's end that the user asked for
   others = false; // a return is to others only
   exact = false; // hours are typed
   hours = '';
