@@ -12,7 +12,7 @@ import (
 
 // dev reports whether the server trusts the names that callers send. The server is then on a loopback address, and DevIdentity
 // decides which names it answers to.
-func (s *server) dev() bool { return s.LogInBy == "dev" }
+func (c *Config) dev() bool { return c.LogInBy == "dev" }
 
 // probed are the paths that any Host and any network may ask for: load balancers probe nodes by their addresses.
 var probed = []string{"/livez", "/readyz"}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 	"getwork/assign/audit"
@@ -95,18 +94,6 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 	}
 	e.Announce.Settings(id)
 	return e.Records.Task(ctx, s.Name)
-}
-
-func nameTaken(err error, name, doing string) error {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == "task_state_name" {
-		return assign.Refuse(assign.Exists, "there is a task %q already; choose another name, or update that one", name)
-	}
-	var refusal *assign.Refusal
-	if errors.As(err, &refusal) {
-		return refusal
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -156,4 +157,16 @@ func differences(one, other *assign.Settings) (names []string) {
 		}
 	}
 	return names
+}
+
+func nameTaken(err error, name, doing string) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == "task_state_name" {
+		return assign.Refuse(assign.Exists, "there is a task %q already; choose another name, or update that one", name)
+	}
+	var refusal *assign.Refusal
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
