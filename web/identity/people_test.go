@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/rights"
+	"getwork/schema/schematest/timeout"
 )
 
 // logIn begins a session, and returns its cookie as headers.
@@ -133,5 +134,36 @@ func TestBlockedWhileABodyArrives(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// Only what somebody does keeps their session alive: what a page reads by itself does not.
+func TestReadsKeepNoSessionAlive(t *testing.T) {
+	t.Parallel()
+	n := start(t, withCookies)
+	reader, actor := n.logIn(t, "Oliver", assign.RoleWorker, false), n.logIn(t, "Tracy", assign.RoleWorker, false)
+	left := func(user string) (left time.Duration) {
+		t.Helper()
+		var seconds float64
+		if err := n.db.QueryRow(t.Context(), `select extract(epoch from s.idle_at - clock_timestamp())::float8 from getwork.session s join getwork.principal p on p.id = s.principal
+			where p.name = $1`, user).Scan(&seconds); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(seconds * float64(time.Second))
+	}
+	if _, err := n.db.Exec(t.Context(), `update getwork.session set idle_at = clock_timestamp() + interval '10 minutes'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []struct {
+		method, path string
+		who          []string
+	}{{"GET", "/api/v1/me", reader}, {"HEAD", "/api/v1/tasks", reader}, {"GET", "/api/v1/pipeline", reader}, {"POST", "/api/v1/me/active", actor}} {
+		if status, answer := n.call(t, call.method, call.path, "", call.who...); status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", call.method, call.path, status, answer)
+		}
+	}
+	timeout.Await(t, "what the node has seen is written", func() bool { return left("Tracy") > 20*time.Minute })
+	if is := left("Oliver"); is > 10*time.Minute {
+		t.Errorf("a session that only reads lives for another %s", is)
 	}
 }
