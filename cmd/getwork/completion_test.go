@@ -32,7 +32,7 @@ func TestCompletion(t *testing.T) {
 		want  string
 	}{
 		{e2e.Text("zsh", "wo"), "work"},
-		{e2e.Text("zsh", "work", ""), "list show holders extend reassign release"},
+		{e2e.Text("zsh", "work", ""), "list show export holders extend reassign release"},
 		{e2e.Text("zsh", "work", "re"), "reassign release"},
 		{e2e.Text("zsh", "completion", "--json", "x", "zs"), ""},
 		{e2e.Text("zsh", "--", ""), "get"}, // only the beginning is compared

@@ -21,6 +21,7 @@ import (
 	"getwork/cmd/internal/doctor"
 	"getwork/cmd/internal/health"
 	"getwork/cmd/internal/serve"
+	"getwork/cmd/internal/setup"
 )
 
 // commandLine has all commands, in the groups and the order in which --help shows them. Settings can also come from the environment (see fromEnvironment); flags override it.
@@ -42,6 +43,7 @@ type commandLine struct {
 	User    cli.UserCmd    `cmd:"" group:"people" help:"For administrators: list, block, unblock and rebind people."`
 
 	Serve   serve.Command  `cmd:"" group:"run" help:"Run one node."`
+	Init    setup.Command  `cmd:"" group:"run" help:"Write the first files: the settings of a node, and a task for a table."`
 	Doctor  doctor.Command `cmd:"" group:"run" help:"Look for what is wrong: with the database, its settings and rights, the tasks, the nodes, this machine."`
 	Health  health.Command `cmd:"" group:"run" help:"Ask whether a node is ready, or alive; for containers."`
 	Demo    demo.Command   `cmd:"" group:"run" help:"Run a sample bank: a private PostgreSQL and several nodes."`

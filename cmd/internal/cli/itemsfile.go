@@ -7,38 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"getwork/assign"
+	"getwork/cmd/internal/bulk"
 	"getwork/cmd/internal/command"
+	"getwork/web"
+	api "getwork/ws/client"
 )
 
-// pushItem is an item to be pushed, as the API takes it. Nil fields are left out.
-type pushItem struct {
-	Item      string          `json:"item"`
-	Priority  *int32          `json:"priority,omitempty"`
-	NotBefore *time.Time      `json:"not_before,omitempty"`
-	Slots     *int            `json:"slots,omitempty"`
-	Exclusive *string         `json:"exclusive,omitempty"`
-	Details   json.RawMessage `json:"details,omitempty"`
-}
-
-// fillIn sets the fields that the item does not set itself.
-func (p *pushItem) fillIn(from pushItem) {
-	if p.Priority == nil {
-		p.Priority = from.Priority
-	}
-	if p.NotBefore == nil {
-		p.NotBefore = from.NotBefore
-	}
-	if p.Slots == nil {
-		p.Slots = from.Slots
-	}
-	if p.Exclusive == nil {
-		p.Exclusive = from.Exclusive
-	}
-}
+// pushItem is an item to be pushed, as the API takes it.
+type pushItem = bulk.Item
 
 func itemsOf(keys []string) []pushItem {
 	items := make([]pushItem, len(keys))
@@ -143,4 +127,135 @@ func readItem(d *json.Decoder, n int) (item pushItem, err error) {
 		return item, fmt.Errorf("item %d: %s", n+1, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return item, nil
+}
+
+// pushRows pushes a file of CSV or NDJSON row by row: in batches, however long it is, and the good rows of a file that also has
+// bad ones.
+func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path string, format bulk.Format) error {
+	fill, err := c.fill()
+	if err != nil {
+		return err
+	}
+	client, err := c.Connect(web.Agent)
+	if err != nil {
+		return err
+	}
+	client.Retry = api.Retry{Tries: 6} // a push that was heard is a duplicate when it is repeated
+	file, name := io.ReadCloser(os.Stdin), "standard input"
+	if c.File != "-" {
+		name = c.File
+		if file, err = os.Open(c.File); err != nil {
+			return command.AsUsage(err)
+		}
+	}
+	defer file.Close()
+	stop := context.AfterFunc(ctx, func() { _ = file.Close() }) // ends a read from a terminal or a pipe
+	defer stop()
+	progress := newProgress(s)
+	bad := []badRow{}
+	p := &bulk.Pusher{
+		Push: func(ctx context.Context, items []bulk.Item) (pushed assign.Pushed, err error) {
+			_, err = client.Do(ctx, Call{Method: "POST", Path: path, Body: items}, &pushed)
+			return pushed, oneItem(err)
+		},
+		Bad: func(line int, why string) {
+			progress.clear()
+			bad = append(bad, badRow{line, why})
+			_, _ = fmt.Fprintf(s.Errs, "%s:%d: %s\n", name, line, why)
+		},
+		Pushed: func(t bulk.Totals) {
+			progress.show("%d rows: %d pushed, %d duplicates, %d bad", t.Rows, t.Accepted, t.Duplicates, t.Bad)
+		},
+	}
+	when := func(text string) (time.Time, error) { return timeOf(text, time.Now()) }
+	err = bulk.Read(file, format, when, func(row bulk.Row) error {
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
+		row.Item.FillIn(fill)
+		return p.Add(ctx, row)
+	})
+	if ctx.Err() != nil {
+		err = ErrInterrupted
+	}
+	if err == nil {
+		err = p.Flush(ctx)
+	} else if p.Totals.Rows == 0 {
+		err = command.Usage("%s: %w", name, err)
+	}
+	progress.clear()
+	t := p.Totals
+	if err == nil && t.Bad > 0 {
+		err = fmt.Errorf("%s bad, of %d; correct them and push the same file again: items that exist already count as duplicates", areBad(t.Bad), t.Rows)
+	}
+	if c.JSON {
+		return errors.Join(err, printJSON(s.Out, struct {
+			bulk.Totals
+			Errors []badRow `json:"errors"`
+		}{t, bad}))
+	}
+	if t.Rows > 0 {
+		if _, failed := fmt.Fprintln(s.Out, pushedText(assign.Pushed{Accepted: t.Accepted, Duplicates: t.Duplicates}, c.Task)); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// badRow is a row that was not pushed.
+type badRow struct {
+	Line  int    `json:"line"`
+	Error string `json:"error"`
+}
+
+func areBad(n int) string {
+	if n == 1 {
+		return "1 row is"
+	}
+	return strconv.Itoa(n) + " rows are"
+}
+
+// oneItem turns a refusal that names an item, as "[3].priority", into a [bulk.Refusal].
+func oneItem(err error) error {
+	var r *refused
+	if !errors.As(err, &r) || r.Status != http.StatusBadRequest || len(r.Errors) == 0 {
+		return err
+	}
+	index, field, found := strings.Cut(strings.TrimPrefix(r.Errors[0].Field, "["), "]")
+	at, wrong := strconv.Atoi(index)
+	if !found || wrong != nil {
+		return err
+	}
+	why := r.Errors[0].Detail
+	if field = strings.TrimPrefix(field, "."); field != "" {
+		why = field + ": " + why
+	}
+	return &bulk.Refusal{Index: at, Why: why}
+}
+
+// progress is a line on a terminal that is written again and again; elsewhere nothing.
+type progress struct {
+	w     io.Writer // nil: no terminal
+	shown bool
+}
+
+func newProgress(s *command.Streams) *progress {
+	if f, is := s.RawErrs.(*os.File); is && command.IsTerminal(f) {
+		return &progress{w: f}
+	}
+	return &progress{}
+}
+
+func (p *progress) show(format string, args ...any) {
+	if p.w != nil {
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		p.shown = true
+	}
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
+		p.shown = false
+	}
 }

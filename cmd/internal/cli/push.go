@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/cmd/internal/bulk"
 	"getwork/cmd/internal/command"
 	"getwork/web"
 )
@@ -21,6 +23,7 @@ type itemsPushCmd struct {
 	NotBefore string   `help:"When the items may first be handed out: a time such as 2030-01-31T08:00:00Z or, in this machine's zone, \"2030-01-31 08:00\", or a time from now such as 90m." placeholder:"TIME"`
 	Slots     *int     `help:"How many people may hold an item at a time; the default is the task's." placeholder:"N"`
 	Exclusive *string  `help:"The items' group: only one item of a group is held at a time." placeholder:"GROUP"`
+	Format    string   `help:"How the file has its items: csv or ndjson. The default is what its name ends with: .csv, .ndjson or .jsonl." enum:",csv,ndjson" default:"" placeholder:"FORMAT"`
 	Split     bool     `help:"Push in several batches if one is not enough. Each batch is all or nothing."`
 	Remote    `embed:""`
 }
@@ -37,7 +40,12 @@ A file is a JSON array, or has one JSON object per line, or one key per line. An
 
   {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "slots": 1, "exclusive": "album-7", "details": {"width": 800}}
 
-A batch is pushed as a whole or, if anything is wrong with any item, not at all. A key that exists already, even if it is held, put off or never to come back, is counted as a duplicate and left as it is, so pushing twice does no harm. For agents and managers.`
+A file of CSV or NDJSON is pushed row by row, however long it is, and so is standard input with --format. The first row of CSV names the columns: item, and any of priority, not_before, slots, exclusive and details; all other columns become details. A row with a fault is reported with its line and left out, all others are pushed, and the exit status is then 1.
+
+  getwork items push resize-photos -f photos.csv
+  psql -c "copy (select …) to stdout csv header" | getwork items push resize-photos -f - --format csv
+
+Otherwise a batch is pushed as a whole or, if anything is wrong with any item, not at all. A key that exists already, even if it is held, put off or never to come back, is counted as a duplicate and left as it is, so pushing twice does no harm. For agents and managers.`
 }
 
 // Run pushes the items.
@@ -45,6 +53,12 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 	path, err := itemsPath(c.Task)
 	if err != nil {
 		return err
+	}
+	switch format, err := c.format(); {
+	case err != nil:
+		return err
+	case format != "":
+		return c.pushRows(ctx, s, path, format)
 	}
 	items, err := c.items(ctx)
 	if err != nil {
@@ -84,12 +98,30 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 	if c.JSON {
 		return errors.Join(err, printJSON(s.Out, total))
 	}
-	text := counted(total.Accepted, "item") + " pushed to task " + c.Task
+	_, failed := fmt.Fprintln(s.Out, pushedText(total, c.Task))
+	return errors.Join(err, failed)
+}
+
+func pushedText(total assign.Pushed, task string) string {
+	text := counted(total.Accepted, "item") + " pushed to task " + task
 	if total.Duplicates > 0 {
 		text += ", " + counted(total.Duplicates, "duplicate")
 	}
-	_, failed := fmt.Fprintln(s.Out, text)
-	return errors.Join(err, failed)
+	return text
+}
+
+// format returns the format of a file that is pushed row by row, or an empty one.
+func (c itemsPushCmd) format() (bulk.Format, error) {
+	f := cmp.Or(bulk.Format(c.Format), bulk.FormatOf(c.File))
+	switch {
+	case c.Format != "" && c.File == "":
+		return "", command.Usage("--format needs -f: it says how to read the file")
+	case f == "" || c.KeysOnly && c.Format == "":
+		return "", nil
+	case c.KeysOnly || len(c.Keys) > 0:
+		return "", command.Usage("a file of %s has the keys of its items in it; leave out --keys-only and the keys", f)
+	}
+	return f, nil
 }
 
 // items returns the items that are named in the file or as arguments, completed by the flags. Its errors are wrong uses
@@ -108,18 +140,27 @@ func (c itemsPushCmd) items(ctx context.Context) ([]pushItem, error) {
 			return nil, err
 		}
 	}
+	fill, err := c.fill()
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		items[i].FillIn(fill)
+	}
+	return items, nil
+}
+
+// fill returns the fields that flags set for items that lack them.
+func (c itemsPushCmd) fill() (pushItem, error) {
 	fill := pushItem{Priority: c.Priority, Slots: c.Slots, Exclusive: c.Exclusive}
 	if c.NotBefore != "" {
 		at, err := timeOf(c.NotBefore, time.Now())
 		if err != nil {
-			return nil, err
+			return fill, err
 		}
 		fill.NotBefore = &at
 	}
-	for i := range items {
-		items[i].fillIn(fill)
-	}
-	return items, nil
+	return fill, nil
 }
 
 // timeOf parses a time, or a duration from now.

@@ -8,17 +8,21 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"strconv"
 
 	"getwork/assign"
+	"getwork/cmd/internal/bulk"
 	"getwork/cmd/internal/command"
 	"getwork/web"
+	api "getwork/ws/client"
 )
 
 // WorkCmd has the commands for held work, apart from letting go of it.
 type WorkCmd struct {
 	List     workListCmd     `cmd:"" help:"List work, held and past, newest first."`
 	Show     workShowCmd     `cmd:"" help:"Show one item as its task wants it shown."`
+	Export   workExportCmd   `cmd:"" help:"Write work, held and past, as CSV or NDJSON."`
 	Holders  workHoldersCmd  `cmd:"" help:"List who holds how much of which task, longest held first."`
 	Extend   workExtendCmd   `cmd:"" help:"Renew the lease of work that you hold."`
 	Reassign workReassignCmd `cmd:"" help:"Give work that somebody holds to somebody else."`
@@ -108,6 +112,85 @@ func textOf(t *string) string {
 		return ""
 	}
 	return *t
+}
+
+type workExportCmd struct {
+	Of     *string `help:"Only this user's work." placeholder:"USER"`
+	Task   *string `help:"Only work of this task." placeholder:"TASK"`
+	Item   *string `help:"Only work on this item." placeholder:"ITEM"`
+	State  *string `help:"Only work in this state: held, completed, returned, never, failed, expired or reassigned." enum:"held,completed,returned,never,failed,expired,reassigned" placeholder:"STATE"`
+	Format string  `help:"csv, or ndjson, which has every field unchanged. The default is what the name of --out ends with, or csv." enum:",csv,ndjson" default:"" placeholder:"FORMAT"`
+	Out    string  `help:"Write to this new file; the default is standard output." placeholder:"FILE" complete:"file"`
+	Cursor string  `help:"Continue where an export broke off, at the cursor that it printed." placeholder:"CURSOR"`
+	Remote `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (workExportCmd) Help() string {
+	return `Examples:
+
+  getwork work export --task verify --out verify.csv
+  getwork work export --state completed --format ndjson | jq -r .item
+
+The newest work comes first. It is read page by page, so an export may be of any size. In CSV, text that a spreadsheet would take for a formula begins with an apostrophe. Observers may read everything except notes, which are for managers: --role manager.`
+}
+
+// Run exports work.
+func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) {
+	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task, "--item": c.Item}); err != nil {
+		return err
+	}
+	if c.JSON {
+		return command.Usage("--json is not for an export; --format ndjson has an object on each line")
+	}
+	client, err := c.Connect(web.Observer)
+	if err != nil {
+		return err
+	}
+	client.Retry = api.Retry{Tries: 6}
+	query := url.Values{"limit": {strconv.Itoa(maxPage)}}
+	for name, value := range map[string]*string{"user": c.Of, "task": c.Task, "item": c.Item, "state": c.State} {
+		if value != nil {
+			query.Set(name, *value)
+		}
+	}
+	out := s.Document()
+	if c.Out != "" {
+		file, err := os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return command.Usage("--out must name a file that does not exist yet: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	format := cmp.Or(bulk.Format(c.Format), bulk.FormatOf(c.Out), bulk.CSV)
+	w, err := bulk.NewWriter(out, format, c.Cursor != "")
+	if err != nil {
+		return err
+	}
+	progress := newProgress(s)
+	defer progress.clear()
+	for n, next := 0, c.Cursor; ; {
+		if next != "" {
+			query.Set("cursor", next)
+		}
+		var page struct {
+			Work []json.RawMessage `json:"work"`
+			Next string            `json:"next_cursor"`
+		}
+		_, err := client.Do(ctx, Call{Method: "GET", Path: "/work?" + query.Encode()}, &page)
+		if err == nil {
+			err = w.Write(page.Work)
+		}
+		if err != nil && next != "" {
+			return fmt.Errorf("the export is not complete: %w\n--cursor %s continues after %d rows", err, next, n)
+		}
+		if n += len(page.Work); err != nil || page.Next == "" || len(page.Work) == 0 {
+			return err
+		}
+		next = page.Next
+		progress.show("%d rows", n)
+	}
 }
 
 type workExtendCmd struct {

@@ -27,14 +27,24 @@ type Database struct {
 	Schema          string `help:"The schema that has getwork's tables." default:"getwork"`
 }
 
-// with connects, calls f, and closes the connection.
-func (t Database) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+// URL returns the URL that the flags name. Its errors are wrong uses of them.
+func (t Database) URL() (string, error) {
 	if err := readURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
-		return err
+		return "", err
 	}
 	if t.DatabaseURL == "" {
-		return command.Usage("no database: give --database-url, or set DATABASE_URL")
+		return "", command.Usage("no database: give --database-url, or set DATABASE_URL")
 	}
+	return t.DatabaseURL, nil
+}
+
+// with connects, calls f, and closes the connection.
+func (t Database) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+	url, err := t.URL()
+	if err != nil {
+		return err
+	}
+	t.DatabaseURL = url
 	name, err := schema.ParseName(t.Schema)
 	if err != nil {
 		return command.AsUsage(err)

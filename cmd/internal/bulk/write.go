@@ -1,0 +1,89 @@
+package bulk
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"getwork/assign"
+)
+
+// Writer writes work, one row after the other.
+type Writer struct {
+	w   io.Writer
+	csv *csv.Writer // nil: NDJSON
+}
+
+// heads are the columns of CSV.
+var heads = []string{"id", "task", "item", "slot", "user", "instance", "state", "attempt", "assigned_at", "lease_expires_at", "closed_at", "available_at", "error", "note", "details"}
+
+// NewWriter returns a writer. A table of CSV begins with the names of its columns, unless it continues another.
+func NewWriter(w io.Writer, f Format, continued bool) (*Writer, error) {
+	out := &Writer{w: w}
+	if f == NDJSON {
+		return out, nil
+	}
+	out.csv = csv.NewWriter(w)
+	if continued {
+		return out, nil
+	}
+	return out, out.csv.Write(heads)
+}
+
+// Write writes rows as the API sent them. NDJSON has each of them unchanged.
+func (w *Writer) Write(rows []json.RawMessage) error {
+	for _, raw := range rows {
+		if w.csv == nil {
+			if _, err := w.w.Write(append(append([]byte{}, raw...), '\n')); err != nil {
+				return err
+			}
+			continue
+		}
+		var work assign.Work
+		if err := json.Unmarshal(raw, &work); err != nil {
+			return err
+		}
+		if err := w.csv.Write(cells(work)); err != nil {
+			return err
+		}
+	}
+	if w.csv == nil {
+		return nil
+	}
+	w.csv.Flush()
+	return w.csv.Error()
+}
+
+func cells(w assign.Work) []string {
+	row := []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, strconv.Itoa(w.Slot), w.User, w.Instance, string(w.State), strconv.Itoa(w.Attempt),
+		moment(&w.AssignedAt), moment(w.LeaseExpiresAt), moment(w.ClosedAt), moment(w.AvailableAt), text(w.Error), text(w.Note), string(w.Details)}
+	for i := range row {
+		row[i] = harmless(row[i])
+	}
+	return row
+}
+
+// harmless puts an apostrophe before text that a spreadsheet would execute as a formula. Keys and notes are written by others.
+func harmless(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", []rune(cell)[0]) {
+		return "'" + cell
+	}
+	return cell
+}
+
+func moment(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func text(t *string) string {
+	if t == nil {
+		return ""
+	}
+	return *t
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// A file with bad rows, some of which only the server can tell, loses none of its good ones; pushed again it changes nothing. What
+// was done with them can be exported as CSV and NDJSON.
+func TestPushRowsAndExport(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "--name", "bulk", "--inbox", "--max-request", "1000")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "items.csv")
+	var text strings.Builder
+	text.WriteString("item,priority,slots,exclusive,amount\n")
+	for n := range 2100 {
+		slots := ""
+		if n == 1500 {
+			slots = "0" // which the server refuses
+		}
+		fmt.Fprintf(&text, "loan-%d,%d,%s,,%d\n", n, n%3, slots, n)
+	}
+	text.WriteString(",1,,,\nloan-0,high,,,\n")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Run(1, e2e.Text("2099 items pushed to task bulk", "items.csv:1502: slots: ", "items.csv:2102: the item has no key", "items.csv:2103: priority must be a whole number", "3 rows are bad, of 2102"), "items", "push", "bulk", "-f", file)
+	var again struct {
+		Rows, Accepted, Duplicates, Bad int
+		Errors                          []struct{ Line int }
+	}
+	c.Decode(1, &again, "items", "push", "bulk", "-f", file)
+	if again.Rows != 2102 || again.Accepted != 0 || again.Duplicates != 2099 || again.Bad != 3 || len(again.Errors) != 3 || again.Errors[0].Line != 1502 && again.Errors[2].Line != 1502 {
+		t.Errorf("pushed again: %+v", again)
+	}
+	c.Stdin = "{\"item\": \"=1+1\", \"priority\": 9, \"details\": {\"a\": 1}}\n\"last\"\n"
+	c.Run(0, e2e.Text("2 items pushed"), "items", "push", "bulk", "-f", "-", "--format", "ndjson", "--priority", "8")
+	c.Run(2, e2e.Text("--format needs -f"), "items", "push", "bulk", "--format", "csv", "a")
+	c.Run(2, e2e.Text("no column has the name item"), "items", "push", "bulk", "-f", e2e.Write(t, "key\na\n"), "--format", "csv")
+
+	for range 3 {
+		c.Run(0, nil, "get", "bulk", "--count", "500", "--wait", "30s")
+	}
+	out := filepath.Join(dir, "work.csv")
+	c.Run(0, nil, "work", "export", "--task", "bulk", "--out", out)
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := csv.NewReader(strings.NewReader(string(b))).ReadAll()
+	if err != nil || len(table) != 1501 || table[1500][2] != "'=1+1" || table[1500][4] != "oliver" || table[1500][14] != `{"a":1}` && table[1500][14] != `{"a": 1}` {
+		t.Errorf("%v; %d rows, the last is %q", err, len(table), table[len(table)-1])
+	}
+	c.Run(2, e2e.Text("must name a file that does not exist yet"), "work", "export", "--out", out)
+	lines := strings.Split(strings.TrimSpace(c.Run(0, nil, "work", "export", "--task", "bulk", "--state", "held", "--format", "ndjson")), "\n")
+	ids := map[string]bool{}
+	for _, line := range lines {
+		var w struct{ ID, Item string }
+		if err := json.Unmarshal([]byte(line), &w); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		ids[w.ID] = true
+	}
+	if len(ids) != 1500 {
+		t.Errorf("%d lines with %d ids, want 1500", len(lines), len(ids))
+	}
+}
