@@ -17,27 +17,23 @@ import (
 	"getwork/schema/schematest"
 )
 
-// The commands of the README's five situations are typed as they stand there, in a shell, on a real node. Commands that
-// the README says are refused are refused; all others work.
-func TestReadmeCommands(t *testing.T) {
+// The commands of docs/situations.md are typed as they stand there, in a shell, on a real node. Commands that
+// the page says are refused are refused; all others work.
+func TestSituations(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "curl", "timeout"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("the README's commands can't be typed here: ", err)
+			t.Skip("the page's commands can't be typed here: ", err)
 		}
 	}
 	site := newSite(t, 1, schematest.URL(t))
 	site.Task("verify-bank-account", "select 'loan ' || i as item from generate_series(1, 10) i order by i")
 	s := shell{t: t, dir: t.TempDir(), url: site.Nodes[0].URL, binary: cluster.Binary(t)}
-	readme, err := os.ReadFile("../../../../README.md")
+	page, err := os.ReadFile("../../../../docs/situations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(readme), "\n## Five situations")
-	if !found {
-		t.Fatal("the README has no section Five situations any more; this test types its commands")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := string(page)
 	for _, file := range regexp.MustCompile("(?s)```yaml\nname: ([a-z-]+)\n(.*?)```").FindAllStringSubmatch(section, -1) {
 		if err := os.WriteFile(filepath.Join(s.dir, file[1]+".yaml"), []byte("name: "+file[1]+"\n"+file[2]), 0o600); err != nil {
 			t.Fatal(err)
@@ -51,7 +47,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 	if typed < 20 {
-		t.Errorf("%d commands typed; the README has lost some", typed)
+		t.Errorf("%d commands typed; the page has lost some", typed)
 	}
 }
 
