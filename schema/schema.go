@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +36,12 @@ var (
 // second is a hash of the name. It spells "gwmi". Tern's own lock, which has one bigint key and so another
 // key space, is always taken inside it.
 const lockClass = 0x67776d69
+
+// How long a session rests before it asks again for a lock that another has.
+const (
+	firstAsk = 10 * time.Millisecond
+	longAsk  = 500 * time.Millisecond
+)
 
 // unlockTimeout bounds the unlocking after the caller's context is over.
 const unlockTimeout = 5 * time.Second
@@ -78,7 +85,8 @@ func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
 }
 
 // Up migrates to the latest version, and makes the schema if it is missing. Each migration is a transaction of its
-// own, and waits for locks in short tries until ctx ends, which it reports by tell. Up leaves a schema alone that is
+// own, or, if it builds indexes beside people who work, several that a later call goes on with; it waits for locks in short tries
+// until ctx ends, which it reports by tell. Up leaves a schema alone that is
 // newer than this program, and returns [ErrNewer]. The connection must be a direct one, see the package comment; its
 // settings are reset after a migration.
 func Up(ctx context.Context, conn *pgx.Conn, n Name, tell ...func(message string)) error {
@@ -151,8 +159,16 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, n Name, to int32, tell []fun
 		if to < current {
 			next, file = current-1, current-1
 		}
-		what := fmt.Sprintf("migration %s of %s", all[file].name, n)
-		if err := patiently(ctx, conn, n, what, tell, func() error { return m.MigrateTo(ctx, next) }); err != nil {
+		what, way := fmt.Sprintf("migration %s of %s", all[file].name, n), all[file].up
+		if next < current {
+			way = all[file].down
+		}
+		if apart := statements(way); apart != nil {
+			err = runApart(ctx, conn, n, what, apart, next, tell)
+		} else {
+			err = patiently(ctx, conn, n, what, tell, func() error { return m.MigrateTo(ctx, next) })
+		}
+		if err != nil {
 			return fmt.Errorf("migrate %s from version %d to %d: %w", n, current, next, err)
 		}
 		current = next
@@ -193,7 +209,8 @@ func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
 	return nil
 }
 
-// locked runs f under the advisory lock of this schema. Two sessions can't safely create a schema at the same time,
+// locked runs f under the advisory lock of this schema. It asks for the lock again and again: a statement that waited for it
+// would have a snapshot all the while, and a migration that builds an index concurrently waits for every snapshot. Two sessions can't safely create a schema at the same time,
 // not even with if not exists: both look, both insert, one fails.
 func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err error) {
 	h := fnv.New32a()
@@ -202,8 +219,19 @@ func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err er
 	if _, err := conn.Exec(ctx, unhurried); err != nil {
 		return fmt.Errorf("lock schema %s: %w", n, err)
 	}
-	if _, err := conn.Exec(ctx, `select pg_catalog.pg_advisory_lock($1::int4, $2::int4)`, int32(lockClass), key); err != nil {
-		return fmt.Errorf("lock schema %s: %w", n, err)
+	for rest := firstAsk; ; rest = min(2*rest, longAsk) {
+		var mine bool
+		if err := conn.QueryRow(ctx, `select pg_catalog.pg_try_advisory_lock($1::int4, $2::int4)`, int32(lockClass), key).Scan(&mine); err != nil {
+			return fmt.Errorf("lock schema %s: %w", n, err)
+		}
+		if mine {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("lock schema %s: another session migrates it: %w", n, ctx.Err())
+		case <-time.After(rest + rand.N(rest)):
+		}
 	}
 	defer func() {
 		// The caller's context may be over. Then pgx has closed the connection, which frees the lock too.

@@ -29,8 +29,8 @@ cross join lateral (
     array_agg(w.user_name) filter (where w.to_others or c.slots > 1 and w.state <> 'held') as barred,
     min(w.available_at) filter (where c.slots > 1 and ` + records.Blocks + `) as until,
     coalesce(bool_or(c.slots = 1 and ` + records.Blocks + `), false) as bound
-  from getwork.work w
-  where w.task_id = $1 and w.item = c.item and ` + records.Binding + `
+  from ` + records.Binding + ` w
+  where w.task_id = $1 and w.item = c.item
 ) now
 left join lateral (
   select w.closed_xid, w.closed_at,

@@ -88,7 +88,8 @@ late as materialized (
   update getwork.item i set due_at = m.available_at
   from moved m
   where i.task_id = m.task_id and i.item = m.item and i.done_at is null and i.due_at > m.available_at and i.due_at < 'infinity'
-    and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.id > m.id)
+    and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.state = 'held' and o.id > m.id)
+    and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.state <> 'held' and o.id > m.id)
 )
 select distinct task_id from moved`
 )

@@ -157,8 +157,8 @@ cross join (
 
 	selectBinding = `
 select ` + records.WorkColumns + `, ` + records.Blocks + `, coalesce(w.closed_by, w.user_name)
-from getwork.work w join getwork.task_state s on s.task_id = w.task_id
-where w.task_id = $1 and w.item = $2 and ` + records.Binding + `
+from ` + records.Binding + ` w join getwork.task_state s on s.task_id = w.task_id
+where w.task_id = $1 and w.item = $2
 order by w.id + 0`
 
 	selectMember = `

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/assign/records"
 	"getwork/schema/schematest"
 )
@@ -110,38 +112,44 @@ func TestWorkHistoryByIndex(t *testing.T) {
 	execute(t, db, closedRow, rare, "rare", "rare", "completed")
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
 		select $1, 'item ' || i % 300000, 'user ' || i % 7, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 1000000) i`, common)
+	const held = 100
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, 'held ' || i, 'user 3' from generate_series(1, $2::integer) i`, common, held)
 	for _, statistics := range []string{"none", "taken"} {
 		if statistics == "taken" {
 			execute(t, db, `analyze getwork.work`)
 		}
+		hotStatementsByIndex(t, n, db, common, "statistics "+statistics)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			for _, c := range []struct {
 				f     assign.WorkFilter
 				task  int64
 				index string
 			}{
-				{assign.WorkFilter{Task: "rare"}, rare, "work_task"},
-				{assign.WorkFilter{Task: "common"}, common, "work_task"},
-				{assign.WorkFilter{User: "rare"}, 0, "work_user"},
-				{assign.WorkFilter{User: "user 3"}, 0, "work_user"},
-				{assign.WorkFilter{Item: "rare"}, 0, "work_item"},
-				{assign.WorkFilter{Item: "item 5"}, 0, "work_item"},
-				{assign.WorkFilter{Item: "item 5", Task: "common"}, common, "work_item"},
-				{assign.WorkFilter{Item: "item 5", User: "user 3"}, 0, "work_item"},
+				{assign.WorkFilter{Task: "rare"}, rare, "work_held_slot work_past_task"},
+				{assign.WorkFilter{Task: "common"}, common, "work_held_slot work_past_task"},
+				{assign.WorkFilter{Task: "common", State: "held"}, common, "work_held_slot"},
+				{assign.WorkFilter{Task: "common", State: "completed"}, common, "work_past_task"},
+				{assign.WorkFilter{User: "rare"}, 0, "work_holder work_past_user"},
+				{assign.WorkFilter{User: "user 3"}, 0, "work_holder work_past_user"},
+				{assign.WorkFilter{User: "user 3", State: "held"}, 0, "work_holder"},
+				{assign.WorkFilter{Item: "rare"}, 0, "work_held_slot work_past_item"},
+				{assign.WorkFilter{Item: "item 5"}, 0, "work_held_slot work_past_item"},
+				{assign.WorkFilter{Item: "item 5", Task: "common"}, common, "work_held_slot work_past_item"},
+				{assign.WorkFilter{Item: "item 5", User: "user 3"}, 0, "work_held_slot work_past_item"},
 				{assign.WorkFilter{Item: "item 5", State: "completed"}, 0, "work_completed"},
 				{assign.WorkFilter{}, 0, "work_pkey"},
 			} {
 				c.f.Limit = 50
 				index, rows := planned(t, db, mode, c.task, c.f)
-				if index != c.index || rows > 60 {
+				if index != c.index || rows > 60+held {
 					t.Errorf("statistics %s, %s, %+v: %d rows read by %q, want %s", statistics, mode, c.f, rows, index, c.index)
 				}
 			}
 		}
 	}
-	for index, f := range map[string]assign.WorkFilter{"work_user": {User: "rare", Task: "common", Limit: 50}, "work_task": {User: "user 3", Task: "rare", Limit: 50}} {
+	for index, f := range map[string]assign.WorkFilter{"work_holder work_past_user": {User: "rare", Task: "common", Limit: 50}, "work_holder work_past_task": {User: "user 3", Task: "rare", Limit: 50}} {
 		task := map[string]int64{"common": common, "rare": rare}[f.Task]
-		if by, rows := planned(t, db, "force_custom_plan", task, f); by != index || rows > 60 {
+		if by, rows := planned(t, db, "force_custom_plan", task, f); by != index || rows > 60+held {
 			t.Errorf("%+v: %d rows read by %q, want %s", f, rows, by, index)
 		}
 	}
@@ -173,6 +181,7 @@ func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.W
 		Removed float64 `json:"Rows Removed by Filter"`
 		Plans   []json.RawMessage
 	}
+	var used []string
 	var walk func(raw json.RawMessage)
 	walk = func(raw json.RawMessage) {
 		var p node
@@ -180,7 +189,7 @@ func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.W
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(p.Index, "work_") {
-			index += p.Index
+			used = append(used, p.Index)
 			rows += int((p.Rows + p.Removed) * p.Loops)
 		}
 		for _, child := range p.Plans {
@@ -192,5 +201,72 @@ func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.W
 		t.Fatal(err)
 	}
 	walk(parts[0].Plan)
-	return index, rows
+	slices.Sort(used)
+	return strings.Join(used, " "), rows
+}
+
+// hotStatementsByIndex checks that no statement of a click, a holder or a sweep reads all work, or a whole index of the past: not
+// by a generic plan either, which is what a node's connections have after a few calls.
+func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, when string) {
+	t.Helper()
+	const blocked = `select c.item from unnest($2::text[]) c (item) where exists (select from getwork.blocked b where b.task_id = $1 and b.item = c.item)`
+	for name, c := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"selectNamed":        {selectNamed, []any{task, []int64{}, "item 5", 1, nil, nil, nil, false}},
+		"selectNamed, eyes":  {selectNamed, []any{task, []int64{task + 1}, "item 5", 1, nil, nil, nil, false}},
+		"selectInbox":        {selectInboxAlone, []any{task, []int64{}, 1, 10}},
+		"selectInbox, eyes":  {selectInbox, []any{task, []int64{task + 1}, 1, 10}},
+		"insertItems":        {insertItems, []any{task, "ann", []string{"a"}, []int32{1}, []*time.Time{nil}, []*int32{nil}, []string{""}, []string{"{}"}, 1}},
+		"selectStanding":     {selectStanding, []any{task, []int64{}, "item 5", 1, nil, nil}},
+		"selectBinding":      {selectBinding, []any{task, "item 5"}},
+		"selectMember":       {selectMember, []any{task, "item 5", "group"}},
+		"selectElsewhere":    {selectElsewhere, []any{task, "item 5"}},
+		"lockBlocking":       {lockBlocking, []any{task}},
+		"settlePlaces":       {settlePlaces, []any{task, 1}},
+		"expireWork":         {expireWork, []any{500}},
+		"warnHolders":        {warnHolders, []any{500}},
+		"nextLease":          {nextLease, nil},
+		"extendWork":         {extendWork, []any{1, "ann", ""}},
+		"closeWork":          {closeWork, []any{1, "completed", "ann", nil, false, nil, nil}},
+		"selectReleased":     {selectReleased, []any{"ann", 0}},
+		"releaseWork":        {releaseWork, []any{[]int64{1, 2}, "ann"}},
+		"redriveWork":        {redriveWork, []any{task, []string{"item 5"}, "ann"}},
+		"lockWork":           {lockWork, []any{1, "ann"}},
+		"removeWork":         {removeWork, []any{int64(time.Hour), time.Time{}, 0}},
+		"removeRequests":     {removeRequests, []any{int64(time.Hour)}},
+		"taskInUse":          {taskInUse, []any{task}},
+		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
+		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}}},
+		"selectHeld":         {selectHeld, []any{task, "item 5", "ann", ""}},
+		"selectGiven":        {selectGiven, []any{task, "item 5", "ann", ""}},
+		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now()}},
+		"blocked":            {blocked, []any{task, []string{"item 5", "item 6"}}},
+		"blocked as a whole": {`select item from getwork.blocked where task_id = $1`, []any{task}},
+	} {
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {
+					return err
+				}
+				lines, err := tx.Query(t.Context(), "explain "+n.SQL(c.sql), c.args...)
+				if err != nil {
+					return err
+				}
+				plan, err := pgx.CollectRows(lines, pgx.RowTo[string])
+				for i, line := range plan {
+					bare := strings.Contains(line, " using work_past_") || strings.Contains(line, " using work_pkey")
+					if bare && (i+1 == len(plan) || !strings.Contains(plan[i+1], "Index Cond")) || strings.Contains(line, "Seq Scan on work ") {
+						t.Errorf("%s, %s, %s reads all work:\n%s", name, when, mode, strings.Join(plan, "\n"))
+						break
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
 }

@@ -20,6 +20,9 @@ import (
 // returns with its age. There is no leader: every node sweeps. Rows are locked with skip locked, each write repeats what it
 // relies on, and the database's clock alone decides. A node that is down or frozen expires nothing twice, and other nodes
 // sweep what it would have swept.
+//
+// What is due is found by one index, of the time when something happens next to a lease: the warning, or else its end. Both
+// statements repeat the index's expression and condition.
 const (
 	// An expiry counts as an attempt: an item that kills its agents must not come back for ever. A program whose lease ran
 	// out counts as dead, so its pending request is ended, too. Otherwise it would get the item again, and hold it for
@@ -28,8 +31,9 @@ const (
 with due as materialized (
   select id
   from getwork.work
-  where state = 'held' and lease_expires_at <= (select clock_timestamp())
-  order by lease_expires_at
+  where state = 'held' and lease_expires_at is not null
+    and least(warn_at, lease_expires_at) <= (select clock_timestamp()) and lease_expires_at <= (select clock_timestamp())
+  order by least(warn_at, lease_expires_at)
   limit $1
   for update skip locked
 ), closed as (
@@ -61,8 +65,9 @@ select task_id, id, false from ended`
 with due as materialized (
   select id
   from getwork.work
-  where state = 'held' and warn_at <= (select clock_timestamp())
-  order by warn_at
+  where state = 'held' and lease_expires_at is not null
+    and least(warn_at, lease_expires_at) <= (select clock_timestamp()) and warn_at <= (select clock_timestamp())
+  order by least(warn_at, lease_expires_at)
   limit $1
   for update skip locked
 )
@@ -73,9 +78,9 @@ where w.id = due.id and w.state = 'held'
 returning w.task_id, w.id, true`
 
 	nextLease = `
-select coalesce(extract(epoch from least(
-  (select min(lease_expires_at) from getwork.work where state = 'held' and lease_expires_at is not null),
-  (select min(warn_at) from getwork.work where state = 'held' and warn_at is not null)) - clock_timestamp()), 1000000)::float8`
+select coalesce(extract(epoch from (
+  select min(least(warn_at, lease_expires_at)) from getwork.work where state = 'held' and lease_expires_at is not null)
+  - clock_timestamp()), 1000000)::float8`
 )
 
 const (

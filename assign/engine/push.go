@@ -27,8 +27,8 @@ with numbered as materialized (
     n.slots, nullif(n.exclusive, ''), n.details::json, $2
   from numbered n
   where not exists (
-    select from getwork.work w
-    where w.task_id = $1 and w.item = n.item and ` + records.Binding + `
+    select from ` + records.Binding + ` w
+    where w.task_id = $1 and w.item = n.item
       and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1) and ` + records.Blocks + `))
   order by n.item collate "C", n.id
   on conflict (task_id, item) where done_at is null do nothing

@@ -32,8 +32,8 @@ type named struct {
 const selectNamed = `
 select ` + availabilityColumns + `, st.gone,
   coalesce((
-    select (array_agg(w.state order by w.id desc))[1] from getwork.work w
-    where w.task_id = $1 and w.item = c.item and ` + records.Binding + ` and ` + records.Blocks + `), ''),
+    select (array_agg(w.state order by w.id desc))[1] from ` + records.Binding + ` w
+    where w.task_id = $1 and w.item = c.item and ` + records.Blocks + `), ''),
   coalesce((select coalesce(i.due_at > clock_timestamp() and i.due_at < 'infinity', false) from getwork.item i where i.task_id = $1 and i.item = c.item and i.done_at is null), $8)
 from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
 cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + availability

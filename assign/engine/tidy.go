@@ -142,7 +142,7 @@ with old as materialized (
   limit 1000
   for update skip locked
 ), unbound as (
-  update getwork.work w set request_id = null from old where w.request_id = old.id
+  update getwork.work w set request_id = null where w.request_id = any (array(select o.id from old o))
 ), unkeyed as (
   delete from getwork.idempotency_key k using old where k.request_id = old.id
 )

@@ -14,7 +14,7 @@ import (
 const selectTasks = `
 select s.task_id, s.name, s.paused, s.version,
   (select count(*) from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
-  (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
+  held.n,
   case when v.query is null then
     (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
   when s.fresh_until > clock_timestamp() then
@@ -22,9 +22,10 @@ select s.task_id, s.name, s.paused, s.version,
   (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
   round(extract(epoch from s.usual), 3)::float8, s.failures, s.last_error,
   coalesce((select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id desc, r.id desc limit 1), 0),
-  coalesce((select w.id from getwork.work w where w.task_id + 0 between s.task_id and s.task_id order by w.task_id + 0 desc, w.id desc limit 1), 0),
+  coalesce(held.newest, 0),
   ` + SettingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+cross join lateral (select count(*) as n, max(w.id + 0) as newest from getwork.work w where w.task_id = s.task_id and w.state = 'held') held
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
 order by v.position, s.name`
 

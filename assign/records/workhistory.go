@@ -65,41 +65,63 @@ func (rs *Records) Work(ctx context.Context, id int64) (assign.Work, error) {
 	return work, nil
 }
 
-// A way reads one index backwards, starting before $1, and stops after $2 rows. Its equality is written as a range of the
-// whole index key, and so is its order. With a plain equality the planner may use the primary key for the order, and walk
-// through a million rows of others, whenever its statistics or a generic plan suggest that matches are frequent.
-type way struct{ where, order string }
+// A way reads work before the id $1, and stops after $2 rows. Work that is over is read by one index, backwards: its equality is
+// written as a range of the whole index key, and so is its order. With a plain equality the planner may use the primary key for
+// the order, and walk through a million rows of others, whenever its statistics or a generic plan suggest that matches are
+// frequent. Held work has indexes of its own, and there is little of it beside the history: all of it that matches is sorted,
+// and "+ 0" keeps the primary key from being used.
+type way struct{ held, past, pastOrder, inState string }
+
+// pastIndex hides the state from PostgreSQL, so that it can't read an index of all work in that state, which has another order.
+// The work of one item is short enough for any index.
+const (
+	anyIndex  = `w.state = `
+	pastIndex = `w.state <> 'held' and w.state || '' = `
+)
 
 var (
-	byID   = way{`w.id < $1`, `w.id desc`}
-	byTask = way{`w.task_id + 0 >= $3 and (w.task_id + 0, w.id) < ($3, $1)`, `w.task_id + 0 desc, w.id desc`} // see work_task
-	byUser = way{`w.user_name >= $3 and (w.user_name, w.id) < ($3, $1)`, `w.user_name desc, w.id desc`}
-	byItem = way{`w.task_id = s.task_id and w.item >= $3 and (w.item, w.id) < ($3, $1)`, `w.item desc, w.id desc`}
+	byTask = way{`w.task_id = $3`, `w.task_id + 0 >= $3 and (w.task_id + 0, w.id) < ($3, $1)`, `w.task_id + 0 desc, w.id desc`, pastIndex} // see work_past_task
+	byUser = way{`w.user_name = $3`, `w.user_name >= $3 and (w.user_name, w.id) < ($3, $1)`, `w.user_name desc, w.id desc`, pastIndex}
+	byItem = way{`w.task_id = s.task_id and w.item = $3`, `w.task_id = s.task_id and w.item >= $3 and (w.item, w.id) < ($3, $1)`, `w.item desc, w.id desc`, anyIndex}
 )
 
 const (
 	historyHead = `
 select ` + WorkColumns + `
-from (
+from (`
+	historyTail = `
+) w join getwork.task_state s on s.task_id = w.task_id
+order by w.id desc
+limit $2`
+
+	// Every state, newest first.
+	historyOfAll = `
   select w.*
   from getwork.work w
-  where `
-	historyTail = `
-  limit $2
-) w join getwork.task_state s on s.task_id = w.task_id
-order by w.id desc`
+  where w.id < $1%s
+  order by w.id desc
+  limit $2`
+
+	historyOfHeld = `
+  (select w.*
+  from getwork.work w
+  where %s and w.id + 0 < $1 and w.state = 'held'%s
+  order by w.id + 0 desc
+  limit $2)`
+	historyOfPast = `
+  (select w.*
+  from getwork.work w
+  where %s and %s%s
+  order by %s
+  limit $2)`
 
 	// The index of items begins with the task. The statement reads the newest rows of each task, and returns the newest of
 	// all those.
 	historyOfItem = `
 select ` + WorkColumns + `
 from getwork.task_state s
-cross join lateral (
-  select w.*
-  from getwork.work w
-  where `
+cross join lateral (`
 	historyOfItemTail = `
-  limit $2
 ) w
 where $4::bigint in (0, s.task_id)
 order by w.id desc
@@ -141,38 +163,59 @@ func (rs *Records) searchWork(ctx context.Context, statement string, args []any)
 	return found, nil
 }
 
+// of returns the sub-query for a state, "" for every state, and for further conditions.
+func (y way) of(state, also string) string {
+	held, closed := fmt.Sprintf(historyOfHeld, y.held, also), `w.state <> 'held'`
+	switch state {
+	case "held":
+		return held
+	case "":
+	default:
+		closed = y.inState + `'` + state + `'`
+	}
+	past := fmt.Sprintf(historyOfPast, y.past, closed, also, y.pastOrder)
+	if state != "" {
+		return past
+	}
+	return held + "\n  union all" + past
+}
+
 // History returns the statement that reads the work that f asks for; task is the id of the task that f names, or 0. The state
-// is part of the statement's text, so that indexes of one state can be used; f.Check has validated it.
+// is part of the statement's text, so that PostgreSQL knows whether the work is held; f.Check has validated it.
 func History(task int64, f assign.WorkFilter) (statement string, args []any) {
 	if f.Before == 0 {
 		f.Before = math.MaxInt64
 	}
 	args = []any{f.Before, f.Limit}
-	also := ""
-	if f.State != "" {
-		also = " and w.state = '" + string(f.State) + "'"
-	}
-	head, tail, by := historyHead, historyTail, byID
+	state, also := string(f.State), ""
 	if f.Value != "" {
-		also += withValue
+		also = withValue
 	}
 	switch {
 	case f.Item != "":
-		head, tail, by, args = historyOfItem, historyOfItemTail, byItem, append(args, f.Item, task)
+		args = append(args, f.Item, task)
 		if f.User != "" {
 			also, args = also+" and w.user_name || '' = $5", append(args, f.User) // not by the user's index: an item has few rows
 		}
+		statement = historyOfItem + byItem.of(state, also) + historyOfItemTail
 	case f.User != "":
-		by, args = byUser, append(args, f.User)
+		args = append(args, f.User)
 		if task != 0 {
 			also, args = also+" and w.task_id + 0 = $4", append(args, task) // either index may be the better one
 		}
+		statement = historyHead + byUser.of(state, also) + historyTail
 	case task != 0:
-		by, args = byTask, append(args, task)
+		args = append(args, task)
+		statement = historyHead + byTask.of(state, also) + historyTail
+	default:
+		if state != "" {
+			also += " and w.state = '" + state + "'"
+		}
+		statement = historyHead + fmt.Sprintf(historyOfAll, also) + historyTail
 	}
 	if f.Value != "" {
 		args = append(args, assign.ValueWithin.Microseconds(), f.Value)
-		also = strings.NewReplacer("$within", fmt.Sprintf("$%d", len(args)-1), "$value", fmt.Sprintf("$%d", len(args))).Replace(also)
+		statement = strings.NewReplacer("$within", fmt.Sprintf("$%d", len(args)-1), "$value", fmt.Sprintf("$%d", len(args))).Replace(statement)
 	}
-	return head + by.where + also + "\n  order by " + by.order + tail, args
+	return statement, args
 }

@@ -54,7 +54,7 @@ func TestHoldersByIndex(t *testing.T) {
 }
 
 // ofHeld matches a plan's scans of held work: the index, and the number of rows.
-var ofHeld = regexp.MustCompile(`(?m)Index Scan using (work_held_slot|work_held_holder|work_pipeline) on work w .*actual rows=(\d+)(?:\.\d+)? loops=1\)`)
+var ofHeld = regexp.MustCompile(`(?m)Index Scan using (work_held_slot|work_holder) on work w .*actual rows=(\d+)(?:\.\d+)? loops=1\)`)
 
 // holdersPlan returns the plan of reading holders: how many scans of held-work indexes it has, and how many rows those read.
 func holdersPlan(t *testing.T, db *pgxpool.Pool, tasks []int64, user string) (plan string, scans, rows int) {

@@ -54,7 +54,13 @@ from (
 ) r
 join getwork.task_state s on s.task_id = r.task_id
 cross join lateral (
-  select w.state from getwork.work w where w.task_id = r.task_id and w.item between r.item and r.item order by w.item desc, w.id desc limit 1
+  select w.state from (
+    select h.id, h.state from getwork.work h where h.task_id = r.task_id and h.item = r.item and h.state = 'held'
+    union all
+    (select c.id, c.state from getwork.work c
+      where c.task_id = r.task_id and c.item between r.item and r.item and c.state <> 'held' order by c.item desc, c.id desc limit 1)
+  ) w
+  order by w.id desc limit 1
 ) newest
 order by r.people desc, r.returns desc, r.last_at desc, r.task_id, r.item`
 )

@@ -34,6 +34,7 @@ var defences = map[string][]edit{
 	"unique": {
 		{"schema", "create unique index work_held_slot", "create index work_held_slot"},
 		{"schema", "create unique index work_held_holder", "create index work_held_holder"},
+		{"schema", "create unique index concurrently work_holder", "create index concurrently work_holder"},
 		{"schema", "create unique index work_held_exclusive", "create index work_held_exclusive"},
 	},
 
