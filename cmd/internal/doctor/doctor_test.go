@@ -108,10 +108,29 @@ func (w *ward) execute(sql string) {
 		w.open = nil // a session keeps what it began with
 	}
 	for _, one := range strings.Split(sql, "; ") { // some can't be executed in one transaction with others
+		if one == "select pg_reload_conf()" {
+			w.reload()
+			continue
+		}
 		if _, err := w.admin.Exec(w.t.Context(), one); err != nil {
 			w.t.Fatalf("%s: %v", one, err)
 		}
 	}
+}
+
+// reload has the server read its settings again. When this session has done so, the postmaster has, and with it every session
+// that begins.
+func (w *ward) reload() {
+	w.t.Helper()
+	w.open = nil
+	var before time.Time
+	if err := w.admin.QueryRow(w.t.Context(), `select pg_conf_load_time() from pg_reload_conf()`).Scan(&before); err != nil {
+		w.t.Fatal(err)
+	}
+	e2e.Await(w.t, "the settings are read again", e2e.Soon, func() bool {
+		var at time.Time
+		return w.admin.QueryRow(w.t.Context(), `select pg_conf_load_time()`).Scan(&at) == nil && at.After(before)
+	})
 }
 
 // opens are the checks that open what others need.
