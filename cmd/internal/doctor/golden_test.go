@@ -35,6 +35,7 @@ var numbers = []struct {
 	{regexp.MustCompile(`the oldest is \d+ old, in database \w+`), "the oldest is N old, in database D"},
 	{regexp.MustCompile(`may open \d+ files here, which is room for \d+`), "may open N files here, which is room for N"},
 	{regexp.MustCompile(`others have \d+ now`), "others have N now"},
+	{regexp.MustCompile(`all \d+ are there`), "all N are there"},
 	{regexp.MustCompile(`at version \d+`), "at version N"},
 }
 
@@ -86,7 +87,7 @@ func TestHealthyAndBroken(t *testing.T) {
 	}
 	golden(t, "healthy.txt", text)
 
-	w.execute(`drop index getwork.work_item; grant delete on bank.loan to ROLE; insert into getwork.task overriding system value values (1); insert into getwork.task_version (task_id, version, name, query, created_by) values (1, 1, 'loans', 'select x as item', 'mia'); insert into getwork.task_state (task_id, name, version, failures, failed_until, last_error) values (1, 'loans', 1, 1, now(), 'column "x" does not exist'); alter table getwork.work set (autovacuum_enabled = off)`)
+	w.execute(`drop index getwork.run_history; grant delete on bank.loan to ROLE; insert into getwork.task overriding system value values (1); insert into getwork.task_version (task_id, version, name, query, created_by) values (1, 1, 'loans', 'select x as item', 'mia'); insert into getwork.task_state (task_id, name, version, failures, failed_until, last_error) values (1, 'loans', 1, 1, now(), 'column "x" does not exist'); alter table getwork.work set (autovacuum_enabled = off)`)
 	text, err = w.printed("--nodes", "40")
 	if !errors.Is(err, errFound) {
 		t.Errorf("a broken server: %v", err)
