@@ -343,15 +343,20 @@ func (w *modelWorld) doCancel() {
 	}
 }
 
-// logIn gives one of modelPeople a new session.
+// logIn gives one of modelPeople a new session, with the role and groups that they click with: after an end the engine gives
+// waiting requests the groups of their session. A session without groups kept users from tasks that the model gave them.
 func (w *modelWorld) logIn(name string) {
+	who, role := modelPeople[name], "worker"
+	if who.Anything {
+		role = "manager"
+	}
 	var credential string
 	w.must(w.db.QueryRow(w.Context(), `
 with new as (select count(*)::text as name from getwork.session)
-insert into getwork.session (id, public_id, principal, role, ends_at)
-select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, 'worker', clock_timestamp() + interval '10 hours'
+insert into getwork.session (id, public_id, principal, role, groups, ends_at)
+select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, $2, coalesce($3::text[], '{}'), clock_timestamp() + interval '10 hours'
 from new n, getwork.principal p where p.name = $1
-returning 's:' || public_id`, modelPeople[name].Holder.User).Scan(&credential))
+returning 's:' || public_id`, who.Holder.User, role, who.Groups).Scan(&credential))
 	w.sessions[name] = credential
 }
 
