@@ -1,30 +1,33 @@
 /** Gives held work to another user, whom a dialog asks for. */
 
-import { html } from '../lib/lit-html/lit-html.js';
+import { html, render } from '../lib/lit-html/lit-html.js';
 import { askForm } from '../dialog.js';
 
 /**
  * The promise has the new holder's work, or null if it was cancelled. signal closes the dialog when the view is left. Those who
- * hold something now are suggested. A name under which nobody has ever worked may be mistyped: it has to be confirmed.
+ * hold something now are suggested, once they are read. A name under which nobody has ever worked may be mistyped: it has to be
+ * confirmed.
  */
 export async function reassignDialog(app, work, signal) {
-  const people = await holders(app);
+  const reading = holders(app);
+  const suggestions = Object.assign(document.createElement('datalist'), { id: 'reassign-people' });
+  reading.then((people) => render([...people].filter(([user]) => user !== work.user)
+    .map(([user, held]) => html`<option value=${user} label=${held}></option>`), suggestions));
   let doubted = '';
   const act = async (form) => {
     const user = form.get('user').trim();
-    if (user !== doubted && !people.has(user) && !await worked(app, user)) {
+    if (user !== doubted && !(await reading).has(user) && !await worked(app, user)) {
       doubted = user;
       throw new Error(`Nobody has worked here as “${user}” so far. If the name is right, press “Give it” once more.`);
     }
     return app.api.reassign(work.id, user);
   };
-  const others = [...people].filter(([user]) => user !== work.user);
   return await askForm({
     title: `Give ${work.item} to somebody else`,
     body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told. The task’s rules apply to the new holder.</p>
       <div class="field"><label for="reassign-to">To whom</label>
         <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off" list="reassign-people">
-        <datalist id="reassign-people">${others.map(([user, held]) => html`<option value=${user} label=${held}></option>`)}</datalist></div>`,
+        ${suggestions}</div>`,
     yes: 'Give it',
     act,
     signal,

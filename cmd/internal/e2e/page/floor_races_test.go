@@ -262,7 +262,7 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 		const p = place();
 		const none = async () => ({ requests: [], holders: [], tasks: [] });
 		open(app({ tasks: async () => [task('jobs', { held: 1 })], waiting: none, holders: none, history: none }, c), p);
-		const button = () => p.element.querySelector('[data-task=jobs] .acts button');
+		const button = () => p.element.querySelector('[data-task=jobs] .let-go');
 		await until(() => button()?.ariaDisabled === 'false');
 		button().focus();
 		c.dispatchEvent(new CustomEvent('task', { detail: task('jobs') }));

@@ -131,6 +131,8 @@ func TestPageFloorActs(t *testing.T) {
 	s.Disposed(s.As("Tracy", 1), assign.Work{ID: held[0]}, "complete", "")
 	b.floor("held", "Tracy 1 held", e2e.Soon)
 	b.press(`dialog button[type=submit]`)
+	b.shows("dialog .error", "Nobody has worked here as “Uma” so far.")
+	b.press(`dialog button[type=submit]`)
 	b.shows("dialog .error", "is not held any more")
 	if typed := b.eval(`document.querySelector('dialog input').value`); typed != "Uma" {
 		t.Errorf("after an error %q is typed", typed)
@@ -139,6 +141,8 @@ func TestPageFloorActs(t *testing.T) {
 	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
 	b.click(`[data-user=Tracy] tbody .acts button`)
 	b.do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma\r", chromedp.NodeVisible))
+	b.shows("dialog .error", "Nobody has worked here as “Uma” so far.")
+	b.do(chromedp.KeyEvent("\r"))
 	b.floor("held", "Uma 1 held", e2e.Soon)
 	b.floor("held", "!Tracy", e2e.Soon)
 	s.Takes("Tracy", 1)

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -162,25 +163,31 @@ func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 	}
 }
 
-// The dialog that releases work is loaded on demand: once, however often it is asked for until then.
+// The dialog that releases work is loaded on demand: once, however often it is asked for until then. The one that gives work to
+// somebody else opens before its suggestions are read, so that a second click has nothing to open either.
 func TestPageFloorLoadsReleaseOnce(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[int](b, fakes+`
+	got := inPage[[]int](b, fakes+`
 		const { open } = await view('floor.js');
 		const p = place();
 		const none = async () => ({ requests: [], tasks: [], holders: [] });
 		const api = { tasks: async () => [task('jobs', { held: 1 })], waiting: none, history: none, holders: none, work: async () => ({ work: [] }) };
 		open(app({ ...api, release: async () => ({ count: 0, token: 'x' }) }), p);
-		const button = () => p.element.querySelector('[data-task=jobs] .acts button');
+		const button = () => p.element.querySelector('[data-task=jobs] .let-go');
 		await until(() => button()?.ariaDisabled === 'false');
 		const clicked = [1, 2, 3].map(() => { button().click(); return import(base + 'release.js'); });
 		await Promise.all(clicked);
 		await until(() => document.querySelector('dialog[open]'));
 		await frame();
-		return document.querySelectorAll('dialog').length;
+		const release = document.querySelectorAll('dialog').length;
+		document.querySelector('dialog').close();
+		const { reassignDialog } = await view('reassign.js');
+		const never = () => new Promise(() => {});
+		reassignDialog(app({ holders: never, tasks: never }), { id: 1, item: 'a', user: 'Tracy' }, p.signal);
+		return [release, document.querySelectorAll('dialog[open] #reassign-to').length];
 	`)
-	if got != 1 {
-		t.Errorf("%d dialogs are open", got)
+	if !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("%d dialogs are open that release, and %d that ask for a user; want one each", got[0], got[1])
 	}
 }

@@ -32,7 +32,7 @@ function row(floor, task) {
       <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${`Settings of ${title}`}>Settings</a>
       <button type="button" class="plain pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${`${task.paused ? 'Resume' : 'Pause'} ${title}`}
         @click=${() => floor.pause(task)}>${task.paused ? 'Resume' : 'Pause'}</button>
-      <button type="button" class="plain" aria-disabled=${String(!task.held)} aria-label=${`Release what is held of ${title} …`}
+      <button type="button" class="plain let-go" aria-disabled=${String(!task.held)} aria-label=${`Release what is held of ${title} …`}
         @click=${() => task.held && floor.release({ task: task.name })}>Release …</button></p>` : nothing}
   </li>`;
 }
