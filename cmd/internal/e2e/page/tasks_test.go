@@ -22,7 +22,11 @@ func (b *browser) manager(url, name, path string) {
 // set types a text into a field or an editor, replacing its content.
 func (b *browser) set(id, text string) {
 	b.t.Helper()
-	b.await(fmt.Sprintf(`document.getElementById(%q)?.checkVisibility()`, id), e2e.Soon)
+	b.await(fmt.Sprintf(`((e) => {
+		const advanced = e?.closest('details.advanced');
+		if (advanced) advanced.open = true;
+		return e?.checkVisibility();
+	})(document.getElementById(%q))`, id), e2e.Soon)
 	b.eval(fmt.Sprintf(`(document.getElementById(%q).focus(), document.getElementById(%[1]q).select(), '')`, id))
 	b.do(chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(text))
 	b.await(fmt.Sprintf(`document.getElementById(%q).value.length >= %d`, id, len([]rune(text))), e2e.Soon)
