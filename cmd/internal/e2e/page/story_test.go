@@ -213,7 +213,7 @@ func TestPageTeam(t *testing.T) {
 	oliver.use("button", "Complete")
 	oliver.use("button", "Return for 4 h")
 	tracy.use("button", "Never again")
-	tracy.use("button", "Really remove it?")
+	tracy.use("button", "Really never?")
 	s.Await("they have let go", e2e.Soon, `
 		select coalesce(string_agg(item || ' ' || state || coalesce(' ' || after, '') || coalesce(' ' || note, ''), ', ' order by item)
 		  = '1 completed checked twice, 2 returned 04:00:00, 3 never', false) from getwork.work where state <> 'held'`)

@@ -12,9 +12,7 @@ export class Row {
   revision = 0;
   note = '';
   noting = false; // the note is open
-  menu = ''; // the open one: return or more
-  more = false; // folded details are shown
-  kept = null; // the lease's end that the user asked for
+  open = undefined; // undefined: as the list has it
   others = false; // a return is to others only
   exact = false; // hours are typed
   hours = '';
