@@ -15,9 +15,7 @@ import (
 
 func (w *modelWorld) who() assign.Who {
 	name := pick(w.T, "who", "ann", "bob", "ann", "bob", "bot1", "bot2", "cleo", "boss")
-	who := modelPeople[name]
-	who.Credential = w.sessions[name]
-	return who
+	return w.people[name]
 }
 
 func (w *modelWorld) newItem() modelItem {
@@ -346,25 +344,25 @@ func (w *modelWorld) doCancel() {
 // logIn gives one of modelPeople a new session, with the role and groups that they click with: after an end the engine gives
 // waiting requests the groups of their session. A session without groups kept users from tasks that the model gave them.
 func (w *modelWorld) logIn(name string) {
-	who, role := modelPeople[name], "worker"
+	who, role := w.people[name], "worker"
 	if who.Anything {
 		role = "manager"
 	}
-	var credential string
 	w.must(w.db.QueryRow(w.Context(), `
 with new as (select count(*)::text as name from getwork.session)
 insert into getwork.session (id, public_id, principal, role, groups, ends_at)
 select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, $2, coalesce($3::text[], '{}'), clock_timestamp() + interval '10 hours'
 from new n, getwork.principal p where p.name = $1
-returning 's:' || public_id`, who.Holder.User, role, who.Groups).Scan(&credential))
-	w.sessions[name] = credential
+returning 's:' || public_id`, who.Holder.User, role, who.Groups).Scan(&who.Credential))
+	w.people[name] = who
 }
 
 // doEnd ends a session, whose user then logs in again. If the end does not see the requests, as if they committed beside it,
 // the next look cancels them.
 func (w *modelWorld) doEnd() {
 	name := pick(w.T, "who", "ann", "bob", "bot1", "cleo", "boss")
-	credential := w.sessions[name]
+	who := w.people[name]
+	credential := who.Credential
 	seen := pick(w.T, "seen", true, false)
 	changes := 0
 	w.must(w.e.transact(w.Context(), func(tx pgx.Tx) error {
@@ -376,7 +374,6 @@ func (w *modelWorld) doEnd() {
 		return err
 	}))
 	if !seen {
-		who := modelPeople[name]
 		_, err := w.e.GetWork(w.Context(), w.tasks[0].name, assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: 1, Credential: credential})
 		if modelMember(w.tasks[0], who.Groups, who.Anything) {
 			w.wantRefusal(err, assign.Unauthenticated)
@@ -394,14 +391,41 @@ func (w *modelWorld) doEnd() {
 // doLogIn replaces a session: what waits under it moves to the new one at once, or when its user asks again.
 func (w *modelWorld) doLogIn() {
 	name := pick(w.T, "who", "ann", "bob", "bot1", "cleo", "boss")
-	from := w.sessions[name]
+	from := w.people[name].Credential
 	w.logIn(name)
+	who := w.people[name]
 	if pick(w.T, "moves", true, false) {
 		w.must(w.e.transact(w.Context(), func(tx pgx.Tx) error {
-			return w.e.Rebind(w.Context(), tx, modelPeople[name].Holder.User, []string{from}, w.sessions[name], time.Time{})
+			return w.e.Rebind(w.Context(), tx, who.Holder.User, []string{from}, who.Credential, time.Time{})
 		}))
-		w.move(from, w.sessions[name])
+		w.move(from, who.Credential)
 	}
+}
+
+// doRegroup gives a session other groups. If the change does not see the requests, as if they committed beside it, the next
+// look changes theirs.
+func (w *modelWorld) doRegroup() {
+	name := pick(w.T, "who", "ann", "bob", "bot1", "bot2", "cleo")
+	who := w.people[name]
+	who.Groups = pick(w.T, "groups", []string{}, []string{"desk"}, []string{"desk", "night"}, []string{"night"})
+	seen := pick(w.T, "seen", true, false)
+	changes := 0
+	w.must(w.e.transact(w.Context(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(w.Context(), `update getwork.session set groups = $2 where 's:' || public_id = $1`, who.Credential, who.Groups)
+		if err != nil || !seen {
+			return err
+		}
+		changed, err := w.e.ChangeGroups(w.Context(), tx, []string{who.Credential}, who.Groups)
+		changes = len(changed)
+		return err
+	}))
+	if !seen {
+		w.must(w.e.CancelEnded(w.Context()))
+	}
+	if n := w.regroup(who.Credential, who.Groups); seen && n != changes {
+		w.differ("the answer differs", "the groups of %d requests changed, of %d in the model", changes, n)
+	}
+	w.people[name] = who
 }
 
 // doChange changes one setting of a task.

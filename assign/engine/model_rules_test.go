@@ -485,7 +485,7 @@ func (m *model) click(t *modelTask, who assign.Who, count int, linger, lease flo
 	var r *modelRequest
 	if i := slices.IndexFunc(t.requests, func(r *modelRequest) bool { return r.state == assign.Pending && r.holder == h }); i >= 0 {
 		r = t.requests[i]
-		r.credential = who.Credential
+		r.credential, r.groups, r.anything = who.Credential, who.Groups, who.Anything
 	} else {
 		r = &modelRequest{holder: h, credential: who.Credential, groups: who.Groups, anything: who.Anything, wanted: count, requested: count, state: assign.Pending}
 		if t.lease == 0 {
@@ -535,6 +535,17 @@ func (m *model) move(from, to string) {
 	for _, r := range m.waitsUnder(from) {
 		r.credential = to
 	}
+}
+
+// regroup gives other groups to what waits under a credential. The next round goes by them.
+func (m *model) regroup(credential string, groups []string) (changed int) {
+	for _, r := range m.waitsUnder(credential) {
+		if !slices.Equal(r.groups, groups) {
+			r.groups = groups
+			changed++
+		}
+	}
+	return changed
 }
 
 // push adds items to an inbox, and counts those that exist already.

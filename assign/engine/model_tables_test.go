@@ -26,7 +26,7 @@ where w.task_id = $1
 order by w.id`
 
 	modelRequestRows = `
-select r.id, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, case when r.state = 'pending' then '' else coalesce(r.reason, '') end, coalesce(r.credential, '')
+select r.id, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state, case when r.state = 'pending' then '' else coalesce(r.reason, '') end, coalesce(r.credential, ''), r.groups
 from getwork.work_requested r
 where r.task_id = $1
 order by r.id`
@@ -126,9 +126,10 @@ func readModelTables(ctx context.Context, db *pgxpool.Pool, task int64) (got mod
 		var state assign.State
 		var reason assign.Reason
 		var credential string
-		_, err := pgx.ForEachRow(rows, []any{&id, &h.User, &h.Instance, &wanted, &requested, &assigned, &state, &reason, &credential}, func() error {
+		var groups []string
+		_, err := pgx.ForEachRow(rows, []any{&id, &h.User, &h.Instance, &wanted, &requested, &assigned, &state, &reason, &credential, &groups}, func() error {
 			got.requestIDs = append(got.requestIDs, id)
-			got.requests = append(got.requests, modelRequestLine(id, h, wanted, requested, assigned, state, reason)+" under "+credential)
+			got.requests = append(got.requests, modelRequestLine(id, h, wanted, requested, assigned, state, reason)+modelStands(credential, groups))
 			return nil
 		})
 		return err
@@ -164,6 +165,11 @@ func modelRequestLine(id int64, h assign.Holder, wanted, requested, assigned int
 	return fmt.Sprintf("request %d: %s%s wants %d: (%d, %d) %s %s", id, h.User, h.Instance, wanted, requested, assigned, state, reason)
 }
 
+// modelStands says what a request stands on.
+func modelStands(credential string, groups []string) string {
+	return fmt.Sprintf(" under %s with groups %q", credential, groups)
+}
+
 func modelItemLine(it *modelItem, ready bool) string {
 	return fmt.Sprintf("item %s, priority %d, %d places, group %q, ready %t", it.key, it.prio, it.places, it.exclusive, ready)
 }
@@ -185,7 +191,7 @@ func (t *modelTask) compare(got modelTables) string {
 		works = append(works, w.line(t.now))
 	}
 	for _, r := range t.requests {
-		requests = append(requests, modelRequestLine(r.id, r.holder, r.wanted, r.requested, r.assigned, r.state, r.reason)+" under "+r.credential)
+		requests = append(requests, modelRequestLine(r.id, r.holder, r.wanted, r.requested, r.assigned, r.state, r.reason)+modelStands(r.credential, r.groups))
 	}
 	for _, it := range t.items {
 		if t.inbox {

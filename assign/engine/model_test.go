@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -34,7 +35,7 @@ func TestModel(t *testing.T) {
 	cases := 0
 	checkCases(t, 120, func(r *rapid.T) {
 		cases++
-		w := &modelWorld{T: r, model: &model{}, e: e, db: db, sessions: map[string]string{}}
+		w := &modelWorld{T: r, model: &model{}, e: e, db: db, people: maps.Clone(modelPeople)}
 		defer w.clear()
 		w.begin(cases)
 		r.Repeat(w.operations())
@@ -99,13 +100,13 @@ type modelWorld struct {
 	e  *Engine
 	db *pgxpool.Pool
 
-	focus    int               // the task that most of the case is about
-	sessions map[string]string // the credential of each of modelPeople
-	released assign.Release    // the last dry run, and what it was about
+	focus    int                   // the task that most of the case is about
+	people   map[string]assign.Who // modelPeople, each with the credential and groups of their newest session
+	released assign.Release        // the last dry run, and what it was about
 	set      []int64
 }
 
-// modelPeople are the users, with the groups of each.
+// modelPeople are the users, with the groups that each begins with.
 var modelPeople = map[string]assign.Who{
 	"ann":  {Holder: assign.Holder{User: "ann"}, Groups: []string{"desk"}},
 	"bob":  {Holder: assign.Holder{User: "bob"}, Groups: []string{"desk", "night"}},
@@ -241,7 +242,7 @@ func (w *modelWorld) operations() map[string]func(*rapid.T) {
 		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"dispose", 8, w.doDispose}, {"claim", 3, w.doClaim},
 		{"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
 		{"redrive", 2, w.doRedrive}, {"cancel", 1, w.doCancel}, {"change", 3, w.doChange}, {"hour", 3, w.doHour}, {"retain", 1, w.doRetain},
-		{"end", 2, w.doEnd}, {"log in", 1, w.doLogIn},
+		{"end", 2, w.doEnd}, {"log in", 1, w.doLogIn}, {"regroup", 2, w.doRegroup},
 	} {
 		for i := range o.weight {
 			all[fmt.Sprintf("%s %d", o.name, i)] = func(*rapid.T) { o.do() }
