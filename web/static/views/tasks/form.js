@@ -49,7 +49,8 @@ export class Form {
   text(field) { return this.typed[field.name] ?? textOf(field, this.base[field.name]); }
 
   type(name, text) {
-    if (name === 'title' && this.isNew && (this.typed.name ?? '') === nameOf(this.typed.title ?? '')) this.typed.name = nameOf(text);
+    if (name === 'name') this.named = text !== ''; // by hand: the title no longer names it, even where both happen to agree
+    if (name === 'title' && this.isNew && !this.named && (this.typed.name ?? '') === nameOf(this.typed.title ?? '')) this.typed.name = nameOf(text);
     this.typed[name] = text;
     if (this.errors[name]?.includes('SQLSTATE')) this.former[name] = this.errors[name]; // an error of the query stays readable while the user corrects it
     delete this.errors[name];
