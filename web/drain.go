@@ -18,9 +18,9 @@ func (s *server) closing(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) draining() bool {
+func (c *Config) draining() bool {
 	select {
-	case <-s.Draining:
+	case <-c.Draining:
 		return true
 	default:
 		return false

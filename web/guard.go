@@ -88,11 +88,11 @@ func (s *server) ownOrigin(r *http.Request) bool {
 }
 
 // scheme returns what the client speaks: to this server, or to the proxy in front of it.
-func (s *server) scheme(r *http.Request) string {
+func (c *Config) scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
 	}
-	if told := r.Header.Get("X-Forwarded-Proto"); told != "" && trusts(s.TrustedProxies, peer(r)) {
+	if told := r.Header.Get("X-Forwarded-Proto"); told != "" && trusts(c.TrustedProxies, peer(r)) {
 		return told
 	}
 	return "http"
