@@ -72,6 +72,8 @@ func TestRoles(t *testing.T) {
 		"PATCH /tasks/verify":         "manager",
 		"DELETE /tasks/none":          "manager",
 		"GET /tasks/verify/runs":      "observer manager",
+		"GET /tasks/verify/log":       "observer manager",
+		"GET /schema":                 "manager",
 		"POST /tasks/verify/requests": "worker agent manager",
 		"GET /tasks/verify/versions":  "manager",
 		"POST /tasks/verify/preview":  "manager",
@@ -84,6 +86,7 @@ func TestRoles(t *testing.T) {
 		"POST /tasks/verify/versions/999/restore": "manager",
 
 		"GET /work":               "observer manager",
+		"GET /work/999":           "worker agent observer manager",
 		"GET /holders":            "observer manager",
 		"POST /work/release":      "manager",
 		"POST /work/999/extend":   "worker agent manager",

@@ -68,7 +68,6 @@ func TestMethods(t *testing.T) {
 		"POST /api/v1/tasks/verify":         "GET, HEAD, PATCH, DELETE",
 		"GET /api/v1/tasks/verify/requests": "POST",
 		"HEAD /api/v1/events":               "GET",
-		"GET /api/v1/work/release":          "POST",
 		"POST /api/v1/work":                 "GET, HEAD",
 		"GET /api/v1/work/1/extend":         "POST",
 		"PUT /api/v1/tasks/verify/items":    "POST",

@@ -87,7 +87,7 @@ display:
     - {column: gaps, stands_out: gaps > 0}
 `))
 	c.Run(0, nil, "get", "verify")
-	shown := c.Run(0, e2e.Text("Ann Bo, CHF 1,234,567.50\n\n", "Open    https://loans.example/L%2F1\n", "Amount      CHF 1,234,567.50\nOverstated  12.5 %\nWrong       ! 2\nGaps        0\n\n3 more with --all\n"),
+	shown := c.Run(0, e2e.Text("Ann Bo, CHF 1,234,567.50\n\n", "Open        https://loans.example/L%2F1\n", "Amount      CHF 1,234,567.50\nOverstated  12.5 %\nWrong       ! 2\nGaps        0\n\n3 more with --all\n"),
 		"work", "show", "1")
 	if strings.Contains(shown, "CH93") || strings.Contains(shown, "Aside") {
 		t.Error("folded columns are shown: ", shown)
