@@ -151,7 +151,7 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 	if err != nil {
 		return assign.Task{}, err
 	}
-	s := t.Settings.Clone()
+	s := t.Clone()
 	if err := change(&s); err != nil {
 		return assign.Task{}, err
 	}
@@ -199,7 +199,7 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 		}
 		if paused != t.Paused { // since the read, which makes no version; a change that does not name it must not undo it
 			t.Paused = paused
-			now := t.Settings.Clone()
+			now := t.Clone()
 			if err := change(&now); err != nil {
 				return err
 			}

@@ -10,5 +10,5 @@ func available(folder string) (free, total int64, err error) {
 	if err := syscall.Statfs(folder, &s); err != nil {
 		return 0, 0, err
 	}
-	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil
+	return int64(s.Bavail * uint64(s.Bsize)), int64(s.Blocks * uint64(s.Bsize)), nil
 }
