@@ -230,6 +230,7 @@ func TestPageTaskInbox(t *testing.T) {
 	b.shows("#unsaved", "Nothing to save.")
 	b.press("#copy")
 	b.await(`document.querySelector('.kind') && document.querySelector('#set-name').value === ''`, e2e.Soon)
+	b.press(".advanced > summary")
 	b.shows(".chips", "night desk")
 	b.set("set-name", "photos-again")
 	b.press("#save")

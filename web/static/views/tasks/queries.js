@@ -4,7 +4,6 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { Editor } from './editor.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
-import { Tables, starter } from './tables.js';
 
 /** The place in an error's text; it is shown beside it, as line and column. */
 const told = / at position (\d+) of the (?:query|recheck)$/;
@@ -15,14 +14,16 @@ export class Queries {
   #editors; // by the setting's name
   #places = {}; // of mistakes, by the setting's name: {line, column}
   #withRecheck = false; // it is unfolded
-  #tables; // what the query may read
+  #tables; // what the query may read; loaded for a new task, or when somebody begins to write
+  #starter; // makes a query to begin with
+  #loading = false;
 
   /** view: the TaskView. */
   constructor(view) {
     const { app, draw: changed, signal } = view;
     this.#view = view;
     this.#editors = { query: this.#editor('query', 'Query, SQL'), recheck: this.#editor('recheck', 'Recheck, SQL') };
-    this.#tables = new Tables({ api: app.api, editor: this.#editors.query, changed });
+    this.#editors.query.area.addEventListener('focus', () => this.#help(), { once: true });
     this.preview = new Preview({
       ask: (text, limit, options) => this.#ask(text, limit, options),
       text: () => this.#editors.query.value,
@@ -32,6 +33,19 @@ export class Queries {
       refused: (e, text) => this.#refused(e, text),
       changed, say: app.say, signal,
     });
+  }
+
+  /** Loads what helps to write a query. */
+  async #help() {
+    if (this.#loading) return;
+    this.#loading = true;
+    const { Tables, starter } = await import('./tables.js');
+    const { app, draw: changed } = this.#view;
+    const editor = this.#editors.query;
+    this.#starter = starter;
+    this.#tables = new Tables({ api: app.api, editor, changed });
+    if (editor.area === document.activeElement) this.#tables.load();
+    changed();
   }
 
   #editor(name, label) {
@@ -112,7 +126,7 @@ export class Queries {
   #begin() {
     const { query } = this.#editors;
     query.area.focus();
-    query.insert(starter());
+    query.insert(this.#starter());
   }
 
   // How it is drawn.
@@ -120,17 +134,18 @@ export class Queries {
   /** changed: the settings that are. */
   template(changed) {
     const { form } = this.#view;
+    if (form.isNew) this.#help();
     this.#withRecheck ||= form.text(fields.get('recheck')) !== '' || form.errors.recheck !== undefined; // and so it stays
     const badge = (name) => (!form.isNew && changed.some((f) => f.name === name)
       ? html`<span class="badge" data-kind="busy">changed</span>` : nothing);
     return html`<section class="card" aria-labelledby="query-title">
       <div class="toolbar"><h2 id="query-title">Query</h2>${badge('query')}</div>
       <div class="writing"><div>${this.#sql('query')}
-      ${this.#tables.offers()}
-      ${form.isNew && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
+      ${this.#tables?.offers() ?? nothing}
+      ${form.isNew && this.#starter && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
         @click=${() => this.#begin()}>Begin with an example</button></p>` : nothing}
       </div>
-      ${this.#tables.template(!form.text(fields.get('query')).trim())}</div>
+      ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}</div>
       <p class="quiet sql-keys"><span><kbd>Tab</kbd> leaves the editor</span>
         <span><kbd>Ctrl+]</kbd> indents, <kbd>Ctrl+[</kbd> outdents</span></p>
       <details class="recheck" ?open=${this.#withRecheck}>
