@@ -50,7 +50,7 @@ func (b *browser) modules(expression string, into any) {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {
 		const [sql, diff, settings, plan] = await Promise.all(['sql', 'diff', 'settings', 'plan'].map((m) => import(
-			document.querySelector('link[rel=modulepreload][href$="/views/tasks/' + m + '.js"]').href)));
+			document.querySelector('link[rel=modulepreload][href$="/views/tasks/sql.js"]').href.replace('sql.js', m + '.js'))));
 		return JSON.stringify(`+expression+`);
 	})()`, chromedp.EvalAwaitPromise))
 	if err != nil {

@@ -3,7 +3,6 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { took } from '../../parts.js';
 import { decimals, elapsed, label, value } from '../../words.js';
-import { costText, planOf, planTree, warningsIn } from './plan.js';
 import { microseconds } from './settings.js';
 
 const count = new Intl.NumberFormat();
@@ -36,10 +35,11 @@ export class Preview {
     this.changed();
     try {
       const within = patience + microseconds(timeout) / 1000;
-      const result = await this.ask(text, this.rows, { signal: aborted.signal, within });
+      const [result, plans] = await Promise.all([this.ask(text, this.rows, { signal: aborted.signal, within }), import('./plan.js')]);
       if (this.under?.aborted !== aborted) return;
       this.result = result;
-      this.tree = planOf(result.plan);
+      this.plans = plans;
+      this.tree = plans.planOf(result.plan);
       this.of = text;
       this.end('done');
       this.given(text);
@@ -112,7 +112,7 @@ export class Preview {
         ${stat(count.format(blocked), 'held or put off')}
         ${stat(count.format(passed), 'passed over', passed > 0)}
         ${stat(took(duration), 'taken')}
-        ${stat(costText(cost), 'planned cost')}
+        ${stat(this.plans.costText(cost), 'planned cost')}
       </ul>
       ${passed > 0 ? html`<p class="quiet">Passed over is a row whose item is null, empty, too long or there before,
         or that has both several slots and an exclusive group.</p>` : nothing}
@@ -146,14 +146,14 @@ export class Preview {
   }
 
   plan() {
-    const warnings = warningsIn(this.tree);
+    const warnings = this.plans.warningsIn(this.tree);
     return html`<details class="plan-all" ?open=${warnings.length > 0}>
       <summary><h3>Plan</h3> ${warnings.length
         ? html`<span class="badge" data-kind="warn">${counted(warnings.length, 'warning')}</span>`
         : html`<span class="quiet">nothing to warn of</span>`}</summary>
       <p class="quiet">How PostgreSQL means to go about the query, the last step first, with the rows that it expects
         and each step’s own share of the cost.</p>
-      <div class="scroll" tabindex="0" role="region" aria-label="Plan">${planTree(this.tree)}</div>
+      <div class="scroll" tabindex="0" role="region" aria-label="Plan">${this.plans.planTree(this.tree)}</div>
       <details><summary>As JSON</summary>
         <p class="quiet">With what getwork puts around the query to count rows, and to take out what is held or put off.</p>
         <pre class="cause" dir="ltr" tabindex="0" role="region"

@@ -4,6 +4,7 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { age, span } from '../../parts.js';
 import { bringBack, copy, pause, putBack, remove } from './actions.js';
+import { conflict } from './conflict.js';
 import { fieldOf } from './fields.js';
 import { fields, groups } from './settings.js';
 
@@ -80,13 +81,6 @@ function gone(view) {
   </section>`;
 }
 
-let conflict; // loaded when the first one is there
-
-function asks(view) {
-  if (!conflict) import('./conflict.js').then((module) => { conflict = module.conflict; view.draw(); });
-  return conflict !== undefined;
-}
-
 /** Another user saved a conflicting version; another tab shows it, and the question about it. */
 function overtaken(view) {
   const { version } = view.saving.theirs.task;
@@ -128,7 +122,7 @@ function settings(view, changed) {
   const [about, ...rules] = groups.map((g) => ({ title: g.title, fields: there(g) })).filter((g) => g.fields.length);
   const set = (g) => html`<fieldset class="card settings"><legend>${g.title}</legend>
     <div>${g.fields.map((f) => fieldOf(f, form, changed, typed, view.others))}</div></fieldset>`;
-  return html`${saving.theirs && asks(view) ? conflict({
+  return html`${saving.theirs ? conflict({
       form,
       theirs: saving.theirs,
       me: app.me.user,
