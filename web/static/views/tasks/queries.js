@@ -16,14 +16,14 @@ export class Queries {
   #withRecheck = false; // it is unfolded
   #tables; // what the query may read; loaded for a new task, or when somebody begins to write
   #starter; // makes a query to begin with
-  #loading = false;
+  #loading; // a promise
 
   /** view: the TaskView. */
   constructor(view) {
     const { app, draw: changed, signal } = view;
     this.#view = view;
     this.#editors = { query: this.#editor('query', 'Query, SQL'), recheck: this.#editor('recheck', 'Recheck, SQL') };
-    this.#editors.query.area.addEventListener('focus', () => this.#help(), { once: true });
+    this.#editors.query.area.addEventListener('focus', () => this.#list(), { once: true });
     this.preview = new Preview({
       ask: (text, limit, options) => this.#ask(text, limit, options),
       text: () => this.#editors.query.value,
@@ -35,17 +35,21 @@ export class Queries {
     });
   }
 
-  /** Loads what helps to write a query. */
+  /** Loads what helps to write a query, once. */
   async #help() {
-    if (this.#loading) return;
-    this.#loading = true;
-    const { Tables, starter } = await import('./tables.js');
-    const { app, draw: changed } = this.#view;
-    const editor = this.#editors.query;
-    this.#starter = starter;
-    this.#tables = new Tables({ api: app.api, editor, changed });
-    if (editor.area === document.activeElement) this.#tables.load();
-    changed();
+    this.#loading ??= import('./tables.js').then(({ Tables, starter }) => {
+      const { app, draw: changed } = this.#view;
+      this.#starter = starter;
+      this.#tables = new Tables({ api: app.api, editor: this.#editors.query, changed });
+      changed();
+    });
+    await this.#loading;
+  }
+
+  /** Reads the tables as well. */
+  async #list() {
+    await this.#help();
+    this.#tables.load();
   }
 
   #editor(name, label) {
@@ -145,7 +149,10 @@ export class Queries {
       ${form.isNew && this.#starter && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
         @click=${() => this.#begin()}>Begin with an example</button></p>` : nothing}
       </div>
-      ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}</div>
+      <details class="tables" @toggle=${(e) => { if (e.target.open) this.#list(); }}>
+        <summary>Tables that the query may read</summary>
+        ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}
+      </details></div>
       <p class="quiet sql-keys"><span><kbd>Tab</kbd> leaves the editor</span>
         <span><kbd>Ctrl+]</kbd> indents, <kbd>Ctrl+[</kbd> outdents</span></p>
       <details class="recheck" ?open=${this.#withRecheck}>

@@ -29,7 +29,6 @@ export class Tables {
     this.#api = api;
     this.#editor = editor;
     this.#changed = changed;
-    editor.area.addEventListener('focus', () => this.load(), { once: true }); // for what is offered while one types
     editor.area.addEventListener('keyup', changed);
     editor.area.addEventListener('click', changed);
     editor.area.addEventListener('keydown', (e) => {
@@ -40,7 +39,7 @@ export class Tables {
     });
   }
 
-  /** Reads the tables, once: it takes a run slot. */
+  /** Reads the tables, once, for the list and for what is offered while one types: it takes a run slot. */
   async load() {
     if (this.#asked) return;
     this.#asked = true;
@@ -94,11 +93,10 @@ export class Tables {
       ${names.map((n) => html`<button type="button" class="plain" @click=${() => this.#complete(n)}>${n}</button>`)}</p>`;
   }
 
+  /** The list. empty: there is no query yet. */
   template(empty) {
     const tables = this.#tables?.filter((t) => t.name.toLowerCase().includes(this.#filter)) ?? [];
-    return html`<details class="tables" @toggle=${(e) => { if (e.target.open) this.load(); }}>
-      <summary>Tables that the query may read</summary>
-      ${this.#error ? html`<p class="error" role="alert" dir="auto">They can’t be read: ${this.#error}.
+    return html`${this.#error ? html`<p class="error" role="alert" dir="auto">They can’t be read: ${this.#error}.
         <button type="button" @click=${() => this.load()}>Try again</button></p>` : nothing}
       ${this.#asked && !this.#tables ? html`<p class="quiet">Reading …</p>` : nothing}
       ${this.#tables && !this.#tables.length ? html`<p class="quiet">The login that runs queries may read no table. Grant it SELECT on those that tasks need.</p>` : nothing}
@@ -111,7 +109,6 @@ export class Tables {
         <ul class="columns">${t.columns.map((c) => html`<li><button type="button" class="plain" @click=${() => this.#put(c.name)}>${c.name}</button>
           <span class="quiet">${c.type}</span></li>`)}</ul>
       </details></li>`)}</ul>
-      ${this.#cut || tables.length > shown ? html`<p class="quiet">There are more tables than are listed.</p>` : nothing}
-    </details>`;
+      ${this.#cut || tables.length > shown ? html`<p class="quiet">There are more tables than are listed.</p>` : nothing}`;
   }
 }
