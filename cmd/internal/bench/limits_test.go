@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest/timeout"
 )
 
 func TestWithoutPassword(t *testing.T) {
@@ -49,7 +50,7 @@ select (select count(*) from getwork.bare_request where state = 'assigned'), (se
 			}
 		}
 		for _, script := range []string{fiveStatements, oneStatement} {
-			_, err := b.perClients(t.Context(), script, time.Second)
+			_, err := b.perClients(t.Context(), script, timeout.Scale(time.Second))
 			wrote(script[:12], err)
 		}
 		_, err := b.setBased(t.Context(), time.Second)

@@ -28,7 +28,7 @@ func TestTaskCommands(t *testing.T) {
 	c.Run(0, e2e.Text("NAME", "WAITING", "verify  active  0", "Verify"), "task", "list")
 
 	c.Run(0, e2e.Text("task verify updated (version 2): query_timeout, title"), "task", "update", "verify", "--title", "V", "--query-timeout", "90s")
-	c.Run(0, e2e.Text("task verify unchanged (version 1)"), "task", "update", "verify", "--title", "V")
+	c.Run(0, e2e.Text("task verify unchanged (version 2)"), "task", "update", "verify", "--title", "V")
 	var task assign.Task
 	c.Decode(0, &task, "task", "show", "verify")
 	want := assign.Settings{Name: "verify", Title: "V", Query: "select i as item\nfrom generate_series(1, 9) i", QueryTimeout: 90e9,

@@ -46,13 +46,14 @@ func TestStorageChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Exec(t.Context(), `insert into getwork.task overriding system value select 100 + i from generate_series(1, 300) i; delete from getwork.task`); err != nil {
+	// Autovacuum would take the dead rows away.
+	if _, err := other.Exec(t.Context(), `alter table getwork.task set (autovacuum_enabled = off); insert into getwork.task overriding system value select 100 + i from generate_series(1, 300) i; delete from getwork.task`); err != nil {
 		t.Fatal(err)
 	}
 	_ = other.Close(t.Context())
 	few := func(l *limits) { l.dead = 100 }
 	w.expect(broken{check: "bloat", limits: few, state: Warning, says: "task has 30"})
-	w.expect(broken{check: "bloat", state: OK, says: "no table"})
+	w.expect(broken{check: "bloat", sql: "alter table getwork.task reset (autovacuum_enabled)", state: OK, says: "no table"})
 
 	// A transaction of another session of the login.
 	idle, err := pgx.Connect(t.Context(), w.url)
