@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/schema/schematest/timeout"
+	"getwork/web/contract"
 )
 
 // listener is a client of the event stream.
@@ -66,6 +67,9 @@ func (l *listener) event() (kind string, body map[string]any) {
 			var message map[string]any
 			if err := json.Unmarshal([]byte(value), &message); err != nil {
 				l.t.Fatalf("%s: %v", value, err)
+			}
+			if err := contract.Check(kind, []byte(value)); err != nil {
+				l.t.Errorf("event %s: %s is not as asyncapi.json describes it: %v", kind, value, err)
 			}
 			d := described(l.t)
 			if wrong := d.check("", map[string]any{"$ref": "#/components/schemas/Message"}, message); len(wrong) > 0 || message["type"] != kind || len(message) != 2 {

@@ -13,6 +13,12 @@ import (
 //go:embed openapi.json
 var description []byte
 
+// liveDescription describes the live channel in AsyncAPI 3. Its bodies are those of the description, by reference; package contract
+// holds the messages of the tests against it.
+//
+//go:embed asyncapi.json
+var liveDescription []byte
+
 //go:embed docs
 var docs embed.FS
 
@@ -22,6 +28,7 @@ func (s *server) describe(m *mux.Router) {
 		m.Handle(path, newAsset(kind, content).fresh()).Methods("GET", "HEAD")
 	}
 	file("/openapi.json", "application/json", description)
+	file("/asyncapi.json", "application/json", liveDescription)
 	for address, name := range map[string]string{"/docs": "index.html", "/docs/": "index.html", "/docs/docs.css": "docs.css", "/docs/docs.js": "docs.js"} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {

@@ -246,6 +246,21 @@ func TestDescriptionIsSound(t *testing.T) {
 			}
 			names[name] = true
 			checkParameters(t, d, path, call)
+			for _, status := range []string{"200", "201", "202"} {
+				answer := at(d.resolve(at(call, "responses", status)), "content", "application/json")
+				if answer == nil {
+					continue
+				}
+				example := at(answer, "example")
+				if example == nil {
+					example = d.resolve(at(answer, "examples", "usual"))["value"]
+				}
+				if example == nil {
+					t.Errorf("%s %s: %s has no example", method, path, status)
+				} else if wrong := d.check("", at(answer, "schema"), example); len(wrong) > 0 {
+					t.Errorf("%s %s: the example of %s: %v", method, path, status, wrong)
+				}
+			}
 			for kind, body := range mapOf(at(call, "requestBody", "content")) {
 				schemas := []any{at(body, "schema")}
 				if all, ok := at(body, "schema", "allOf").([]any); ok {

@@ -36,6 +36,7 @@ var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
+	".ts":   "application/typescript; charset=utf-8", // the types of getwork.js, which no page loads
 }
 
 // site is the web page as it is served. The browser gets its files as they are written.

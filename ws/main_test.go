@@ -22,6 +22,7 @@ import (
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
+	"getwork/web/contract"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -163,6 +164,11 @@ func (c *client) message() (kind string, body map[string]any, err error) {
 	body, ok := m[kind].(map[string]any)
 	if !ok || len(m) != 2 {
 		c.t.Fatalf(`%s is not {"type":T, T:{…}}`, b)
+	}
+	if kind != "mark" { // which is a test's own
+		if err := contract.Check(kind, b); err != nil {
+			c.t.Errorf("%s is not as asyncapi.json describes it: %v", b, err)
+		}
 	}
 	return kind, body, nil
 }

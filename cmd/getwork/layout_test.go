@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"getwork/schema/postgres":   {},
 	"getwork/schema/schematest": {"getwork/schema", "getwork/schema/postgres", "getwork/schema/schematest/clock", "getwork/schema/schematest/timeout"},
 	"getwork/web/card":          {},
+	"getwork/web/contract":      {},
 	"getwork/web/grants":        {"getwork/assign"},
 	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/feed", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/web/card"},
 	"getwork/web/identity":      {"getwork/assign", "getwork/assign/pg", "getwork/assign/rights", "getwork/web", "getwork/web/card", "getwork/web/grants", "getwork/web/identity/oidc"},

@@ -1,0 +1,279 @@
+/** The types of getwork.js. Its comments describe each call; /openapi.json describes what the server sends. */
+
+/** RFC 3339 in UTC. */
+export type Time = string;
+/** In Go's form: '90s', '2m', '24h'. */
+export type Duration = string;
+export type Role = 'worker' | 'agent' | 'observer' | 'manager';
+
+export interface Work {
+  id: string;
+  task: string;
+  item: string;
+  user: string;
+  instance?: string;
+  slot: number;
+  /** The other columns of the query. */
+  details: Record<string, unknown>;
+  assigned_at: Time;
+  lease_expires_at: Time | null;
+  attempt: number;
+  state: 'held' | 'completed' | 'returned' | 'never' | 'failed' | 'expired' | 'reassigned';
+  closed_at: Time | null;
+  available_at: Time | null;
+  note: string | null;
+  lease?: Duration;
+  closed_by?: string;
+  error?: string;
+  to_others?: boolean;
+  exhausted?: boolean;
+  expiring?: boolean;
+}
+
+export interface Request {
+  id: string;
+  task: string;
+  user: string;
+  instance?: string;
+  wanted: number;
+  requested: number;
+  assigned: number;
+  state: 'pending' | 'assigned' | 'partial' | 'none' | 'failed' | 'cancelled';
+  reason: 'no_match' | 'all_held' | 'rules' | 'at_limit' | 'paused' | null;
+  error: string | null;
+  lease: Duration | null;
+  created_at: Time;
+  linger_until: Time | null;
+  completed_at: Time | null;
+  eta_seconds: number | null;
+  position: number | null;
+  work: Work[];
+}
+
+export interface Task {
+  name: string;
+  title: string;
+  description: string;
+  /** null: an inbox. Absent: only managers and observers may read it. */
+  query?: string | null;
+  recheck?: string | null;
+  query_timeout: Duration;
+  fresh_for: Duration;
+  max_candidates: number;
+  max_request: number;
+  max_open: number | null;
+  lease: Duration | null;
+  slots: number;
+  max_attempts: number | null;
+  backoff: Duration;
+  rerun_after: Duration;
+  conflicts_with: string[];
+  groups: string[];
+  paused: boolean;
+  version: number;
+  waiting: number;
+  held: number;
+  shelf: number;
+  running_since: Time | null;
+  usual_seconds: number | null;
+  /** Settings of newer servers. */
+  [more: string]: unknown;
+}
+
+/** What createTask and updateTask take; see Settings in /openapi.json. */
+export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'running_since' | 'usual_seconds'>>;
+
+export interface Run {
+  id: string;
+  task: string;
+  phase: 'started' | 'finished' | 'failed' | 'cancelled';
+  eta_seconds: number | null;
+  candidates: number | null;
+  duration_ms: number | null;
+}
+
+export interface Pipeline {
+  work: Work[];
+  requests: Request[];
+}
+
+export interface Me {
+  user: string;
+  role?: Role;
+  groups: string[];
+  admin: boolean;
+  by: string;
+  ends_at: Time | null;
+  idle_at?: Time | null;
+  log_out: boolean;
+  [more: string]: unknown;
+}
+
+export interface Hello {
+  node: string;
+  user: string;
+  role: Role;
+  server_time: Time;
+}
+
+export type Disposition =
+  | { outcome: 'complete' | 'never'; note?: string }
+  | { outcome: 'return'; after: Duration; to?: 'all' | 'others'; note?: string }
+  | { outcome: 'fail'; error?: string; note?: string };
+
+/** A list of the API: {<plural>: […], next_cursor?}. */
+export type Page<Plural extends string, Row> = { [name in Plural]: Row[] } & { next_cursor?: string };
+/** Empty values do not filter. */
+export type Filter<Name extends string> = { [name in Name]?: string | number | boolean | null };
+/** An object that /openapi.json describes. */
+export type Described = Record<string, any>;
+
+export interface NewItem {
+  item: string;
+  priority?: number;
+  not_before?: Time | Duration;
+  slots?: number;
+  exclusive?: string;
+  details?: Record<string, unknown>;
+}
+
+/** The error of a failed call. */
+export class Problem extends Error {
+  constructor(status: number, body?: { type?: string; title?: string; detail?: string; errors?: { field: string; detail: string }[]; log_in?: string }, retryAfter?: number);
+  /** 0: no answer at all. */
+  status: number;
+  /** Such as '/problems/lease-lost'. */
+  type: string;
+  title: string;
+  detail: string;
+  errors: { field: string; detail: string }[];
+  /** The path to log in at, or ''. */
+  logIn: string;
+  /** In ms; 0 if the server did not say. */
+  retryAfter: number;
+}
+
+export interface RestOptions {
+  url?: string;
+  headers?: Record<string, string>;
+  fetch?: typeof globalThis.fetch;
+  parse?: (text: string) => any;
+  clock?: { setTimeout(f: () => void, ms: number): any };
+  dated?: (ms: number) => void;
+}
+
+export interface CallOptions {
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** ms */
+  within?: number;
+  keepalive?: boolean;
+  signal?: AbortSignal;
+  repeats?: number;
+}
+
+export interface Answer<Body> {
+  status: number;
+  tag: string | null;
+  /** undefined with status 304. */
+  body: Body;
+}
+
+/** All calls of the API, and nothing live. Each promise fails with a Problem. */
+export interface Rest {
+  call(method: string, path: string, options?: CallOptions): Promise<Answer<any>>;
+  logIn(user: string, role?: Role): Promise<void>;
+  logOut(): Promise<void>;
+  me(): Promise<Me>;
+  tasks(): Promise<Task[]>;
+  task(name: string): Promise<{ task: Task; tag: string | null }>;
+
+  pipeline(): Promise<Pipeline>;
+  request(id: string, tag?: string | null): Promise<Answer<Request>>;
+  getWork(task: string, body: { count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;
+  cancel(id: string): Promise<Request>;
+  dispose(id: string, body: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
+  extend(id: string): Promise<Work>;
+  claim(task: string, item: string): Promise<Work>;
+
+  waiting(filter?: Filter<'task' | 'cursor' | 'limit'>): Promise<Page<'requests', Request>>;
+  work(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'cursor' | 'limit'>): Promise<Page<'work', Work>>;
+  holders(filter?: Filter<'task' | 'user' | 'cursor' | 'limit'>): Promise<Page<'holders', Described> & { total?: { users: number; held: number } }>;
+  runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
+  history(filter?: Filter<'task' | 'from' | 'step'>): Promise<Described>;
+  returns(filter?: Filter<'task' | 'from'>): Promise<Described>;
+
+  createTask(settings: Settings & { name: string }): Promise<Task>;
+  updateTask(name: string, changes: Settings, tag: string | null): Promise<Task>;
+  setPaused(name: string, paused: boolean): Promise<Task>;
+  taskLog(name: string, filter?: Filter<'cursor' | 'limit'>): Promise<Described>;
+  deleteTask(name: string): Promise<void>;
+  versions(name: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'versions', Described>>;
+  restore(name: string, version: number, tag?: string | null): Promise<Task>;
+  preview(name: string | null | undefined, options?: Described, call?: { signal?: AbortSignal; within?: number }): Promise<Described>;
+  /** The tables and columns that a ranking query may read. */
+  schema(): Promise<Described>;
+  explain(task: string, item: string, call?: { signal?: AbortSignal }): Promise<Described>;
+  push(task: string, items: NewItem[]): Promise<{ accepted: number; duplicates: number }>;
+  redrive(task: string, items?: string[]): Promise<{ count: number }>;
+  reassign(id: string, user: string): Promise<Work>;
+  release(filter: { user?: string; task?: string; dry_run?: boolean; token?: string }): Promise<{ count: number; token?: string }>;
+}
+
+export function rest(options?: RestOptions): Rest;
+
+export type State =
+  | { name: 'connecting' | 'live' | 'lagging'; reason?: undefined }
+  | { name: 'polling'; every: number; next: number; error?: Problem; reason?: undefined }
+  | { name: 'stopped'; reason: 'patience' | 'unauthenticated' | 'forbidden' | 'closed' };
+
+/** The events of a client, each a CustomEvent with this as its detail. */
+export interface Events {
+  state: State;
+  change: undefined;
+  request: Request;
+  gone: Work;
+  run: Run;
+  task: Task;
+  tasks: undefined | Record<string, never>;
+  reread: undefined;
+  hello: Hello;
+  problem: Problem;
+}
+
+export interface ConnectOptions extends Omit<RestOptions, 'clock' | 'dated'> {
+  watch?: boolean;
+  WebSocket?: any;
+  clock?: { now(): number; setTimeout(f: () => void, ms: number): any; clearTimeout(id: any): void };
+  random?: () => number;
+  delays?: { poll?: number[]; stop?: number; socket?: [number, number]; ping?: number; silence?: number; steady?: number; wake?: number };
+}
+
+/** One user's pipeline, kept live. */
+export interface Client extends EventTarget {
+  work: Map<string, Work>;
+  requests: Map<string, Request>;
+  state: State;
+  /** The pipeline has been read: until then an empty `work` says nothing. */
+  known: boolean;
+  user: Hello | null;
+  /** By how many ms the server's clock is ahead of this machine's. */
+  ahead: number;
+  getWork(task: string, count: number, options?: { linger?: Duration; lease?: Duration; key?: string }): Promise<Request>;
+  cancel(id: string): Promise<Request>;
+  dispose(id: string, disposition: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
+  extend(id: string): Promise<Work>;
+  claim(task: string, item: string): Promise<Work>;
+  left(work: Work): number | null;
+  me(): Promise<Me>;
+  tasks(): Promise<Task[]>;
+  subscribe(names: Iterable<string>): void;
+  unsubscribe(names: Iterable<string>): void;
+  resume(): void;
+  close(): void;
+  refresh(): Promise<void>;
+  addEventListener<Type extends keyof Events>(type: Type, listener: (event: CustomEvent<Events[Type]>) => void, options?: boolean | AddEventListenerOptions): void;
+  addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | AddEventListenerOptions): void;
+}
+
+export function connect(options?: ConnectOptions): Client;
