@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test short race e2e lint bench matrix
+.PHONY: help demo test short race e2e lint bench matrix release baseline
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,3 +36,9 @@ matrix: ## all fail-overs, both other modes and the defences switched off, and e
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
+
+release: ## binaries, packages, images, SBOMs and checksums, into dist/
+	deploy/release
+
+baseline: ## with a release: later changes of the API are compared with what it is now
+	cp web/openapi.json web/openapi.released.json

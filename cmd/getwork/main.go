@@ -14,12 +14,14 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	_ "golang.org/x/crypto/x509roots/fallback" // public authorities, for images and machines that have none of their own
 
 	"getwork/cmd/internal/cli"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/demo"
 	"getwork/cmd/internal/doctor"
 	"getwork/cmd/internal/health"
+	"getwork/cmd/internal/man"
 	"getwork/cmd/internal/serve"
 	"getwork/cmd/internal/setup"
 )
@@ -55,6 +57,7 @@ type commandLine struct {
 	Version    versionCmd        `cmd:"" group:"more" help:"Print the version."`
 
 	Complete     cli.CompleteCmd  `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	Man          man.Command      `cmd:"" name:"__man" hidden:""`
 	BenchRaw     benchRawCmd      `cmd:"" name:"__raw-tcp" hidden:""`
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }

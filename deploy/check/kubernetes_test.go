@@ -1,0 +1,142 @@
+package check
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// cluster is what `kubectl apply -k deploy/kubernetes` creates.
+type cluster struct {
+	namespace  core.Namespace
+	deployment apps.Deployment
+	service    core.Service
+	budget     policy.PodDisruptionBudget
+	network    networking.NetworkPolicy
+	settings   core.ConfigMap
+}
+
+// built runs kustomize, and decodes each object strictly: a field that the API does not have, or has twice, is an error.
+func built(t *testing.T) cluster {
+	t.Helper()
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c cluster
+	into := map[string]any{
+		"v1 Namespace":                       &c.namespace,
+		"apps/v1 Deployment":                 &c.deployment,
+		"v1 Service":                         &c.service,
+		"policy/v1 PodDisruptionBudget":      &c.budget,
+		"networking.k8s.io/v1 NetworkPolicy": &c.network,
+		"v1 ConfigMap":                       &c.settings,
+	}
+	for _, object := range objects.Resources() {
+		kind := object.GetApiVersion() + " " + object.GetKind()
+		text, err := object.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, ok := into[kind]
+		if !ok {
+			t.Errorf("a %s is not expected, or is there twice", kind)
+			continue
+		}
+		if err := yaml.UnmarshalStrict(text, target); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		delete(into, kind)
+	}
+	for kind := range into {
+		t.Errorf("there is no %s", kind)
+	}
+	return c
+}
+
+// The objects fit together: selectors find the pods, ports have names that exist, and nothing runs with more rights than it needs.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	c := built(t)
+	pod := c.deployment.Spec.Template
+	for what, labels := range map[string]map[string]string{
+		"the deployment's selector": c.deployment.Spec.Selector.MatchLabels,
+		"the service's selector":    c.service.Spec.Selector,
+		"the budget's selector":     c.budget.Spec.Selector.MatchLabels,
+		"the network's selector":    c.network.Spec.PodSelector.MatchLabels,
+	} {
+		if len(labels) == 0 || !reflect.DeepEqual(labels, pod.Labels) {
+			t.Errorf("%s is %v, and the pods have %v", what, labels, pod.Labels)
+		}
+	}
+	for _, spread := range pod.Spec.TopologySpreadConstraints {
+		if spread.LabelSelector == nil || !reflect.DeepEqual(spread.LabelSelector.MatchLabels, pod.Labels) {
+			t.Errorf("pods are spread by %v, and have %v", spread.LabelSelector, pod.Labels)
+		}
+	}
+	node := pod.Spec.Containers[0]
+	ports := map[string]bool{}
+	for _, port := range node.Ports {
+		ports[port.Name] = true
+	}
+	for _, port := range c.service.Spec.Ports {
+		if !ports[port.TargetPort.StrVal] {
+			t.Errorf("the service leads to the port %q, which the node lacks", port.TargetPort.String())
+		}
+	}
+	for _, rule := range c.network.Spec.Ingress {
+		for _, port := range rule.Ports {
+			if !ports[port.Port.StrVal] {
+				t.Errorf("the network opens the port %q, which the node lacks", port.Port.String())
+			}
+		}
+	}
+	if got := node.EnvFrom[0].ConfigMapRef.Name; got != c.settings.Name || got == "getwork" {
+		t.Errorf("the node has its settings from %q; they are in %q, which must have a hash", got, c.settings.Name)
+	}
+	s, p := node.SecurityContext, pod.Spec.SecurityContext
+	if !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || !*p.RunAsNonRoot || *p.RunAsUser == 0 || s.Capabilities.Drop[0] != "ALL" ||
+		p.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *pod.Spec.AutomountServiceAccountToken {
+		t.Errorf("the node has rights that it does not need: %v %v", s, p)
+	}
+	for what, probe := range map[string]struct {
+		*core.Probe
+		path string
+	}{"startup": {node.StartupProbe, "/livez"}, "liveness": {node.LivenessProbe, "/livez"}, "readiness": {node.ReadinessProbe, "/readyz"}} {
+		if probe.HTTPGet == nil || probe.HTTPGet.Path != probe.path || !ports[probe.HTTPGet.Port.StrVal] {
+			t.Errorf("the %s probe asks %v", what, probe.HTTPGet)
+		}
+	}
+	if r := node.ReadinessProbe; time.Duration(r.PeriodSeconds*r.FailureThreshold)*time.Second > drain(t)/5 {
+		t.Errorf("the readiness probe notices a 503 after %d s, and a node that drains waits %s for that", r.PeriodSeconds*r.FailureThreshold, drain(t)/5)
+	}
+	if c.budget.Spec.MaxUnavailable.IntValue() >= int(*c.deployment.Spec.Replicas) {
+		t.Error("the budget lets all nodes go at once")
+	}
+}
+
+// Whoever ends a node gives it the time that it takes to drain, and some seconds.
+func TestKubernetesDrains(t *testing.T) {
+	t.Parallel()
+	c := built(t)
+	set, err := time.ParseDuration(c.settings.Data["GETWORK_DRAIN_TIMEOUT"])
+	if err != nil || set != drain(t) {
+		t.Errorf("the settings have %q; the default is %s", c.settings.Data["GETWORK_DRAIN_TIMEOUT"], drain(t))
+	}
+	enough(t, "terminationGracePeriodSeconds", time.Duration(*c.deployment.Spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second)
+	for name := range c.settings.Data {
+		if !strings.HasPrefix(name, "GETWORK_") {
+			t.Errorf("%s is no setting", name)
+		}
+		knows(t, name)
+	}
+}
