@@ -82,7 +82,7 @@ type page struct {
 	common map[string]bool // flags that are described once
 }
 
-func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *page) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
 // text writes a help text. Blank lines separate paragraphs, and indented lines stay as they are.
 func (p *page) text(help string) {
