@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 	"getwork/assign/records"
 	"getwork/notify"
@@ -165,12 +166,12 @@ const selectGiven = `select id from getwork.work where task_id = $1 and item = $
 func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int64) (id int64, err error) {
 	var g grants
 	g.add(w, o, slot, r.state.Lease)
-	wrote := expecting{batch: &pgx.Batch{}}
+	var wrote pg.Writes
 	g.insert(&wrote, r, run, nil)
 	if r.state.Inbox() {
-		wrote.queue(anyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots)
+		wrote.Queue(pg.AnyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots)
 	}
-	if err := wrote.send(ctx, r.tx); err != nil {
+	if err := wrote.Send(ctx, r.tx); err != nil {
 		return 0, err
 	}
 	err = r.tx.QueryRow(ctx, r.e.SQL(selectGiven), r.task, o.cand.Item, w.holder.User, w.holder.Instance).Scan(&id)

@@ -162,7 +162,7 @@ func (n *node) beside(t testing.TB, task int64, c assign.Click) (tx pgx.Tx, id i
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	k := &click{Click: c, holder: c.Holder}
-	if _, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, task, []*click{k}, false, ranking.Matching{}); err != nil {
+	if _, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task}, []*click{k}, ranking.Matching{}); err != nil {
 		t.Fatal(err)
 	}
 	return tx, k.id
@@ -513,10 +513,9 @@ func TestClickBesideAChange(t *testing.T) {
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
-	task := newInbox(t, n, "inbox", func(s *assign.Settings) { s.Groups = []string{"desk"} })
 	session := logIn(t, db, "ann")
 	principal := query[int64](t, db, `select id from getwork.principal`)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		credential, change string
 		state              assign.State
 		groups             string
@@ -526,6 +525,9 @@ func TestClickBesideAChange(t *testing.T) {
 		{session, `update getwork.session set groups = '{night}'`, assign.None, "{night}"},
 		{fmt.Sprint("p:", principal, ".2"), `update getwork.principal set groups = '{night}'`, assign.None, "{night}"},
 	} {
+		// Each has an inbox of its own, in which there is nothing before the look: a round of the case before would hand it out.
+		inbox := fmt.Sprint("inbox-", i)
+		task := newInbox(t, n, inbox, func(s *assign.Settings) { s.Groups = []string{"desk"} })
 		click := lingering("ann", c.credential)
 		click.Groups = []string{"desk"}
 		tx, id := n.beside(t, task.ID, click)
@@ -536,7 +538,7 @@ func TestClickBesideAChange(t *testing.T) {
 		if err := n.CancelEnded(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		n.push(t, "inbox", fmt.Sprint("of ", id))
+		n.push(t, inbox, fmt.Sprint("of ", id))
 		wantEnded(t, n.endedRequest(t, id), c.state, 0)
 		if got := query[string](t, db, `select groups::text from getwork.work_requested where id = $1`, id); got != c.groups {
 			t.Errorf("%s: the request has the groups %s", c.credential, got)

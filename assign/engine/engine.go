@@ -90,6 +90,7 @@ type Engine struct {
 	base       context.Context // ends when Run ends; nil before
 	loops      map[int64]*serveLoop
 	dispatches map[string]*dispatcher
+	clicked    map[string]clicksTask // tasks that clicks found ready to serve, by name
 	timers     map[int64]*time.Timer
 	refreshes  map[int64]*refresh
 	slotWaits  slotWaits
@@ -119,6 +120,7 @@ func New(c Config) *Engine {
 		began:      make(chan struct{}, 1),
 		loops:      map[int64]*serveLoop{},
 		dispatches: map[string]*dispatcher{},
+		clicked:    map[string]clicksTask{},
 		timers:     map[int64]*time.Timer{},
 		refreshes:  map[int64]*refresh{},
 		lastNotify: map[int64]time.Time{},
@@ -197,6 +199,9 @@ func (e *Engine) Running() bool {
 // Heard takes a message of NOTIFY, and wakes what it concerns on this node. It does not block.
 func (e *Engine) Heard(m notify.Message) {
 	for _, c := range m.Changes {
+		if c.Settings {
+			recorder{e}.forgetTask(c.Task)
+		}
 		if c.Settings || len(c.Requests) > 0 || c.Many {
 			e.poke(c.Task)
 		}

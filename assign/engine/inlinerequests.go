@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // A round on a fresh shelf or an inbox records the clicks that it serves in their final state: one row written once, instead
@@ -123,7 +124,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 }
 
 // insert queues the requests' rows.
-func (s *inlineRequests) insert(x *expecting, r *round, run *int64) {
+func (s *inlineRequests) insert(x *pg.Writes, r *round, run *int64) {
 	if len(s.answers.ids) == 0 {
 		return
 	}
@@ -142,7 +143,7 @@ func (s *inlineRequests) insert(x *expecting, r *round, run *int64) {
 		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), assign.UTC(linger), assign.UTC(completed)
 		return nil
 	}
-	x.read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
+	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils)
 }
 
@@ -169,6 +170,7 @@ func (r *round) share() {
 type prefetch struct {
 	asked   int     // how many offers were asked for
 	proofs  []proof // what the clicks show
+	keys    *keys   // what the clicks' keys are; nil: they have none
 	waiting []waiter
 	ids     []int64
 	offers  []offer // the shelf's best; only for tasks that conflict with none
@@ -191,6 +193,12 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
 		credentials, untils := proofColumns(a.proofs)
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
+	}
+	if a.keys == nil {
+		a.keys = keysOf(clicks)
+	}
+	if a.keys.unread() {
+		a.keys.queue(r.e, batch, r.task)
 	}
 }
 
@@ -218,6 +226,11 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 		}
 		if len(ended) > 0 {
 			return errSettle
+		}
+	}
+	if err == nil && a.keys.unread() {
+		if rows, err = results.Query(); err == nil {
+			err = a.keys.read(rows)
 		}
 	}
 	if err != nil {

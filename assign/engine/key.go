@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 const (
@@ -35,47 +36,84 @@ where k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
 
 type keyOf struct{ user, key string }
 
-// claimKeys writes the batch's keys before anything is recorded for them. So of two clicks with one key only one is recorded,
-// whatever nodes they came to. The other is answered with the same request.
-func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
-	byKey := map[keyOf][]*click{}
-	var users, keys, bodies []string
+// keys are the Idempotency-Keys of some clicks. They are written before anything is recorded for the clicks. So of two clicks
+// with one key only one is recorded, whatever nodes they came to. The other is answered with the same request.
+type keys struct {
+	clicks               map[keyOf][]*click
+	users, names, bodies []string
+	won                  map[keyOf]bool // the keys that were not used before; nil: not known yet
+}
+
+// keysOf returns the clicks' keys; nil: they have none.
+func keysOf(batch []*click) *keys {
+	var ks *keys
 	for _, k := range batch {
 		if k.Key == "" {
 			continue
 		}
-		id := keyOf{k.holder.User, k.Key}
-		if byKey[id] == nil {
-			users, keys, bodies = append(users, id.user), append(keys, id.key), append(bodies, bodyOf(k.Click))
+		if ks == nil {
+			ks = &keys{clicks: map[keyOf][]*click{}}
 		}
-		byKey[id] = append(byKey[id], k)
+		id := keyOf{k.holder.User, k.Key}
+		if ks.clicks[id] == nil {
+			ks.users, ks.names, ks.bodies = append(ks.users, id.user), append(ks.names, id.key), append(ks.bodies, bodyOf(k.Click))
+		}
+		ks.clicks[id] = append(ks.clicks[id], k)
 	}
-	if len(byKey) == 0 {
-		return nil
-	}
-	rows, err := tx.Query(ctx, c.SQL(claimKeys), task, users, keys, bodies)
-	if err != nil {
-		return fmt.Errorf("claim idempotency keys: %w", err)
-	}
-	won := map[keyOf]bool{}
+	return ks
+}
+
+// unread reports whether the keys were not written yet.
+func (ks *keys) unread() bool { return ks != nil && ks.won == nil }
+
+func (ks *keys) queue(e *Engine, batch *pgx.Batch, task int64) {
+	batch.Queue(e.SQL(claimKeys), task, ks.users, ks.names, ks.bodies)
+}
+
+func (ks *keys) read(rows pgx.Rows) error {
+	ks.won = map[keyOf]bool{}
 	if _, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id keyOf, err error) {
 		err = row.Scan(&id.user, &id.key)
-		won[id] = true
+		ks.won[id] = true
 		return id, err
 	}); err != nil {
 		return fmt.Errorf("claim idempotency keys: %w", err)
 	}
-	for id, clicks := range byKey {
-		if won[id] { // other clicks of this batch with the same key follow the first
+	return nil
+}
+
+// claimKeys answers clicks whose keys belong to earlier requests, or to another click of the batch. ahead: the keys were
+// written together with the lock.
+func (c recorder) claimKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click, ahead *prefetch) error {
+	var ks *keys
+	if ahead != nil {
+		ks = ahead.keys
+	} else {
+		ks = keysOf(batch)
+	}
+	if ks == nil {
+		return nil
+	}
+	if ks.unread() {
+		rows, err := tx.Query(ctx, c.SQL(claimKeys), task, ks.users, ks.names, ks.bodies)
+		if err == nil {
+			err = ks.read(rows)
+		}
+		if err != nil {
+			return fmt.Errorf("claim idempotency keys: %w", err)
+		}
+	}
+	for id, clicks := range ks.clicks {
+		if ks.won[id] { // other clicks of this batch with the same key follow the first
 			for _, k := range clicks[1:] {
 				k.follow(bodyOf(clicks[0].Click), 0)
 			}
 		}
 	}
-	if len(won) == len(byKey) {
+	if len(ks.won) == len(ks.clicks) {
 		return nil
 	}
-	return c.answerKeys(ctx, tx, task, byKey, won)
+	return c.answerKeys(ctx, tx, task, ks.clicks, ks.won)
 }
 
 // follow answers a click with the request that its key got before, or refuses it.
@@ -113,28 +151,35 @@ func (c recorder) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey m
 	return nil
 }
 
-// bindKeys records which request answered each key, even if that request was pending before.
-func (c recorder) bindKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+// bindKeys records which request answered each key, even if that request was pending before. It adds its statement, if there
+// is anything to record.
+func (c recorder) bindKeys(wrote *pg.Writes, task int64, batch []*click) {
 	var users, keys []string
 	var ids []int64
-	first := map[keyOf]int64{}
 	for _, k := range batch {
-		if k.Key == "" || k.lost || k.err != nil {
-			continue
+		if k.Key != "" && !k.lost && k.err == nil {
+			users, keys, ids = append(users, k.holder.User), append(keys, k.Key), append(ids, k.id)
 		}
-		users, keys, ids = append(users, k.holder.User), append(keys, k.Key), append(ids, k.id)
-		first[keyOf{k.holder.User, k.Key}] = k.id
+	}
+	if len(ids) > 0 {
+		wrote.Queue(pg.AnyNumber, c.SQL(bindKeys), task, users, keys, ids)
+	}
+}
+
+// followKeys answers clicks whose key is that of another click of the batch with that click's request.
+func followKeys(batch []*click) {
+	var first map[keyOf]int64
+	for _, k := range batch {
+		if k.Key != "" && !k.lost && k.err == nil {
+			if first == nil {
+				first = map[keyOf]int64{}
+			}
+			first[keyOf{k.holder.User, k.Key}] = k.id
+		}
 	}
 	for _, k := range batch {
 		if k.lost && k.id == 0 {
 			k.id = first[keyOf{k.holder.User, k.Key}]
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, c.SQL(bindKeys), task, users, keys, ids); err != nil {
-		return fmt.Errorf("record idempotency keys: %w", err)
-	}
-	return nil
 }

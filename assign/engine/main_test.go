@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
@@ -54,6 +55,7 @@ type nodeOptions struct {
 	every   time.Duration // between two announcements
 	dumb    bool          // its announcer can't send, as if the node had died before
 	log     io.Writer
+	dial    func(under pgconn.DialFunc) pgconn.DialFunc // for calls
 }
 
 var nodeCount struct {
@@ -85,6 +87,14 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.dial != nil {
+		config := pools.API.Config()
+		config.ConnConfig.DialFunc = o.dial(config.ConnConfig.DialFunc)
+		pools.API.Close()
+		if pools.API, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
 	}
 	send := func(ctx context.Context, channel, payload string) error {
 		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)

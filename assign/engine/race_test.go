@@ -53,7 +53,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-		_, err := (recorder{a.Engine}).recordAndServe(t.Context(), tx, task.ID, []*click{oliver}, false, ranking.Matching{})
+		_, err := (recorder{a.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, []*click{oliver}, ranking.Matching{})
 		return err
 	})
 	if err != nil {
@@ -282,7 +282,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-					_, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, task.ID, batch, false, ranking.Matching{})
+					_, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, batch, ranking.Matching{})
 					return err
 				})
 				if err != nil {

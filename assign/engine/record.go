@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,7 +53,7 @@ const recheckPatience = 2 * time.Second
 
 // recordBatch records one batch, wakes its task, and answers its clicks.
 func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) {
-	task, s, fresh, batch, err := c.admit(ctx, name, batch)
+	t, batch, err := c.admit(ctx, name, batch)
 	if len(batch) == 0 {
 		return
 	}
@@ -60,13 +61,13 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 	record := func(found ranking.Matching) (err error) {
 		for range attempts {
 			err = c.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
-				served, err = c.recordAndServe(ctx, tx, task, batch, fresh, found)
-				return []notify.Change{{Task: task, Requests: unanswered(batch)}}, err
+				served, err = c.recordAndServe(ctx, tx, t, batch, found)
+				return []notify.Change{{Task: t.id, Requests: unanswered(batch)}}, err
 			})
 			if !errors.Is(err, errSettle) {
 				return err
 			}
-			if batch, err = c.settle(ctx, task, batch); err != nil || len(batch) == 0 {
+			if batch, err = c.settle(ctx, t.id, batch); err != nil || len(batch) == 0 {
 				return err
 			}
 		}
@@ -74,17 +75,24 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 	}
 	switch {
 	case err != nil:
-	case fresh:
+	case t.fresh:
 		limited, done := context.WithTimeout(ctx, recheckPatience)
-		err = c.withRecheckedShelf(limited, task, s, wanted(batch), record)
+		err = c.withRecheckedShelf(limited, t.id, t.settings, wanted(batch), record)
 		done()
 		if !errors.Is(err, errNoRecheck) && !errors.Is(err, errTooFewRechecked) {
 			break
 		}
 		fallthrough // the serve loop, which can wait, does the recheck
 	default:
-		fresh = false
+		t.fresh = false
 		err = record(ranking.Matching{})
+	}
+	if served == nil {
+		c.forget(name)
+	}
+	if errors.Is(err, errRemembered) { // now they are admitted by what the database says
+		c.recordBatch(ctx, name, batch)
+		return
 	}
 	if half := len(batch) / 2; half > 0 && pg.Unheld(err) { // one click's name or key is at fault, and only that click is refused
 		c.recordBatch(ctx, name, batch[:half])
@@ -100,40 +108,107 @@ func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) 
 		}
 		return
 	}
-	c.countClicks(task, batch)
+	followKeys(batch)
+	c.countClicks(t.id, batch)
 	c.Steps(ctx, StepRecorded)
 	if served != nil {
 		c.after(served)
 	}
-	c.answer(ctx, task, batch)
+	c.answer(ctx, t.id, batch)
+}
+
+// clicksTask is a task as clicks find it.
+type clicksTask struct {
+	id         int64
+	name       string
+	version    int
+	settings   assign.Settings // those that concern a click
+	fresh      bool            // the clicks may be served as they are recorded
+	remembered bool            // not read, but remembered from earlier clicks
+}
+
+// is reports whether the task that was locked is the remembered one.
+func (t clicksTask) is(locked lockedState) bool {
+	return locked.version == t.version && locked.Name == t.name && !locked.deleted
+}
+
+// errRemembered says that a task is not as the node remembers it: it was changed, renamed or deleted, perhaps on another node.
+var errRemembered = errors.New("the task is not as it was")
+
+// remembers returns the task of that name as the last clicks found it, if there was a fresh shelf or an inbox, and the clicks
+// may be served by what is remembered. A round compares the name and the version under the assign lock. A node remembers
+// nothing that changes without a version: whether the task is paused, its back-off, its shelf. It refuses nobody by what it
+// remembers, because that is not compared with anything.
+func (c recorder) remembers(name string, batch []*click) (t clicksTask, ok bool) {
+	c.mu.Lock()
+	t, ok = c.clicked[name]
+	c.mu.Unlock()
+	if !ok {
+		return t, false
+	}
+	return t, !slices.ContainsFunc(batch, func(k *click) bool { return t.refuses(k) != nil })
+}
+
+func (c recorder) remember(t clicksTask) {
+	t.remembered = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clicked[t.name] = t
+}
+
+func (c recorder) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.clicked, name)
+}
+
+// forgetTask saves clicks on a task that was changed a round trip in vain. Its name may be another by now.
+func (c recorder) forgetTask(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.clicked, func(_ string, t clicksTask) bool { return t.id == id })
+}
+
+// refuses returns why the settings don't allow a click; nil: they allow it.
+func (t clicksTask) refuses(k *click) error {
+	if !(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}).May(t.settings.Groups) {
+		return assign.NoTask(t.name)
+	}
+	return k.Check(t.settings.MaxRequest)
 }
 
 const selectForClicks = `
-select s.task_id, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused
+select s.task_id, v.version, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused
     and (v.recheck is null or coalesce(greatest(s.failed_until, s.retry_at) <= clock_timestamp(), true)), v.groups,
   coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
 
-// admit reads the task, and refuses users who may not take it and counts that it does not allow; admitted are the other
-// clicks. fresh: they can be served as they are recorded.
-func (c recorder) admit(ctx context.Context, name string, batch []*click) (task int64, s assign.Settings, fresh bool, admitted []*click, err error) {
-	err = c.api.QueryRow(ctx, c.SQL(selectForClicks), name).Scan(&task, &s.MaxRequest, &fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout)
+// admit reads the task, unless the node remembers it, and refuses users who may not take it and counts that it does not
+// allow; admitted are the other clicks.
+func (c recorder) admit(ctx context.Context, name string, batch []*click) (t clicksTask, admitted []*click, err error) {
+	if t, ok := c.remembers(name, batch); ok {
+		return t, batch, nil
+	}
+	t.name = name
+	s := &t.settings
+	err = c.api.QueryRow(ctx, c.SQL(selectForClicks), name).Scan(&t.id, &t.version, &s.MaxRequest, &t.fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout)
 	missing := errors.Is(err, pgx.ErrNoRows)
 	if err != nil && !missing {
-		return 0, s, false, batch, fmt.Errorf("read the task: %w", err)
+		return t, batch, fmt.Errorf("read the task: %w", err)
 	}
 	for _, k := range batch {
-		if missing || !(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}).May(s.Groups) {
+		if k.err = t.refuses(k); missing {
 			k.err = assign.NoTask(name)
-		} else {
-			k.err = k.Check(s.MaxRequest)
 		}
 		if k.err == nil {
 			admitted = append(admitted, k)
 		}
 	}
-	return task, s, fresh, admitted, nil
+	if t.fresh && s.Recheck == "" { // a recheck is a round trip itself, and needs the settings
+		c.remember(t)
+	}
+	return t, admitted, nil
 }
 
 // wanted returns the number of items that the clicks ask for.
@@ -190,35 +265,65 @@ func (c recorder) answer(ctx context.Context, task int64, batch []*click) {
 // recordAndServe is the transaction of a batch. If the shelf is fresh or the task an inbox, it is a round: it takes the
 // assign lock, and records the batch as it serves all waiting requests. If the shelf is stale, or has gone stale meanwhile,
 // it only records; the run lock is the next step, in a transaction of its own. It returns the round, if there was one.
-func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, task int64, batch []*click, fresh bool, found ranking.Matching) (r *round, err error) {
-	if fresh {
-		if r, err = c.openRoundFor(ctx, tx, task, batch); err != nil {
+//
+// A round is two round trips: the lock and all that is read, and all that is written, with COMMIT. If the round leaves a click
+// waiting, others must be told of its request, and COMMIT comes after that.
+func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, t clicksTask, batch []*click, found ranking.Matching) (r *round, err error) {
+	var ahead *prefetch
+	serves := false
+	if t.fresh {
+		if r, err = c.openRoundFor(ctx, tx, t.id, batch); err != nil {
 			return nil, err
 		}
-		fresh = r.state.serves()
+		if t.remembered && !t.is(r.state) {
+			return nil, errRemembered
+		}
+		serves, ahead = r.state.serves(), r.ahead
 	}
 	for _, k := range batch { // the transaction may be a repetition
 		k.id, k.lost, k.inserted, k.answer, k.err = 0, false, "", nil, nil
 	}
-	if err := c.claimKeys(ctx, tx, task, batch); err != nil {
+	if err := c.claimKeys(ctx, tx, t.id, batch, ahead); err != nil {
 		return nil, err
 	}
-	if fresh {
-		r.matching = found
-		r.recordInline(batch)
-		err = r.serve(ctx, r.supply())
+	if !serves {
+		if err := c.insertClicks(ctx, tx, t.id, batch); err != nil {
+			return nil, err
+		}
+		return nil, c.bind(ctx, tx, t.id, batch)
+	}
+	r.matching = found
+	r.recordInline(batch)
+	bound := false
+	r.last = func(wrote *pg.Writes) bool {
 		r.share()
-	} else {
-		r, err = nil, c.insertClicks(ctx, tx, task, batch)
+		if bound = len(unanswered(batch)) == 0; bound {
+			c.bindKeys(wrote, t.id, batch)
+		}
+		return bound
 	}
-	if err == nil {
-		err = c.bindKeys(ctx, tx, task, batch)
+	err = r.serve(ctx, r.supply())
+	r.share()
+	if err == nil && !bound {
+		err = c.bind(ctx, tx, t.id, batch)
 	}
-	if err != nil && r != nil {
+	if err != nil {
 		r.telling.End(false)
-		r = nil
+		return nil, err
 	}
-	return r, err
+	return r, nil
+}
+
+// bind executes bindKeys.
+func (c recorder) bind(ctx context.Context, tx pgx.Tx, task int64, batch []*click) error {
+	var wrote pg.Writes
+	if c.bindKeys(&wrote, task, batch); wrote.Len() == 0 {
+		return nil
+	}
+	if err := wrote.Send(ctx, tx); err != nil {
+		return fmt.Errorf("record idempotency keys: %w", err)
+	}
+	return nil
 }
 
 // sortedHolders returns the order in which requests are inserted on every node: two batches with the same holders then wait

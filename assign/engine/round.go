@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
 	"getwork/assign/records"
@@ -31,6 +32,7 @@ type round struct {
 	dropped  bool                       // some of them no longer matched
 	clicks   map[assign.Holder][]*click // the clicks that this round records
 	clickers []assign.Holder            // their holders, sorted
+	last     func(*pg.Writes) bool      // adds what the transaction still writes, and reports whether that is all; nil: it is not
 
 	run       int64     // the run that it ends; 0: none
 	ahead     *prefetch // what was read together with the lock; nil once used
@@ -54,6 +56,7 @@ type round struct {
 // lockedState is what the assign lock protects, read after it was taken.
 type lockedState struct {
 	assign.Settings
+	version  int
 	deleted  bool
 	failures int
 	retries  int           // recent ones; older ones are forgotten
@@ -102,7 +105,7 @@ for no key update`
 	// A statement of its own, after the lock. A lock that had to wait returns the row as it is now, but rows joined to it as
 	// they were when the statement began.
 	selectState = `
-select nextval('getwork.round'), s.name, s.paused, s.deleted_at is not null,
+select nextval('getwork.round'), s.name, s.paused, s.version, s.deleted_at is not null,
   s.failures,
   case when s.retry_at > clock_timestamp() - v.query_timeout - interval '1 minute' then s.retries else 0 end,
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
@@ -155,7 +158,11 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	batch.Queue(r.e.SQL(lockAssign), r.task)
 	batch.Queue(r.e.SQL(selectState), r.task)
 	if len(clicks) > 0 {
-		r.ahead = &prefetch{}
+		var written *keys // by an earlier turn of openRoundFor
+		if r.ahead != nil {
+			written = r.ahead.keys
+		}
+		r.ahead = &prefetch{keys: written}
 		r.ahead.queue(r, &batch, clicks)
 	}
 	results := r.tx.SendBatch(ctx, &batch)
@@ -170,7 +177,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	r.state = lockedState{}
 	s := &r.state
 	var retrying float64
-	into := []any{&r.id, &s.Name, &s.Paused, &s.deleted, &s.failures, &s.retries, &retrying,
+	into := []any{&r.id, &s.Name, &s.Paused, &s.version, &s.deleted, &s.failures, &s.retries, &retrying,
 		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
 	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
@@ -231,7 +238,7 @@ func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 
 // errMoved says that a row was changed between the round's read and its write, although everybody who changes such rows holds
 // the same locks. Plan and write are repeated.
-var errMoved = errors.New("a request was ended, or an item taken, behind the round's back")
+var errMoved = pg.ErrMoved
 
 // attempts is how often a round plans on the result at hand. A second time is needed only if somebody writes without the
 // locks.

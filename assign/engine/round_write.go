@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/plan"
 )
 
@@ -124,7 +125,7 @@ func microseconds(d *assign.Duration) *int64 {
 }
 
 // insert queues the work rows. given, if set, gets each row as it was written.
-func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w assign.Work)) {
+func (g *grants) insert(x *pg.Writes, r *round, run *int64, given func(i int, w assign.Work)) {
 	if len(g.items) == 0 {
 		return
 	}
@@ -134,7 +135,7 @@ func (g *grants) insert(x *expecting, r *round, run *int64, given func(i int, w 
 		statement += returningGiven
 		read = g.reader(r, given)
 	}
-	x.read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
+	x.Read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
 		g.requests, g.ranks, g.details, g.leases, g.attempts)
 	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
 }
@@ -220,9 +221,8 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			}
 		}
 	}
-	var batch pgx.Batch
-	batch.Queue("savepoint planned")
-	wrote := expecting{batch: &batch}
+	var wrote pg.Writes
+	wrote.Queue(pg.AnyNumber, "savepoint planned")
 	served.insert(&wrote, r, from.runID())
 	var given func(int, assign.Work)
 	if len(served.byID) > 0 {
@@ -231,13 +231,13 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	granted.insert(&wrote, r, from.runID(), given)
 	r.given = len(granted.items)
 	if len(ended.ids) > 0 {
-		wrote.queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
+		wrote.Queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
 	}
 	if len(lingering.ids) > 0 {
-		wrote.queue(anyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
+		wrote.Queue(pg.AnyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
 	}
 	if len(forRun) > 0 {
-		wrote.queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
+		wrote.Queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
 	statement, args := from.settle(after)
@@ -245,9 +245,17 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		r.shelf = &shelfScan{}
 		return row.Scan(r.shelf.into()...)
 	}
-	wrote.read(anyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	wrote.Read(pg.AnyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
+	last := r.last != nil && r.last(&wrote)
 	r.queueAnnouncement(&wrote, r.run == 0 && len(ended.ids) == 0)
-	return wrote.send(ctx, r.tx)
+	send := wrote.Send
+	if last {
+		send = wrote.SendLast
+	}
+	if err := send(ctx, r.tx); err != nil {
+		return fmt.Errorf("write the round: %w", err)
+	}
+	return nil
 }
 
 // nextUntil returns when the first offer is available again to a user who has put it off; nil: never.
@@ -275,68 +283,4 @@ func nextRank(offers []offer, gone []bool, all bool) int64 {
 		return offers[len(offers)-1].cand.Rank + 1
 	}
 	return 1 // no request waits, so nothing was read
-}
-
-// anyNumber accepts any number of rows: a supply's memory is its own affair, and a lingering request may have been left so
-// before.
-const anyNumber = -1
-
-// expecting is a batch of writes with the number of rows that each must touch.
-type expecting struct {
-	batch *pgx.Batch
-	rows  []expected
-}
-
-type expected struct {
-	rows int
-	read func(pgx.CollectableRow) error // reads what the statement returns; nil: it returns nothing
-}
-
-func (x *expecting) queue(rows int, statement string, args ...any) {
-	x.read(rows, nil, statement, args...)
-}
-
-func (x *expecting) read(rows int, read func(pgx.CollectableRow) error, statement string, args ...any) {
-	x.batch.Queue(statement, args...)
-	x.rows = append(x.rows, expected{rows, read})
-}
-
-// send executes the batch, whose last len(rows) statements have expectations. It returns errMoved if one is not met.
-func (x *expecting) send(ctx context.Context, tx pgx.Tx) error {
-	results := tx.SendBatch(ctx, x.batch)
-	defer results.Close()
-	for range x.batch.Len() - len(x.rows) {
-		if _, err := results.Exec(); err != nil {
-			return fmt.Errorf("write the round: %w", err)
-		}
-	}
-	for _, want := range x.rows {
-		touched, err := want.from(results)
-		if err != nil {
-			return fmt.Errorf("write the round: %w", err)
-		}
-		if want.rows != anyNumber && touched != int64(want.rows) {
-			return fmt.Errorf("%w: %d rows instead of %d", errMoved, touched, want.rows)
-		}
-	}
-	return nil
-}
-
-// from reads the next result, and counts the rows that the statement touched.
-func (x expected) from(results pgx.BatchResults) (touched int64, err error) {
-	if x.read == nil {
-		tag, err := results.Exec()
-		return tag.RowsAffected(), err
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := x.read(rows); err != nil {
-			return 0, err
-		}
-	}
-	return rows.CommandTag().RowsAffected(), rows.Err()
 }

@@ -101,14 +101,14 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 		}
 	}
 	e := r.e
-	wrote := expecting{batch: &pgx.Batch{}}
+	var wrote pg.Writes
 	if run != 0 {
-		wrote.queue(1, e.SQL(failRun), run, "failed", message)
+		wrote.Queue(1, e.SQL(failRun), run, "failed", message)
 	}
-	wrote.queue(1, e.SQL(backOff), r.task, message)
-	wrote.queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
-	wrote.queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
-	if err := wrote.send(ctx, r.tx); err != nil {
+	wrote.Queue(1, e.SQL(backOff), r.task, message)
+	wrote.Queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
+	wrote.Queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
+	if err := wrote.Send(ctx, r.tx); err != nil {
 		return err
 	}
 	r.answered, r.announced, r.ends = failed, true, map[assign.State]int{assign.Failed: len(failed)}
@@ -180,10 +180,10 @@ func (r *round) failRetried(ctx context.Context, run int64, message string) erro
 			r.waits = append(r.waits, w.waited)
 		}
 	}
-	wrote := expecting{batch: &pgx.Batch{}}
-	wrote.queue(1, r.e.SQL(backOff), r.task, message)
-	wrote.queue(len(failed), r.e.SQL(failPending), failed, r.task, message, r.id, run)
-	if err := wrote.send(ctx, r.tx); err != nil {
+	var wrote pg.Writes
+	wrote.Queue(1, r.e.SQL(backOff), r.task, message)
+	wrote.Queue(len(failed), r.e.SQL(failPending), failed, r.task, message, r.id, run)
+	if err := wrote.Send(ctx, r.tx); err != nil {
 		return err
 	}
 	r.answered, r.ends = failed, map[assign.State]int{assign.Failed: len(failed)}

@@ -62,7 +62,7 @@ func (e *Engine) transactAnnouncing(ctx context.Context, f func(pgx.Tx) ([]notif
 // queueAnnouncement adds the round's one NOTIFY as the last statement, so that it is sent if and only if the transaction
 // commits. quick: only the clicks that started the round are answered, and they know already; of many such rounds the
 // announcer tells.
-func (r *round) queueAnnouncement(wrote *expecting, quick bool) {
+func (r *round) queueAnnouncement(wrote *pg.Writes, quick bool) {
 	r.announced = true
 	r.telling.End(false) // left from a plan that was given up
 	r.telling = nil
@@ -75,7 +75,7 @@ func (r *round) queueAnnouncement(wrote *expecting, quick bool) {
 		payload = r.telling.Payload
 	}
 	if payload != "" {
-		wrote.queue(anyNumber, notify.NotifySQL, r.e.Channel, payload)
+		wrote.Queue(pg.AnyNumber, notify.NotifySQL, r.e.Channel, payload)
 	}
 }
 

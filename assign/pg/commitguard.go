@@ -37,13 +37,30 @@ func (g *commitGuard) dialUnlessCommitting(ctx context.Context, network, address
 
 // TraceQueryStart is called before each statement.
 func (g *commitGuard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	g.committing.Store(q.SQL == "commit") // what pgx sends for Tx.Commit
+	g.committing.Store(q.SQL == commit) // what pgx sends for Tx.Commit
 	return ctx
 }
 
 // TraceQueryEnd is called after each statement. After an error the guard stays on: the connection may be about to be closed,
 // and closing it would cancel the commit.
 func (g *commitGuard) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
+	if end.Err == nil {
+		g.committing.Store(false)
+	}
+}
+
+// TraceBatchStart is called before each batch. See [SendLast].
+func (g *commitGuard) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	last := len(b.Batch.QueuedQueries) - 1
+	g.committing.Store(last >= 0 && b.Batch.QueuedQueries[last].SQL == commit)
+	return ctx
+}
+
+// TraceBatchQuery is part of [pgx.BatchTracer].
+func (g *commitGuard) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd is like TraceQueryEnd.
+func (g *commitGuard) TraceBatchEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceBatchEndData) {
 	if end.Err == nil {
 		g.committing.Store(false)
 	}

@@ -30,6 +30,11 @@ func (l Router) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
 	return l.of(ctx).BeginTx(ctx, o)
 }
 
+// Acquire lends a connection of the pool that ctx chooses.
+func (l Router) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	return l.of(ctx).Acquire(ctx)
+}
+
 // Exec executes a statement on the pool that ctx chooses.
 func (l Router) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	return l.of(ctx).Exec(ctx, sql, args...)

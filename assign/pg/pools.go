@@ -118,9 +118,10 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {
 			config.ConnConfig.RuntimeParams["lock_timeout"] = lockPatience
 		}
-		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like OwnPlans, for statements outside of transactions
+		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like OwnPlans, also for statements outside of transactions
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
+		config.AfterConnect = findSettings
 	}
 	if use >= forRuns {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has rolled back.

@@ -15,37 +15,39 @@ import (
 const lockPatience = "8s"
 
 // The isolation level is set here, whatever the server's default is. At a higher level the lock's statement would fix what
-// the whole transaction sees, and a round would not see the requests that came during the query. The idle time-out frees the
-// assign lock of a node that froze while it held it.
-var (
-	ReadCommitted = pgx.TxOptions{
-		BeginQuery: `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '5s'; set local lock_timeout = '` + lockPatience + `'; ` + OwnPlans,
-	}
-	ReadOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
-)
+// the whole transaction sees, and a round would not see the requests that came during the query.
+const beginReadCommitted = `begin isolation level read committed read write`
 
 // OwnPlans makes PostgreSQL plan getwork's own statements by index, and in the index's order. A plan made while a table was
 // empty, or before its statistics were collected, would scan the table, or read and sort a whole shelf, and would still be
 // used when the table has grown. Compilation would take longer than the statements do.
 const OwnPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off`
 
-// Beginner begins transactions: a pool, or a [Router] over several.
+// idleLimit frees the assign lock of a node that froze while it held it.
+const (
+	idleLimit = `set local idle_in_transaction_session_timeout = '5s'`
+	lockLimit = `set local lock_timeout = '` + lockPatience + `'`
+)
+
+// The options of transactions that write, and of those that only read.
+var (
+	ReadCommitted = pgx.TxOptions{BeginQuery: beginReadCommitted + `; ` + idleLimit + `; ` + lockLimit + `; ` + OwnPlans}
+	ReadOnly      = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+)
+
+// Beginner begins transactions: a pool, a [Router] over several, or a connection.
 type Beginner interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Transact runs f in a transaction of db at READ COMMITTED. If PostgreSQL ends the transaction because of a deadlock,
-// Transact begins again, up to three times in all. So f may run more than once, and must not keep anything from an earlier
-// attempt.
+// Transact runs f in a transaction of db at READ COMMITTED, which begins in the round trip of f's first statement. If
+// PostgreSQL ends the transaction because of a deadlock, Transact begins again, up to three times in all. So f may run more
+// than once, and must not keep anything from an earlier attempt.
 func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error) {
 	for range 3 {
 		var t *transaction
-		err = pgx.BeginTxFunc(ctx, db, ReadCommitted, func(tx pgx.Tx) error {
-			t = &transaction{Tx: tx}
-			err := f(t)
-			t.committing = err == nil
-			return err
-		})
+		t, err = transactOnce(ctx, db, f)
 		t.ended(err)
 		var pgErr *pgconn.PgError
 		if !errors.As(err, &pgErr) || pgErr.Code != "40P01" {
@@ -53,38 +55,6 @@ func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error
 		}
 	}
 	return err
-}
-
-// transaction is what [Transact] passes to its function.
-type transaction struct {
-	pgx.Tx
-	after      []func(certain bool)
-	committing bool // the function is over, and wants the commit
-}
-
-// AfterCommit makes [Transact] call f when tx has committed, and not if it has rolled back. If the connection was lost during
-// the commit, only PostgreSQL knows, and certain is false. AfterCommit returns false, and f is never called, if Transact did
-// not begin tx.
-func AfterCommit(tx pgx.Tx, f func(certain bool)) bool {
-	t, ours := tx.(*transaction)
-	if ours {
-		t.after = append(t.after, f)
-	}
-	return ours
-}
-
-// ended calls what waits for the commit, whose error is err.
-func (t *transaction) ended(err error) {
-	if t == nil || !t.committing || errors.Is(err, pgx.ErrTxCommitRollback) {
-		return
-	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.SeverityUnlocalized == "ERROR" {
-		return // such as a deferred constraint's: the session lives on, and has rolled back
-	}
-	for _, f := range t.after {
-		f(err == nil)
-	}
 }
 
 // Detached returns a context for writes that must happen although ctx is over, such as those after a query while the node

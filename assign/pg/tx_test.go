@@ -20,6 +20,18 @@ func (e ending) BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error) { return
 func (e ending) Commit(context.Context) error                           { return e.commit }
 func (e ending) Rollback(context.Context) error                         { return pgx.ErrTxClosed }
 
+func (e ending) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return begun{ending: e} }
+
+// begun are the results of a transaction's first batch.
+type begun struct {
+	pgx.BatchResults
+	ending
+}
+
+func (b begun) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, b.begin }
+func (b begun) Close() error                     { return b.begin }
+func (b begun) Tx() pgx.Tx                       { return b.ending }
+
 // What waits for a commit is called once, and only if it may have happened.
 func TestAfterCommit(t *testing.T) {
 	refused := errors.New("refused")
@@ -42,6 +54,9 @@ func TestAfterCommit(t *testing.T) {
 		_ = Transact(t.Context(), tt.db, func(tx pgx.Tx) error {
 			if !AfterCommit(tx, func(certain bool) { called += fmt.Sprint(certain) }) {
 				t.Errorf("%s: it won't be called", name)
+			}
+			if _, err := tx.Exec(t.Context(), "select"); err != nil {
+				return err
 			}
 			return tt.f
 		})

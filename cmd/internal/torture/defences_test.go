@@ -53,7 +53,7 @@ var defences = map[string][]edit{
 	// READ COMMITTED, whatever the server's default is.
 	"isolation": {
 		{"assign", "`begin isolation level read committed read write; set local lock_timeout", "`begin read write; set local lock_timeout"},
-		{"assign", "`begin isolation level read committed read write; set local idle_in", "`begin read write; set local idle_in"},
+		{"assign", "`begin isolation level read committed read write`", "`begin read write`"},
 	},
 
 	// A round's writes repeat the condition that the request they end still waits.

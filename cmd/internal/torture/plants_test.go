@@ -38,7 +38,7 @@ var plants = []plant{
 		edit{"assign", "order by id\nfor update`", "order by id desc\nfor update`"},
 		torture.Options{}},
 	{"what is answered is not on the disk yet", checker.Kept,
-		edit{"assign", "read write; set local idle_in_transaction_session_timeout = '5s';", "read write; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '5s';"},
+		edit{"assign", "[settingsLeft] = []string{idleLimit}", "[settingsLeft] = []string{idleLimit, `set local synchronous_commit = off`}"},
 		torture.Options{Faults: []string{"crash"}, Every: time.Second, Recovery: 5 * time.Second}},
 	{"what is put off comes back in half the time", checker.NotBefore,
 		edit{"assign", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'", "when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond' / 2"},
