@@ -170,6 +170,7 @@ func (r *round) share() {
 type prefetch struct {
 	asked   int     // how many offers were asked for
 	proofs  []proof // what the clicks show
+	ended   bool    // some of it is no good any more
 	keys    *keys   // what the clicks' keys are; nil: they have none
 	waiting []waiter
 	ids     []int64
@@ -224,9 +225,7 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 		if rows, err = results.Query(); err == nil {
 			ended, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		}
-		if len(ended) > 0 {
-			return errSettle
-		}
+		a.ended = len(ended) > 0
 	}
 	if err == nil && a.keys.unread() {
 		if rows, err = results.Query(); err == nil {

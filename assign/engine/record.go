@@ -278,6 +278,9 @@ func (c recorder) recordAndServe(ctx context.Context, tx pgx.Tx, t clicksTask, b
 		if t.remembered && !t.is(r.state) {
 			return nil, errRemembered
 		}
+		if r.ahead.ended {
+			return nil, errSettle
+		}
 		serves, ahead = r.state.serves(), r.ahead
 	}
 	for _, k := range batch { // the transaction may be a repetition

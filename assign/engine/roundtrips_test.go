@@ -221,6 +221,25 @@ func holdTask(t *testing.T, db *pgxpool.Pool, task int64) (release func(), durin
 	}
 }
 
+// A user whose log-in has ended is refused by the task's settings as they are, too: the task is compared first.
+func TestRememberedTaskOfAnEndedLogIn(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	a, b := startNode(t, url, nodeOptions{deaf: true}), startNode(t, url, nodeOptions{deaf: true})
+	task := newInbox(t, a, "inbox", func(s *assign.Settings) { s.Groups = []string{"desk"} })
+	session := logIn(t, db, "ann")
+	ann := once("ann", session)
+	ann.Groups = []string{"desk"}
+	a.ask(t, "inbox", ann)
+	if _, err := b.UpdateTask(t.Context(), "inbox", task.Version, "a manager", func(s *assign.Settings) error { s.Groups = []string{"loans"}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	logOut(t, db, session)
+	_, err := a.GetWork(t.Context(), "inbox", ann)
+	wantKind(t, err, assign.NotFound)
+}
+
 // A task that was deleted and made again on another node, under the same name, is the new one.
 func TestRememberedTaskMadeAgain(t *testing.T) {
 	t.Parallel()
