@@ -49,10 +49,13 @@ var folders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// Find looks for PostgreSQL in PATH, where pg_config says, and in the folders that packages use. It returns the
-// newest major version, and the one in PATH if two are equal. It returns [ErrNotInstalled] if there is none.
+// Find returns the PostgreSQL in PATH, which somebody has chosen. Without one it looks where pg_config says and in the
+// folders that packages use, and returns the newest major version. It returns [ErrNotInstalled] if there is none.
 func Find() (Binaries, error) {
-	found := inspect(candidates())
+	found := inspect(inPath())
+	if len(found) == 0 {
+		found = inspect(candidates())
+	}
 	if len(found) == 0 {
 		return Binaries{}, ErrNotInstalled
 	}
@@ -69,14 +72,19 @@ func findMajor(major int) (Binaries, error) {
 	return Binaries{}, fmt.Errorf("PostgreSQL %d made this data and is no longer installed", major)
 }
 
-// candidates are the folders to inspect, the preferred first.
-func candidates() []string {
-	var dirs []string
+// inPath are the folders in PATH that come first for PostgreSQL's programs.
+func inPath() (dirs []string) {
 	for _, name := range []string{"postgres", "initdb"} {
 		if path, err := exec.LookPath(name); err == nil {
 			dirs = append(dirs, filepath.Dir(path))
 		}
 	}
+	return dirs
+}
+
+// candidates are all folders to inspect.
+func candidates() []string {
+	dirs := inPath()
 	if out, err := output("pg_config", "--bindir"); err == nil {
 		dirs = append(dirs, strings.TrimSpace(out))
 	}

@@ -42,6 +42,22 @@ func TestNewestFirst(t *testing.T) {
 	}
 }
 
+// Somebody who puts a version in PATH has chosen it.
+func TestPathIsPreferred(t *testing.T) {
+	newer := fake(t, "postgres (PostgreSQL) 18.1", "initdb", "postgres")
+	older := fake(t, "postgres (PostgreSQL) 14.9", "initdb", "postgres")
+	usual := folders
+	folders = []string{newer}
+	t.Cleanup(func() { folders = usual })
+	t.Setenv("PATH", older+":"+os.Getenv("PATH"))
+	if found, err := Find(); err != nil || found != (Binaries{older, 14}) {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if found, err := findMajor(18); err != nil || found != (Binaries{newer, 18}) {
+		t.Errorf("for data of PostgreSQL 18: %v, %v", found, err)
+	}
+}
+
 // Without an installed PostgreSQL, no folder for its data is left behind.
 func TestNoPostgresNoFolder(t *testing.T) {
 	usual := folders
