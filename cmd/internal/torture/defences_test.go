@@ -81,7 +81,7 @@ var defences = map[string][]edit{
 	// of clicks that are recorded as they are served.
 	"roundask": {
 		{"assign", "	if len(asked) == 0 {\n\t\treturn false, nil", "	if true || len(asked) == 0 {\n\t\treturn false, nil"},
-		{"assign", "		if len(ended) > 0 {\n\t\t\treturn errSettle", "		if false && len(ended) > 0 {\n\t\t\treturn errSettle"},
+		{"assign", "a.ended = len(ended) > 0", "a.ended = false && len(ended) > 0"},
 	},
 
 	// Every node looks for requests that a click has recorded beside the end of its credential.
