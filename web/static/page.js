@@ -38,6 +38,12 @@ let greeted = false; // the server has said hello once
 let leave = new AbortController(); // the view that is shown
 
 $('not-loaded').remove();
+$('skip').addEventListener('click', (e) => {
+  e.preventDefault();
+  const to = document.getElementById('pipeline-title') ?? $('view');
+  to.dispatchEvent(new Event('reveal', { bubbles: true })); // it may be behind a tab
+  to.focus();
+});
 start();
 
 async function start() {
@@ -61,7 +67,7 @@ async function start() {
   $('banner').hidden = true;
   const client = me.role ? connect({ parse, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
   app = { api, client, me, go, say: announce, keys: shortcuts($('help')), leaving: new Set() };
-  $('view').hidden = $('who').hidden = $('help').hidden = false;
+  $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;
   $('log-out').hidden = me.by !== 'dev';
   say($('name'), me.user);

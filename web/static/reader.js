@@ -97,8 +97,8 @@ export function keepListed(client, read, signal) {
 
 const inWords = new Intl.Collator(undefined, { numeric: true });
 
-/** The order of two tasks as they are shown: by title. */
-export const byTitle = (a, b) => inWords.compare(a.title || a.name, b.title || b.name) || (a.name < b.name ? -1 : 1);
+/** The order of two tasks as they are shown: by position, and those without one after them, by title. */
+export const byTitle = (a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || inWords.compare(a.title || a.name, b.title || b.name) || (a.name < b.name ? -1 : 1);
 
 /**
  * Returns a function that reads the list of tasks, in the order in which it is shown. A task from an event that came during

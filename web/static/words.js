@@ -65,6 +65,28 @@ function stringText(v) {
   return isMoment(v) ? formatted(moment, v.replace(' ', 'T')) : v;
 }
 
+const money = new Map(); // formatters by currency and decimals
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
+
+/** A value in a display's format; undefined if it does not fit the format. */
+export function formattedAs(format, v, { currency, places = 0 }) {
+  switch (format) {
+    case 'money': {
+      if (!isNumber(v) || Math.abs(v) > Number.MAX_SAFE_INTEGER) return undefined;
+      const key = `${currency} ${places}`;
+      if (!money.has(key)) {
+        money.set(key, new Intl.NumberFormat(undefined, { style: 'currency', currency, currencyDisplay: 'code', minimumFractionDigits: places, maximumFractionDigits: 6 }));
+      }
+      return money.get(key).format(v);
+    }
+    case 'percentage': return isNumber(v) ? new Intl.NumberFormat(undefined, { style: 'percent', minimumFractionDigits: places, maximumFractionDigits: 6 }).format(v / 100) : undefined;
+    case 'iban': return typeof v === 'string' ? v.replace(/\s/g, '').replace(/(.{4})(?=.)/g, '$1 ') : undefined;
+    case 'date': return isMoment(v) ? formatted(dates, v.replace(' ', 'T')) : undefined;
+    case 'text': return isPlain(v) && v !== null ? String(textOf(v)) : undefined;
+  }
+  return undefined;
+}
+
 /** The exact time of a value that is a time; undefined if it is none. */
 export const exactly = (v) => (isMoment(v) ? formatted(whole, v.replace(' ', 'T')) : undefined);
 
@@ -141,8 +163,26 @@ export function about(ms) {
   return s < 90 ? `About ${s} s more.` : `About ${Math.round(s / 60)} min more.`;
 }
 
-const counted = (n, one, many) => `${n} ${n === 1 ? one : many}`;
+const counted = (n, one, many) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 const items = (n) => counted(n, 'item', 'items');
+
+/** So many of what a task's display calls its items. */
+export const things = (n, display) => (display?.one ? counted(n, display.one, display.many) : items(n));
+
+/** What is on its way to the pipeline. ms: until it should be there; null: nobody knows. */
+export function coming(n, display, ms) {
+  const what = things(n, display);
+  const are = n === 1 ? 'is' : 'are';
+  const s = ms === null ? 0 : Math.ceil(ms / 1000);
+  if (s <= 0) return `${what} ${are} coming`;
+  return s < 90 ? `${what} ${are} coming, about ${s} s` : `${what} ${are} coming, about ${Math.round(s / 60)} min`;
+}
+
+/** What has come. */
+export const arrived = (n, display) => `${things(n, display)} arrived`;
+
+/** A lease that was renewed by hand. */
+export const keptUntil = (iso) => `Kept until ${clock(iso)}`;
 
 /** A task's activity. */
 export function counts({ waiting, held: out, shelf }) {
@@ -178,14 +218,14 @@ function less({ wanted, reason }, limit) {
  * many the user holds.
  */
 export function outcome(request, limit, holds = 0) {
-  const there = `${items(request.assigned)} now in your pipeline`;
+  const there = (rest) => `${items(request.assigned)} now in your pipeline${rest}`;
   switch (request.state) {
-    case 'assigned': return `${there}.`;
-    case 'partial': return `${there}${less(request, limit)}`;
+    case 'assigned': return there('.');
+    case 'partial': return there(less(request, limit));
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? 'Nothing was handed out.';
-    case 'failed': return 'The task’s query failed, and nothing was handed out. Tell a manager, who has to look at it.';
+    case 'failed': return 'This task is broken; your managers have been told. Nothing was handed out.';
     case 'cancelled': return 'Cancelled; nothing was handed out.';
   }
   return '';
@@ -196,9 +236,9 @@ export const mayCome = ({ state, reason }) => state === 'none' && ['no_match', '
 
 /** The items that the user's own returns keep back. works: the returned work. */
 export function yours(works) {
-  const [{ item, to_others: others, available_at: from }] = works;
+  const [{ item, title = item, to_others: others, available_at: from }] = works;
   const more = works.length > 1 ? `, and ${works.length - 1} more` : '';
-  return others ? `You left ${item}${more} to others.` : `You put off ${item} until ${clock(from)}${more}.`;
+  return others ? `You left ${title}${more} to others.` : `You put off ${title} until ${clock(from)}${more}.`;
 }
 
 /** The state of work by a disposition's outcome. */

@@ -5,8 +5,10 @@ import { guard } from '../lib/lit-html/directives/guard.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, keepListed } from '../reader.js';
-import { held, letGo, outcome, remaining } from '../words.js';
+import { arrived, held, letGo, outcome, remaining } from '../words.js';
 import { card, keptBecause, line, tooLong, wanted } from './desk/card.js';
+import { pending } from './desk/coming.js';
+import { shown } from './desk/display.js';
 import { Drafts } from './desk/drafts.js';
 import { focusIn, leaveField, notTwice } from './desk/focus.js';
 import { closedToday, noTasks, noWork } from './desk/hints.js';
@@ -20,7 +22,7 @@ import { Recent } from './desk/recent.js';
 import { Said } from './desk/said.js';
 import { Tasks } from './desk/tasks.js';
 
-const dense = [6, 12]; // above the second number of rows they are closed, up to the first they are open again
+const narrow = matchMedia('(max-width: 50rem)'); // tasks and pipeline are two tabs
 const many = 60; // above this number of rows, those out of sight are not laid out
 
 let desk; // kept while other views are shown, with input and dispositions that wait
@@ -39,7 +41,10 @@ class Desk {
   #app; #client; #drafts; #outbox; #pipeline; #recent; #tasks; #nexts;
   #place = null; // where it is shown
   #redraw = () => {};
-  #dense = false;
+  #open = null; // the open row
+  #at = 0; // where it stands in the list
+  #tab = ''; // on a narrow screen: tasks or pipeline; '': the pipeline is not known yet
+  #news = []; // works that arrived while the tab of tasks was shown
   #fresh = 0; // items that arrived while the page was hidden
   #said = new Said(() => this.#redraw());
   #active = 0; // the time of the user's last input
@@ -63,7 +68,7 @@ class Desk {
     }, this.#drafts.kept);
     this.#pipeline = new Pipeline(client, this.#outbox, {
       changed: () => this.#changed(),
-      tell: (text) => this.#said.tell(text),
+      tell: (work, text) => this.#said.tell(`${this.#called(work)}: ${text}`),
       arrived: (works) => this.#arrived(works),
     }, this.#drafts.notes);
     this.#pipeline.sync(client.known); // the pipeline may have been read before
@@ -85,6 +90,7 @@ class Desk {
   open({ element, signal }) {
     const on = (target, type, f, options) => target.addEventListener(type, f, { signal, ...options });
     this.#place = element;
+    this.#tab = '';
     this.#redraw = onceAFrame(() => this.#draw(), signal);
     signal.addEventListener('abort', () => this.#outbox.flush());
     on(this.#client, 'state', this.#redraw);
@@ -95,6 +101,9 @@ class Desk {
     }
     on(document, 'visibilitychange', () => this.#seen());
     on(element, 'click', notTwice, { capture: true });
+    on(element, 'reveal', () => this.#show('pipeline')); // the skip link leads there
+    on(narrow, 'change', this.#redraw);
+    on(document, 'pointerdown', (e) => this.#closeMenu(e));
     on(element, 'keydown', leaveField);
     every(1000, () => this.#tick(), signal);
     const list = new Reader(() => this.#tasks.load(), () => {}, { signal });
@@ -118,7 +127,11 @@ class Desk {
   #acts = {
     ask: (name, count, options) => this.#ask(name, count, options),
     cancel: (name) => this.#tasks.cancel(name),
-    extend: (row) => this.#client.extend(row.work.id).catch((e) => row.set({ error: row.lost ? '' : e.message })),
+    open: (row) => this.#choose(row),
+    extend: (row) => this.#client.extend(row.work.id).then(
+      (work) => row.set({ kept: work.lease_expires_at }),
+      (e) => row.set({ error: row.lost ? '' : e.message }),
+    ),
     letGo: (row, disposition, options) => this.#letGo(row, disposition, options),
     undo: (row) => this.#undo(row),
     now: (row) => this.#outbox.now(row.work.id),
@@ -142,21 +155,22 @@ class Desk {
     const limit = this.#tasks.cards.get(work.task)?.task.max_open;
     const later = next && limit && this.#pipeline.held(work.task) >= limit;
     const successor = this.#successor(row);
-    row.set({ sure: false, error: '' });
+    row.set({ sure: false, error: '', menu: '' });
     this.#outbox.add(work, note ? { ...disposition, note } : disposition, later);
-    if (this.#dense && row.open && successor) successor.open = true;
+    if (this.#open === row) this.#open = successor ?? null;
     const undoable = () => this.#outbox.of(work.id)?.state === 'waiting';
-    this.#said.hear(`${work.item}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`, undoable);
+    this.#said.hear(`${this.#called(work)}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`, undoable);
     this.#draw();
     this.#focus(successor ?? row);
     if (next && !later) this.#nexts.ask(work.task);
   }
 
   #tooLong(row) {
-    row.set({ noting: true, open: true, sure: false });
+    this.#open = row;
+    row.set({ noting: true, sure: false, menu: '' });
     this.#draw();
     document.querySelector(`#${row.key} textarea`)?.focus();
-    this.#app.say(`${row.work.item} is not let go of. ${tooLong(row.excess)}: shorten it.`);
+    this.#app.say(`${this.#called(row.work)} is not let go of. ${tooLong(row.excess)}: shorten it.`);
   }
 
   /** The row after one that is closed; after the last one, the row before it. */
@@ -169,19 +183,20 @@ class Desk {
 
   #undo(row) {
     if (!this.#outbox.undo(row.work.id)) return;
-    this.#said.hear(`${row.work.item}: still yours.`);
+    this.#open = row;
+    this.#said.hear(`${this.#called(row.work)}: still yours.`);
     this.#draw();
     this.#focus(row);
   }
 
   #sent({ work, next }, closed) {
-    this.#recent.add(closed);
+    this.#recent.add({ ...closed, title: this.#called(work) });
     if (next) this.#nexts.ask(work.task);
     this.#pipeline.sync();
   }
 
   #kept(entry) {
-    const text = `${entry.work.item}: ${keptBecause(entry)}`;
+    const text = `${this.#called(entry.work)}: ${keptBecause(entry)}`;
     this.#said.hear(text);
     if (!this.#place?.isConnected) this.#app.say(text);
   }
@@ -190,7 +205,7 @@ class Desk {
     const row = this.#row(work.id);
     if (row && !this.#client.work.has(work.id)) this.#pipeline.lose(row.work); // it waited for this answer
     if (row && !row.lost) row.set({ error: error.message });
-    const text = `${work.item} was not let go of: ${row?.lost?.why ?? error.message}`;
+    const text = `${this.#called(work)} was not let go of: ${row?.lost?.why ?? error.message}`;
     this.#said.tell(text);
     if (!this.#place?.isConnected) this.#app.say(text);
   }
@@ -201,7 +216,7 @@ class Desk {
     row.set({ claiming: true, error: '' }); // the task's query may have to run
     try {
       const work = await this.#client.claim(row.work.task, row.work.item);
-      this.#said.tell(`${work.item}: yours again.`);
+      this.#said.tell(`${this.#called(work)}: yours again.`);
     } catch (e) {
       if (row.lost === lost) row.set({ error: `It can’t be claimed: ${e.message}.` });
     } finally {
@@ -236,11 +251,12 @@ class Desk {
   }
 
   #arrived(works) {
+    if (narrow.matches && this.#tab === 'tasks') this.#news.push(...works);
     if (document.hidden) {
       this.#fresh += works.length;
       this.#tick();
     }
-    const names = works.slice(0, 5).map((w) => w.item).join(', ');
+    const names = works.slice(0, 5).map((w) => this.#called(w)).join('; ');
     const still = () => works.every(({ id }) => this.#client.work.has(id) && !this.#outbox.of(id));
     this.#said.tell(`New: ${names}${works.length > 5 ? ` and ${works.length - 5} more` : ''}.`, still);
   }
@@ -268,16 +284,49 @@ class Desk {
 
   get #title() { return this.#place?.querySelector('#pipeline-title'); }
 
-  /** On a phone the tasks come before the pipeline. */
-  #jump = (e) => {
-    e.preventDefault();
-    this.#title.focus();
-    this.#title.scrollIntoView();
-  };
+  #choose(row) {
+    this.#open = row;
+    this.#redraw();
+  }
+
+  /** Shows a tab on a narrow screen. */
+  #show(tab) {
+    this.#tab = tab;
+    if (tab === 'pipeline') this.#news = [];
+    this.#draw();
+  }
+
+  #closeMenu({ target }) {
+    for (const row of this.#pipeline.rows.values()) {
+      if (row.menu && !target.closest?.(`#${row.key} .menu`)) row.set({ menu: '' });
+    }
+  }
+
+  /** The open row: the chosen one, or where that is gone, what now stands in its place. */
+  #opened() {
+    const rows = [...this.#pipeline.rows.values()];
+    const stays = (row) => row && !this.#outbox.of(row.work.id);
+    if (!rows.includes(this.#open) || !stays(this.#open)) {
+      const near = [...rows.slice(this.#at), ...rows.slice(0, this.#at).reverse()];
+      this.#open = near.find(stays) ?? null;
+    }
+    this.#at = Math.max(0, rows.indexOf(this.#open));
+    return this.#open;
+  }
+
+  /** What the user knows a work's item by. */
+  #called({ task, item, details }) { return shown(this.#tasks.cards.get(task)?.task?.display, item, details, this.#pipeline.columns(task)).title; }
 
   #row(id) { return [...this.#pipeline.rows.values()].find((r) => r.work.id === id); }
 
-  #focus(row) { focusIn(document.getElementById(row?.key)) || this.#title?.focus(); }
+  /** Focuses a row, which opens it. */
+  #focus(row) {
+    if (row && row !== this.#open && !this.#outbox.of(row.work.id)) {
+      this.#open = row;
+      this.#draw();
+    }
+    focusIn(document.getElementById(row?.key)) || this.#title?.focus();
+  }
 
   /** Draws. A focus that was lost by it goes to the same card, the next, or the one before. */
   #draw() {
@@ -285,6 +334,7 @@ class Desk {
     const li = this.#place.contains(at) ? at.closest('li') : null;
     const all = li ? [...li.parentElement.children] : [];
     render(this.#template(), this.#place);
+    this.#place.querySelector('#work').style.setProperty('--rows', this.#pipeline.rows.size);
     if (!li || at.isConnected) return;
     const i = all.indexOf(li);
     const near = [li, ...all.slice(i), ...all.slice(0, i).reverse()].find((e) => e.isConnected);
@@ -295,18 +345,23 @@ class Desk {
     const { cards, loaded, error } = this.#tasks;
     const { rows } = this.#pipeline;
     const now = Date.now();
-    this.#dense = rows.size > dense[this.#dense ? 0 : 1];
+    const opened = this.#opened();
     let out = 0;
     for (const id of this.#client.work.keys()) if (this.#outbox.of(id)) out++;
     const holds = this.#client.work.size - out;
+    const waiting = [...cards.values()].filter((c) => c.request);
+    if (!narrow.matches) this.#tab = '';
+    if (!this.#tab && this.#client.known) this.#tab = rows.size || waiting.length ? 'pipeline' : 'tasks';
+    const tab = this.#tab || 'tasks';
+    this.#news = this.#news.filter(({ id }) => this.#client.work.has(id));
     return html`<h1 class="visually-hidden">Work</h1>
-    <div class="desk">
-      ${holds ? html`<a class="jump" href="#pipeline-title" @click=${this.#jump}>Your pipeline <span class="count">${holds}</span></a>` : nothing}
+    <div class="desk" data-tab=${tab}>
+      ${narrow.matches ? this.#tabs(tab, cards.size, holds) : nothing}
       <section class="tasks" aria-labelledby="tasks-title">
         <h2 id="tasks-title">Tasks</h2>
         <p id="tasks-error" class="error" role="alert">${error}</p>
         ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
-        <ul id="tasks" class="cards">${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
+        <ul id="tasks" class=${cards.size ? 'card' : ''}>${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
           now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name, now + this.#client.ahead),
         }, this.#acts))}</ul>
       </section>
@@ -314,29 +369,57 @@ class Desk {
         <h2 id="pipeline-title" tabindex="-1">Your pipeline <span id="held" class="count">${holds || ''}</span></h2>
         <p id="told" class="said" role="status" dir="auto">${this.#said.told}</p>
         <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#said.heard}</p>
-        ${rows.size === 0 && this.#client.state.name !== 'connecting' ? noWork(cards.size > 0) : nothing}
-        <ul id="work" class="cards ${this.#dense ? 'dense' : ''} ${rows.size > many ? 'many' : ''}">${
-          repeat(rows.values(), (row) => row.key, (row) => this.#item(row, now))}</ul>
+        <ul id="coming" class="cards">${repeat(waiting, (c) => c.request.id, (c) => pending(c, now, this.#acts))}</ul>
+        ${rows.size === 0 && waiting.length === 0 && this.#client.state.name !== 'connecting' ? noWork(cards.size > 0) : nothing}
+        <ul id="work" class=${rows.size > many ? 'many' : ''}>${
+          repeat(rows.values(), (row) => row.key, (row) => this.#item(row, now, opened))}</ul>
       </section>
       ${closedToday(this.#recent.list(), this.#client.ahead)}
+      <p class="notice" role="status">${narrow.matches && tab === 'tasks' && this.#news.length ? html`<button type="button" class="primary"
+        @click=${() => this.#toNews()}>${this.#newsText()}</button>` : nothing}</p>
     </div>`;
   }
 
+  #toNews() {
+    const [{ id }] = this.#news;
+    this.#show('pipeline');
+    this.#focus(this.#row(id));
+  }
+
+  #newsText() {
+    const [{ task }] = this.#news;
+    const same = this.#news.every((w) => w.task === task);
+    return arrived(this.#news.length, same ? this.#tasks.cards.get(task)?.task?.display : null);
+  }
+
+  /** The tabs of a narrow screen. */
+  #tabs(chosen, tasks, holds) {
+    const move = (e) => {
+      if (!['ArrowLeft', 'ArrowRight'].includes(e.key)) return;
+      e.preventDefault();
+      this.#show(chosen === 'tasks' ? 'pipeline' : 'tasks');
+      this.#place.querySelector('.tabs [aria-selected=true]').focus();
+    };
+    const tab = (id, text, n) => html`<button type="button" role="tab" id="tab-${id}" aria-selected=${chosen === id} tabindex=${chosen === id ? 0 : -1}
+      @click=${() => this.#show(id)}>${text} <span class="count">${n || ''}</span></button>`;
+    return html`<div class="tabs" role="tablist" aria-label="Work" @keydown=${move}>${tab('tasks', 'Tasks', tasks)}${tab('pipeline', 'Pipeline', holds)}</div>`;
+  }
+
   /** A row's element, drawn anew only if something visible has changed. */
-  #item(row, now) {
+  #item(row, now, opened) {
     const { work } = row;
     const entry = this.#outbox.of(work.id);
     if (entry && !row.lost) {
       const seconds = Math.max(0, Math.ceil((entry.due - now) / 1000));
-      return guard([row.key, entry, entry.state, entry.busy, seconds], () => line(row, entry, seconds, this.#acts));
+      return guard([row.key, entry, entry.state, entry.busy, seconds], () => line(row, entry, { seconds, title: this.#called(work) }, this.#acts));
     }
     const left = this.#client.left(work);
     const age = now + this.#client.ahead - row.since;
     const task = this.#tasks.cards.get(work.task)?.task;
-    const columns = this.#pipeline.columns(work.task);
-    const open = row.open ?? !this.#dense;
-    const texts = [task?.title, task?.slots, left === null ? '' : remaining(left), held(age)];
-    const seen = [row.key, row.revision, open, row.ends(left), columns, ...texts];
-    return guard(seen, () => card(row, { open, task, left, age, columns }, this.#acts));
+    const places = this.#pipeline.columns(work.task);
+    const open = row === opened;
+    const texts = [task?.title, task?.slots, task?.version, left === null ? '' : remaining(left), held(age)];
+    const seen = [row.key, row.revision, open, row.ends(left), places, ...texts];
+    return guard(seen, () => card(row, { open, task, left, age, item: shown(task?.display, work.item, work.details, places) }, this.#acts));
   }
 }

@@ -36,12 +36,12 @@ func TestPageBar(t *testing.T) {
 		new MutationObserver(() => {
 			const bar = document.querySelector('progress'), left = document.querySelector('.pending .left')?.textContent;
 			if (bar?.position >= 0) seen.push([Number(left.match(/\d+/)?.[0] ?? 0), bar.position, left]);
-		}).observe(document.querySelector('#tasks'), { subtree: true, childList: true, attributes: true, characterData: true });
+		}).observe(document.querySelector('#coming'), { subtree: true, childList: true, attributes: true, characterData: true });
 		return '';
 	})()`)
 	b.getWork(2)
 	b.await(`seen.some(([, , left]) => left.endsWith(' s more.'))`, e2e.Soon) // for some seconds
-	b.shows(".pending .left", "This takes longer than usual.")
+	b.await(`document.querySelector('.pending .left').textContent === 'This takes longer than usual.'`, e2e.Soon)
 	b.await(`seen.filter(([left]) => left === 0).length >= 3`, e2e.Soon)
 	b.await(`document.querySelector('progress').getAttribute('aria-valuetext') === 'This takes longer than usual.'`, e2e.Soon)
 	const true3 = `(() => {

@@ -97,7 +97,7 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 // click clicks an element once it is there, enabled, and stands still.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	b.await(fmt.Sprintf(steady, fmt.Sprintf("document.querySelector(%q)", selector)), e2e.Soon)
+	b.await(fmt.Sprintf(steady, fmt.Sprintf("(%s(%q), document.querySelector(%[2]q))", opens, selector)), e2e.Soon)
 	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 

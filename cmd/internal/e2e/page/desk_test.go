@@ -153,10 +153,10 @@ func TestPageTwoWindows(t *testing.T) {
 	other.works(3, e2e.Soon)
 	b.press("#work li:first-child .complete")
 	other.shows("#work .going", "a: completed. In another tab.")
-	other.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
+	other.await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	other.press(".undo")
-	b.await(`document.querySelectorAll('.complete').length === 3`, e2e.Soon)
-	other.await(`document.querySelectorAll('.complete').length === 3`, e2e.Soon)
+	b.await(`document.querySelectorAll('#work .key').length === 3`, e2e.Soon)
+	other.await(`document.querySelectorAll('#work .key').length === 3`, e2e.Soon)
 	b.press("#work li:first-child .complete")
 	other.shows("#work .going", "a: completed.")
 	b.eval(`(passes(), '')`)
@@ -167,7 +167,7 @@ func TestPageTwoWindows(t *testing.T) {
 	late.do(chromedp.Navigate(s.Nodes[0].URL))
 	late.shows("#work .going", "b: returned, not offered before ")
 	b.crashes()
-	late.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
+	late.await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	s.disposes("a completed, b held, c held")
 }
 
@@ -213,7 +213,7 @@ func TestPageDetails(t *testing.T) {
 	}
 }
 
-// Many items are lines, each of which opens; a few items are all open. The current item stays as it is.
+// Of many items one is open, and it stays open and keeps the focus when others come.
 func TestPageManyAreLines(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -221,25 +221,27 @@ func TestPageManyAreLines(t *testing.T) {
 	s.manages("POST", "/tasks", map[string]any{"name": "verify", "max_request": 20, "query": `select i as item, 'Applicant ' || i as applicant from generate_series(1, 20) i order by i`})
 	b.logIn(s.Nodes[0].URL, "Oliver")
 	b.state("live", e2e.Soon)
+	b.press(".task summary")
+	b.await(`document.querySelector('.how-many input').checkVisibility()`, e2e.Soon)
 	b.eval(`(document.querySelector('.how-many input').select(), '')`)
 	b.do(chromedp.SendKeys(chromedp.CSS(".how-many input"), "12\r", chromedp.NodeVisible))
 	b.works(12, e2e.Soon)
-	b.await(`document.querySelectorAll('.complete').length === 12`, e2e.Soon)
+	const one = `document.querySelectorAll('#work .complete').length === 1 && document.querySelectorAll('#work > .open').length === 1`
+	b.await(one, e2e.Soon)
 	b.typeNote("mine")
 	s.Takes("Oliver", 1)
 	b.works(13, e2e.Soon)
-	b.await(`document.querySelectorAll('.complete').length === 1`, e2e.Soon)
+	b.await(one, e2e.Soon)
 	if is := b.eval(`document.activeElement.value`); is != "mine" {
 		t.Errorf("the note %q lost the focus while it was written", is)
 	}
 	b.shows("#work .compact .summary", "Applicant 13")
-	b.keys("\x1b" + "j\r")
-	b.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
+	b.keys("\x1b" + "j")
+	b.await(one+` && document.querySelector('#work > :nth-child(2)').matches('.open')`, e2e.Soon)
 	b.keys("c")
 	b.focused("3")
 	b.await(`document.activeElement.closest('li').querySelector('.complete')`, e2e.Soon) // a user who works through the list goes on in the next item
-	b.do(chromedp.KeyEvent("\r"))
-	b.await(`document.querySelectorAll('.complete').length === 1`, e2e.Soon)
+	b.await(one, e2e.Soon)
 }
 
 // The title of a tab in the background tells that something has come.
@@ -267,4 +269,73 @@ func TestPageFirstTime(t *testing.T) {
 	b.shows("#empty", "press Get Work")
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+"#log-in=Mia,manager"))
 	b.shows("#tasks h3", "verify")
+}
+
+// A desk shows an item as its task wants it, in few controls: four held items have at most twelve. The pipeline is a few Tab
+// stops away.
+func TestPageItemInFocus(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.manages("POST", "/tasks", map[string]any{"name": "first", "title": "Z comes first", "position": 1})
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify", "lease": "1h",
+		"query": `select i as item, 'Ann ' || i as borrower, 1234.50 * i as amount, 'CH9300762011623852957' as iban, i - 1 as wrong, 12.5 as off, 'javascript:alert(1)' as site, 'late' as state, 'x' as aside
+			from generate_series(1, 9) i order by i`,
+		"display": map[string]any{"title": "{borrower}, {amount}", "one": "loan", "many": "loans", "url": "https://loans.example/{item}/{state}", "fields": []map[string]any{
+			{"column": "amount", "format": "money", "currency": "CHF"}, {"column": "wrong", "label": "Mistakes", "stands_out": "wrong > 0"},
+			{"column": "off", "format": "percentage"}, {"column": "iban", "format": "iban"}, {"column": "site", "format": "link"},
+			{"column": "state", "format": "badge", "badges": map[string]string{"late": "bad"}},
+		}}})
+	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.state("live", e2e.Soon)
+	s.Takes("Oliver", 4)
+	b.works(4, e2e.Soon)
+	const controls = `[...document.querySelectorAll('.pipeline :is(a[href], button, input, summary, textarea, select)')].filter((e) => e.checkVisibility()).length`
+	if n := b.eval(`String(` + controls + `)`); n != "12" {
+		t.Errorf("four held items have %s controls, want 12", n)
+	}
+	if order := b.eval(`[...document.querySelectorAll('#tasks h3')].map((e) => e.textContent).join()`); order != "Z comes first,Verify" {
+		t.Error("the tasks are ", order)
+	}
+	b.press("#work li:nth-child(2) .key")
+	b.shows("#work > .open .headline", "Ann 2, CHF\u00a02,469.00")
+	shown := b.eval(`[...document.querySelectorAll('#work .open .pane > dl div')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('; ')`)
+	if want := "Amount=CHF 2,469.00; Mistakes=1; Off=12.5%; Iban=CH93 0076 2011 6238 5295 7; Site=javascript:alert(1); State=late"; strings.ReplaceAll(shown, "\u00a0", " ") != want {
+		t.Errorf("shown %s", shown)
+	}
+	if strong := b.eval(`[...document.querySelectorAll('#work .strong dt')].map((e) => e.textContent).join()`); strong != "Mistakes" {
+		t.Errorf("%q stands out", strong)
+	}
+	links := b.eval(`[...document.querySelectorAll('.pipeline a')].map((e) => [e.href, e.target, e.rel].join(' ')).join(', ')`)
+	if links != "https://loans.example/2/late _blank noopener noreferrer" {
+		t.Error("links: ", links)
+	}
+	b.press(".keep")
+	b.shows(".lease .warning", "Kept until ")
+	b.do(chromedp.Reload())
+	b.works(4, e2e.Soon)
+	b.await(`!document.querySelector('#skip').hidden`, e2e.Soon)
+	b.keys("\t")
+	b.await(`document.activeElement.id === 'skip'`, e2e.Soon)
+	b.keys("\r\t")
+	b.await(`document.activeElement.matches('#work .key')`, e2e.Soon)
+}
+
+// On a telephone tasks and pipeline are tabs. What arrives while the tasks are shown is announced, and leads to the pipeline,
+// which comes first as soon as it has something.
+func TestPageTabs(t *testing.T) {
+	t.Parallel()
+	b, s := desk(t, "", "1h", 0)
+	b.as(looks[2])
+	b.do(chromedp.Reload())
+	b.await(`document.querySelector('.desk').dataset.tab === 'tasks' && document.querySelector('#tab-tasks').getAttribute('aria-selected') === 'true'`, e2e.Soon)
+	s.Takes("Oliver", 3)
+	b.shows(".notice", "3 items arrived")
+	b.await(`!document.querySelector('#work').checkVisibility() && document.querySelector('#tab-pipeline .count').textContent === '3'`, e2e.Soon)
+	b.press(".notice button")
+	b.await(`document.activeElement.textContent === 'a' && document.activeElement.checkVisibility() && !document.querySelector('#tasks').checkVisibility()`, e2e.Soon)
+	b.press("#tab-tasks")
+	b.await(`document.querySelector('#tasks').checkVisibility() && !document.querySelector('.notice button')`, e2e.Soon)
+	b.do(chromedp.Reload())
+	b.await(`document.querySelector('#work .complete')?.checkVisibility()`, e2e.Soon)
 }

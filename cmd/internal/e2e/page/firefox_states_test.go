@@ -22,7 +22,9 @@ var firefoxStates = []struct {
 	{"desk pending", "Pia", "/", way("ago.", "button", "Get Work: verify")},
 	{"desk with work", "Wanda", "/", func(f *firefox, s *site) {
 		s.Got(s.As("Wanda", 0), verifying, 2)
-		way("March. Salary", "summary", "Note", "button", "other …")(f, s)
+		way("March. Salary", "summary", "Note")(f, s)
+		f.click(css("[data-menu=return] > button"))
+		f.press("button", "other …")
 	}},
 	{"desk dense", "Dora", "/", func(f *firefox, s *site) {
 		s.Got(s.As("Dora", 0), "many", 20)
@@ -118,7 +120,9 @@ func (f *firefox) looks(t *testing.T, n int, name string) {
 			if wide := f.eval(tooWide); wide != "" {
 				t.Error("the page scrolls sideways: ", wide)
 			}
-			f.walk(t)
+			if f.eval(`document.querySelector('.menu [aria-expanded=true]') ? 'open' : ''`) == "" { // leaving a menu closes it
+				f.walk(t)
+			}
 		})
 	}
 }
@@ -167,8 +171,10 @@ func (f *firefox) walk(t *testing.T) {
 	walked(t, names, forth, tab(max(0, len(names)-1), keyShift+keyTab))
 }
 
-// covered returns the element with the focus if none of it is visible, and otherwise "".
+// covered returns the element with the focus if none of it is visible, and otherwise "". Once the Tab key has gone through
+// Firefox's own bars, its page goes on without having the focus, and the link that is shown while it has the focus isn't.
 const covered = `((e) => {
+	if (e.matches('.skip') && !document.hasFocus()) return '';
 	const { left, width, top, height } = e.getBoundingClientRect();
 	const seen = [0.05, 0.5, 0.95].some((part) => {
 		const there = document.elementFromPoint(left + width / 2, top + part * height);
@@ -213,8 +219,8 @@ func TestFirefoxFocusIsSeen(t *testing.T) {
 			}
 		}
 	}
-	f.click(css(".jump")) // on a telephone
-	const there = `(({ left, top, height }) => document.elementFromPoint(left + 9, top + height / 2)?.id)(
-		document.activeElement.getBoundingClientRect())`
-	f.await(there+` === 'pipeline-title'`, e2e.Soon) // and not the link, which stays in view
+	f.click(css("#tab-tasks")) // on a telephone
+	f.await(`document.querySelector('#tasks').checkVisibility() && !document.querySelector('#work').checkVisibility()`, e2e.Soon)
+	f.click(css("#tab-pipeline"))
+	f.await(`document.querySelector('#work .complete').checkVisibility() && !document.querySelector('#tasks').checkVisibility()`, e2e.Soon)
 }

@@ -21,6 +21,8 @@ func TestFirefoxWorker(t *testing.T) {
 	f.state("live", e2e.Soon)
 	f.eval(`(` + undoLasts + `, '')`)
 	f.do("WebDriver:ExecuteScript", body(slowHands), nil)
+	f.tabTo(css(".task summary"))
+	f.keys(keyEnter)
 	f.tabTo(css(`.task input[value="3"]`))
 	f.keys(keyLeft)
 	f.tabTo(called("button", "Get Work: verify"))
@@ -31,6 +33,8 @@ func TestFirefoxWorker(t *testing.T) {
 	f.shows(".task .ended", "2 items now in your pipeline.")
 
 	f.tabTo(called("button", "1"))
+	f.tabTo(css("[data-menu=return] > button"))
+	f.keys(keyEnter)
 	f.tabTo(called("button", "Return until tomorrow, 9:00"))
 	f.keys(keyEnter)
 	f.shows("#work .going", "1: returned, not offered before tomorrow, 9:00")

@@ -170,6 +170,10 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	s := newSite(t, 1, "")
 	leased(s, "30m", "a", "b", "c", "d")
 	b.logsIn(s.Nodes[0].URL, "Oliver", "worker")
+	for !b.yes(`document.activeElement.matches('.task summary')`) {
+		b.keys(kb.Tab)
+	}
+	b.keys(kb.Enter)
 	b.tabTo("radio", "3")
 	b.keys(kb.ArrowRight)
 	b.enter("button", "Get Work: verify")
@@ -194,6 +198,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	became("a", "completed looked twice")
 
 	b.tabTo("button", "b")
+	b.enter("button", "Return")
 	b.enter("button", "Return until tomorrow, 9:00")
 	became("b", "returned ")
 	if at := b.eval(fmt.Sprintf(`new Date(%q).toTimeString().slice(0, 5)`, column[string](s, `select to_json(available_at)#>>'{}' from getwork.work where item = 'b'`)[0])); at != "09:00" {
@@ -203,9 +208,10 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	b.enter("button", "Keep c")
 	s.Await("the lease begins anew", e2e.Soon, `select lease_expires_at - assigned_at > lease from getwork.work where item = 'c'`)
 	b.tabTo("button", "c")
-	b.tabTo("button", "Never again")
+	b.enter("button", "More")
+	b.tabTo("button", "Remove from queue")
 	b.keys(kb.Enter)
-	b.await(`document.activeElement.innerText.includes('Really never?')`, e2e.Soon)
+	b.await(`document.activeElement.innerText.includes('Really remove it?')`, e2e.Soon)
 	b.keys(kb.Enter)
 	became("c", "never ")
 

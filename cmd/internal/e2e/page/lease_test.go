@@ -52,10 +52,20 @@ func (b *browser) typeNote(text string) {
 	b.do(chromedp.KeyEvent(text))
 }
 
+// opens opens what an element is behind, as a person does: the item in the list, one of its menus, a task's options.
+const opens = `((selector) => {
+	const row = selector.match(/^#work li:(first-child|last-child|nth-child\(\d+\))/)?.[0];
+	const item = document.querySelector(row ?? '#work > .open');
+	if (row) item?.querySelector('.key[aria-expanded=false]')?.click();
+	const menu = /data-return|\.others/.test(selector) ? 'return' : /\.never/.test(selector) ? 'more' : '';
+	if (menu) item?.querySelector('[data-menu=' + menu + '] > [aria-expanded=false]')?.click();
+	if (/^\.task input/.test(selector)) document.querySelector('.task details').open = true;
+})`
+
 // press clicks a button without a pointer, so that the page does not take it for a sign of presence.
 func (b *browser) press(selector string) {
 	b.t.Helper()
-	b.await(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility() && !document.querySelector(%[1]q).disabled`, selector), e2e.Soon)
+	b.await(fmt.Sprintf(`(%s(%q), document.querySelector(%[2]q)?.checkVisibility() && !document.querySelector(%[2]q).disabled)`, opens, selector), e2e.Soon)
 	b.eval(fmt.Sprintf(`(document.querySelector(%q).click(), '')`, selector))
 }
 

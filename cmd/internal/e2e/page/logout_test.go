@@ -97,7 +97,7 @@ func TestPageLogOutUnsent(t *testing.T) {
 	b.shows("#work .going", "The server can’t take it now")
 	other := b.window() // where something is kept, too
 	other.do(chromedp.Navigate(g.URL))
-	other.await(`document.querySelectorAll('.complete').length === 2`, e2e.Soon)
+	other.await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	other.click("#work .complete")
 	other.shows("#work .going", "b: completed. The server can’t take it now")
 	b.shows("#work .going", "b: completed. The server can’t take it now") // the other window has been told

@@ -60,6 +60,8 @@ func TestPageRefusedComesBack(t *testing.T) {
 		b.eval(`(passes(), '')`)
 		b.shows("#work li:first-child .error", fmt.Sprintf("refused with %d", status))
 		b.shows("#told", fmt.Sprintf("a was not let go of: refused with %d", status))
+		b.press("#work li:first-child .key") // the user has gone on to b
+		b.await(`document.querySelector('#work li:first-child textarea')`, e2e.Soon)
 		if note := b.eval(`document.querySelector('#work textarea').value`); note != "looked at" {
 			t.Fatalf("%d: the note is %q", status, note)
 		}

@@ -44,7 +44,7 @@ func TestPageOliverAndTracy(t *testing.T) {
 	oliver.state("live", e2e.Soon)
 	tracy.state("live", e2e.Soon)
 	oliver.getWork(2)
-	oliver.await(`document.querySelector('.task .phase').textContent.includes('query is running')`, e2e.Soon)
+	oliver.await(`document.querySelector('#coming .phase').textContent.includes('query is running')`, e2e.Soon)
 	tracy.getWork(3)
 	open()
 	s.answered()
@@ -149,12 +149,16 @@ func TestPageSaysWhyNot(t *testing.T) {
 		}
 	}
 	change(`"1"`, map[string]any{"query": `select 1 / (random() * 0)::int as item`})
-	says("The task’s query failed, and nothing was handed out. Tell a manager")
-	if b.yes(`document.body.innerText.includes('division by zero')`) {
+	says("This task is broken; your managers have been told.")
+	if b.yes(`document.body.textContent.includes('division by zero')`) {
 		t.Error("a worker reads why")
 	}
 	b.visit(s.Nodes[0].URL, "/", "Mia,manager")
-	says("division by zero")
+	says("This task is broken")
+	b.press(".why-failed summary")
+	b.shows(".task .cause", "division by zero")
+	b.visit(s.Nodes[0].URL, "/floor", "Mia,manager")
+	b.shows(".floor-tasks .badge", "broken")
 	b.visit(s.Nodes[0].URL, "/", "Oliver")
 	change(`"2"`, map[string]any{"query": `select 1 as item`})
 	if _, a, err := mary.GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {

@@ -139,6 +139,7 @@ type state struct {
 	each  bool         // it passes by itself, and is reached again for each look
 
 	blocked bool // without a socket
+	left    bool // it ends when the focus leaves it
 }
 
 // applications is a ranking query of the kind that banks have.
@@ -147,6 +148,16 @@ const applications = `
 	  12500.50 + 1730.25 * i as amount, date '2026-02-03' + i as submitted, timestamptz '2026-03-01 09:30Z' + i * interval '3 hours' as statement_seen, i % 3 = 0 as returning_customer,
 	  'The statement covers January to March. Salary and rent are regular; two transfers abroad were asked about by telephone, and explained.' as remark
 	from generate_series(1, 40) i order by i`
+
+// display is how an application is shown.
+var display = map[string]any{
+	"title": "{applicant}, {item}", "one": "application", "many": "applications", "others": "shown", "url": "https://loans.example/{item}",
+	"fields": []map[string]any{
+		{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 30000"},
+		{"column": "returning_customer", "label": "Returning customer", "format": "badge", "badges": map[string]string{"true": "good", "false": "plain"}},
+		{"column": "statement_seen", "folded": true},
+	},
+}
 
 // newStage returns a site in the middle of its day, and a browser.
 func newStage(t *testing.T) *stage {
@@ -163,7 +174,7 @@ func (s *site) day() (release func()) {
 	t.Helper()
 	release = gated(s)
 	for _, task := range []map[string]any{
-		{"name": "verify-bank-account", "title": "Verify user submitted bank account", "description": "Compare the statements with what was declared. Oldest submission first.", "query": applications, "lease": "30m"},
+		{"name": "verify-bank-account", "title": "Verify user submitted bank account", "description": "Compare the statements with what was declared. Oldest submission first.", "query": applications, "lease": "30m", "display": display},
 		{"name": "call-back", "title": "Call back", "description": "Customers who asked for a call.", "lease": "8s", "query": `select 'call-' || i as item, '+49 30 5550 ' || 100 + i as telephone from generate_series(1, 9) i`},
 		{"name": "many", "title": "Reminders", "max_request": 50, "query": `select 'many-' || i as item, i * 10.5 as amount, date '2026-01-01' + i as due from generate_series(1, 60) i order by i`},
 		{"name": "documents", "title": "Sort documents", "max_attempts": 1},
@@ -259,7 +270,7 @@ func (st *stage) shows(t *testing.T, states []state) {
 					st.shoot(strings.ReplaceAll(what.name, " ", "-") + "-" + l.name)
 					st.audit(t)
 					st.fits(t)
-					if l.scheme == "light" {
+					if l.scheme == "light" && !what.left {
 						st.walk(t)
 					}
 				})
@@ -293,6 +304,7 @@ func withWork(task string, count int, then func(*stage)) func(*stage) {
 			st.t.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
 		}
 		st.works(count, e2e.Soon)
+		st.eval(`(document.querySelector('.notice button')?.click(), '')`) // on a telephone
 		then(st)
 	}
 }
@@ -317,14 +329,17 @@ var states = []state{
 	{name: "log-in"},
 	{name: "desk", user: "Oliver", path: "/", reach: sees("You hold nothing.")},
 	{name: "desk help", user: "Oliver", path: "/", reach: presses("Complete and next", "button Keyboard shortcuts")},
-	{name: "desk pending", user: "Pia", path: "/", reach: presses("ago.", "button Get Work: verify")},
+	{name: "desk pending", user: "Pia", path: "/", reach: presses("coming", "button Get Work: verify")},
 	{name: "desk with work", user: "Wanda", path: "/", reach: withWork(verifying, 2, sees("Applicant"))},
+	{name: "desk return", user: "Rita", path: "/", reach: withWork(verifying, 3, presses("to others only", "button Return", "button other …")), left: true},
+	{name: "desk more", user: "Moira", path: "/", reach: withWork(verifying, 3, presses("Really remove it?", "button More", "button Remove from queue")), left: true},
+	{name: "desk task", user: "Tessa", path: "/", reach: presses("How many", "DisclosureTriangle Verify user submitted bank account")},
 	{name: "desk dense", user: "Dora", path: "/", reach: withWork("many", 20, sees("many-20"))},
 	{name: "desk lost lease", user: "Lotte", path: "/", reach: withWork("call-back", 1, sees("Claim it again"))},
 	{name: "desk undo", user: "Ugo", path: "/", each: true, reach: withWork("many", 1, presses("completed", "button Complete"))},
 	{name: "desk answers", user: "Nora", path: "/", reach: func(st *stage) {
 		presses("A manager has paused this task.", "button Get Work: Paused")(st)
-		presses("Tell a manager, who has to look at it.", "button Get Work: Broken")(st)
+		presses("your managers have been told", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
 	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.banner("Push is gone", e2e.Soon) }},

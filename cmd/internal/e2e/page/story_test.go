@@ -189,6 +189,7 @@ func TestPageTeam(t *testing.T) {
 		b.state("live", e2e.Soon)
 	}
 
+	oliver.use("DisclosureTriangle", "verify")
 	oliver.use("radio", "2")
 	oliver.use("button", "Get Work: verify")
 	follows := func(who, column, what string) {
@@ -211,9 +212,11 @@ func TestPageTeam(t *testing.T) {
 	oliver.use("DisclosureTriangle", "Note")
 	oliver.fill("textbox", "Note on 1", "checked twice")
 	oliver.use("button", "Complete")
+	oliver.use("button", "Return")
 	oliver.use("button", "Return for 4 h")
-	tracy.use("button", "Never again")
-	tracy.use("button", "Really never?")
+	tracy.use("button", "More")
+	tracy.use("button", "Remove from queue")
+	tracy.use("button", "Really remove it?")
 	s.Await("they have let go", e2e.Soon, `
 		select coalesce(string_agg(item || ' ' || state || coalesce(' ' || after, '') || coalesce(' ' || note, ''), ', ' order by item)
 		  = '1 completed checked twice, 2 returned 04:00:00, 3 never', false) from getwork.work where state <> 'held'`)
@@ -236,10 +239,12 @@ func TestPageNewcomer(t *testing.T) {
 	b.fill("textbox", "Name", "Nina")
 	b.leave("button", "Continue")
 	b.sees("You hold nothing.")
+	b.use("DisclosureTriangle", "Verify bank account")
 	b.use("radio", "2")
 	b.use("button", "Get Work")
 	b.sees("loan-7")
 	b.sees("loan-8")
+	b.use("button", "Return")
 	b.use("button", "Return until tomorrow")
 	b.sees("loan-7: returned")
 	s.Await("it is returned", e2e.Soon, `select available_at > now() from getwork.work where item = 'loan-7' and state = 'returned'`)

@@ -116,7 +116,7 @@ func TestPageShowsTextAsText(t *testing.T) {
 	open("/", evilUser)
 	b.works(1, e2e.Soon)
 	b.use("button", "Get Work: "+arabic)
-	b.sees("Tell a manager")
+	b.sees("your managers have been told")
 	b.harmless(t, "desk", markup, evilUser, emoji)
 	b.use("button", "Complete")
 	b.sees("completed")

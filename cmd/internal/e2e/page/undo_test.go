@@ -159,7 +159,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 		t.Error("the page asked, and sent all the same: ", got)
 	}
 	b.press(".undo") // the next item stays
-	b.await(`document.querySelectorAll('#work .next').length === 2`, e2e.Soon)
+	b.await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	b.eval(`(passes(), '')`)
 	s.changes("verify", map[string]any{"max_open": 2}, 0)
 	b.shows(".task", "You hold 2 of at most 2.")
@@ -175,7 +175,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 	b.shows("#work h3", "d")
 	s.disposes("a completed, b held, c completed, d held")
 	s.changes("verify", map[string]any{"paused": true}, 0)
-	b.shows(".task .counts", "paused")
+	b.shows(".task .there .badge", "paused")
 	b.press(".next")
 	b.eval(`(passes(), '')`)
 	b.shows("#told", "There is no next: A manager has paused this task.")

@@ -1,8 +1,8 @@
-/** A row of the pipeline: open as a card, folded to a line, about to be closed, or lost. */
+/** A row of the pipeline: a line, the open item, about to be closed, or lost. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
-import { becomes, fully, held, letGo, remaining } from '../../words.js';
+import { becomes, fully, held, keptUntil, letGo, remaining } from '../../words.js';
 import { details, summary } from './details.js';
 import { afterHours, presets } from './presets.js';
 
@@ -10,29 +10,43 @@ import { afterHours, presets } from './presets.js';
 export const hint = (key) => html`<kbd aria-hidden="true">${key}</kbd>`;
 
 /**
- * row as an element of the list. view: {open, task, left, age, columns}: whether it shows everything; its task if that is
- * known; ms of its lease that are left (null: it has none), ms that it has been held; and its columns' decimals. acts:
- * {letGo(row, disposition, {next}), extend, claim, dismiss}.
+ * row as an element of the list: a line, and behind it the item itself if it is open. view: {open, task, left, age, item}:
+ * whether it is the open one; its task if that is known; ms of its lease that are left (null: it has none), ms that it has been
+ * held; and the item as shown() gives it. acts: {open(row), letGo(row, disposition, {next}), extend, claim, dismiss}.
  */
 export function card(row, view, acts) {
   const { work, lost } = row;
-  const { open, task, left, age } = view;
-  const toggle = () => row.set({ open: !open });
+  const { open, task, left, item } = view;
   const soon = row.ends(left);
-  const since = html`· ${open ? 'held for ' : ''}<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`;
-  return html`<li id=${row.key} class="card work ${open ? '' : 'compact'}" aria-label=${work.item}
-    @focusin=${() => { if (open) row.open = true; }}>
-    <header>
-      <h3 dir="auto"><button type="button" class="key" aria-expanded=${open} @click=${toggle}>${work.item}</button></h3>
-      ${open ? nothing : html`<p class="summary" dir="auto">${summary(work, view.columns)}</p>`}
-      <p class="quiet about"><span class="of" dir="auto">${task?.title || work.task}</span>
-        <span>${lost ? nothing : since}<span class="which">${which(work, task)}</span></span></p>
-      ${left === null || lost ? nothing : lease(row, left, soon, acts)}
-    </header>
-    ${open || lost || row.error ? said(row) : nothing}
-    ${open ? html`${details(row, view.columns)} ${note(row)}` : nothing}
-    ${lost ? again(row, acts) : open ? done(row, acts) : nothing}
+  const rest = left === null || lost ? nothing : html`<span class="rest ${soon ? 'soon' : ''}">${remaining(Math.min(left, row.lease))}</span>`;
+  return html`<li id=${row.key} class="work ${open ? 'open' : 'compact'}" aria-label=${item.title}>
+    <div class="line">
+      <h3 dir="auto"><button type="button" class="key" aria-expanded=${open} @click=${() => acts.open(row)}>${item.title}</button></h3>
+      ${open ? nothing : html`<p class="quiet summary" dir="auto">${summary(item)}</p>`}
+      <p class="quiet about"><span class="of" dir="auto">${task?.title || work.task}</span> ${open ? nothing : rest}</p>
+      ${open ? nothing : html`${lost || row.error ? said(row) : nothing}${lost ? again(row, acts) : nothing}`}
+    </div>
+    ${open ? pane(row, view, soon, acts) : nothing}
   </li>`;
+}
+
+/** The open item. */
+function pane(row, { task, left, age, item }, soon, acts) {
+  const { work, lost } = row;
+  const key = item.title.includes(work.item) ? nothing : html`<bdi>${work.item}</bdi> · `;
+  return html`<div class="pane card">
+    <header>
+      <div><p class="headline" dir="auto" aria-hidden="true">${item.title}</p>
+        <p class="quiet since">${key}${lost ? nothing : html`held for <time datetime=${work.assigned_at}
+          title=${fully(work.assigned_at)}>${held(age)}</time>`}<span class="which">${which(work, task)}</span></p></div>
+      ${item.link ? html`<a class="button open-link" href=${item.link} target="_blank" rel="noopener noreferrer">Open <span aria-hidden="true">↗</span></a>` : nothing}
+    </header>
+    ${left === null || lost ? nothing : lease(row, { left, soon, title: item.title }, acts)}
+    ${said(row)}
+    ${details(row, item.fields)}
+    ${note(row, item.title)}
+    ${lost ? again(row, acts) : done(row, item.title, acts)}
+  </div>`;
 }
 
 /** Why the work is lost, and errors. */
@@ -46,22 +60,24 @@ function which({ attempt, slot }, task) {
   return (attempt > 1 ? ` · attempt ${attempt}` : '') + (slot > 1 || of ? ` · place ${slot}${of}` : '');
 }
 
-function lease(row, left, soon, acts) {
+function lease(row, { left, soon, title }, acts) {
+  const { lease_expires_at: until } = row.work;
+  const kept = row.kept === until && !soon;
   return html`<div class="lease ${soon ? 'soon' : ''}">
-    <p><span class="left" title=${fully(row.work.lease_expires_at)}>${remaining(Math.min(left, row.lease))}</span>
-      <span class="warning" role="status">${soon ? 'Soon it goes back to the queue: keep it, or let go of it.' : ''}</span></p>
-    <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label="Keep ${row.work.item}" aria-keyshortcuts="e"
+    <p><span class="left" title=${fully(until)}>${remaining(Math.min(left, row.lease))}</span>
+      <span class="warning" role="status">${soon ? 'Soon it goes back to the queue: keep it, or let go of it.' : kept ? keptUntil(until) : ''}</span></p>
+    <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label="Keep ${title}" aria-keyshortcuts="e"
       @click=${() => acts.extend(row)}>Keep${hint('e')}</button>
   </div>`;
 }
 
-function note(row) {
+function note(row, title) {
   const cut = row.excess;
   // `toggle` comes later, and a redraw until then would undo it.
   const unfold = (e) => { row.noting = !e.currentTarget.parentElement.open; };
   return html`<details .open=${live(row.noting)} @toggle=${(e) => { row.noting = e.target.open; }}>
     <summary @click=${unfold}>Note${hint('o')}</summary>
-    <textarea rows="2" dir="auto" aria-label="Note on ${row.work.item}" aria-invalid=${cut ? 'true' : nothing}
+    <textarea rows="2" dir="auto" aria-label="Note on ${title}" aria-invalid=${cut ? 'true' : nothing}
       aria-describedby="${row.key}-cut" .value=${live(row.note)} @input=${(e) => row.write(e.target.value)}></textarea>
     <p id="${row.key}-cut" class="error">${cut ? `${tooLong(cut)}.` : ''}</p>
   </details>`;
@@ -70,8 +86,7 @@ function note(row) {
 /** The message for a note that is too long by so many characters. */
 export const tooLong = (cut) => `The note is too long by about ${cut.toLocaleString()} characters`;
 
-function done(row, acts) {
-  const { item } = row.work;
+function done(row, title, acts) {
   const never = (e) => {
     if (row.sure) return acts.letGo(row, { outcome: 'never' });
     row.set({ sure: true });
@@ -82,17 +97,37 @@ function done(row, acts) {
       @click=${() => acts.letGo(row, { outcome: 'complete' })}>Complete${hint('c')}</button>
     <button class="next" type="button" aria-keyshortcuts="n"
       @click=${() => acts.letGo(row, { outcome: 'complete' }, { next: true })}>Complete and next${hint('n')}</button>
-    <button class="never ${row.sure ? 'sure' : ''}" type="button" aria-keyshortcuts="x" @click=${never}
-      @blur=${() => { if (row.sure) row.set({ sure: false }); }}>${row.sure ? 'Really never?' : 'Never again'}${hint('x')}</button>
-    <div class="return" role="group" aria-label="Return ${item}">
-      <span class="label" aria-hidden="true">Return${hint('r')}</span>
+    ${menu(row, title, ['return', 'Return', 'r'], () => html`<p class="label">Return ${title}</p>
       ${presets.map((p) => html`<button type="button" data-return=${p.id} aria-label="Return ${p.text}"
         @click=${() => back(row, p.after(), acts)}>${p.text}</button>`)}
       <button type="button" data-return="exact" aria-expanded=${row.exact} @click=${() => row.set({ exact: !row.exact })}>other …</button>
       ${row.exact ? exact(row, acts) : nothing}
       <label><input class="others" type="checkbox" .checked=${live(row.others)}
-        @change=${(e) => { row.others = e.target.checked; }}> to others only, not to me again</label>
-    </div>
+        @change=${(e) => { row.others = e.target.checked; }}> to others only, not to me again</label>`)}
+    ${menu(row, title, ['more', 'More', ''], () => html`<button class="never ${row.sure ? 'sure' : ''}" type="button" aria-keyshortcuts="x" @click=${never}
+      @blur=${() => { if (row.sure) row.set({ sure: false }); }}>${row.sure ? 'Really remove it?' : 'Remove from queue'}${hint('x')}</button>`)}
+  </div>`;
+}
+
+/** A button with a menu behind it, which Escape, a click elsewhere and leaving it close. */
+function menu(row, title, [name, text, key], choices) {
+  const open = row.menu === name;
+  const close = () => row.set({ menu: '' });
+  const turn = ({ currentTarget: button }) => {
+    row.set({ menu: open ? '' : name });
+    requestAnimationFrame(() => button.nextElementSibling?.scrollIntoView({ block: 'nearest' })); // after it is drawn
+  };
+  const left = (e) => { if (open && e.relatedTarget && !e.currentTarget.contains(e.relatedTarget)) close(); };
+  const escape = (e) => {
+    if (e.key !== 'Escape' || !open) return;
+    e.stopPropagation();
+    close();
+    e.currentTarget.firstElementChild.focus();
+  };
+  return html`<div class="menu" data-menu=${name} @focusout=${left} @keydown=${escape}>
+    <button type="button" aria-expanded=${open} aria-controls=${open ? `${row.key}-${name}` : nothing} aria-keyshortcuts=${key || nothing}
+      @click=${turn}>${text} <span aria-hidden="true">▾</span>${key ? hint(key) : nothing}</button>
+    ${open ? html`<div class="choices-of ${name}" id="${row.key}-${name}" role="group" aria-label="${text} ${title}">${choices()}</div>` : nothing}
   </div>`;
 }
 
@@ -124,20 +159,19 @@ function again(row, acts) {
 /** Why an entry of the outbox is not sent yet. */
 export const keptBecause = ({ busy }) => `The server can’t ${busy ? 'take it' : 'be reached'} now; it is sent as soon as it can be.`;
 
-/** The line for work that was let go of. seconds: until it is sent. */
-export function line(row, entry, seconds, acts) {
-  const { item } = row.work;
+/** The line for work that was let go of. view: {seconds, title}: until it is sent; what its item is called. */
+export function line(row, entry, { seconds, title }, acts) {
   const { state, elsewhere, next } = entry;
   const what = {
     sending: '',
     kept: keptBecause(entry),
     waiting: elsewhere ? 'In another tab.' : next ? 'Then the next is asked for.' : '',
   }[state];
-  return html`<li id=${row.key} class="card work going" aria-label=${item}>
-    <p><b dir="auto">${item}</b>: <span class="became">${letGo(wanted(entry))}.</span> <span class="quiet">${what}</span></p>
+  return html`<li id=${row.key} class="work going" aria-label=${title}>
+    <p><b dir="auto">${title}</b>: <span class="became">${letGo(wanted(entry))}.</span> <span class="quiet">${what}</span></p>
     ${state === 'waiting' ? html`<span class="toolbar">
       ${next ? html`<button class="now" type="button" @click=${() => acts.now(row)}>Send now</button>` : nothing}
-      <button class="undo" type="button" aria-keyshortcuts="u" aria-label="Undo: ${item}" @click=${() => acts.undo(row)}>Undo
+      <button class="undo" type="button" aria-keyshortcuts="u" aria-label="Undo: ${title}" @click=${() => acts.undo(row)}>Undo
         <span class="count">${seconds}</span>${hint('u')}</button></span>` : nothing}
   </li>`;
 }

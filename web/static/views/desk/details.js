@@ -1,35 +1,42 @@
-/** An item's details: any columns, with long texts folded. */
+/** An item's details: those that are shown at once, and those on demand; long texts are folded. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
-import { exactly, label, value } from '../../words.js';
+import { live } from '../../lib/lit-html/directives/live.js';
 
 const isLong = (text) => text.length > 240 || text.split('\n').length > 6;
 
-/** row's details as a list of terms. decimals: a Map by column. */
-export function details(row, decimals) {
-  const columns = Object.entries(row.work.details ?? {});
-  if (row.work.note) columns.push(['note', row.work.note]);
-  if (columns.length === 0) return nothing;
-  return html`<dl>${columns.map(([column, v]) => detail(row, column, value(v, decimals?.get(column)), exactly(v)))}</dl>`;
+/** row's details as lists of terms. fields: as shown() gives them. A folded value that stands out is not hidden. */
+export function details(row, fields) {
+  const { note } = row.work;
+  const all = note ? [...fields, { column: '', label: 'Note', text: note }] : fields;
+  const folded = all.filter((f) => f.folded && !f.strong);
+  const first = all.filter((f) => !folded.includes(f));
+  const unfold = (e) => { row.more = !e.currentTarget.parentElement.open; }; // `toggle` comes later, and a redraw until then would undo it
+  return html`${first.length ? list(row, first) : nothing}
+    ${folded.length ? html`<details class="more" .open=${live(row.more)} @toggle=${(e) => { row.more = e.target.open; }}>
+      <summary @click=${unfold}>${folded.length === 1 ? '1 more detail' : `${folded.length} more details`}</summary>${list(row, folded)}</details>` : nothing}`;
 }
 
-function detail(row, column, text, exact) {
+const list = (row, fields) => html`<dl>${fields.map((f) => detail(row, f))}</dl>`;
+
+function detail(row, { column, label: name, text, exact, strong, href, colour }) {
   const long = isLong(text);
   const whole = row.whole.has(column);
   const unfold = () => {
     if (!row.whole.delete(column)) row.whole.add(column);
     row.set({});
   };
-  const name = label(column);
-  const wide = long || text.length > 60 ? 'long' : '';
-  return html`<div class=${wide}><dt dir="auto">${name}</dt><dd dir="auto" title=${exact ?? nothing}>${long
+  const kind = `${long || text.length > 60 ? 'long' : ''} ${strong ? 'strong' : ''}`;
+  return html`<div class=${kind}><dt dir="auto">${name}</dt><dd dir="auto" title=${exact ?? nothing}>${long
     ? html`<span class=${whole ? '' : 'folded'}>${text}</span><button type="button" class="plain" aria-expanded=${whole}
         aria-label="${whole ? 'Less' : 'More'} of ${name}" @click=${unfold}>${whole ? 'less' : 'more'}</button>`
-    : text}</dd></div>`;
+    : href ? html`<a href=${href} target="_blank" rel="noopener noreferrer">${text}</a>`
+      : colour ? html`<b class="badge" data-kind=${colour}>${text}</b>` : text}</dd></div>`;
 }
 
-/** The first few of an item's details, in one line. */
-export function summary({ details: all }, decimals) {
-  const first = Object.entries(all ?? {}).slice(0, 4);
-  return first.map(([column, v]) => value(v, decimals?.get(column)).slice(0, 60)).join(' · ');
+/** The first few of an item's details, in one line; those that stand out first. */
+export function summary({ fields, title }) {
+  const some = fields.filter((f) => !f.folded && !title.includes(f.text) && f.yes !== false);
+  const first = [...some.filter((f) => f.strong), ...some.filter((f) => !f.strong)].slice(0, 4);
+  return first.map((f) => (f.yes ? f.label : f.strong ? `${f.label}: ${f.text}` : f.text).slice(0, 60)).join(' · ');
 }

@@ -11,9 +11,10 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
     if (!row) say('Choose an item first, with j and k.');
     else f(row);
   };
-  const inCard = (selector, act) => onRow((row) => {
+  const inCard = (selector, act, menu) => onRow((row) => {
     if (row.lost || outbox.of(row.work.id)) return;
-    row.set({ open: true });
+    acts.open(row);
+    if (menu) row.set({ menu });
     draw();
     act(document.querySelector(`#${row.key} ${selector}`), row);
   });
@@ -52,14 +53,14 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
     key('k', 'Item before', move(-1), true),
     key('ArrowDown', undefined, move(1, true), true),
     key('ArrowUp', undefined, move(-1, true), true),
-    key('Enter', 'Open or close an item'), // every button does that
+    key('Enter', 'Open an item'), // every button does that
     key('c', 'Complete', onRow((row) => acts.letGo(row, { outcome: 'complete' }))),
     key('n', 'Complete and next', onRow((row) => acts.letGo(row, { outcome: 'complete' }, { next: true }))),
-    key('r', 'Return: then Tab to for how long, and Enter', inCard('.return button', (button) => button?.focus())),
-    key('x', 'Never again; twice, to be sure', inCard('.never', never)),
+    key('r', 'Return: then Tab to for how long, and Enter', inCard('.return button', (button) => button?.focus(), 'return')),
+    key('x', 'Remove from the queue; twice, to be sure', inCard('.never', never, 'more')),
     key('e', 'Keep: the lease begins anew', onRow(extend)),
     key('o', 'Write a note', inCard('textarea', write)),
-    key('Escape', 'Leave a field'),
+    key('Escape', 'Leave a field or a menu'),
     key('u', 'Undo', undoLast),
     key('w', 'Get work of the item’s task, or the first', () => get(cards().get(at()?.work.task) ?? numbered(1))),
     key('g 1', 'Get work of the first task; g 2 of the second …', () => get(numbered(1))),

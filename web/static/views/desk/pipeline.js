@@ -12,7 +12,9 @@ export class Row {
   revision = 0;
   note = '';
   noting = false; // the note is open
-  open = undefined; // undefined: as the list has it
+  menu = ''; // the open one: return or more
+  more = false; // folded details are shown
+  kept = null; // the lease's end that the user asked for
   others = false; // a return is to others only
   exact = false; // hours are typed
   hours = '';
@@ -76,7 +78,7 @@ export class Pipeline {
   #begun = false;
   #renewing = false;
 
-  /** on: {changed(), tell(line), arrived(works)}; former: the former page's notes. */
+  /** on: {changed(), tell(work, line), arrived(works)}; former: the former page's notes. */
   constructor(client, outbox, on, former) {
     this.#client = client;
     this.#outbox = outbox;
@@ -153,7 +155,7 @@ export class Pipeline {
       row.set({ lost: { why, again: mayComeBack(work) }, noting: row.note !== '', error: '', sure: false });
     } else {
       this.rows.delete(named(work));
-      if (!entry?.elsewhere) this.#on.tell(`${work.item}: ${why}`);
+      if (!entry?.elsewhere) this.#on.tell(row.work, why);
     }
     this.#outbox.drop(work.id); // last, because a row that is neither lost nor waiting is removed
   }

@@ -15,8 +15,8 @@ export class Recent {
     }
   }
 
-  add({ id, task, item, state, closed_at, available_at, to_others }) {
-    this.#all = [{ id, task, item, state, closed_at, available_at, to_others }, ...this.#all.filter((w) => w.id !== id)].slice(0, most);
+  add({ id, task, item, title, state, closed_at, available_at, to_others }) {
+    this.#all = [{ id, task, item, title, state, closed_at, available_at, to_others }, ...this.#all.filter((w) => w.id !== id)].slice(0, most);
     try {
       sessionStorage.setItem(this.#key, JSON.stringify(this.#all));
     } catch { /* a full or forbidden storage: it is kept in memory */ }

@@ -18,6 +18,7 @@ class Card {
   due = null; // when the result should be there; null: unknown
   error = '';
   busy = false;
+  open = false; // description, number and counts are shown
   asked = null; // {text, key, at}: the last click, while it has no answer
   #shown = 0;
 

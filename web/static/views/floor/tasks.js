@@ -22,7 +22,8 @@ function row(floor, task) {
     <label class="tick"><input type="checkbox" aria-label=${`Show ${title}`} .checked=${floor.chosen.has(task.name)}
       @change=${() => floor.toggle(task.name)}></label>
     <h3><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a>
-      ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}</h3>
+      ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
+      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>broken</span>` : nothing}</h3>
     <dl>
       ${count('waiting', task.waiting)}${count('held', task.held)}${count(task.query === null ? 'in the inbox' : 'on the shelf', task.shelf)}
     </dl>

@@ -14,11 +14,11 @@ const patience = 60_000;
 export class Preview {
   /**
    * ask(query, limit, {signal, within}) calls the server; text() is what is in the editor; ready(): whether that can be asked;
-   * timeout(): how long its query may take; given(text) is told that a query gave something, refused(problem, text) that it
-   * didn't; changed() is called when there is something new to show.
+   * timeout(): how long its query may take; display(): how an item is shown; given(text) is told that a query gave something,
+   * refused(problem, text) that it didn't; changed() is called when there is something new to show.
    */
-  constructor({ ask, text, ready, timeout, given, refused, changed, say, signal }) {
-    Object.assign(this, { ask, text, ready, timeout, given, refused, changed, say });
+  constructor({ ask, text, ready, timeout, display, given, refused, changed, say, signal }) {
+    Object.assign(this, { ask, text, ready, timeout, display, given, refused, changed, say });
     this.rows = 10;
     this.state = 'none'; // running, done, failed, given up
     signal.addEventListener('abort', () => this.stop());
@@ -35,10 +35,12 @@ export class Preview {
     this.changed();
     try {
       const within = patience + microseconds(timeout) / 1000;
-      const [result, plans] = await Promise.all([this.ask(text, this.rows, { signal: aborted.signal, within }), import('./plan.js')]);
+      const asked = this.ask(text, this.rows, { signal: aborted.signal, within });
+      const [result, plans, { shown }] = await Promise.all([asked, import('./plan.js'), import('../desk/display.js')]);
       if (this.under?.aborted !== aborted) return;
       this.result = result;
       this.plans = plans;
+      this.shown = shown;
       this.tree = plans.planOf(result.plan);
       this.of = text;
       this.end('done');
@@ -117,6 +119,7 @@ export class Preview {
       ${passed > 0 ? html`<p class="quiet">Passed over is a row whose item is null, empty, too long or there before,
         or that has both several slots and an exclusive group.</p>` : nothing}
       ${this.table()}
+      ${this.sample()}
       ${this.plan()}
     </div>`;
   }
@@ -143,6 +146,19 @@ export class Preview {
         <tbody>${rows.map(row)}</tbody>
       </table>
     </div>`;
+  }
+
+  /** The first row as people see it at the desk. */
+  sample() {
+    const [first] = this.result.rows;
+    if (!first) return nothing;
+    const { title, link, fields } = this.shown(this.display(), first.item, first.details);
+    return html`<section class="work sample" aria-labelledby="sample-title">
+      <h3 id="sample-title">The first item, as people see it</h3>
+      <p><b dir="auto">${title}</b> ${link ? html`<a href=${link} target="_blank" rel="noopener noreferrer">Open <span aria-hidden="true">↗</span></a>` : nothing}</p>
+      <dl>${fields.filter((f) => !f.folded).map((f) => html`<div class=${f.strong ? 'strong' : nothing}><dt dir="auto">${f.label}</dt><dd dir="auto">${
+        f.colour ? html`<b class="badge" data-kind=${f.colour}>${f.text}</b>` : f.text}</dd></div>`)}</dl>
+    </section>`;
   }
 
   plan() {

@@ -29,6 +29,7 @@ export class Queries {
       text: () => this.#editors.query.value,
       ready: () => this.#ready(),
       timeout: () => this.#settings.query_timeout,
+      display: () => this.#view.form.value(fields.get('display')),
       given: (text) => this.#given(text),
       refused: (e, text) => this.#refused(e, text),
       changed, say: app.say, signal,
