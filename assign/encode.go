@@ -27,6 +27,8 @@ func (r *Request) appendJSON(b []byte) []byte {
 	b = appendTime(b, `,"created_at":`, &r.CreatedAt)
 	b = appendTime(b, `,"linger_until":`, r.LingerUntil)
 	b = appendTime(b, `,"completed_at":`, r.CompletedAt)
+	b = appendTime(b, `,"ranked_at":`, r.RankedAt)
+	b = strconv.AppendBool(append(b, `,"stale":`...), r.Stale)
 	b = append(b, `,"eta_seconds":`...)
 	if r.EtaSeconds == nil {
 		b = append(b, "null"...)

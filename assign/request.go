@@ -43,6 +43,8 @@ type Request struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	LingerUntil *time.Time `json:"linger_until"`
 	CompletedAt *time.Time `json:"completed_at"`
+	RankedAt    *time.Time `json:"ranked_at"`   // the ranking of its items saw what was committed before; nil if it got none, or pushed ones
+	Stale       bool       `json:"stale"`       // its items are from a shelf that had expired, while its refresh ran
 	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil if not known, or if it has ended
 	Position    *int64     `json:"position"`    // among the task's waiting requests, from 1; nil if it has ended, or if a thousand are before it
 	Work        []Work     `json:"work"`

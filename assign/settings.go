@@ -59,6 +59,7 @@ type Settings struct {
 	Query         Query     `json:"query,omitzero" yaml:"query"` // one SELECT that returns a column item, best first; null for an inbox
 	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
 	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"`      // how long a run's leftovers may be handed out
+	StaleFor      Duration  `json:"stale_for" yaml:"stale_for"`      // how long after that, while the next run is under way
 	Recheck       Query     `json:"recheck,omitzero" yaml:"recheck"` // one SELECT on $1 text[], item keys, that returns those that still match; null for none
 	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
 	MaxRequest    int       `json:"max_request" yaml:"max_request"`
@@ -142,6 +143,7 @@ func (s *Settings) Check() error {
 	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
 	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
 	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
+	wrong(s.StaleFor < 0 || s.StaleFor > day, "stale_for", `from "0s" to "24h"`)
 	wrong(s.MaxCandidates < 1 || s.MaxCandidates > 1_000_000, "max_candidates", "from 1 to 1000000")
 	wrong(s.MaxRequest < 1 || s.MaxRequest > 1000, "max_request", "from 1 to 1000")
 	wrong(s.MaxOpen != nil && (*s.MaxOpen < 1 || *s.MaxOpen > 1_000_000), "max_open", "from 1 to 1000000, or null for no limit")

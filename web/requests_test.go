@@ -40,7 +40,7 @@ func TestGetWork(t *testing.T) {
 		wantHeader("Location", "/api/v1/requests/1").wantAgain("5", 0, began).wantHeader("Preference-Applied", "")
 	want := map[string]any{"id": "1", "task": "verify", "user": "oliver", "wanted": 2.0, "requested": 2.0, "assigned": 0.0,
 		"state": "pending", "reason": nil, "error": nil, "lease": nil, "linger_until": nil, "completed_at": nil, "eta_seconds": nil,
-		"position": 1.0, "work": []any{}}
+		"position": 1.0, "ranked_at": nil, "stale": false, "work": []any{}}
 	got := read[map[string]any](clicked)
 	delete(got, "created_at")
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -17,7 +17,7 @@ func TestTask(t *testing.T) {
 	made := n.newTask(t, "verify", five, `,"title":"Verify","query_timeout":"90s","fresh_for":"24h","rerun_after":"120s"`).
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
 	want := map[string]any{"name": "verify", "title": "Verify", "description": "", "query": five, "query_timeout": "90s",
-		"fresh_for": "24h", "recheck": nil, "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
+		"fresh_for": "24h", "stale_for": "0s", "recheck": nil, "max_candidates": 1000.0, "max_request": 5.0, "max_open": nil, "lease": nil, "slots": 1.0,
 		"max_attempts": nil, "backoff": "30s", "rerun_after": "2m", "conflicts_with": []any{}, "groups": []any{}, "position": nil, "display": nil, "paused": false,
 		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0,
 		"running_since": nil, "usual_seconds": nil, "failures": 0.0}
@@ -120,6 +120,8 @@ func TestTaskRefused(t *testing.T) {
 	post(`{"name":"taken","query":"select 1 as item"}`).refused(409, "exists")
 	post(`{"name":"No Slug","query":" ; ","max_request":0}`).refused(400, "invalid", "name", "query", "max_request")
 	post(`{"name":"late","query":"select 1 as item","rerun_after":"1ms"}`).refused(400, "invalid", "rerun_after")
+	post(`{"name":"old","query":"select 1 as item","stale_for":"-1s"}`).refused(400, "invalid", "stale_for")
+	post(`{"name":"old","query":"select 1 as item","stale_for":"25h"}`).refused(400, "invalid", "stale_for")
 	post(`{"name":"odd","query":"select 1 as item","query_timeout":"soon"}`).refused(400, "invalid", "query_timeout")
 	post(`{"name":"odd","query":7}`).refused(400, "invalid", "query")
 	post(`{"name":"odd","query":""}`).refused(400, "invalid", "query")

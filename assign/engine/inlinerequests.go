@@ -64,7 +64,7 @@ func (r *round) withInline(waiting []waiter, ids []int64) ([]waiter, error) {
 // holder.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
-  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id)
+  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
@@ -72,7 +72,8 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   case when c.state <> 'pending' then now.at end,
   c.lease * interval '1 microsecond',
   case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until,
-  case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end
+  case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
+  case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
   $14::text[], $15::timestamptz[]) as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until)
 cross join (select clock_timestamp() as at offset 0) now
@@ -124,7 +125,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 }
 
 // insert queues the requests' rows.
-func (s *inlineRequests) insert(x *pg.Writes, r *round, run *int64) {
+func (s *inlineRequests) insert(x *pg.Writes, r *round, from supply) {
 	if len(s.answers.ids) == 0 {
 		return
 	}
@@ -140,11 +141,15 @@ func (s *inlineRequests) insert(x *pg.Writes, r *round, run *int64) {
 			return nil
 		}
 		a.Task, a.TaskID = r.state.Name, r.task
+		if a.Assigned > 0 {
+			a.RankedAt, a.Stale = assign.UTC(from.rankedAt()), from.stale()
+		}
 		a.CreatedAt, a.LingerUntil, a.CompletedAt = created.UTC(), assign.UTC(linger), assign.UTC(completed)
 		return nil
 	}
-	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, run, s.answers.ids, s.users, s.instances, s.wanted,
-		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils)
+	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, from.runID(), s.answers.ids, s.users, s.instances, s.wanted,
+		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils,
+		from.rankedAt(), from.stale())
 }
 
 // given adds work, as it was written, to the answer of its click.

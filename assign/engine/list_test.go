@@ -91,7 +91,7 @@ insert into getwork.run (task_id, version, node, state, finished_at, error) valu
 	if plan, looked := tidy(); looked > 100 {
 		t.Errorf("%d candidates were read:\n%s", looked, plan)
 	}
-	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp() - interval '25 hours' where name = 'b'`)
+	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp() - interval '49 hours' where name = 'b'`)
 	await(t, "what is over is removed", func() bool {
 		tidy()
 		return query[int](t, db, `select count(*) from getwork.candidate where run_id = $1`, ids[1]) == 0

@@ -14,6 +14,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -178,7 +179,7 @@ func (t clicksTask) refuses(k *click) error {
 }
 
 const selectForClicks = `
-select s.task_id, v.version, v.max_request, (v.query is null or coalesce(s.fresh_until > clock_timestamp(), false)) and not s.paused
+select s.task_id, v.version, v.max_request, (v.query is null or ` + records.ShelfLasts + `) and not s.paused
     and (v.recheck is null or coalesce(greatest(s.failed_until, s.retry_at) <= clock_timestamp(), true)), v.groups,
   coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version

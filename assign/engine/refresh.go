@@ -8,12 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign/plan"
+	"getwork/assign/records"
 )
 
 // Refresh ahead: while a task is in use, its next run starts before its shelf ends, so that nobody waits for the query. A
 // round that writes what it took from a shelf also computes when that should be, and its node sets a timer. Every node also
 // looks regularly for shelves whose node is gone. A refresh takes the run lock like any run, so there is never a second run.
-// A task is in use if a round has answered a request within its last fresh_for; a refresh that answers nobody does not count.
+// A task is in use if a round has answered a request within its last fresh_for, or from a shelf that had expired; a refresh
+// that answers nobody does not count. One run slot stays free of refreshes, except to replace a shelf that has expired.
 
 const (
 	// How long the query in force takes, computed when a run finishes: the last five runs. Runs that seem to have taken less
@@ -29,6 +31,12 @@ const (
 	settleTimes = `usual = (select percentile_cont(0.5) within group (order by l.took) from ` + lastRuns + `),
     longest = (select max(l.took) from ` + lastRuns + `),
     measured = coalesce((select bool_or(l.ahead) from ` + lastRuns + `), false)`
+
+	// servedStale is true if the shelf was handed out after it had expired: its refresh must follow, however short fresh_for is.
+	servedStale = `coalesce(s.used_at > s.fresh_until and s.fresh_until = s.expires_at, false)`
+
+	// inUse is true if the task's shelf is to be renewed, so that nobody waits.
+	inUse = `(coalesce(s.used_at > clock_timestamp() - v.fresh_for, false) or ` + servedStale + ` and ` + records.ShelfLasts + `)`
 
 	// What [plan.RefreshIn] asks of a shelf. The first column is null if the task keeps no shelf, or has none; or if runs take
 	// longer than the shelf lasts, and nobody has used it since the last one, since otherwise each run would be followed by
@@ -50,7 +58,7 @@ select s.task_id, ` + shelfLife + `
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.shelf_run is not null and s.deleted_at is null and not s.paused
-  and s.used_at > clock_timestamp() - v.fresh_for`
+  and ` + inUse
 )
 
 // shelfScan reads shelfLife.
@@ -107,6 +115,9 @@ const refreshAgain = time.Second
 // keepFresh sets a timer that wakes the task when its next run should start. It is called after every round, and costs no
 // more than a map look-up.
 func (e refresher) keepFresh(r *round) {
+	if e.MaxRuns < 2 && !r.state.stale {
+		return
+	}
 	if in, known := e.refreshIn(r.shelf); known {
 		e.refreshAt(r.task, time.Now().Add(in))
 	}
@@ -133,7 +144,7 @@ func (e refresher) mayRefresh(task int64) bool {
 		known.due = now
 	}
 	e.mu.Unlock()
-	if !may {
+	if !may && e.MaxRuns > 1 {
 		e.refreshAt(task, now.Add(refreshAgain))
 	}
 	return may
@@ -151,7 +162,7 @@ func (e refresher) noRefresh(task int64) {
 func (e refresher) refreshAt(task int64, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.base == nil || e.base.Err() != nil || e.MaxRuns < 2 {
+	if e.base == nil || e.base.Err() != nil {
 		return
 	}
 	known := e.refreshes[task]

@@ -25,10 +25,11 @@ type gates struct {
 	at          Step
 	reached, on chan struct{}
 	open        atomic.Bool
+	free        chan struct{} // closed: it holds the node no longer
 }
 
 func newGates(at Step) *gates {
-	return &gates{at: at, reached: make(chan struct{}), on: make(chan struct{})}
+	return &gates{at: at, reached: make(chan struct{}), on: make(chan struct{}), free: make(chan struct{})}
 }
 
 func (g *gates) hold(ctx context.Context, step Step) {
@@ -37,11 +38,14 @@ func (g *gates) hold(ctx context.Context, step Step) {
 	}
 	select {
 	case g.reached <- struct{}{}:
+	case <-g.free:
+		return
 	case <-ctx.Done():
 		return
 	}
 	select {
 	case <-g.on:
+	case <-g.free:
 	case <-ctx.Done():
 	}
 }
@@ -311,5 +315,133 @@ func TestRefreshThatFails(t *testing.T) {
 	n.idle(t)
 	if got := runs(t, db); got != 2 {
 		t.Errorf("%d runs during the back-off, want 2", got)
+	}
+}
+
+// expire makes a task's shelf expire, as if that much time had passed.
+func expire(t *testing.T, db *pgxpool.Pool, task int64, by time.Duration) {
+	t.Helper()
+	execute(t, db, `update getwork.task_state set fresh_until = fresh_until - $2::interval, expires_at = expires_at - $2::interval where task_id = $1`, task, by)
+}
+
+func stale(s *assign.Settings) {
+	s.FreshFor, s.StaleFor = assign.Duration(time.Hour), assign.Duration(30*time.Minute)
+}
+
+// An expired shelf goes on serving while its refresh runs, on whatever node. A request that finds too little on it waits for the
+// run, and no later one overtakes it.
+func TestExpiredShelfServesBesideItsRefresh(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	begins := newGates(StepRunBegins)
+	n := startNode(t, url, nodeOptions{steps: begins.hold, maxRuns: 1}) // even the last slot; either node may run the query
+	other := startNode(t, url, nodeOptions{steps: begins.hold})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, stale)
+	first := n.click(t, "task", "ann", 1)
+	<-begins.reached
+	begins.on <- struct{}{}
+	if r := n.endedRequest(t, first.ID); r.Stale || r.RankedAt == nil {
+		t.Errorf("from the run: stale %v, ranked at %v", r.Stale, r.RankedAt)
+	}
+	n.idle(t)
+	if r := n.click(t, "task", "ben", 1); r.Stale || r.RankedAt == nil {
+		t.Errorf("from the fresh shelf: stale %v, ranked at %v", r.Stale, r.RankedAt)
+	}
+
+	expire(t, db, task.ID, 65*time.Minute)
+	r := n.click(t, "task", "bob", 2)
+	if fmt.Sprint(r.State, items(r), r.Stale) != "assigned[3 4] true" {
+		t.Errorf("from the expired shelf bob got %v %v, stale %v", r.State, items(r), r.Stale)
+	}
+	ranked := query[time.Time](t, db, `select started_at from getwork.run`)
+	if again, err := n.Request(t.Context(), r.ID, assign.Holder{User: "bob"}, false); err != nil || !again.Stale || again.RankedAt == nil || !again.RankedAt.Equal(ranked) || !r.RankedAt.Equal(ranked) {
+		t.Errorf("read again it is stale %v, ranked at %v, want %v; %v", again.Stale, again.RankedAt, ranked, err)
+	}
+	<-begins.reached // the refresh, which the click has started
+	if r := other.click(t, "task", "cyd", 1); fmt.Sprint(r.State, items(r), r.Stale) != "assigned[5] true" {
+		t.Errorf("beside the run on another node cyd got %v %v, stale %v", r.State, items(r), r.Stale)
+	}
+	much := other.click(t, "task", "dan", 5) // four are left
+	if much.State != assign.Pending {
+		t.Errorf("dan found too little on an expired shelf, and got %v %v", much.State, items(much))
+	}
+	late := other.click(t, "task", "eve", 1)
+	if late.State != assign.Pending {
+		t.Errorf("eve overtook dan: %v %v", late.State, items(late))
+	}
+	begins.on <- struct{}{}
+	for _, id := range []int64{much.ID, late.ID} {
+		if r := n.endedRequest(t, id); r.Stale {
+			t.Errorf("%s was served by the run, and told that the shelf had expired", r.User)
+		}
+	}
+	if got := n.endedRequest(t, much.ID); fmt.Sprint(got.State, items(got)) != "partial[6 7 8 9]" {
+		t.Errorf("dan got %v %v", got.State, items(got))
+	}
+}
+
+// An expired shelf serves no longer than stale_for, and not after its refresh has failed, its query has changed, or it was used
+// up.
+func TestExpiredShelfEnds(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	var begins atomic.Pointer[gates]
+	n := startNode(t, url, nodeOptions{steps: func(ctx context.Context, step Step) { begins.Load().hold(ctx, step) }})
+	pass := func() {
+		t.Helper()
+		<-begins.Load().reached
+		begins.Load().on <- struct{}{}
+	}
+	db := pool(t, url)
+	execute(t, db, `create table divisor as select 1 as d`)
+	for name, end := range map[string]func(task assign.Task){
+		"time": func(task assign.Task) { expire(t, db, task.ID, 40*time.Minute) },
+		"query": func(task assign.Task) {
+			if _, err := n.UpdateTask(t.Context(), task.Name, task.Version, "a manager", func(s *assign.Settings) error { s.Query += " "; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"setting": func(task assign.Task) {
+			if _, err := n.UpdateTask(t.Context(), task.Name, task.Version, "a manager", func(s *assign.Settings) error { s.StaleFor = 0; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"early": func(task assign.Task) { ageShelf(t, db, task.ID, "fresh_until", time.Minute) },
+		"restore": func(task assign.Task) {
+			execute(t, db, `update getwork.run set cluster = 'another' where task_id = $1`, task.ID)
+		},
+		"failed": func(task assign.Task) {
+			execute(t, db, `update getwork.task_state set used_at = clock_timestamp() where task_id = $1`, task.ID)
+			execute(t, db, `update divisor set d = 0`)
+			n.Wake(task.ID)
+			pass() // the refresh; another is held
+			await(t, "the refresh has failed", func() bool {
+				return query[bool](t, db, `select exists (select from getwork.run where task_id = $1 and state = 'failed')`, task.ID)
+			})
+			execute(t, db, `update divisor set d = 1`)
+			execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() where task_id = $1`, task.ID)
+		},
+	} {
+		task := newTask(t, n, name, `select i as item, 1 / d as one from generate_series(1, 9) i, divisor order by i`, stale)
+		begins.Store(newGates(StepRunBegins)) // a refresh may come at any time, and waits
+		first := n.click(t, name, "ann", 1)
+		pass()
+		n.endedRequest(t, first.ID)
+		n.idle(t)
+		expire(t, db, task.ID, 65*time.Minute)
+		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Fresh || !p.view.Stale {
+			t.Fatalf("%s: the expired shelf serves: %v, %v", name, p.view.Fresh, err)
+		}
+		end(task)
+		r := n.click(t, name, "bob", 1)
+		if r.State != assign.Pending {
+			t.Fatalf("%s: bob got %v %v, want to wait for a run", name, r.State, items(r))
+		}
+		close(begins.Load().free)
+		if r := n.endedRequest(t, r.ID); r.State != assign.Assigned || r.Stale {
+			t.Errorf("%s: bob got %v, stale %v", name, r.State, r.Stale)
+		}
+		n.idle(t)
 	}
 }

@@ -53,28 +53,6 @@ type round struct {
 	freed  bool       // requests linger that others could not see before: look again for what became free meanwhile
 }
 
-// lockedState is what the assign lock protects, read after it was taken.
-type lockedState struct {
-	assign.Settings
-	version  int
-	deleted  bool
-	failures int
-	retries  int           // recent ones; older ones are forgotten
-	retrying time.Duration // time since the first of them
-
-	shelfRun    int64
-	shelfFrom   int64
-	shelfCut    bool
-	shelfUsable int64 // rows of the shelf's run with a usable item
-	shelfTaken  bool  // some of them are held or put off, or were handed out since
-	fresh       bool
-
-	conflicts []int64 // tasks that this one conflicts with
-}
-
-// serves reports whether a round can hand something out without a run.
-func (s *lockedState) serves() bool { return (s.fresh || s.Inbox()) && !s.Paused && !s.deleted }
-
 // waiter is a pending request, its row locked.
 type waiter struct {
 	id      int64
@@ -111,7 +89,7 @@ select nextval('getwork.round'), s.name, s.paused, s.version, s.deleted_at is no
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
-  ` + shelfFresh + `,
+  ` + shelfServes + `, ` + shelfExpired + `, ` + rankedAt + `,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   ` + records.SettingsColumns + `
 from getwork.task_state s
@@ -178,10 +156,11 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	s := &r.state
 	var retrying float64
 	into := []any{&r.id, &s.Name, &s.Paused, &s.version, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.conflicts}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts}
 	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
+	s.stale = s.stale && s.fresh
 	s.retrying = time.Duration(retrying * float64(time.Second))
 	if r.ahead != nil {
 		err = r.ahead.read(results)
@@ -290,7 +269,8 @@ func (r *round) assign(ctx context.Context, from supply) error {
 		for i := range offers {
 			items[i] = offers[i].Item
 		}
-		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all, Usable: from.usable()})
+		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all,
+			Usable: from.usable(), Stale: from.stale()})
 		if p.Short { // rules kept a request from the best items: read on
 			n = max(4*n, 100)
 			continue

@@ -35,7 +35,8 @@ returning id, item, slot, assigned_at, lease_expires_at`
 	answerRequests = `
 update getwork.work_requested r
 set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.reason,
-    completed_at = clock_timestamp(), round_id = $1, run_id = $2
+    completed_at = clock_timestamp(), round_id = $1, run_id = $2,
+    ranked_at = case when a.assigned > 0 then $7::timestamptz end, stale = a.assigned > 0 and $8
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
 where r.id = a.id and r.state = 'pending'`
 
@@ -223,7 +224,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	}
 	var wrote pg.Writes
 	wrote.Queue(pg.AnyNumber, "savepoint planned")
-	served.insert(&wrote, r, from.runID())
+	served.insert(&wrote, r, from)
 	var given func(int, assign.Work)
 	if len(served.byID) > 0 {
 		given = func(i int, w assign.Work) { served.given(&granted, i, w) }
@@ -231,7 +232,8 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	granted.insert(&wrote, r, from.runID(), given)
 	r.given = len(granted.items)
 	if len(ended.ids) > 0 {
-		wrote.Queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons)
+		wrote.Queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons,
+			from.rankedAt(), from.stale())
 	}
 	if len(lingering.ids) > 0 {
 		wrote.Queue(pg.AnyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))

@@ -97,11 +97,16 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	return errors.Join(err, failed)
 }
 
+// rankedAt is what a request is told of a run: everything that was committed before was seen by the query. A replica may have
+// been some time behind.
+const rankedAt = `least(u.started_at, u.seen_until)`
+
 const finishRun = `
-update getwork.run
+update getwork.run u
 set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg_snapshot, seen_until = $3,
     given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8
-where id = $1 and state = 'running'`
+where id = $1 and state = 'running'
+returning ` + rankedAt
 
 // stopped reports whether a manager stopped the run. Its result, or its error, then concerns nobody.
 func (r *round) stopped(t taskView) bool {
@@ -134,13 +139,13 @@ func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, 
 		o.freshFor = r.state.FreshFor
 	}
 	r.run = run
-	tag, err := tx.Exec(ctx, rn.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
-		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut)
+	err = tx.QueryRow(ctx, rn.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
+		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut).Scan(&o.ranked)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("finish the run: another node has declared run %d dead", run)
+	}
 	if err != nil {
 		return fmt.Errorf("finish the run: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("finish the run: another node has declared run %d dead", run)
 	}
 	if err := r.serve(ctx, o); err != nil {
 		return err
@@ -155,11 +160,11 @@ const tellEvery = 10 * time.Millisecond
 const (
 	failRun = `update getwork.run set state = $2, finished_at = clock_timestamp(), error = $3 where id = $1 and state = 'running'`
 
-	// 1 s, doubling to 60 s.
+	// 1 s, doubling to 60 s. A shelf whose refresh has failed is not handed out after it has expired.
 	backOff = `
 update getwork.task_state
 set failures = failures + 1, failed_until = clock_timestamp() + least(60, 2 ^ least(failures, 6)) * interval '1 second',
-    last_error = $2, retries = 0, retry_at = null, retry_since = null
+    last_error = $2, retries = 0, retry_at = null, retry_since = null, expires_at = null
 where task_id = $1`
 
 	failPending = `
@@ -178,7 +183,7 @@ const retryLater = `
 update getwork.task_state
 set retries = $2::integer,
     retry_since = case when $2 = 1 then clock_timestamp() else retry_since end,
-    retry_at = clock_timestamp() + least(30, 2 ^ least($2 - 1, 5)) * interval '1 second'
+    retry_at = clock_timestamp() + least(30, 2 ^ least($2 - 1, 5)) * interval '1 second', expires_at = null
 where task_id = $1`
 
 // rank executes the query, and meanwhile watches whether it is still wanted.
@@ -199,7 +204,7 @@ func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView) (ranking.Resul
 const stillWanted = `
 select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
-    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false)
+    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false) or ` + servedStale + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
 

@@ -9,6 +9,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 )
 
 // A task with a recheck hands out only items that matched a moment ago. The recheck is a user's query and may take its time,
@@ -29,7 +30,9 @@ const (
 	selectCandidates = `
 select c.rank, c.item, c.run_id
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
-where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1 and s.fresh_until > clock_timestamp())
+where c.run_id = (
+    select s.shelf_run from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+    where s.task_id = $1 and ` + records.ShelfLasts + `)
   and c.rank >= greatest($2, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
 order by c.rank
 limit $3`

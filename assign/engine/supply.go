@@ -8,6 +8,7 @@ import (
 
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 )
 
 // offer is an item of a supply as the plan sees it, and what is written when it is handed out.
@@ -27,7 +28,9 @@ type supply interface {
 	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
 	cut() bool
 	usable() bool                                           // whether there were any usable items, handed out or not
+	stale() bool                                            // the items are from a shelf that has expired
 	runID() *int64                                          // the run that ranked the items; nil: none
+	rankedAt() *time.Time                                   // what that run saw was committed before; nil: none did
 	settle(after settlement) (statement string, args []any) // the statement may return when the shelf should be renewed
 }
 
@@ -40,21 +43,34 @@ type settlement struct {
 	handed []string // the items that were handed out
 }
 
-// shelfFresh is true if the result of the run u on the shelf of task s may still be handed out: its time is not over, and the
-// cluster is still in the life in which the run was made. A cluster that was restored from a dump, or became the primary by
-// logical replication, has other transaction ids. Every closing may then look older than the run's snapshot, and finished
-// items would be handed out. A snapshot from the future is of another life, too. The time comes first, because it costs
-// least.
-const shelfFresh = `coalesce(s.fresh_until > clock_timestamp() and u.cluster = getwork.cluster()
+// shelfServes is true if the result of the run u on the shelf of task s may still be handed out: its time is not over, or it
+// may go on serving while its refresh runs. shelfFresh is true for the former alone.
+//
+// The cluster must still be in the life in which the run was made. A cluster that was restored from a dump, or became the
+// primary by logical replication, has other transaction ids. Every closing may then look older than the run's snapshot, and
+// finished items would be handed out. A snapshot from the future is of another life, too. The time comes first, because it
+// costs least.
+const (
+	shelfFresh  = `coalesce(s.fresh_until > clock_timestamp() and ` + sameLife
+	shelfServes = `coalesce(` + records.ShelfLasts + ` and ` + sameLife
+
+	// shelfExpired is true if a shelf that serves does so by stale_for. It repeats what stale_for asks, because the clock goes on
+	// within a statement: a shelf that was fresh a microsecond ago may have expired by now.
+	shelfExpired = `coalesce(s.fresh_until <= clock_timestamp() and s.fresh_until = s.expires_at and v.stale_for > interval '0', false)`
+
+	sameLife = `u.cluster = getwork.cluster()
     and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`
+)
 
 // shelf hands out what the last run left.
 type shelf struct{ *round }
 
-func (s shelf) source() plan.Source { return plan.Shelf }
-func (s shelf) cut() bool           { return s.state.shelfCut }
-func (s shelf) usable() bool        { return s.state.shelfUsable > 0 && (!s.dropped || s.state.shelfTaken) }
-func (s shelf) runID() *int64       { return &s.state.shelfRun }
+func (s shelf) source() plan.Source  { return plan.Shelf }
+func (s shelf) cut() bool            { return s.state.shelfCut }
+func (s shelf) usable() bool         { return s.state.shelfUsable > 0 && (!s.dropped || s.state.shelfTaken) }
+func (s shelf) stale() bool          { return s.state.stale }
+func (s shelf) runID() *int64        { return &s.state.shelfRun }
+func (s shelf) rankedAt() *time.Time { return s.state.rankedAt }
 
 const selectShelf = `
 select c.rank, c.item, c.details::text, ` + availabilityColumns + `

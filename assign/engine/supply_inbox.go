@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,10 +20,12 @@ type inbox struct {
 	empty bool // the inbox has no items at all
 }
 
-func (b *inbox) source() plan.Source { return plan.Inbox }
-func (b *inbox) cut() bool           { return false }
-func (b *inbox) usable() bool        { return !b.empty }
-func (b *inbox) runID() *int64       { return nil }
+func (b *inbox) source() plan.Source  { return plan.Inbox }
+func (b *inbox) cut() bool            { return false }
+func (b *inbox) usable() bool         { return !b.empty }
+func (b *inbox) stale() bool          { return false }
+func (b *inbox) runID() *int64        { return nil }
+func (b *inbox) rankedAt() *time.Time { return nil }
 
 // inboxPlaces is the number of places of an item i; $3 is the task's default.
 const inboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) else 1 end`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,7 @@ type runResult struct {
 	ranking.Result
 	run      int64
 	dropped  bool            // some items did not match any more when they were rechecked
+	ranked   *time.Time      // see rankedAt
 	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: not at all
 }
 
@@ -47,7 +49,11 @@ func (o *runResult) source() plan.Source {
 	return plan.Result
 }
 
+func (o *runResult) stale() bool { return false }
+
 func (o *runResult) runID() *int64 { return &o.run }
+
+func (o *runResult) rankedAt() *time.Time { return o.ranked }
 
 // take reads which of the items can still be handed out: while the query ran, the old shelf, claims and users went on. It
 // begins with the best, in growing chunks, until there are enough.
@@ -119,7 +125,8 @@ const (
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     ` + settleTimes + `, used_at = case when $2 then clock.at else used_at end,
-    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6, fresh_until = clock.at + $7::bigint * interval '1 microsecond'
+    shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_size = $6, shelf_left = $6,
+    fresh_until = clock.at + $7::bigint * interval '1 microsecond', expires_at = clock.at + $7::bigint * interval '1 microsecond'
 from getwork.task_version v, (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
 returning ` + shelfLife
@@ -128,7 +135,7 @@ returning ` + shelfLife
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     ` + settleTimes + `, used_at = case when $2 then clock_timestamp() else used_at end,
-    shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null
+    shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null, expires_at = null
 where task_id = $1`
 )
 

@@ -16,10 +16,11 @@ import (
 
 const insertVersion = `
 insert into getwork.task_version (task_id, version, name, paused, title, description, query, query_timeout, fresh_for,
-  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups, recheck, position, display)
+  max_candidates, max_request, lease, rerun_after, created_by, max_open, slots, max_attempts, backoff, conflicts_with, groups,
+  recheck, position, display, stale_for)
 values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8::bigint * interval '1 microsecond', $9::bigint * interval '1 microsecond',
   $10, $11, $12::bigint * interval '1 microsecond', $13::bigint * interval '1 microsecond', $14, $15, $16, $17,
-  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''), $22, $23)`
+  $18::bigint * interval '1 microsecond', $19, $20, nullif($21, ''), $22, $23, $24::bigint * interval '1 microsecond')`
 
 // taskEditor writes the consequences of a change of a task's settings.
 type taskEditor struct{ *Engine }
@@ -38,7 +39,7 @@ func (ed taskEditor) insertVersion(ctx context.Context, tx pgx.Tx, task int64, v
 	_, err := tx.Exec(ctx, ed.SQL(insertVersion), task, version, s.Name, s.Paused, s.Title, s.Description, string(s.Query),
 		s.QueryTimeout, s.FreshFor, s.MaxCandidates, s.MaxRequest, s.Lease, s.RerunAfter, by,
 		s.MaxOpen, s.Slots, s.MaxAttempts, s.Backoff, conflicts, s.Groups, string(s.Recheck),
-		s.Position, display)
+		s.Position, display, s.StaleFor)
 	return err
 }
 
@@ -104,7 +105,8 @@ update getwork.task_state
 set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, measured = not $5 and measured,
-    shelf_run = case when $5 then null else shelf_run end, fresh_until = case when $5 then null else fresh_until end
+    shelf_run = case when $5 then null else shelf_run end,
+    fresh_until = case when $5 then null else fresh_until end, expires_at = case when $5 then null else expires_at end
 where task_id = $1`
 
 	// settlePlaces concerns items without a number of places of their own. With one place, an item whose work is held, put
@@ -253,7 +255,7 @@ const (
 select exists (select from getwork.work where task_id = $1 and state = 'held')
     or exists (select from getwork.work_requested where task_id = $1 and state = 'pending')`
 
-	markDeleted = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null where task_id = $1`
+	markDeleted = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null, expires_at = null where task_id = $1`
 )
 
 // DeleteTask hides a task and frees its name; history stays. It is refused with [assign.InUse] while work of the task is held

@@ -30,7 +30,7 @@ type taskView struct {
 const selectTaskView = `
 select s.version, s.deleted_at is not null,
   s.paused or coalesce(s.failed_until > clock_timestamp(), false) or coalesce(s.retry_at > clock_timestamp(), false),
-  ` + shelfFresh + `, s.paused,
+  ` + shelfServes + `, ` + shelfExpired + `, s.paused,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at)
     or exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null),
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after <= clock.at),
@@ -38,7 +38,7 @@ select s.version, s.deleted_at is not null,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending'),
   v.query is null and exists (
     select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
-  coalesce(not s.paused and s.deleted_at is null and s.used_at > clock_timestamp() - v.fresh_for, false)
+  not s.paused and s.deleted_at is null and ` + inUse + `
     and not coalesce(s.failed_until > clock_timestamp(), false) and not coalesce(s.retry_at > clock_timestamp(), false),
   ` + shelfLife + `, s.name,
   coalesce((
@@ -101,14 +101,39 @@ func (e *Engine) readTaskView(ctx context.Context, db queryer, task int64) (task
 	var next float64
 	var shelf shelfScan
 	v := &p.view
-	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh}
+	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Stale, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh}
 	into = append(append(into, shelf.into()...), &p.Name, &next)
 	if err := db.QueryRow(ctx, e.SQL(selectTaskView), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
+	v.Stale = v.Stale && v.Fresh
 	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""
 	p.next = time.Duration(next * float64(time.Second))
 	in, renewed := refresher{e}.refreshIn(&shelf)
 	v.Refresh = v.Refresh && renewed && in <= 0
 	return p, nil
 }
+
+// lockedState is what the assign lock protects, read after it was taken.
+type lockedState struct {
+	assign.Settings
+	version  int
+	deleted  bool
+	failures int
+	retries  int           // recent ones; older ones are forgotten
+	retrying time.Duration // time since the first of them
+
+	shelfRun    int64
+	shelfFrom   int64
+	shelfCut    bool
+	shelfUsable int64      // rows of the shelf's run with a usable item
+	shelfTaken  bool       // some of them are held or put off, or were handed out since
+	fresh       bool       // the shelf can be handed out
+	stale       bool       // although it has expired
+	rankedAt    *time.Time // of the shelf's run
+
+	conflicts []int64 // tasks that this one conflicts with
+}
+
+// serves reports whether a round can hand something out without a run.
+func (s *lockedState) serves() bool { return (s.fresh || s.Inbox()) && !s.Paused && !s.deleted }

@@ -13,8 +13,8 @@ import (
 const (
 	// Candidates of runs that are on no shelf. Only runs that ended long enough ago count, because a run may be putting its
 	// result on the shelf just now. A shelf that is not fresh may be fresh again, when a clock that was an hour ahead is set
-	// right. The statement first finds the runs that have candidates, one after another by index: a shelf may have a million
-	// candidates, which stay and need not be read.
+	// right, or may go on serving for up to a day (stale_for). The statement first finds the runs that have candidates, one after
+	// another by index: a shelf may have a million candidates, which stay and need not be read.
 	removeCandidates = `
 with recursive present as (
   (select c.run_id from getwork.candidate c order by c.run_id limit 1)
@@ -28,7 +28,7 @@ with recursive present as (
   where exists (select from getwork.run u where u.id = p.run_id and u.finished_at < clock_timestamp() - interval '1 minute')
     and not exists (
       select from getwork.task_state s
-      where s.shelf_run = p.run_id and s.fresh_until > clock_timestamp() - interval '1 day')
+      where s.shelf_run = p.run_id and s.fresh_until > clock_timestamp() - interval '2 days')
 ), old as materialized (
   select c.run_id, c.rank
   from over o

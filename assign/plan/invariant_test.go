@@ -33,7 +33,10 @@ func checkInvariants(t *testing.T, rules Rules, requests []Request, supply Suppl
 			a.Outcome != Partial && (a.Reason != NoReason) != (a.Outcome == None || a.Outcome == Linger) {
 			t.Fatalf("request %d %v with reason %q", r.ID, outcomes[a.Outcome], reasons[a.Reason])
 		}
-		if a.Outcome == Wait && (!supply.Cut || supply.Source == Inbox) {
+		if supply.Stale && (a.Outcome == Partial || a.Outcome == Linger || a.Outcome == None && a.Reason != AtLimit && rules.allow(requests[i])) {
+			t.Fatalf("request %d: an expired shelf answers %s%s", a.Request, outcomes[a.Outcome], reasons[a.Reason])
+		}
+		if a.Outcome == Wait && (!supply.Cut && !supply.Stale || supply.Source == Inbox) {
 			t.Fatalf("request %d waits, though no run could find more", r.ID)
 		}
 		if may <= 0 && a.Outcome != None {

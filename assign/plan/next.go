@@ -9,6 +9,7 @@ type View struct {
 	Inbox   bool // the task has no query
 	Recheck bool // the shelf's candidates are rechecked before they are handed out
 	Fresh   bool // the shelf can be handed out
+	Stale   bool // although it has expired: Fresh is true, too
 
 	Pending bool // requests wait
 	Waits   bool // one of them can be served
@@ -33,8 +34,8 @@ const (
 	Recheck
 	// Refresh starts a run ahead of need, if another run slot stays free for waiting requests.
 	Refresh
-	// Run starts a run for waiting requests. For Run, Refresh and CancelDeleted a node without the run lock takes a run slot
-	// and the lock, and asks again: the lock's last holder may have served everybody a millisecond ago.
+	// Run starts a run for waiting requests, or to replace a shelf that goes on serving although it has expired. For Run, Refresh and
+	// CancelDeleted a node without the run lock takes a run slot and the lock, and asks again: the lock's last holder may have served everybody a millisecond ago.
 	Run
 	// CancelDeleted cancels requests that were recorded while the task was deleted.
 	CancelDeleted
@@ -53,6 +54,8 @@ func Next(v View) Action {
 		return Recheck
 	case v.servesWithoutRun():
 		return ServeWithoutRun
+	case v.Refresh && v.Stale && !v.Waits: // soon requests will wait for it
+		return Run
 	case v.Refresh && !v.Waits:
 		return Refresh
 	case !v.Waits, v.Inbox, v.Held && !v.Fresh:

@@ -33,6 +33,10 @@ func TestNext(t *testing.T) {
 		{"a back-off with a recheck", plan.View{Held: true, Fresh: true, Recheck: true, Pending: true, Waits: true}, plan.Nothing},
 		{"a shelf about to end", plan.View{Fresh: true, Refresh: true}, plan.Refresh},
 		{"and under the lock", plan.View{Locked: true, Fresh: true, Refresh: true}, plan.Refresh},
+		{"a shelf that has expired, and goes on serving, takes the last slot for its refresh", plan.View{Fresh: true, Stale: true, Refresh: true}, plan.Run},
+		{"and under the lock", plan.View{Locked: true, Fresh: true, Stale: true, Refresh: true}, plan.Run},
+		{"a click on it is served first", plan.View{Locked: true, Fresh: true, Stale: true, Refresh: true, Pending: true, Waits: true}, plan.ServeWithoutRun},
+		{"what found too little on it waits for the run", plan.View{Locked: true, Fresh: true, Stale: true, Refresh: true, Pending: true, Waits: true, Due: true}, plan.Run},
 		{"a shelf about to end while somebody waits", plan.View{Locked: true, Fresh: true, Refresh: true, Pending: true, Waits: true}, plan.ServeWithoutRun},
 		{"paused", plan.View{Paused: true, Held: true, Fresh: true, Pending: true, Waits: true, Freed: true}, plan.Nothing},
 		{"deleted", plan.View{Deleted: true, Pending: true, Waits: true}, plan.CancelDeleted},
@@ -48,7 +52,7 @@ func TestNext(t *testing.T) {
 // FuzzNext compares Next with the conditions that it replaced in four places of the engine: first for every possible view,
 // which plain go test does, too.
 func FuzzNext(f *testing.F) {
-	for bits := range uint16(1 << 14) {
+	for bits := range uint16(1 << 15) {
 		if got, want := nextOf(bits); got != want {
 			f.Fatalf("%+v: %d, want %d", viewOf(bits), got, want)
 		}
@@ -74,9 +78,10 @@ func viewOf(bits uint16) plan.View {
 	bit := func(n int) bool { return bits>>n&1 == 1 }
 	v := plan.View{
 		Locked: bit(0), Deleted: bit(1), Paused: bit(2), Held: bit(3), Inbox: bit(4), Recheck: bit(5), Fresh: bit(6),
-		Pending: bit(7), Waits: bit(8), Due: bit(9), Over: bit(10), FellDue: bit(11), Freed: bit(12), Refresh: bit(13),
+		Pending: bit(7), Waits: bit(8), Due: bit(9), Over: bit(10), FellDue: bit(11), Freed: bit(12), Refresh: bit(13), Stale: bit(14),
 	}
 	v.Fresh = v.Fresh && !v.Inbox
+	v.Stale = v.Stale && v.Fresh
 	v.FellDue = v.FellDue && v.Inbox
 	v.Held = v.Held || v.Paused
 	v.Refresh = v.Refresh && !v.Deleted && !v.Held && !v.Inbox
@@ -105,7 +110,7 @@ func naivelyUnlocked(p plan.View) plan.Action {
 	switch {
 	case naivelyNothing(p):
 		return plan.Nothing
-	case !p.Waits:
+	case !p.Waits && !p.Stale:
 		return plan.Refresh
 	case p.Deleted:
 		return plan.CancelDeleted
@@ -125,7 +130,7 @@ func naivelyLocked(p plan.View) plan.Action {
 		return plan.ServeWithoutRun
 	case p.Inbox: // it was deleted when the node looked first; there is no query to run
 		return plan.Nothing
-	case !p.Waits:
+	case !p.Waits && !p.Stale:
 		return plan.Refresh
 	}
 	return plan.Run

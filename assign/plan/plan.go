@@ -63,6 +63,7 @@ type Supply struct {
 	Cut    bool   // the run found more than it could keep: an empty supply says nothing about the query
 	More   bool   // there are further items, which were not read: see Plan.Short
 	Usable bool   // there were items, though perhaps none that can be handed out now
+	Stale  bool   // the shelf has expired: it hands out while its refresh runs, and says nothing about the query
 }
 
 // Outcome is what becomes of a request.
@@ -119,8 +120,9 @@ type Plan struct {
 //
 // A whole supply answers every request: with items, with nothing, or by lingering. A cut supply hides further items of the
 // query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
-// too. A request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no
-// request can get better items. Only a request that finds the result used up waits for the next run.
+// too. A stale shelf says nothing about the query: whether it is cut or not, each request gets all that it wants, or waits. A
+// request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no request can
+// get better items. Only a request that finds the result used up waits for the next run.
 func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
 	open := map[string]int{}
@@ -164,6 +166,8 @@ func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outc
 	switch {
 	case found == r.Wanted:
 		return Assigned, NoReason
+	case supply.Stale:
+		return Wait, NoReason
 	case found == room:
 		return Partial, AtLimit
 	case supply.Cut && supply.Source == Shelf:

@@ -52,6 +52,7 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 		}
 	}
 	markBusy(supply.Items, map[string]bool{"g": seldom(), "h": seldom()})
+	supply.Stale = supply.Source == Shelf && seldom()
 	return rules, requests, supply
 }
 

@@ -93,7 +93,7 @@ func (s *situation) parseRules(t *testing.T, text string) {
 
 var sources = map[string]Supply{
 	"whole run": {Source: Result}, "cut run": {Source: Result, Cut: true},
-	"whole shelf": {Source: Shelf}, "cut shelf": {Source: Shelf, Cut: true},
+	"whole shelf": {Source: Shelf}, "cut shelf": {Source: Shelf, Cut: true}, "stale shelf": {Source: Shelf, Stale: true},
 	"inbox": {Source: Inbox},
 }
 

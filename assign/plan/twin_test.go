@@ -136,7 +136,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 			switch {
 			case can < may && supply.More:
 				return Plan{Short: true}
-			case can < may && supply.Cut && supply.Source == Shelf:
+			case can < may && supply.Cut && supply.Source == Shelf, can < r.Wanted && supply.Stale:
 				a.Outcome = Wait
 				plan.Spent = anybody < may
 			case can > 0:

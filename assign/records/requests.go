@@ -14,7 +14,7 @@ import (
 
 // RequestColumns are the columns that requestScan reads; s is task_state, r work_requested.
 const RequestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
-  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null`
+  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null, r.ranked_at, r.stale`
 
 // requestScan reads rows of RequestColumns, one after another.
 type requestScan struct {
@@ -29,7 +29,7 @@ func NewRequestScan() *requestScan {
 	s := &requestScan{}
 	r := &s.r
 	s.into = []any{&r.ID, &s.task, &r.User, &s.instance, &r.Wanted, &r.Requested, &r.Assigned, &s.state, &r.Reason, &r.Error,
-		&r.Lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left}
+		&r.Lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left, &r.RankedAt, &r.Stale}
 	return s
 }
 
@@ -39,7 +39,7 @@ func (s *requestScan) Scan(row pgx.CollectableRow) (assign.Request, error) {
 	r := s.r
 	r.Task, r.Instance, r.State = string(s.task), string(s.instance), assign.State(s.state)
 	r.CreatedAt = r.CreatedAt.UTC()
-	r.LingerUntil, r.CompletedAt = assign.UTC(r.LingerUntil), assign.UTC(r.CompletedAt)
+	r.LingerUntil, r.CompletedAt, r.RankedAt = assign.UTC(r.LingerUntil), assign.UTC(r.CompletedAt), assign.UTC(r.RankedAt)
 	r.Age = time.Duration(s.age * float64(time.Second))
 	r.Work = []assign.Work{}
 	return r, err

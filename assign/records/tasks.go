@@ -17,7 +17,7 @@ select s.task_id, s.name, s.paused, s.version,
   held.n,
   case when v.query is null then
     (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
-  when s.fresh_until > clock_timestamp() then
+  when ` + ShelfLasts + ` then
     (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
   (select u.started_at from getwork.run u where u.task_id = s.task_id and u.state = 'running'),
   round(extract(epoch from s.usual), 3)::float8, s.failures, s.last_error,
@@ -28,6 +28,11 @@ from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id a
 cross join lateral (select count(*) as n, max(w.id + 0) as newest from getwork.work w where w.task_id = s.task_id and w.state = 'held') held
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
 order by v.position, s.name`
+
+// ShelfLasts is true if the shelf of the task s, in its version v, has not expired, or may go on serving after that while its
+// refresh runs. A shelf that has ended early may not: its fresh_until is not when it would have expired.
+const ShelfLasts = `coalesce(s.fresh_until + case when s.fresh_until = s.expires_at then v.stale_for else interval '0' end
+    > clock_timestamp(), false)`
 
 // SomeTasks reads the tasks with that name or those ids; nil: all.
 func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
@@ -98,6 +103,7 @@ func (rs *Records) Find(ctx context.Context, name string, by assign.Who) (id int
 // SettingsColumns are the columns of task_version v that make a task's settings; see [IntoSettings].
 const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
   (extract(epoch from v.query_timeout) * 1000000)::bigint, (extract(epoch from v.fresh_for) * 1000000)::bigint,
+  (extract(epoch from v.stale_for) * 1000000)::bigint,
   coalesce(v.recheck, ''), v.max_candidates, v.max_request, v.max_open,
   (extract(epoch from v.lease) * 1000000)::bigint, v.slots, v.max_attempts, (extract(epoch from v.backoff) * 1000000)::bigint,
   (extract(epoch from v.rerun_after) * 1000000)::bigint,
@@ -105,6 +111,6 @@ const SettingsColumns = `v.title, v.description, coalesce(v.query, ''),
 
 // IntoSettings returns the targets for a scan of SettingsColumns.
 func IntoSettings(s *assign.Settings) []any {
-	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
+	return []any{&s.Title, &s.Description, &s.Query, &s.QueryTimeout, &s.FreshFor, &s.StaleFor, &s.Recheck, &s.MaxCandidates, &s.MaxRequest, &s.MaxOpen,
 		&s.Lease, &s.Slots, &s.MaxAttempts, &s.Backoff, &s.RerunAfter, &s.ConflictsWith, &s.Groups, &s.Position, &s.Display}
 }

@@ -45,6 +45,10 @@ export interface Request {
   created_at: Time;
   linger_until: Time | null;
   completed_at: Time | null;
+  /** What was committed before, the ranking of its items saw; null if it got none, or pushed ones. */
+  ranked_at: Time | null;
+  /** Its items are from a shelf that had expired, while its refresh ran. */
+  stale: boolean;
   eta_seconds: number | null;
   position: number | null;
   work: Work[];
@@ -59,6 +63,7 @@ export interface Task {
   recheck?: string | null;
   query_timeout: Duration;
   fresh_for: Duration;
+  stale_for: Duration;
   max_candidates: number;
   max_request: number;
   max_open: number | null;

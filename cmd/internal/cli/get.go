@@ -69,6 +69,9 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	} else if len(w.Request.Work) > 0 {
 		err = printWork(s.Out, w.Request.Work)
 	}
+	if w.Request.Stale && w.Request.RankedAt != nil && !c.JSON {
+		_, _ = fmt.Fprintf(s.Errs, "These were ranked at %s; a newer ranking is under way.\n", moment(w.Request.RankedAt))
+	}
 	return errors.Join(err, c.outcome(s, &w.Request))
 }
 

@@ -24,6 +24,7 @@ type TaskFields struct {
 	Paused        *bool                     `json:"paused,omitempty" yaml:"paused,omitempty" help:"Hand out nothing." negatable:""`
 	QueryTimeout  *assign.Duration          `json:"query_timeout,omitempty" yaml:"query_timeout,omitempty" help:"How long the query may take; the default is 2m." placeholder:"2m"`
 	FreshFor      *assign.Duration          `json:"fresh_for,omitempty" yaml:"fresh_for,omitempty" help:"How long a result may serve later requests without running the query again; the default is 0s." placeholder:"0s"`
+	StaleFor      *assign.Duration          `json:"stale_for,omitempty" yaml:"stale_for,omitempty" help:"How much longer it may serve them while the query runs again; the default is 0s." placeholder:"0s"`
 	RerunAfter    *assign.Duration          `json:"rerun_after,omitempty" yaml:"rerun_after,omitempty" help:"How often the query may run for lingering requests; the default is every 1m." placeholder:"1m"`
 	MaxCandidates *int                      `json:"max_candidates,omitempty" yaml:"max_candidates,omitempty" help:"How many items are taken from a result; the default is 1000." placeholder:"1000"`
 	MaxRequest    *int                      `json:"max_request,omitempty" yaml:"max_request,omitempty" help:"How many items one request may ask for; the default is 5." placeholder:"5"`
@@ -61,6 +62,7 @@ const fileHelp = `A file has the fields of a task as the API names them; all but
     order by uploaded_at
   query_timeout: 2m
   fresh_for: 0s
+  stale_for: 0s
   recheck: null
   rerun_after: 1m
   max_candidates: 1000

@@ -75,12 +75,15 @@ var plants = []plant{
 		edit{"assign", "order by greatest(due.at, last.finished_at), s.task_id", "order by s.task_id"},
 		torture.Options{Scenario: "unequal", For: 20 * time.Second}},
 	{"a shelf of another life of the cluster is fresh", checker.DoneIsDone,
-		edit{"assign", `and u.cluster = getwork.cluster()
-    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`, `, false)`},
+		edit{"assign", `u.cluster = getwork.cluster()
+    and coalesce(pg_snapshot_xmax(u.snapshot) <= pg_snapshot_xmax(pg_current_snapshot()), true), false)`, `true, false)`},
 		torture.Options{Scenario: "restore", For: 20 * time.Second}},
 	{"a click waits for its task's query", checker.Prompt,
 		edit{"assign", "where id = $1 for no key update skip locked`", "where id = $1 for update skip locked`"},
 		torture.Options{Scenario: "upgrade", For: 40 * time.Second, Users: 20, Agents: 4}},
+	{"an expired shelf answers with a part", checker.Expired,
+		edit{"assign/plan", "	case supply.Stale:\n		return Wait, NoReason\n", ""},
+		torture.Options{}},
 	{"no credential has ended", checker.Served,
 		edit{"schema", "return alive is not true;", "return false;"},
 		torture.Options{Scenario: "rights", Faults: ending, Every: 40 * time.Millisecond}},

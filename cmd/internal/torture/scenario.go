@@ -65,7 +65,7 @@ func (h habits) with(change func(*habits)) habits {
 // Scenarios are the workloads to choose from. All except the first rely on one defence each.
 var Scenarios = []Scenario{
 	{Name: "mixed", Help: "everything, all tasks",
-		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "places", "leased", "watched", "nothing", "books", "inbox", "inbox"},
+		tasks:  []string{"quick", "quick", "plain", "plain", "shelf", "cut", "expired", "expired", "places", "leased", "watched", "nothing", "books", "inbox", "inbox"},
 		habits: mixed},
 	{Name: "clicks", Help: "many users click at once on a short query, and then nobody: the last click",
 		turn: 100 * time.Millisecond,

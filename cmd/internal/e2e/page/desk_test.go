@@ -143,6 +143,24 @@ func TestPageWaitsForWork(t *testing.T) {
 	b.shows("#told", "New: letter 7.")
 }
 
+// Who gets items of an expired shelf is told when the list was made.
+func TestPageTellsOfAnOldList(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Exec(`create table nap as select 0 as seconds; grant select on nap to public`)
+	s.manages("POST", "/tasks", map[string]any{"name": "verify", "query": "select i as item from generate_series(1, 9) i, (select pg_sleep(seconds) from nap) slept order by i",
+		"fresh_for": "1h", "stale_for": "1h"})
+	s.Takes("Tracy", 1)
+	s.Exec(`update nap set seconds = 60`) // the refresh, which a node may begin at any time
+	s.Exec(`update getwork.task_state set fresh_until = fresh_until - interval '70 minutes', expires_at = expires_at - interval '70 minutes'`)
+	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.state("live", e2e.Soon)
+	b.press(".task form button")
+	b.works(3, e2e.Soon)
+	b.shows(".task .aged", "so it is older than usual. A newer one is on its way.")
+}
+
 // Two windows of one user show the same, including outcomes that wait in one of them. If that window dies, the work is
 // held again.
 func TestPageTwoWindows(t *testing.T) {

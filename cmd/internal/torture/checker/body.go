@@ -20,6 +20,8 @@ type requestBody struct {
 	Error       *string    `json:"error"`
 	CreatedAt   time.Time  `json:"created_at"`
 	CompletedAt *time.Time `json:"completed_at"`
+	RankedAt    *time.Time `json:"ranked_at"`
+	Stale       bool       `json:"stale"`
 	Work        []workBody `json:"work"`
 }
 

@@ -41,12 +41,13 @@ const (
 	Fair        Rule = "fair between tasks"
 	ToldStill   Rule = "told, whoever dies" // told of another node's writes, even if that node is gone
 	Prompt      Rule = "answered in time"
+	Expired     Rule = "an expired shelf hands out all or nothing, and not for long"
 	Served      Rule = "nobody is served after their rights ended"
 	EndsSoon    Rule = "rights end within two seconds"
 )
 
 // Rules are all rules.
-var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Served, EndsSoon}
+var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Expired, Served, EndsSoon}
 
 // Violation is something that must never happen.
 type Violation struct {
@@ -128,6 +129,7 @@ func Judge(h history.History, c Config) Report {
 	t.judgeWarnings()
 	t.judgeFairness()
 	t.judgePrompt()
+	ageJudge{t}.judgeAges()
 	newRightsJudge(t).judgeRights()
 	slices.SortStableFunc(t.report.Violations, func(a, b Violation) int {
 		return slices.Index(Rules, a.Rule) - slices.Index(Rules, b.Rule)

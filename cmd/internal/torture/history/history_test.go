@@ -114,13 +114,13 @@ func TestRead(t *testing.T) {
 
 const fill = `
 insert into getwork.task (id) overriding system value values (1), (2);
-insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, created_by)
-values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', 'mary');
+insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, fresh_for, stale_for, created_by)
+values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', '1 minute', '1 hour', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', '0', '0', 'mary');
 insert into getwork.task_state (task_id, name, version, paused, deleted_at) values (1, 'one', 1, true, null), (2, 'two', 1, false, now());
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until,
-  completed_at, round_id, run_id, credential)
+  completed_at, round_id, run_id, ranked_at, stale, credential)
 overriding system value
-values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, 's:x');
+values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, '2026-07-01 09:00+00', true, 's:x');
 insert into getwork.principal (name, name_key, iss, sub, kind) values ('ann', 'ann', 'idp', '1', 'person');
 insert into getwork.session (id, public_id, principal, created_at, ends_at, ended_at, ended_by)
 select decode(repeat('0f', 32), 'hex'), 'x', id, '2026-07-01 09:00+00', '2026-07-01 19:00+00', '2026-07-01 09:01+00', 'boss' from getwork.principal;
@@ -150,9 +150,9 @@ func filled() Tables {
 	}
 	return Tables{
 		Tasks: []TaskRow{{1, "one", false, 1, true}, {2, "two", true, 1, false}},
-		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}},
-			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}}},
-		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), pointer("s:x")}},
+		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}, time.Minute, time.Hour},
+			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}, 0, 0}},
+		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), at(0), true, pointer("s:x")}},
 		Runs:     []RunRow{{7, 1, "n", "lost", *at(0), at(1)}},
 		Work: []WorkRow{
 			{ID: 8, Task: 1, Item: "k", Slot: 1, Exclusive: pointer("g"), User: "ann", Instance: "i", Request: pointer(int64(5)), Run: pointer(int64(7)),

@@ -45,6 +45,9 @@ type VersionRow struct {
 	MaxAttempts *int     `db:"max_attempts"`
 	Conflicts   []int64  `db:"conflicts_with"`
 	Groups      []string `db:"groups"`
+
+	FreshFor time.Duration `db:"fresh_for"`
+	StaleFor time.Duration `db:"stale_for"`
 }
 
 // RequestRow is a row of work_requested.
@@ -64,6 +67,8 @@ type RequestRow struct {
 	CompletedAt *time.Time `db:"completed_at"`
 	Round       *int64     `db:"round_id"`
 	Run         *int64     `db:"run_id"`
+	RankedAt    *time.Time `db:"ranked_at"`
+	Stale       bool       `db:"stale"`
 	Credential  *string    `db:"credential"` // a name of CredentialRow; nil: nobody logs in
 }
 
@@ -168,13 +173,13 @@ const (
 	selectTasks = `select task_id, name, deleted_at is not null as deleted, version, paused from getwork.task_state order by task_id`
 
 	selectVersions = `
-select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups
+select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, fresh_for, stale_for
 from getwork.task_version
 order by task_id, version`
 
 	selectRequests = `
 select id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until, completed_at,
-  round_id, run_id, credential
+  round_id, run_id, ranked_at, stale, credential
 from getwork.work_requested
 order by id`
 

@@ -34,6 +34,8 @@ export function panel(card, view, acts) {
     <p class="ended" dir="auto" role=${ended?.state === 'assigned' ? nothing : 'status'}>${
       ended && !card.busy ? endedText(card, view) : ''}</p>
     ${ended?.state === 'failed' && !card.busy ? failure(card, view) : nothing}
+    ${ended?.stale && !card.busy ? html`<p class="quiet aged">The list was made at <time datetime=${ended.ranked_at}>${
+      clock(ended.ranked_at)}</time>, so it is older than usual. A newer one is on its way.</p>` : nothing}
     ${ended && mayCome(ended) && !card.busy ? html`<button class="linger" type="button"
       @click=${() => acts.ask(task.name, ended.wanted, { linger: patience })}>Wait for it, up to ${patience.replace('h', ' h')}</button>` : nothing}
     <p class="error" role="alert" dir="auto">${card.error}</p>

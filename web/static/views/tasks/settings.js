@@ -40,6 +40,8 @@ export const groups = [
       help: 'How many of the best free items a run keeps.' },
     { name: 'fresh_for', label: 'Fresh for', kind: 'duration', least: '0s', most: '24h',
       help: 'How long a run’s leftovers are handed out without a new run.' },
+    { name: 'stale_for', label: 'Stale for', kind: 'duration', least: '0s', most: '24h',
+      help: 'How much longer they are handed out while the next run is under way.' },
     { name: 'rerun_after', label: 'Look again after', kind: 'duration', least: '1s', most: '24h',
       help: 'While people wait for something to come up, the query runs at most this often.' },
   ] },
@@ -72,7 +74,7 @@ export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) =>
 
 /** A new task's values, as on the server. */
 export const defaults = {
-  name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', recheck: null, max_candidates: 1000,
+  name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
   conflicts_with: [], groups: [], position: null, display: null, paused: false, version: 0,
 };
