@@ -34,7 +34,9 @@ func (c itemsShowCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	var e assign.Explanation
+	shown := command.NewProgress(s).Count("Asking the task’s query")
 	got, err := client.Do(ctx, Call{Method: "GET", Path: path, query: true}, &e)
+	shown()
 	switch {
 	case err != nil:
 		return err

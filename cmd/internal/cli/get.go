@@ -54,10 +54,15 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	w := &WorkRequest{Client: client, Task: c.Task, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
 		linger: assign.Duration(c.Linger), lease: assign.Duration(c.Lease)}
+	shown := func() {} // ends the line that counts
 	if !c.JSON {
-		w.waiting = func(r *assign.Request) { _, _ = fmt.Fprintln(s.Errs, waitingText(r, c.Count, c.Keep)) }
+		w.waiting = func(r *assign.Request) {
+			_, _ = fmt.Fprintln(s.Errs, waitingText(r, c.Count, c.Keep))
+			shown = command.NewProgress(s).Count("Waiting")
+		}
 	}
 	err = w.Await(ctx)
+	shown()
 	if errors.Is(err, ErrInterrupted) {
 		err = w.cancel(context.WithoutCancel(ctx), c.Keep)
 	}

@@ -151,7 +151,7 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	defer file.Close()
 	stop := context.AfterFunc(ctx, func() { _ = file.Close() }) // ends a read from a terminal or a pipe
 	defer stop()
-	progress := newProgress(s)
+	progress := command.NewProgress(s)
 	bad := []badRow{}
 	p := &bulk.Pusher{
 		Push: func(ctx context.Context, items []bulk.Item) (pushed assign.Pushed, err error) {
@@ -159,12 +159,12 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 			return pushed, oneItem(err)
 		},
 		Bad: func(line int, why string) {
-			progress.clear()
+			progress.Clear()
 			bad = append(bad, badRow{line, why})
 			_, _ = fmt.Fprintf(s.Errs, "%s:%d: %s\n", name, line, why)
 		},
 		Pushed: func(t bulk.Totals) {
-			progress.show("%d rows: %d pushed, %d duplicates, %d bad", t.Rows, t.Accepted, t.Duplicates, t.Bad)
+			progress.Show("%d rows: %d pushed, %d duplicates, %d bad", t.Rows, t.Accepted, t.Duplicates, t.Bad)
 		},
 	}
 	when := func(text string) (time.Time, error) { return timeOf(text, time.Now()) }
@@ -183,7 +183,7 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	} else if p.Totals.Rows == 0 {
 		err = command.Usage("%s: %w", name, err)
 	}
-	progress.clear()
+	progress.Clear()
 	t := p.Totals
 	if err == nil && t.Bad > 0 {
 		err = fmt.Errorf("%s bad, of %d; correct them and push the same file again: items that exist already count as duplicates", areBad(t.Bad), t.Rows)
@@ -231,31 +231,4 @@ func oneItem(err error) error {
 		why = field + ": " + why
 	}
 	return &bulk.Refusal{Index: at, Why: why}
-}
-
-// progress is a line on a terminal that is written again and again; elsewhere nothing.
-type progress struct {
-	w     io.Writer // nil: no terminal
-	shown bool
-}
-
-func newProgress(s *command.Streams) *progress {
-	if f, is := s.RawErrs.(*os.File); is && command.IsTerminal(f) {
-		return &progress{w: f}
-	}
-	return &progress{}
-}
-
-func (p *progress) show(format string, args ...any) {
-	if p.w != nil {
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
-		p.shown = true
-	}
-}
-
-func (p *progress) clear() {
-	if p.shown {
-		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
-		p.shown = false
-	}
 }

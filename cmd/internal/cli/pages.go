@@ -12,7 +12,7 @@ import (
 
 // paged has the flags of commands that print a list that can be long.
 type paged struct {
-	Limit  int    `help:"How many to list." default:"100" placeholder:"N"`
+	Limit  int    `help:"How many to list." default:"20" placeholder:"N"`
 	All    bool   `help:"List all, however many there are."`
 	Cursor string `help:"Continue where an earlier list ended, at the cursor that it printed." placeholder:"CURSOR"`
 }

@@ -168,8 +168,10 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(d).UTC(), nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.UTC(), nil
+	for _, layout := range []string{time.RFC3339, zoned} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
 	}
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {

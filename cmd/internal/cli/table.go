@@ -102,12 +102,16 @@ func counted(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// moment formats a time for people, in their own zone.
+// zoned is how people see a time, as in psql.
+const zoned = "2006-01-02 15:04:05-07:00"
+
+// moment formats a time for people, in their own zone, which it says: a log is read elsewhere, too. The result may be typed where
+// a time is asked for.
 func moment(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return t.Local().Format(zoned)
 }
 
 // maxDetails is how many characters of the details a line shows; --json prints all of them.

@@ -168,8 +168,8 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 	if err != nil {
 		return err
 	}
-	progress := newProgress(s)
-	defer progress.clear()
+	progress := command.NewProgress(s)
+	defer progress.Clear()
 	for n, next := 0, c.Cursor; ; {
 		if next != "" {
 			query.Set("cursor", next)
@@ -189,7 +189,7 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 			return err
 		}
 		next = page.Next
-		progress.show("%d rows", n)
+		progress.Show("%d rows", n)
 	}
 }
 
