@@ -125,17 +125,17 @@ func TestWorkHistoryByIndex(t *testing.T) {
 				task  int64
 				index string
 			}{
-				{assign.WorkFilter{Task: "rare"}, rare, "work_held_slot work_past_task"},
-				{assign.WorkFilter{Task: "common"}, common, "work_held_slot work_past_task"},
-				{assign.WorkFilter{Task: "common", State: "held"}, common, "work_held_slot"},
+				{assign.WorkFilter{Task: "rare"}, rare, "held work_past_task"},
+				{assign.WorkFilter{Task: "common"}, common, "held work_past_task"},
+				{assign.WorkFilter{Task: "common", State: "held"}, common, "held"},
 				{assign.WorkFilter{Task: "common", State: "completed"}, common, "work_past_task"},
-				{assign.WorkFilter{User: "rare"}, 0, "work_holder work_past_user"},
-				{assign.WorkFilter{User: "user 3"}, 0, "work_holder work_past_user"},
-				{assign.WorkFilter{User: "user 3", State: "held"}, 0, "work_holder"},
-				{assign.WorkFilter{Item: "rare"}, 0, "work_held_slot work_past_item"},
-				{assign.WorkFilter{Item: "item 5"}, 0, "work_held_slot work_past_item"},
-				{assign.WorkFilter{Item: "item 5", Task: "common"}, common, "work_held_slot work_past_item"},
-				{assign.WorkFilter{Item: "item 5", User: "user 3"}, 0, "work_held_slot work_past_item"},
+				{assign.WorkFilter{User: "rare"}, 0, "held work_past_user"},
+				{assign.WorkFilter{User: "user 3"}, 0, "held work_past_user"},
+				{assign.WorkFilter{User: "user 3", State: "held"}, 0, "held"},
+				{assign.WorkFilter{Item: "rare"}, 0, "held work_past_item"},
+				{assign.WorkFilter{Item: "item 5"}, 0, "held work_past_item"},
+				{assign.WorkFilter{Item: "item 5", Task: "common"}, common, "held work_past_item"},
+				{assign.WorkFilter{Item: "item 5", User: "user 3"}, 0, "held work_past_item"},
 				{assign.WorkFilter{Item: "item 5", State: "completed"}, 0, "work_completed"},
 				{assign.WorkFilter{}, 0, "work_pkey"},
 			} {
@@ -147,7 +147,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 			}
 		}
 	}
-	for index, f := range map[string]assign.WorkFilter{"work_holder work_past_user": {User: "rare", Task: "common", Limit: 50}, "work_holder work_past_task": {User: "user 3", Task: "rare", Limit: 50}} {
+	for index, f := range map[string]assign.WorkFilter{"held work_past_user": {User: "rare", Task: "common", Limit: 50}, "held work_past_task": {User: "user 3", Task: "rare", Limit: 50}} {
 		task := map[string]int64{"common": common, "rare": rare}[f.Task]
 		if by, rows := planned(t, db, "force_custom_plan", task, f); by != index || rows > 60+held {
 			t.Errorf("%+v: %d rows read by %q, want %s", f, rows, by, index)
@@ -160,7 +160,8 @@ func TestWorkHistoryByIndex(t *testing.T) {
 	t.Log("of a rare task in", time.Since(began))
 }
 
-// planned returns the index by which a page is read, and how many of its rows that touches.
+// planned returns the indexes by which a page is read, and how many of their rows that touches. The two indexes of held work are
+// "held": it is small, so that the planner takes either, as chance has it in its statistics.
 func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.WorkFilter) (index string, rows int) {
 	t.Helper()
 	statement, args := records.History(task, f)
@@ -189,6 +190,9 @@ func planned(t *testing.T, db *pgxpool.Pool, mode string, task int64, f assign.W
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(p.Index, "work_") {
+			if p.Index == "work_holder" || p.Index == "work_held_slot" {
+				p.Index = "held"
+			}
 			used = append(used, p.Index)
 			rows += int((p.Rows + p.Removed) * p.Loops)
 		}
