@@ -29,7 +29,13 @@ const oidcClient = "getwork"
 
 func newBank(t *testing.T, change ...func(*Identity)) *bank {
 	t.Helper()
-	p, err := idp.Start(idp.Config{})
+	return newBankOf(t, nil, Command{}, change...)
+}
+
+// newBankOf is a node with these settings, where these people can log in; nil: the demo's.
+func newBankOf(t *testing.T, people []idp.Person, c Command, change ...func(*Identity)) *bank {
+	t.Helper()
+	p, err := idp.Start(idp.Config{People: people})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +50,18 @@ func newBank(t *testing.T, change ...func(*Identity)) *bank {
 	for _, f := range change {
 		f(&i)
 	}
-	b := &bank{runs(t, Command{Identity: i, Queries: Queries{TrustQueryWriters: true}}), p, i}
+	b := &bank{idp: p, identity: i}
+	b.running = b.beside(t, c)
 	p.Register(idp.Client{ID: oidcClient, Secret: "a secret of the tests, long enough", Redirects: []string{b.url + "/auth/callback"}, AfterOut: []string{b.url + "/"},
 		Messages: []string{b.url + "/auth/backchannel"}})
 	return b
+}
+
+// beside starts another node of the bank.
+func (b *bank) beside(t *testing.T, c Command) running {
+	t.Helper()
+	c.Identity, c.Queries = b.identity, Queries{TrustQueryWriters: true}
+	return runs(t, c)
 }
 
 // browser keeps cookies as a browser does on loopback, where Go's own jar keeps back those that are Secure.

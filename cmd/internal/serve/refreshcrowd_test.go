@@ -1,0 +1,204 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/idp"
+	"getwork/schema/schematest/timeout"
+)
+
+const (
+	crowd        = 500
+	crowdNodes   = 3
+	atOncePerOne = 2 // calls of the provider by one node
+)
+
+// refreshes records the refresh tokens that come to a provider, and holds the calls up until it is opened.
+type refreshes struct {
+	mu    sync.Mutex
+	times map[string]int
+	now   int
+	most  int
+	open  chan struct{}
+}
+
+// before is for [idp.Wrong].
+func (r *refreshes) before(_ http.ResponseWriter, call *http.Request) bool {
+	if call.URL.Path != "/token" || call.PostFormValue("grant_type") != "refresh_token" {
+		return false
+	}
+	r.mu.Lock()
+	r.times[call.PostFormValue("refresh_token")]++
+	r.now++
+	r.most = max(r.most, r.now)
+	r.mu.Unlock()
+	select {
+	case <-r.open:
+	case <-call.Context().Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now--
+	return false
+}
+
+func (r *refreshes) figures() (now, most, tokens, twice int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.times {
+		if n > 1 {
+			twice++
+		}
+	}
+	return r.now, r.most, len(r.times), twice
+}
+
+// Five hundred sessions are due for a refresh at once, on three nodes, and every second of them is in use on two. The provider sees each refresh token
+// once, and from each node two calls at a time. While it thinks, no node holds a connection for it, and calls go on.
+func TestRefreshesOfACrowd(t *testing.T) {
+	t.Parallel()
+	var people []idp.Person
+	for i := range crowd {
+		people = append(people, idp.Person{Sub: fmt.Sprint("crowd-", i), Name: fmt.Sprint("user ", i), Groups: []string{"loan-desk"}})
+	}
+	at := newBankOf(t, people, Command{}, func(i *Identity) { i.MetricsListen, i.TrustedProxy = "127.0.0.1:0", []string{"127.0.0.1"} })
+	nodes := []running{at.running}
+	for len(nodes) < crowdNodes {
+		nodes = append(nodes, at.beside(t, Command{DatabaseURL: at.database}))
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: timeout.Scale(10 * time.Second),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(client.CloseIdleConnections)
+	timeout.Await(t, "the provider is known", func() bool { r, _ := answer(t, client, "GET", at.url+"/auth/login"); return r.StatusCode == 303 })
+
+	// A node looks up fifty sessions a second that it has not seen.
+	sessions := make([]string, crowd)
+	var coming errgroup.Group
+	coming.SetLimit(12)
+	for i := range crowd {
+		coming.Go(func() (err error) {
+			if sessions[i], err = at.comeIn(client, fmt.Sprint("crowd-", i), fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)); err != nil {
+				return err
+			}
+			for of := range 1 + i%2 {
+				n := nodes[(i+of)%crowdNodes]
+				for limit := time.Now().Add(timeout.Scale(30 * time.Second)); ; {
+					status, err := n.use(client, sessions[i])
+					if status == 200 {
+						break
+					}
+					if err != nil || status != 503 || time.Now().After(limit) {
+						return fmt.Errorf("use a session: %d, %w", status, err)
+					}
+					<-time.After(50 * time.Millisecond)
+				}
+			}
+			return nil
+		})
+	}
+	if err := coming.Wait(); err != nil {
+		t.Fatal(err)
+	}
+
+	db, err := pgx.Connect(t.Context(), at.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(t.Context())
+	seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
+	at.idp.Set(idp.Wrong{Before: seen.before})
+	if _, err := db.Exec(t.Context(), "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'"); err != nil {
+		t.Fatal(err)
+	}
+	timeout.Await(t, "as many calls of the provider as may be", func() bool { now, _, _, _ := seen.figures(); return now == crowdNodes*atOncePerOne })
+	timeout.Await(t, "no node uses a connection", func() bool {
+		return !slices.ContainsFunc(nodes, func(n running) bool {
+			return n.figure(t, `getwork_pool_connections_in_use{pool="api"}`)+n.figure(t, `getwork_pool_connections_in_use{pool="own"}`) != 0
+		})
+	})
+	for _, n := range nodes {
+		began := time.Now()
+		if status, err := n.use(client, sessions[0]); status != 200 && status != 503 || time.Since(began) > timeout.Scale(time.Second) {
+			t.Errorf("a call while the provider thinks: %d after %s, %v", status, time.Since(began), err)
+		}
+	}
+	if now, _, _, _ := seen.figures(); now != crowdNodes*atOncePerOne {
+		t.Errorf("%d calls of the provider, want %d still", now, crowdNodes*atOncePerOne)
+	}
+	close(seen.open)
+
+	var left int
+	timeout.Await(t, "all are refreshed", func() bool {
+		err := db.QueryRow(t.Context(), "select count(*) from getwork.session where refreshed_at < clock_timestamp() - interval '10 minutes' and ended_at is null").Scan(&left)
+		return err == nil && left == 0
+	})
+	var alive int
+	if err := db.QueryRow(t.Context(), "select count(*) from getwork.session where ended_at is null and refreshing_until is null").Scan(&alive); err != nil || alive != crowd {
+		t.Errorf("%d sessions go on, want %d (%v)", alive, crowd, err)
+	}
+	if _, most, tokens, twice := seen.figures(); most > crowdNodes*atOncePerOne || tokens != crowd || twice != 0 {
+		t.Errorf("the provider saw %d refresh tokens, %d of them twice, and %d calls at once", tokens, twice, most)
+	}
+}
+
+// comeIn logs somebody in from an address, and returns their session's cookie.
+func (b *bank) comeIn(client *http.Client, sub, from string) (session string, err error) {
+	cookies := map[string]string{}
+	get := func(address string) (*http.Response, error) {
+		r, err := http.NewRequest("GET", address, nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("X-Forwarded-For", from)
+		for name, value := range cookies {
+			r.AddCookie(&http.Cookie{Name: name, Value: value})
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		response.Body.Close()
+		for _, c := range response.Cookies() {
+			cookies[c.Name] = c.Value
+		}
+		if response.StatusCode != 303 {
+			return nil, fmt.Errorf("log in: %s", response.Status)
+		}
+		return response, nil
+	}
+	begun, err := get(b.url + "/auth/login")
+	if err != nil {
+		return "", err
+	}
+	back, err := b.idp.Authorize(begun.Header.Get("Location"), sub)
+	if err != nil {
+		return "", err
+	}
+	if _, err := get(back); err != nil {
+		return "", err
+	}
+	return cookies["__Host-getwork-"+port(b.url)], nil
+}
+
+// use makes a call with a session's cookie, whichever node the session began on.
+func (r running) use(client *http.Client, session string) (status int, err error) {
+	call, err := http.NewRequest("GET", r.url+"/api/v1/me", nil)
+	if err != nil {
+		return 0, err
+	}
+	call.AddCookie(&http.Cookie{Name: "__Host-getwork-" + port(r.url), Value: session})
+	response, err := client.Do(call)
+	if err != nil {
+		return 0, err
+	}
+	response.Body.Close()
+	return response.StatusCode, nil
+}
