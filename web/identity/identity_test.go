@@ -2,16 +2,13 @@ package identity
 
 import (
 	"bufio"
-	"context"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"getwork/assign"
 	"getwork/assign/rights"
-	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 	"getwork/web"
 	"getwork/ws"
@@ -96,85 +93,6 @@ func TestGuessing(t *testing.T) {
 		status, _ := n.call(t, "GET", "/api/v1/me", "", bearer(token)...)
 		return status == 401 // not 429: somebody whose token has just ended is told so
 	})
-}
-
-// When a token ends, everything that depends on it ends within two seconds: also where nobody hears NOTIFY.
-func TestRightsEndEverywhere(t *testing.T) {
-	t.Parallel()
-	for _, listening := range []bool{true, false} {
-		name := map[bool]string{true: "listening", false: "polling"}[listening]
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := schematest.URL(t)
-			here, there := startOn(t, url, listening), startOn(t, url, listening)
-			token, id := here.service(t, "robot", assign.RoleManager)
-			if status, answer := here.call(t, "POST", "/api/v1/tasks", `{"name":"verify","query":null}`, bearer(token)...); status != 201 {
-				t.Fatal(status, answer)
-			}
-			socket := dial(t, there, token)
-			stream := listen(t, there, token)
-			held := make(chan int, 1)
-			go func() {
-				status, _ := there.call(t, "POST", "/api/v1/tasks/verify/requests", `{"count":1,"linger":"1h"}`, append(bearer(token), "Prefer", "wait=60")...)
-				held <- status
-			}()
-			timeout.Await(t, "the request", func() bool {
-				var n int
-				_ = here.db.QueryRow(t.Context(), "select count(*) from getwork.work_requested where credential = 't:' || $1", id).Scan(&n)
-				return n == 1
-			})
-			began := time.Now()
-			if err := here.rights.EndToken(t.Context(), id, "ada", 0); err != nil {
-				t.Fatal(err)
-			}
-			limit := timeout.Scale(2 * time.Second)
-			if code := <-socket; code != ws.LogInAgain {
-				t.Errorf("the socket was closed with %d", code)
-			}
-			if last := <-stream; !strings.Contains(last, "/problems/unauthenticated") {
-				t.Errorf("the stream ended with %s", last)
-			}
-			if status := <-held; status != 401 {
-				t.Errorf("the held answer: %d", status)
-			}
-			if took := time.Since(began); took > limit {
-				t.Errorf("it took %s", took)
-			}
-			if status, _ := there.call(t, "GET", "/api/v1/me", "", bearer(token)...); status != 401 {
-				t.Errorf("a call afterwards: %d", status)
-			}
-			var state string
-			if err := here.db.QueryRow(t.Context(), "select state from getwork.work_requested").Scan(&state); err != nil || state != "cancelled" {
-				t.Errorf("the waiting request is %q (%v)", state, err)
-			}
-		})
-	}
-}
-
-// dial opens a socket and returns how it was closed.
-func dial(t *testing.T, n *station, token string) <-chan ws.Status {
-	t.Helper()
-	c, err := ws.Dial(t.Context(), nil, n.URL+"/api/v1/ws", http.Header{"Authorization": {"Bearer " + token}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan ws.Status, 1)
-	for _, want := range []string{"hello", "snapshot"} {
-		if m, err := c.Read(t.Context()); err != nil || !strings.Contains(string(m), want) {
-			t.Fatalf("%s %v", m, err)
-		}
-	}
-	go func() {
-		for {
-			if _, err := c.Read(context.Background()); err != nil {
-				closed <- ws.CloseStatus(err)
-				c.Close()
-				return
-			}
-		}
-	}()
-	t.Cleanup(c.Close)
-	return closed
 }
 
 // listen opens an event stream and returns its last event.
