@@ -27,7 +27,7 @@ lint: ## format, vet and lint
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
-bench: ## how fast getwork and the database are, beside their limits
+bench: ## how many clicks this machine can take, in two minutes
 	go run ./cmd/getwork bench --quick
 
 matrix: ## all fail-overs, both other modes, every end of rights, the defences switched off, and every view in every look: an hour

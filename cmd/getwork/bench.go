@@ -20,8 +20,8 @@ import (
 type benchCmd struct {
 	DatabaseURL string   `help:"The PostgreSQL to measure, as postgres://…; by default a private one is started." placeholder:"URL"`
 	Only        []string `help:"Make only these measurements, listed above." placeholder:"NAME,…"`
-	Quick       bool     `help:"Use few users and rows: a first answer in some minutes, not fit to be quoted."`
-	Rounds      int      `help:"How often each figure is measured; the median is reported." default:"3"`
+	Quick       bool     `help:"Answer in two minutes how many clicks this PostgreSQL can take. With --only: use few users and rows, for figures not fit to be quoted."`
+	Rounds      *int     `help:"How often each figure is measured; the median is reported. By default 3 times, and 5 with --against." placeholder:"N"`
 	Against     string   `help:"Only compare the CPU per click with that of this getwork executable, such as the release before." placeholder:"FILE"`
 	JSON        bool     `name:"json" help:"Print one JSON document: facts and figures."`
 	Write       string   `help:"Also write the table to benchmarks.md in this folder." placeholder:"DIR"`
@@ -30,6 +30,12 @@ type benchCmd struct {
 // Help returns the text that --help adds.
 func (benchCmd) Help() string {
 	text := `The command tells how fast getwork is on this machine, and whether your PostgreSQL is fast enough. Each figure stands beside its limit: the cost of the same writes, queries or sockets without getwork, measured in the same minutes. Answers are checked, too: the command fails if an item was given to two users, or a request was never answered.
+
+With --quick it takes less than two minutes, and says at the end how many people can click once a minute. It measures clicks per second and the CPU of one, how long a click takes on an idle system, and how long a push to another node, each beside its limit.
+
+A goal is met, not met, or within the noise. The noise is how much the same figure differs when it is measured again: between rounds, and between the start and the end of the command.
+
+--against runs both programs in turn, this one, the other, the other again, this one again, and prints the ratio of their CPU per click beside the noise.
 
 Nodes are processes of this program, and this process makes the load, all on this machine. In the database of --database-url each measurement creates a schema of its own, getwork_bench_ and eight letters, and drops it at the end, even after Ctrl-C. It touches nothing else there, but keeps the server busy: do not use one that others work with. The login needs the right to create schemas.
 
@@ -44,8 +50,8 @@ A missed goal is shown, but is no failure.`
 }
 
 func (c benchCmd) check() error {
-	if c.Rounds < 1 || c.Rounds > 100 {
-		return command.Usage("--rounds must be from 1 to 100, not %d", c.Rounds)
+	if n := c.rounds(); n < 1 || n > 100 {
+		return command.Usage("--rounds must be from 1 to 100, not %d", n)
 	}
 	var names []string
 	for _, m := range bench.All {
@@ -88,7 +94,7 @@ func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
-	e := &bench.Env{Binary: program, Against: c.Against, DatabaseURL: c.DatabaseURL, Rounds: c.Rounds, Quick: c.Quick, Log: func(format string, args ...any) {
+	e := &bench.Env{Binary: program, Against: c.Against, DatabaseURL: c.DatabaseURL, Rounds: c.rounds(), Quick: c.Quick, Log: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(s.Errs, "bench: "+format+"\n", args...)
 	}}
 	if c.DatabaseURL == "" {
@@ -106,11 +112,11 @@ func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	report := bench.Report{Facts: facts}
-	var failed error
-	report.Figures, failed = c.measure(ctx, e)
+	failed := c.measure(ctx, e, &report)
 	if ctx.Err() != nil {
 		return cli.ErrInterrupted
 	}
+	report.Conclude()
 	if c.JSON {
 		err = report.JSON(s.Out)
 	} else {
@@ -122,35 +128,70 @@ func (c benchCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(failed, err)
 }
 
-// measure makes the measurements. If one fails, the others are still made.
-func (c benchCmd) measure(ctx context.Context, e *bench.Env) (figures []*bench.Figure, failed error) {
-	for _, m := range bench.All {
-		if !c.wants(m) {
-			continue
-		}
-		e.Log("%s: %s", m.Name, m.Help)
-		found, err := m.Run(ctx, e)
-		if ctx.Err() != nil {
-			return figures, ctx.Err()
-		}
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", m.Name, err))
-			e.Log("%s failed: %v", m.Name, err)
-		}
-		figures = append(figures, found...)
+// rounds returns how often each figure is measured.
+func (c benchCmd) rounds() int {
+	switch {
+	case c.Rounds != nil:
+		return *c.Rounds
+	case c.Against != "":
+		return 5
 	}
-	return figures, failed
+	return 3
+}
+
+// measure makes the measurements, and takes the references before and after. If one fails, the others are still made.
+func (c benchCmd) measure(ctx context.Context, e *bench.Env, report *bench.Report) (failed error) {
+	take := func(name, help string, do func() error) {
+		if ctx.Err() != nil {
+			return
+		}
+		e.Log("%s: %s", name, help)
+		if err := do(); err != nil && ctx.Err() == nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
+			e.Log("%s failed: %v", name, err)
+		}
+	}
+	references := e.References()
+	takeReferences := func() {
+		if c.asks() == "" { // the others compare their own rounds
+			take("noise", "how much the machine differs from itself", func() error { return references.Take(ctx) })
+		}
+	}
+	takeReferences()
+	for _, m := range bench.All {
+		if c.wants(m) {
+			take(m.Name, m.Help, func() error {
+				figures, err := m.Run(ctx, e)
+				report.Figures = append(report.Figures, figures...)
+				return err
+			})
+		}
+	}
+	takeReferences()
+	report.References = references.Figures()
+	return failed
+}
+
+// asks returns the flag that asks for one measurement only, or "".
+func (c benchCmd) asks() string {
+	switch {
+	case c.Against != "":
+		return bench.ForAgainst
+	case c.Quick && len(c.Only) == 0 && c.Write == "":
+		return bench.ForQuick
+	}
+	return ""
 }
 
 // wants reports whether a measurement is to be made.
 func (c benchCmd) wants(m bench.Measurement) bool {
-	if c.Against != "" || m.ForAgainst {
-		return c.Against != "" && m.ForAgainst
-	}
-	if len(c.Only) > 0 {
+	switch {
+	case c.asks() != "":
+		return m.For == c.asks()
+	case len(c.Only) > 0:
 		return slices.Contains(c.Only, m.Name)
 	}
-	return !m.ForWrite || c.Write != ""
+	return m.For == "" || m.For == bench.ForWrite && c.Write != ""
 }
 
 // command returns the command line as far as it matters for the figures. It leaves out the URL, which may hold a
@@ -169,7 +210,7 @@ func (c benchCmd) command() string {
 	if c.Quick {
 		text += " --quick"
 	}
-	return text + fmt.Sprintf(" --rounds %d", c.Rounds)
+	return text + fmt.Sprintf(" --rounds %d", c.rounds())
 }
 
 // versionLine returns the program's version, and the commit that it was built from.

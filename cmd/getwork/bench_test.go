@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/cmd/internal/bench"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
 	"getwork/schema/schematest"
@@ -58,7 +60,7 @@ func TestBench(t *testing.T) {
 		return string(out)
 	}
 	text := measure()
-	for _, part := range []string{"PostgreSQL ", "fsync ", "\n| figure ", "\n| One click on an idle system, POST to 201, p50 ", " ≤ 2.5 ms", "its limit is its two commits alone"} {
+	for _, part := range []string{"PostgreSQL ", "fsync ", "\n| figure ", "\n| One click on an idle system, POST to 201, p50 ", " ≤ 2.5 ms", "its limit is its two commits alone", "noise, by the same figures at the start and at the end: "} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in what it prints:\n%s", part, text)
 		}
@@ -69,11 +71,13 @@ func TestBench(t *testing.T) {
 			Cores                        int
 		}
 		Figures []struct {
-			Key    string
-			Values []float64
-			Limit  *struct{ Values []float64 }
-			Met    *bool
+			Key     string
+			Values  []float64
+			Limit   *struct{ Values []float64 }
+			Verdict string
+			Noise   float64
 		}
+		Noise []struct{ Values []float64 }
 	}
 	if err := json.Unmarshal([]byte(measure("--json")), &report); err != nil {
 		t.Fatal(err)
@@ -85,8 +89,45 @@ func TestBench(t *testing.T) {
 		t.Fatalf("there are %d figures", len(report.Figures))
 	}
 	p50 := report.Figures[0]
-	if p50.Key != "idle_click_p50" || len(p50.Values) != 1 || p50.Values[0] <= 0 || p50.Limit == nil || len(p50.Limit.Values) != 1 || p50.Met == nil {
+	if p50.Key != "idle_click_p50" || len(p50.Values) != 1 || p50.Values[0] <= 0 || p50.Limit == nil || len(p50.Limit.Values) != 1 || p50.Verdict == "" || p50.Noise <= 0 {
 		t.Errorf("the first figure is %+v", p50)
+	}
+	// With one round the noise is how much the references differ.
+	for _, reference := range report.Noise {
+		if len(reference.Values) != 2 || reference.Values[0] <= 0 || reference.Values[1] <= 0 {
+			t.Errorf("the references are %+v", report.Noise)
+		}
+	}
+	if len(report.Noise) != 3 {
+		t.Errorf("the references are %+v", report.Noise)
+	}
+}
+
+// The flags say what is measured, and how often.
+func TestBenchWants(t *testing.T) {
+	usual := []string{"clicks", "idle-click", "push", "busy", "history", "waiting", "memory", "idle", "listeners", "wrap"}
+	for name, c := range map[string]struct {
+		flags  benchCmd
+		want   []string
+		rounds int
+	}{
+		"nothing":          {want: usual, rounds: 3},
+		"quick":            {flags: benchCmd{Quick: true}, want: []string{"quick"}, rounds: 3},
+		"quick and rounds": {flags: benchCmd{Quick: true, Rounds: new(1)}, want: []string{"quick"}, rounds: 1},
+		"small numbers":    {flags: benchCmd{Quick: true, Only: []string{"push", "growth"}}, want: []string{"push", "growth"}, rounds: 3},
+		"a small page":     {flags: benchCmd{Quick: true, Write: "docs"}, want: append(slices.Clone(usual), "growth"), rounds: 3},
+		"against":          {flags: benchCmd{Against: "old"}, want: []string{"against"}, rounds: 5},
+		"quickly against":  {flags: benchCmd{Against: "old", Quick: true}, want: []string{"against"}, rounds: 5},
+	} {
+		var got []string
+		for _, m := range bench.All {
+			if c.flags.wants(m) {
+				got = append(got, m.Name)
+			}
+		}
+		if !slices.Equal(got, c.want) || c.flags.rounds() != c.rounds {
+			t.Errorf("%s: %v in %d rounds, want %v in %d", name, got, c.flags.rounds(), c.want, c.rounds)
+		}
 	}
 }
 

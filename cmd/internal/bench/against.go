@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -52,4 +53,10 @@ func (r *rounds) addABBA(key string, a, b, b2, a2 float64) {
 	r.add(key, (a+a2)/(b+b2))
 	r.add(key+"_noise", b2/b)
 	r.add(key+"_noise", a2/a)
+	var off []float64
+	for _, v := range r.figure(key + "_noise").Values {
+		off = append(off, math.Abs(v-1))
+	}
+	noise := quantile(off, 0.5)
+	r.figure(key).Noise = &noise
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -180,32 +181,52 @@ func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apar
 	})
 }
 
-// setBased returns how many clicks per second set-based statements can record and serve.
+// setBased returns how many clicks per second set-based statements can record and serve. More connections than there
+// are cores gain nothing.
 func (b *bare) setBased(ctx context.Context, lasts time.Duration) (float64, error) {
-	const batch = 100 // clicks per transaction
-	const lanes = 2   // connections; more than there are cores gain nothing
+	return b.together(ctx, 2, 100, lasts)
+}
+
+// together returns how many clicks per second some connections can record and serve at the same time, with that many
+// clicks in each transaction. Each makes one transaction at least: a busy machine may need longer than the given time
+// to begin.
+func (b *bare) together(ctx context.Context, lanes, batch int, lasts time.Duration) (float64, error) {
 	if err := b.reset(ctx, lanes); err != nil {
 		return 0, err
 	}
+	conns := make([]*pgx.Conn, lanes)
+	defer func() {
+		for _, conn := range conns {
+			if conn != nil {
+				_ = conn.Close(context.WithoutCancel(ctx))
+			}
+		}
+	}()
+	for lane := range conns {
+		var err error
+		if conns[lane], err = b.connect(ctx); err != nil {
+			return 0, err
+		}
+		if _, err := conns[lane].Exec(ctx, `set enable_seqscan = off`); err != nil {
+			return 0, fmt.Errorf("set-based writes: %w", err)
+		}
+	}
 	began := time.Now()
-	var written [lanes]int
+	var written atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for lane := range lanes {
+	for lane, conn := range conns {
 		g.Go(func() error {
-			conn, err := b.connect(ctx)
-			if err != nil {
-				return err
+			for done := false; !done; done = time.Since(began) >= lasts {
+				if err := b.write(ctx, conn, lane, batch, false); err != nil {
+					return err
+				}
+				written.Add(int64(batch))
 			}
-			defer conn.Close(context.WithoutCancel(ctx))
-			_, err = conn.Exec(ctx, `set enable_seqscan = off`)
-			for ; err == nil && time.Since(began) < lasts; written[lane] += batch {
-				err = b.write(ctx, conn, lane, batch, false)
-			}
-			return err
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return 0, fmt.Errorf("set-based writes: %w", err)
 	}
-	return float64(written[0]+written[1]) / time.Since(began).Seconds(), nil
+	return float64(written.Load()) / time.Since(began).Seconds(), nil
 }

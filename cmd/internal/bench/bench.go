@@ -20,6 +20,7 @@ type Figure struct {
 	Values []float64 `json:"values"` // one per round; the median counts
 	Limit  *Figure   `json:"limit,omitempty"`
 	Goal   *Goal     `json:"goal,omitempty"`
+	Noise  *float64  `json:"noise,omitempty"` // the share by which the value differs from itself, if the measurement knows
 	Note   string    `json:"note,omitempty"`
 }
 
@@ -55,13 +56,18 @@ func quantile(values []float64, q float64) float64 {
 type Measurement struct {
 	Name string // its name in --only
 	Help string
-
-	ForWrite   bool // made only for a page, or if it is named
-	ForAgainst bool // made only for a comparison with another program
+	For  string // the flag without which it is not made unless it is named, such as ForWrite; empty: it is always made
 
 	figures func(e *Env) []*Figure // in the order of the table
 	take    func(ctx context.Context, r *rounds) error
 }
+
+// The flags that ask for a measurement of their own.
+const (
+	ForWrite   = "--write"
+	ForAgainst = "--against"
+	ForQuick   = "--quick"
+)
 
 // All are the measurements, in the order in which they are made.
 var All = []Measurement{
@@ -75,8 +81,9 @@ var All = []Measurement{
 	{Name: "idle", Help: "what a node and the database do while nobody asks for work", figures: idleFigures, take: idle},
 	{Name: "listeners", Help: "clicks per second while 19 more nodes listen", figures: listenersFigures, take: listeners},
 	{Name: "wrap", Help: "how much longer a run takes than its query alone", figures: wrapFigures, take: wrap},
-	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, ForWrite: true},
-	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, ForAgainst: true},
+	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, For: ForWrite},
+	{Name: "quick", Help: "how many clicks this PostgreSQL can take, in two minutes: made only for --quick, or if it is named here", figures: quickFigures, take: quick, For: ForQuick},
+	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, For: ForAgainst},
 }
 
 // Run makes the measurement. It returns the figures that have a value; some can't be measured on every machine.

@@ -59,7 +59,7 @@ func TestKeys(t *testing.T) {
 			if f.Limit != nil {
 				key += " " + f.Limit.Key
 			}
-			if !m.ForWrite {
+			if m.For != ForWrite {
 				keys = append(keys, key)
 			}
 		}
@@ -74,6 +74,9 @@ func TestKeys(t *testing.T) {
 		"history_cpu limit_history_cpu", "history_clicks limit_history_clicks",
 		"waiting_1 waiting_limit", "waiting_3 waiting_limit", "memory memory_raw", "memory_after",
 		"idle_node", "idle_database", "listeners listeners_none", "wrap limit_wrap", "wrap_many limit_wrap_many",
+		"quick_clicks quick_limit_clicks", "quick_cpu_database", "quick_cpu_node",
+		"quick_idle_click_p50 quick_limit_two_commits_p50", "quick_idle_click_p99 quick_limit_two_commits_p99", "quick_bare_post_p50",
+		"quick_push_p50 quick_limit_notify_p50", "quick_push_p99",
 		"against_64_cpu_database", "against_64_cpu_database_noise", "against_64_cpu_node", "against_64_cpu_node_noise",
 		"against_256_cpu_database", "against_256_cpu_database_noise", "against_256_cpu_node", "against_256_cpu_node_noise",
 	}
@@ -286,6 +289,37 @@ func TestABBA(t *testing.T) {
 	}
 	if f := r.figure(key + "_noise"); len(f.Values) != 2 || f.Median() != 1 {
 		t.Errorf("the noise is %v, want 1 twice", f.Values)
+	}
+	for _, c := range []struct {
+		b, b2 float64
+		want  Verdict
+	}{{100, 100, GoalNotMet}, {80, 120, WithinNoise}} {
+		r := &rounds{Env: &Env{}, figures: againstFigures(nil)}
+		r.addABBA(key, 110, c.b, c.b2, 110)
+		if verdict, noise, _ := (&Report{}).Verdict(r.figure(key)); verdict != c.want {
+			t.Errorf("beside a program that takes %v and %v: %v, with a noise of %v", c.b, c.b2, verdict, noise)
+		}
+	}
+}
+
+// --quick measures each figure beside its limit, begins no round for which there is no time, and leaves nothing behind.
+func TestQuick(t *testing.T) {
+	t.Parallel()
+	var e *Env
+	figures := taken(t, quickFigures(nil), func(r *rounds) error {
+		e, r.Rounds = r.Env, 50
+		return quickOf(t.Context(), r, quickSizes{users: 4, items: 30_000, window: time.Second, single: 10, pushes: 5, within: time.Nanosecond})
+	})
+	for _, f := range figures {
+		if f.Median() <= 0 {
+			t.Errorf("%s: %v", f.Key, f.Values)
+		}
+	}
+	if note := figures[0].Note; note != "only 1 of 50 rounds, since the time was up" {
+		t.Errorf("the note is %q", note)
+	}
+	if left := schemasOf(t, e); len(left) > 0 {
+		t.Errorf("schemas are left behind: %v", left)
 	}
 }
 

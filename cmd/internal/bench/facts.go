@@ -27,6 +27,7 @@ type Facts struct {
 	Private     bool              `json:"private"`      // the bench started the database
 	SameMachine bool              `json:"same_machine"` // the database is on the machine of the nodes and the load
 	FdatasyncMs float64           `json:"fdatasync_ms"` // median time, for 8 KiB in the temporary folder
+	Load        float64           `json:"load_average"` // of the last minute, before anything was measured
 	Rounds      int               `json:"rounds"`
 	Quick       bool              `json:"quick"`
 }
@@ -55,6 +56,10 @@ func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) 
 	}
 	if err != nil {
 		return f, fmt.Errorf("read the server's settings: %w", err)
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(text), " ")
+		f.Load, _ = strconv.ParseFloat(first, 64)
 	}
 	if f.FdatasyncMs, err = fdatasync(os.TempDir()); err != nil {
 		return f, fmt.Errorf("time the disk: %w", err)
@@ -134,7 +139,7 @@ func (f Facts) Lines() []string {
 	return []string{
 		fmt.Sprintf("%s: %s; %s", f.Date, f.Command, rounds),
 		fmt.Sprintf("%s, %s, %s", f.Getwork, f.Go, f.System),
-		fmt.Sprintf("%s; fdatasync of 8 KiB in the temporary folder takes %.2f ms", machine, f.FdatasyncMs),
+		fmt.Sprintf("%s; fdatasync of 8 KiB in the temporary folder takes %.2f ms; load average before: %.1f", machine, f.FdatasyncMs, f.Load),
 		fmt.Sprintf("%s, %s: %s", f.PostgreSQL, where, strings.Join(settings, ", ")),
 	}
 }

@@ -23,16 +23,24 @@ const breath = 5 * time.Millisecond
 // idleClick measures single clicks, and next to them the cost of their commits and their HTTP alone.
 func idleClick(ctx context.Context, r *rounds) error {
 	for range r.each() {
-		times, err := r.singleClicks(ctx, sized(r.Env, 200, 500))
-		if err != nil {
+		if err := r.addIdleClicks(ctx, "", sized(r.Env, 200, 500)); err != nil {
 			return err
 		}
-		r.add("idle_click_p50", quantile(times[0], 0.5))
-		r.add("idle_click_p99", quantile(times[0], 0.99))
-		r.add("limit_two_commits_p50", quantile(times[1], 0.5))
-		r.add("limit_two_commits_p99", quantile(times[1], 0.99))
-		r.add("bare_post_p50", quantile(times[2], 0.5))
 	}
+	return nil
+}
+
+// addIdleClicks adds the values of n clicks to the figures whose keys begin with a prefix.
+func (r *rounds) addIdleClicks(ctx context.Context, prefix string, n int) error {
+	times, err := r.singleClicks(ctx, n)
+	if err != nil {
+		return err
+	}
+	r.add(prefix+"idle_click_p50", quantile(times[0], 0.5))
+	r.add(prefix+"idle_click_p99", quantile(times[0], 0.99))
+	r.add(prefix+"limit_two_commits_p50", quantile(times[1], 0.5))
+	r.add(prefix+"limit_two_commits_p99", quantile(times[1], 0.99))
+	r.add(prefix+"bare_post_p50", quantile(times[2], 0.5))
 	return nil
 }
 

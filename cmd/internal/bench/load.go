@@ -21,6 +21,8 @@ type load struct {
 	nodes int           // how many nodes serve the users, in turn; 0: one
 	pause time.Duration // between an answer and the next click
 	most  int           // the total number of clicks that there are items for; 0: unlimited
+
+	answered *atomic.Int64 // counts the answers, if it is not nil
 }
 
 // answered is an answered click.
@@ -56,6 +58,9 @@ func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 					return err
 				}
 				clicks = append(clicks, answered{at: time.Now(), took: took})
+				if l.answered != nil {
+					l.answered.Add(1)
+				}
 				sleep(ctx, l.pause)
 			}
 			s.mu.Lock()
@@ -75,9 +80,12 @@ func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 const warmUp = time.Second
 
 // measure runs a load. After the warm-up it reads the usage once a second, for the length of the window and then until
-// enough returns true, but for no longer than three windows. If enough is nil the window suffices.
+// enough returns true, but for no longer than three windows. If enough is nil the window suffices. However long a busy
+// machine takes, the window has some clicks: nothing can be said of none.
 func (s *stage) measure(ctx context.Context, l load, window time.Duration, enough func() (bool, error)) (out *outcome, err error) {
 	var used []usage
+	var clicks atomic.Int64
+	l.answered = &clicks
 	g, ctx := errgroup.WithContext(ctx)
 	over, end := context.WithCancel(ctx)
 	g.Go(func() (err error) {
@@ -88,17 +96,26 @@ func (s *stage) measure(ctx context.Context, l load, window time.Duration, enoug
 	g.Go(func() error {
 		defer end()
 		sleep(over, warmUp)
+		var before int64 // clicks before the window
 		for ; ; sleep(over, time.Second) {
+			some := clicks.Load() > before
+			if used == nil {
+				before = clicks.Load() + int64(l.users) // these may have been under way before
+			}
 			u, err := s.usage()
 			if err != nil {
 				return err
 			}
 			used = append(used, u)
 			passed := u.at.Sub(used[0].at)
-			if over.Err() != nil || passed >= window && enough == nil || passed >= 3*window {
+			switch {
+			case over.Err() != nil:
 				return nil
-			}
-			if passed >= window {
+			case !some:
+				continue
+			case passed >= window && enough == nil || passed >= 3*window:
+				return nil
+			case passed >= window:
 				if yes, err := enough(); yes || err != nil {
 					return err
 				}

@@ -17,29 +17,34 @@ func pushFigures(*Env) []*Figure {
 // push measures how long after a round's commit its user is told by another node than the one that served them.
 func push(ctx context.Context, r *rounds) error {
 	for range r.each() {
-		err := r.on(ctx, 2, func(s *stage) error {
-			var stamped bool
-			if err := s.conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
-				return fmt.Errorf("read the server's settings: %w", err)
-			}
-			if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock may differ
-				r.figure("push_p50").Note = "counted from the answer on the first node, which comes somewhat later than the commit: track_commit_timestamp is off, or the server is on another machine"
-				r.figure("limit_notify_p50").Note = "counted from the commit's return"
-			}
-			pushes, notices, err := s.pushes(ctx, sized(r.Env, 100, 500), stamped)
-			if err != nil {
-				return err
-			}
-			r.add("push_p50", quantile(pushes, 0.5))
-			r.add("push_p99", quantile(pushes, 0.99))
-			r.add("limit_notify_p50", quantile(notices, 0.5))
-			return nil
-		})
-		if err != nil {
+		if err := r.addPushes(ctx, "", sized(r.Env, 100, 500)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addPushes adds the values of n pushes to the figures whose keys begin with a prefix.
+func (r *rounds) addPushes(ctx context.Context, prefix string, n int) error {
+	return r.on(ctx, 2, func(s *stage) error {
+		var stamped bool
+		if err := s.conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
+			return fmt.Errorf("read the server's settings: %w", err)
+		}
+		if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock may differ
+			f := r.figure(prefix + "push_p50")
+			f.Note = "counted from the click itself, because the time of the commit is not known: track_commit_timestamp is off, or the server is on another machine"
+			f.Goal, f.Limit.Note = nil, "counted from the statement"
+		}
+		pushes, notices, err := s.pushes(ctx, n, stamped)
+		if err != nil {
+			return err
+		}
+		r.add(prefix+"push_p50", quantile(pushes, 0.5))
+		r.add(prefix+"push_p99", quantile(pushes, 0.99))
+		r.add(prefix+"limit_notify_p50", quantile(notices, 0.5))
+		return nil
+	})
 }
 
 // arrival is when the news of a committed row arrived.
@@ -66,7 +71,7 @@ func listen(most int, next func() (int64, error)) <-chan arrival {
 
 // await waits for a row's arrival. It skips others: a socket may be told of a request twice.
 func await(arrivals <-chan arrival, id int64) (arrival, error) {
-	late := time.After(10 * time.Second)
+	late := time.After(servedWithin)
 	for {
 		select {
 		case a := <-arrivals:
@@ -74,7 +79,7 @@ func await(arrivals <-chan arrival, id int64) (arrival, error) {
 				return a, a.err
 			}
 		case <-late:
-			return arrival{}, fmt.Errorf("no news of the row %d within ten seconds", id)
+			return arrival{}, fmt.Errorf("no news of the row %d within %s", id, servedWithin)
 		}
 	}
 }
@@ -152,11 +157,11 @@ func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notice
 	}()
 	for range n {
 		for _, k := range kinds {
+			from := time.Now() // not after the answer, which may come later than the push
 			id, err := k.do()
 			if err != nil {
 				return nil, nil, err
 			}
-			from := time.Now()
 			a, err := await(k.arrivals, id)
 			if err == nil && stamped {
 				err = s.conn.QueryRow(ctx, s.sql(k.when), id).Scan(&from)

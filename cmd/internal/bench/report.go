@@ -15,8 +15,10 @@ import (
 
 // Report is all figures, with the facts.
 type Report struct {
-	Facts   Facts
-	Figures []*Figure
+	Facts      Facts
+	References []*Figure // what was measured at the start and at the end
+	Figures    []*Figure
+	Conclusion string // a sentence for people; empty: none
 }
 
 // Ratio returns the ratio of the figure to its limit. It is the median of the rounds' ratios, since a disturbance of a
@@ -25,30 +27,21 @@ func (f *Figure) Ratio() (ratio float64, known bool) {
 	if f.Limit == nil || len(f.Values) == 0 || f.Limit.Median() == 0 {
 		return 0, false
 	}
-	if len(f.Values) != len(f.Limit.Values) || slices.Contains(f.Limit.Values, 0) {
-		return f.Median() / f.Limit.Median(), true
+	if ratios := f.ratios(); ratios != nil {
+		return quantile(ratios, 0.5), true
 	}
-	var ratios []float64
+	return f.Median() / f.Limit.Median(), true
+}
+
+// ratios returns each round's ratio to the limit, or nil if not every round has one.
+func (f *Figure) ratios() (ratios []float64) {
+	if len(f.Values) != len(f.Limit.Values) || slices.Contains(f.Limit.Values, 0) {
+		return nil
+	}
 	for i, v := range f.Values {
 		ratios = append(ratios, v/f.Limit.Values[i])
 	}
-	return quantile(ratios, 0.5), true
-}
-
-// Met reports whether the goal was reached; known is false if there is no goal, or no value to compare with it.
-func (f *Figure) Met() (met, known bool) {
-	if f.Goal == nil || len(f.Values) == 0 {
-		return false, false
-	}
-	value := f.Median()
-	if !f.Goal.Absolute && f.Limit != nil {
-		ratio, known := f.Ratio()
-		if !known {
-			return false, false
-		}
-		value = ratio
-	}
-	return (f.Goal.AtLeast == nil || value >= *f.Goal.AtLeast) && (f.Goal.AtMost == nil || value <= *f.Goal.AtMost), true
+	return ratios
 }
 
 // goal formats the goal for people.
@@ -102,9 +95,9 @@ func (f *Figure) span() string {
 	return legible(slices.Min(f.Values)) + " – " + legible(slices.Max(f.Values))
 }
 
-var columns = []string{"figure", "unit", "median", "range", "limit", "ratio", "goal", "met"}
+var columns = []string{"figure", "unit", "median", "range", "limit", "ratio", "goal", "verdict"}
 
-func (f *Figure) cells() []string {
+func (r *Report) cells(f *Figure) []string {
 	cells := []string{f.Name, f.Unit, legible(f.Median()), f.span(), "", "", f.goal(), ""}
 	if f.Limit != nil {
 		cells[4] = legible(f.Limit.Median())
@@ -112,8 +105,8 @@ func (f *Figure) cells() []string {
 	if ratio, known := f.Ratio(); known {
 		cells[5] = strconv.FormatFloat(ratio, 'f', 2, 64)
 	}
-	if met, known := f.Met(); known {
-		cells[7] = map[bool]string{true: "yes", false: "no"}[met]
+	if verdict, noise, known := r.Verdict(f); known {
+		cells[7] = fmt.Sprintf("%s (%s)", verdict, percent(noise))
 	}
 	return cells
 }
@@ -137,15 +130,25 @@ func (f *Figure) note() string {
 	return strings.Join(parts, "; ")
 }
 
-// Markdown returns the report for people: on a terminal, and as a part of a page.
+// Markdown returns the report for people on a terminal: the table, and a note on each figure.
 func (r *Report) Markdown() string {
-	rows := [][]string{columns, {"---", "---", "---:", "---:", "---:", "---:", "---", "---"}}
 	var notes strings.Builder
 	for _, f := range r.Figures {
-		rows = append(rows, f.cells())
 		if note := f.note(); note != "" {
 			fmt.Fprintf(&notes, "- **%s**: %s.\n", f.Name, note)
 		}
+	}
+	if r.Conclusion != "" {
+		fmt.Fprintf(&notes, "\n%s\n", r.Conclusion)
+	}
+	return r.table() + "\n" + notes.String()
+}
+
+// table returns the facts and the figures, which a page shows. The page itself explains them.
+func (r *Report) table() string {
+	rows := [][]string{columns, {"---", "---", "---:", "---:", "---:", "---:", "---", "---"}}
+	for _, f := range r.Figures {
+		rows = append(rows, r.cells(f))
 	}
 	widths := make([]int, len(columns))
 	for _, row := range rows {
@@ -164,28 +167,56 @@ func (r *Report) Markdown() string {
 		}
 		table.WriteString("|\n")
 	}
-	return "- " + strings.Join(r.Facts.Lines(), "\n- ") + "\n\n" + table.String() + "\n" + notes.String()
+	return "- " + strings.Join(append(r.Facts.Lines(), r.noiseLines()...), "\n- ") + "\n\n" + table.String()
+}
+
+// noiseLines describe the machine's noise, if it was measured.
+func (r *Report) noiseLines() []string {
+	var parts []string
+	for _, f := range r.References {
+		if noise, known := spread(f.Values); known {
+			parts = append(parts, fmt.Sprintf("%s: %s and %s %s (%s)", f.Name, legible(f.Values[0]), legible(f.Values[1]), f.Unit, percent(noise)))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{"the machine's noise, by the same figures at the start and at the end: " + strings.Join(parts, "; ")}
 }
 
 // JSON writes the report for programs, as one document.
 func (r *Report) JSON(w io.Writer) error {
 	type evaluated struct {
 		*Figure
-		Median float64  `json:"median"`
-		Ratio  *float64 `json:"ratio,omitempty"`
-		Met    *bool    `json:"met,omitempty"`
+		Median  float64  `json:"median"`
+		Ratio   *float64 `json:"ratio,omitempty"`
+		Noise   *float64 `json:"noise,omitempty"`
+		Verdict Verdict  `json:"verdict,omitempty"`
+		Met     *bool    `json:"met,omitempty"` // left out within the noise
 	}
 	document := struct {
-		Facts   Facts       `json:"facts"`
-		Figures []evaluated `json:"figures"`
-	}{r.Facts, []evaluated{}}
+		Facts      Facts       `json:"facts"`
+		Noise      []evaluated `json:"noise"`
+		Figures    []evaluated `json:"figures"`
+		Conclusion string      `json:"conclusion,omitempty"`
+	}{r.Facts, []evaluated{}, []evaluated{}, r.Conclusion}
+	for _, f := range r.References {
+		e := evaluated{Figure: f, Median: f.Median()}
+		if noise, known := spread(f.Values); known {
+			e.Noise = &noise
+		}
+		document.Noise = append(document.Noise, e)
+	}
 	for _, f := range r.Figures {
 		e := evaluated{Figure: f, Median: f.Median()}
 		if ratio, known := f.Ratio(); known {
 			e.Ratio = &ratio
 		}
-		if met, known := f.Met(); known {
-			e.Met = &met
+		if verdict, noise, known := r.Verdict(f); known {
+			e.Verdict, e.Noise = verdict, &noise
+			if met := verdict == GoalMet; verdict != WithinNoise {
+				e.Met = &met
+			}
 		}
 		document.Figures = append(document.Figures, e)
 	}
@@ -217,5 +248,5 @@ func ReadPage(folder string) (p Page, err error) {
 
 // Write replaces the report in the page's file.
 func (p Page) Write(r *Report) error {
-	return os.WriteFile(p.path, []byte(p.before+r.Markdown()+p.after), 0o644)
+	return os.WriteFile(p.path, []byte(p.before+r.table()+p.after), 0o644)
 }

@@ -2,37 +2,105 @@ package bench
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
 
-func TestMet(t *testing.T) {
+func TestRatio(t *testing.T) {
+	t.Parallel()
 	limit := &Figure{Values: []float64{10, 100, 1000}}
 	for name, c := range map[string]struct {
-		figure           Figure
-		ratio            float64
-		met, known, held bool
+		figure Figure
+		ratio  float64
+		known  bool
 	}{
-		"nothing to reach":       {figure: Figure{Values: []float64{1}}},
-		"nothing measured":       {figure: Figure{Goal: atMost(1)}},
-		"a value":                {figure: Figure{Values: []float64{3, 1, 2}, Goal: atMost(2)}, met: true, known: true},
-		"a value that is missed": {figure: Figure{Values: []float64{3, 1, 2.1}, Goal: atMost(2)}, known: true},
-		"a ratio, though the values differ": {
-			figure: Figure{Values: []float64{20, 200, 2000}, Limit: limit, Goal: atLeast(2)}, ratio: 2, held: true, met: true, known: true},
-		"a ratio that is missed": {
-			figure: Figure{Values: []float64{20, 190, 1000}, Limit: limit, Goal: atLeast(2)}, ratio: 1.9, held: true, known: true},
-		"a value beside a limit": {
-			figure: Figure{Values: []float64{20, 200, 2000}, Limit: limit, Goal: &Goal{AtMost: new(200.0), Absolute: true}}, ratio: 2, held: true, met: true, known: true},
-		"rounds that are missing": {
-			figure: Figure{Values: []float64{300}, Limit: limit, Goal: atLeast(3)}, ratio: 3, held: true, met: true, known: true},
-		"a limit that is missing": {figure: Figure{Values: []float64{300}, Limit: &Figure{}, Goal: atLeast(3)}},
+		"no limit":                     {figure: Figure{Values: []float64{1}}},
+		"rounds, though values differ": {figure: Figure{Values: []float64{20, 200, 3000}, Limit: limit}, ratio: 2, known: true},
+		"rounds that are missing":      {figure: Figure{Values: []float64{300}, Limit: limit}, ratio: 3, known: true},
+		"a limit that is missing":      {figure: Figure{Values: []float64{300}, Limit: &Figure{}}},
 	} {
-		ratio, held := c.figure.Ratio()
-		met, known := c.figure.Met()
-		if ratio != c.ratio || held != c.held || met != c.met || known != c.known {
-			t.Errorf("%s: ratio %v (%v), met %v (%v), want %v (%v), %v (%v)", name, ratio, held, met, known, c.ratio, c.held, c.met, c.known)
+		if ratio, known := c.figure.Ratio(); ratio != c.ratio || known != c.known {
+			t.Errorf("%s: %v (%v), want %v (%v)", name, ratio, known, c.ratio, c.known)
+		}
+	}
+}
+
+// A goal is met or missed only if it would be with the noise, too.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	limit := &Figure{Values: []float64{10, 100, 1000}}
+	quiet := []*Figure{{Unit: "ms", Values: []float64{100, 101}}, {Unit: "µs", Values: []float64{100, 110}}, {Unit: "clicks/s", Values: []float64{100, 150}}}
+	tenth := 0.1
+	for name, c := range map[string]struct {
+		figure     Figure
+		references []*Figure
+		want       Verdict
+		noise      float64
+	}{
+		"no goal":          {figure: Figure{Values: []float64{1, 1}}},
+		"nothing measured": {figure: Figure{Goal: atMost(1)}, references: quiet},
+		"no noise":         {figure: Figure{Values: []float64{1}, Goal: atMost(2)}},
+
+		"a value":                     {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(12)}, want: GoalMet, noise: 0.1},
+		"a value near the goal":       {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(10.5)}, want: WithinNoise, noise: 0.1},
+		"a value near, and beyond":    {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(9.5)}, want: WithinNoise, noise: 0.1},
+		"a value that is missed":      {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(8.9)}, want: GoalNotMet, noise: 0.1},
+		"at least":                    {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(8.9)}, want: GoalMet, noise: 0.1},
+		"at least, near":              {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(10.5)}, want: WithinNoise, noise: 0.1},
+		"at least, missed":            {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(12)}, want: GoalNotMet, noise: 0.1},
+		"a value around zero":         {figure: Figure{Values: []float64{-2, 1, 2}, Goal: atMost(1.5)}, want: WithinNoise, noise: 2},
+		"one wild round among many":   {figure: Figure{Values: []float64{10, 10, 10, 90, 10, 10, 10}, Goal: atMost(10)}, want: GoalMet},
+		"a drift of the whole run":    {figure: Figure{Unit: "ms", Values: []float64{10, 10}, Goal: atMost(10.05)}, references: quiet, want: WithinNoise, noise: 1 / 100.5},
+		"one round":                   {figure: Figure{Unit: "µs", Values: []float64{10}, Goal: atMost(10.4)}, references: quiet, want: WithinNoise, noise: 10 / 105.},
+		"CPU by the second":           {figure: Figure{Unit: "ms/s", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: GoalMet, noise: 10 / 105.},
+		"a unit without reference":    {figure: Figure{Unit: "KiB", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: WithinNoise, noise: 0.4},
+		"a noise that the figure has": {figure: Figure{Values: []float64{1, 2}, Goal: atMost(1.6), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 0.1},
+
+		"a ratio, though the machine drifts": {
+			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: atLeast(1.8)}, references: quiet, want: GoalMet, noise: 0.05},
+		"a ratio near the goal": {
+			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: atLeast(1.95)}, references: quiet, want: WithinNoise, noise: 0.05},
+		"a ratio of one round": {
+			figure: Figure{Unit: "clicks/s", Values: []float64{200}, Limit: limit, Goal: atLeast(1.8)}, references: quiet, want: WithinNoise, noise: 0.4},
+		"a value beside a limit": {
+			figure: Figure{Unit: "ms", Values: []float64{200, 200, 200}, Limit: limit, Goal: below(250)}, references: quiet, want: GoalMet, noise: 1 / 100.5},
+		"a limit that is missing": {figure: Figure{Values: []float64{300, 300}, Limit: &Figure{}, Goal: atLeast(3)}},
+	} {
+		verdict, noise, known := (&Report{References: c.references}).Verdict(&c.figure)
+		if verdict != c.want || math.Abs(noise-c.noise) > 1e-9 || known != (c.want != "") {
+			t.Errorf("%s: %q with a noise of %v (%v), want %q, %v", name, verdict, noise, known, c.want, c.noise)
+		}
+	}
+}
+
+func TestConclusion(t *testing.T) {
+	t.Parallel()
+	r := sample()
+	if r.Conclude(); r.Conclusion != "" {
+		t.Errorf("without --quick it says %q", r.Conclusion)
+	}
+	r.Figures = append(r.Figures, &Figure{Key: "quick_clicks", Values: []float64{5290, 5000, 5290}})
+	for same, where := range map[bool]string{
+		true:  fmt.Sprintf("it shared these %d cores with the node and the load.", runtime.NumCPU()),
+		false: fmt.Sprintf("the node and the load ran on these %d cores, and PostgreSQL elsewhere.", runtime.NumCPU()),
+	} {
+		r.Facts.SameMachine = same
+		r.Conclude()
+		if want := "About 310 000 people can each click once a minute on this PostgreSQL: it served 5 200 clicks a second (±6 % from round to round), of three items each, while " + where; r.Conclusion != want {
+			t.Errorf("it says\n%s\nwant\n%s", r.Conclusion, want)
+		}
+	}
+	if text := r.Markdown(); !strings.HasSuffix(text, "\n\n"+r.Conclusion+"\n") {
+		t.Errorf("it does not end with the conclusion:\n%s", text)
+	}
+	for v, want := range map[float64]int{0: 0, 7.9: 7, 99.9: 99, 317_400: 310_000, 1000: 1000} {
+		if got := roughly(v); got != want {
+			t.Errorf("%v is roughly %d, want %d", v, got, want)
 		}
 	}
 }
@@ -48,7 +116,8 @@ func TestLegible(t *testing.T) {
 func sample() *Report {
 	limit := Figure{Key: "limit_x", Name: "pgbench", Unit: "clicks/s", Values: []float64{4000, 5000, 6000}, Note: "the best"}
 	return &Report{
-		Facts: Facts{Date: "2026-01-02", Command: "getwork bench", Cores: 2, PostgreSQL: "PostgreSQL 15.18", Settings: map[string]string{"fsync": "on"}, Rounds: 3},
+		Facts:      Facts{Date: "2026-01-02", Command: "getwork bench", Cores: 2, PostgreSQL: "PostgreSQL 15.18", Settings: map[string]string{"fsync": "on"}, Rounds: 3},
+		References: []*Figure{{Key: "noise_rate", Name: "clicks", Unit: "clicks/s", Values: []float64{1000, 1100}}, {Key: "noise_time", Name: "a click", Unit: "ms", Values: []float64{2, 2.5}}},
 		Figures: []*Figure{
 			{Key: "x", Name: "Clicks", Unit: "clicks/s", Values: []float64{12000, 9000, 10000}, Limit: &limit, Goal: atLeast(2)},
 			{Key: "y", Name: "One click", Unit: "ms", Values: []float64{3.5}, Goal: atMost(2.5), Note: "on a bad day"},
@@ -58,12 +127,16 @@ func sample() *Report {
 }
 
 func TestMarkdown(t *testing.T) {
-	_, got, _ := strings.Cut(sample().Markdown(), "\n\n")
-	const want = `| figure    | unit     | median |          range | limit | ratio | goal     | met |
-| ---       | ---      |   ---: |           ---: |  ---: |  ---: | ---      | --- |
-| Clicks    | clicks/s | 10 000 | 9 000 – 12 000 | 5 000 |  1.80 | ≥ 2x     | no  |
-| One click | ms       |   3.50 |                |       |       | ≤ 2.5 ms | no  |
-| Another   | clicks/s |   1.00 |                |       |       |          |     |
+	t.Parallel()
+	facts, got, _ := strings.Cut(sample().Markdown(), "\n\n")
+	if want := "\n- the machine's noise, by the same figures at the start and at the end: clicks: 1 000 and 1 100 clicks/s (±10 %); a click: 2.00 and 2.50 ms (±23 %)"; !strings.HasSuffix(facts, want) {
+		t.Errorf("the facts are\n%s", facts)
+	}
+	const want = `| figure    | unit     | median |          range | limit | ratio | goal     | verdict                  |
+| ---       | ---      |   ---: |           ---: |  ---: |  ---: | ---      | ---                      |
+| Clicks    | clicks/s | 10 000 | 9 000 – 12 000 | 5 000 |  1.80 | ≥ 2x     | within the noise (±38 %) |
+| One click | ms       |   3.50 |                |       |       | ≤ 2.5 ms | not met (±23 %)          |
+| Another   | clicks/s |   1.00 |                |       |       |          |                          |
 
 - **Clicks**: its limit is pgbench (the best), 4 000 – 6 000 clicks/s.
 - **One click**: on a bad day.
@@ -74,33 +147,49 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
-	if err := sample().JSON(&b); err != nil {
+	r := sample()
+	r.Conclusion = "Enough for everybody."
+	if err := r.JSON(&b); err != nil {
 		t.Fatal(err)
 	}
+	type figure struct {
+		Key     string
+		Values  []float64
+		Median  float64
+		Ratio   *float64
+		Noise   float64
+		Verdict string
+		Met     *bool
+		Limit   *Figure
+	}
 	var got struct {
-		Facts   map[string]any
-		Figures []struct {
-			Key    string
-			Values []float64
-			Median float64
-			Ratio  *float64
-			Met    *bool
-			Limit  *Figure
-		}
+		Facts          map[string]any
+		Noise, Figures []figure
+		Conclusion     string
 	}
 	if err := json.Unmarshal([]byte(b.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Figures) != 3 || got.Facts["cores"] != 2.0 {
+	if len(got.Figures) != 3 || got.Facts["cores"] != 2.0 || got.Conclusion != "Enough for everybody." {
 		t.Fatalf("the document is %s", b.String())
 	}
-	x := got.Figures[0]
-	if x.Key != "x" || x.Median != 10000 || x.Ratio == nil || *x.Ratio != 1.8 || x.Met == nil || *x.Met || x.Limit == nil || len(x.Values) != 3 {
+	x, y := got.Figures[0], got.Figures[1]
+	if x.Key != "x" || x.Median != 10000 || x.Ratio == nil || *x.Ratio != 1.8 || x.Limit == nil || len(x.Values) != 3 {
 		t.Errorf("the first figure is %+v", x)
 	}
-	if p := got.Figures[2]; p.Ratio != nil || p.Met != nil || p.Limit != nil {
+	if x.Verdict != "within the noise" || x.Met != nil || x.Noise < 0.37 {
+		t.Errorf("the verdict on the first figure is %+v", x)
+	}
+	if y.Verdict != "not met" || y.Met == nil || *y.Met || y.Noise < 0.2 {
+		t.Errorf("the verdict on the second figure is %+v", y)
+	}
+	if p := got.Figures[2]; p.Ratio != nil || p.Met != nil || p.Verdict != "" || p.Limit != nil {
 		t.Errorf("a figure without goal and limit is %+v", p)
+	}
+	if n := got.Noise; len(n) != 2 || n[0].Key != "noise_rate" || n[0].Noise < 0.09 || n[0].Noise > 0.1 {
+		t.Errorf("the noise is %+v", n)
 	}
 }
 
@@ -131,7 +220,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(path)
-	if want := "# Page\n\n<!-- table -->\n" + sample().Markdown() + "<!-- /table -->\n\nThe rest.\n"; err != nil || string(text) != want {
+	if want := "# Page\n\n<!-- table -->\n" + sample().table() + "<!-- /table -->\n\nThe rest.\n"; err != nil || string(text) != want {
 		t.Errorf("%v; the page is\n%s", err, text)
 	}
 }
