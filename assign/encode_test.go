@@ -33,7 +33,7 @@ var (
 			Wanted: count(t, "wanted"), Requested: count(t, "requested"), Assigned: count(t, "assigned"), State: State(text(t, "state")),
 			Reason: orNil(rapid.Map(anyText, func(s string) Reason { return Reason(s) })).Draw(t, "reason"), Error: orNil(anyText).Draw(t, "error"),
 			Lease: orNil(anyDuration).Draw(t, "lease"), CreatedAt: anyTime.Draw(t, "created"), LingerUntil: orNil(anyTime).Draw(t, "linger"),
-			CompletedAt: orNil(anyTime).Draw(t, "completed"), EtaSeconds: orNil(rapid.Float64Range(0.001, 1e6)).Draw(t, "eta"),
+			CompletedAt: orNil(anyTime).Draw(t, "completed"), RankedAt: orNil(anyTime).Draw(t, "ranked"), Stale: rapid.Bool().Draw(t, "stale"), EtaSeconds: orNil(rapid.Float64Range(0.001, 1e6)).Draw(t, "eta"),
 			Position: orNil(rapid.Int64()).Draw(t, "position"), Work: rapid.SliceOfN(anyWork, 0, 3).Draw(t, "work")}
 	})
 )
@@ -64,8 +64,8 @@ func TestEveryFieldIsEncodedByHand(t *testing.T) {
 		body   any
 		append func([]byte) []byte
 	}{
-		"request": {&Request{}, (&Request{}).appendJSON},
-		"work":    {&Work{}, (&Work{}).appendJSON},
+		"request": {&Request{}, (&Request{}).AppendJSON},
+		"work":    {&Work{}, (&Work{}).AppendJSON},
 	} {
 		typ := reflect.TypeOf(v.body).Elem()
 		written := string(v.append(nil))

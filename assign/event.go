@@ -63,11 +63,11 @@ func (e Event) encode(b []byte) ([]byte, error) {
 	b = append(b, `":`...)
 	switch body := e.Body.(type) {
 	case *Request:
-		b = body.appendJSON(b)
+		b = body.AppendJSON(b)
 	case *Work:
-		b = body.appendJSON(b)
+		b = body.AppendJSON(b)
 	case Pipeline:
-		b = body.appendJSON(b)
+		b = body.AppendJSON(b)
 	default:
 		rest, err := json.Marshal(body)
 		if err != nil {

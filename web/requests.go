@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -158,23 +157,27 @@ func requestTag(r *http.Request, req *assign.Request) (tag string, body []byte) 
 	if !CallerOf(r).Who().MayReadQueries() {
 		shown = req.Withheld()
 	}
-	still := shown
-	still.EtaSeconds, still.Position = nil, nil
-	changes := shown.EtaSeconds != nil || shown.Position != nil
-	if slices.ContainsFunc(shown.Work, func(w assign.Work) bool { return w.Expiring }) {
-		changes = true
-		still.Work = slices.Clone(shown.Work)
-		for i := range still.Work {
-			still.Work[i].Expiring = false
-		}
+	body = shown.AppendJSON(make([]byte, 0, roomFor(len(shown.Work), 1)))
+	if shown.EtaSeconds == nil && shown.Position == nil && !slices.ContainsFunc(shown.Work, expiring) {
+		return tagOf(body), body
 	}
-	b, _ := json.Marshal(still)
-	tag = tagOf(b)
-	if changes {
-		b, _ = json.Marshal(shown)
-	}
-	return tag, b
+	shown.EtaSeconds, shown.Position, shown.Work = nil, nil, still(shown.Work)
+	return tagOf(shown.AppendJSON(make([]byte, 0, len(body)))), body
 }
+
+func expiring(w assign.Work) bool { return w.Expiring }
+
+// still returns work without whether it is about to expire. Other connections share the original.
+func still(work []assign.Work) []assign.Work {
+	work = slices.Clone(work)
+	for i := range work {
+		work[i].Expiring = false
+	}
+	return work
+}
+
+// roomFor returns how many bytes work and requests usually take, so that their JSON is written to one piece of memory.
+func roomFor(work, requests int) int { return 384 * (work + requests) }
 
 // matches reports whether the caller has the present state.
 func matches(r *http.Request, tag string) bool {
@@ -271,17 +274,20 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	if p = c.narrow(p); !c.Who().MayReadQueries() {
 		p = p.Withheld()
 	}
-	tag, err := pipelineTag(p)
-	if err != nil {
-		return err
-	}
+	answerPipeline(w, r, p)
+	return nil
+}
+
+// answerPipeline writes a pipeline, unless the caller has its present state.
+func answerPipeline(w http.ResponseWriter, r *http.Request, p assign.Pipeline) {
+	tag, body := pipelineTag(p)
 	w.Header().Set("ETag", tag)
 	if matches(r, tag) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNotModified)
-		return nil
+		return
 	}
-	return answer(w, http.StatusOK, p)
+	answerJSON(w, http.StatusOK, body)
 }
 
 // userPipeline reads what a user and all instances of that user hold and wait for. If that is somebody else than the caller,
@@ -298,24 +304,26 @@ func (s *server) userPipeline(ctx context.Context, user string, c *Caller) (p as
 	return s.Records.UserPipeline(ctx, user)
 }
 
-// pipelineTag returns a tag of everything but what changes with time, like requestTag.
-func pipelineTag(p assign.Pipeline) (string, error) {
-	p.Work, p.Requests = slices.Clone(p.Work), slices.Clone(p.Requests)
-	for i := range p.Work {
-		p.Work[i].Expiring = false
+// pipelineTag returns a tag of everything but what changes with time, and the whole body, like requestTag.
+func pipelineTag(p assign.Pipeline) (tag string, body []byte) {
+	body = p.AppendJSON(make([]byte, 0, roomFor(len(p.Work), len(p.Requests))))
+	changes := func(req assign.Request) bool { return req.EtaSeconds != nil || req.Position != nil }
+	if !slices.ContainsFunc(p.Work, expiring) && !slices.ContainsFunc(p.Requests, changes) {
+		return tagOf(body), body
 	}
+	p.Work, p.Requests = still(p.Work), slices.Clone(p.Requests)
 	for i := range p.Requests {
 		p.Requests[i].EtaSeconds, p.Requests[i].Position = nil, nil
 	}
-	b, err := json.Marshal(p)
-	if err != nil {
-		return "", fmt.Errorf("encode the pipeline: %w", err)
-	}
-	return tagOf(b), nil
+	return tagOf(p.AppendJSON(make([]byte, 0, len(body)))), body
 }
 
 // tagOf returns a strong tag of b.
 func tagOf(b []byte) string {
 	sum := sha256.Sum256(b)
-	return `"` + hex.EncodeToString(sum[:12]) + `"`
+	const kept = 12 // bytes, which no two states share by chance
+	var tag [2*kept + 2]byte
+	tag[0], tag[len(tag)-1] = '"', '"'
+	hex.Encode(tag[1:], sum[:kept])
+	return string(tag[:])
 }
