@@ -2,10 +2,12 @@ package bank_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/cmd/internal/bank"
 )
@@ -56,6 +58,16 @@ func TestTasks(t *testing.T) {
 				misplaced[task.Name], task.Query))
 			if wrong != 0 {
 				t.Errorf("%d items out of order", wrong)
+			}
+			rows, err := conn.Query(t.Context(), "select * from (\n"+task.Query+"\n) q limit 0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows.Close()
+			for _, f := range task.Display.Fields {
+				if !slices.ContainsFunc(rows.FieldDescriptions(), func(c pgconn.FieldDescription) bool { return c.Name == f.Column }) {
+					t.Errorf("column %q is to be shown, but the query has none of that name", f.Column)
+				}
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func (d *demo) applyTasks(ctx context.Context) error {
 		switch {
 		case cli.IsRefused(err, 404):
 			fields := cli.TaskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: cli.SetTo(t.Query),
-				QueryTimeout: new(assign.Duration(3 * time.Minute))}
+				QueryTimeout: new(assign.Duration(3 * time.Minute)), Position: cli.SetTo(i + 1), Display: cli.SetTo(t.Display)}
 			if i > 0 {
 				// The first task shows the bare story. The others show that a run's leftovers can be handed out.
 				fields.FreshFor = new(assign.Duration(time.Minute))
