@@ -43,9 +43,9 @@ func restored(t *testing.T, server *postgres.Server) string {
 
 // moves lets users work in one cluster, moves the tables into another, whose transaction ids are lower, and lets users go on
 // there. Nothing that is done, held or put off may be handed out, and the fresh shelf that came along costs one run.
-func moves(t *testing.T, parameters map[string]string, move func(from, to string)) {
+func moves(t *testing.T, parameters map[string]string, next *postgres.Server, move func(from, to string)) {
 	t.Helper()
-	former, next := schematest.OwnServer(t, parameters), schematest.OwnServer(t, nil)
+	former := schematest.OwnServer(t, parameters)
 	old := pool(t, former.URL("getwork"))
 	execute(t, old, `create table loan (id integer primary key, verified boolean not null default false)`)
 	execute(t, old, `insert into loan select generate_series(1, 9)`)
@@ -107,19 +107,40 @@ func moves(t *testing.T, parameters map[string]string, move func(from, to string
 
 func TestDumpIsRestored(t *testing.T) {
 	t.Parallel()
-	moves(t, nil, func(from, to string) {
+	moves(t, nil, schematest.OwnServer(t, nil), func(from, to string) {
 		file := filepath.Join(t.TempDir(), "dump")
 		tool(t, "pg_dump", "--format=custom", "--file="+file, from)
 		tool(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+to, file)
 	})
 }
 
+// The same into a newer version of PostgreSQL, by the dump as SQL that the older version's pg_dump writes.
+func TestDumpIsRestoredIntoANewerVersion(t *testing.T) {
+	t.Parallel()
+	moves(t, nil, schematest.NewerServer(t), func(from, to string) {
+		file := filepath.Join(t.TempDir(), "dump.sql")
+		tool(t, "pg_dump", "--no-owner", "--file="+file, from)
+		tool(t, "psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file="+file, to)
+	})
+}
+
 func TestPrimaryByLogicalReplication(t *testing.T) {
 	t.Parallel()
-	moves(t, map[string]string{"wal_level": "logical"}, func(from, to string) {
-		file := filepath.Join(t.TempDir(), "dump")
-		tool(t, "pg_dump", "--schema-only", "--format=custom", "--file="+file, from)
-		tool(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+to, file)
+	replicates(t, schematest.OwnServer(t, nil))
+}
+
+func TestNewerPrimaryByLogicalReplication(t *testing.T) {
+	t.Parallel()
+	replicates(t, schematest.NewerServer(t))
+}
+
+// replicates moves the tables to another server by logical replication, and makes that the primary.
+func replicates(t *testing.T, next *postgres.Server) {
+	t.Helper()
+	moves(t, map[string]string{"wal_level": "logical"}, next, func(from, to string) {
+		file := filepath.Join(t.TempDir(), "schema.sql")
+		tool(t, "pg_dump", "--schema-only", "--no-owner", "--file="+file, from)
+		tool(t, "psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file="+file, to)
 		publisher, subscriber := pool(t, from), pool(t, to)
 		execute(t, publisher, `create publication everything for all tables`)
 		execute(t, subscriber, `create subscription everything connection '`+strings.ReplaceAll(from, "'", "''")+`' publication everything`)

@@ -62,6 +62,18 @@ func Find() (Binaries, error) {
 	return found[0], nil
 }
 
+// find returns the programs that the configuration names, or those of [Find].
+func (c Config) find() (Binaries, error) {
+	if c.Programs == "" {
+		return Find()
+	}
+	found := inspect([]string{c.Programs})
+	if len(found) == 0 {
+		return Binaries{}, fmt.Errorf("%s: %w", c.Programs, ErrNotInstalled)
+	}
+	return found[0], nil
+}
+
 // findMajor is Find for existing data, which only the major version that made it can read.
 func findMajor(major int) (Binaries, error) {
 	for _, b := range inspect(candidates()) {

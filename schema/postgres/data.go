@@ -29,7 +29,7 @@ func (s *Server) ensureData(ctx context.Context) error {
 		return err
 	}
 	if s.binaries == (Binaries{}) {
-		if s.binaries, err = Find(); err != nil {
+		if s.binaries, err = s.cfg.find(); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,9 @@ type Config struct {
 	// with other things in it is refused.
 	Dir string
 
+	// Programs is the folder of initdb and postgres; empty: those of [Find].
+	Programs string
+
 	// Parameters are settings, by name, as postgresql.conf would have them.
 	Parameters map[string]string
 
@@ -87,7 +90,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
 	// This comes before the folder is made, so that nothing is left behind where there is no PostgreSQL.
 	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
-		if s.binaries, err = Find(); err != nil {
+		if s.binaries, err = cfg.find(); err != nil {
 			return nil, fmt.Errorf("private PostgreSQL: %w", err)
 		}
 	}

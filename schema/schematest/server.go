@@ -21,6 +21,9 @@ const (
 	// environment names a server that runs already.
 	environment = "GETWORK_TEST_POSTGRES"
 
+	// newer names the folder of another version's programs.
+	newer = "GETWORK_TEST_NEWER"
+
 	// startTimeout is generous: many test binaries start their servers at once.
 	startTimeout = 2 * time.Minute
 
@@ -107,6 +110,18 @@ func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	t.Helper()
 	notShort(t)
 	return own(t, postgres.Config{Parameters: parameters})
+}
+
+// NewerServer is [OwnServer] on another version of PostgreSQL: the one whose programs are in the folder that
+// GETWORK_TEST_NEWER names. Without it the test is skipped.
+func NewerServer(t testing.TB) *postgres.Server {
+	t.Helper()
+	notShort(t)
+	programs := os.Getenv(newer)
+	if programs == "" {
+		t.Skip("set " + newer + " to the folder of a newer PostgreSQL's programs; `.ci/postgres 18` installs them and prints it")
+	}
+	return own(t, postgres.Config{Programs: programs})
 }
 
 // ClockServer is [OwnServer] with a clock that the test can set. The test is skipped if that is unavailable, and with
