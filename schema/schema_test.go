@@ -276,3 +276,21 @@ values (1, 'x', 'ann', 'never', clock_timestamp(), pg_current_xact_id(), true, c
 		t.Errorf("left: %q (%v), want never null", left, err)
 	}
 }
+
+// A database in another encoding is migrated over a connection that speaks UTF-8, as a node's does.
+func TestUpInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(schematest.Encoded(t, "LATIN1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["client_encoding"] = "UTF8"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := schema.Up(t.Context(), conn, "another"); err != nil {
+		t.Error(err)
+	}
+}

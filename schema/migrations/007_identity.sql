@@ -189,7 +189,7 @@ comment on column getwork.audit.actor is 'Who did it. Null: nobody who is known,
 comment on column getwork.audit.by is 'How they had come in: session, token, jwt, proxy, dev or direct.';
 comment on column getwork.audit.credential is 'With what, as work_requested has it.';
 comment on column getwork.audit.address is 'From where.';
-comment on column getwork.audit.act is 'What: task.update, work.release, token.create …';
+comment on column getwork.audit.act is 'What: task.update, work.release, token.create and so on';
 comment on column getwork.audit.object is 'To what: a task''s name, a user''s, a token''s id.';
 comment on column getwork.audit.outcome is 'done, or refused.';
 comment on column getwork.audit.detail is 'What else is to be known of it; never a secret.';
