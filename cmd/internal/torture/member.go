@@ -72,7 +72,6 @@ func newMember(s *stage, number int) (m *member, err error) {
 
 // start starts the process and waits until it serves. A start that a fault may have spoilt is repeated; one that fails
 // otherwise is an error.
-// an error.
 func (m *member) start(ctx context.Context) error {
 	for {
 		before := m.stage.epoch.Load() + m.touched.Load()

@@ -112,7 +112,7 @@ var Scenarios = []Scenario{
 		jobs:   shelved,
 		habits: mixed.with(func(h *habits) { h.claim, h.holdFor, h.back, h.fail = 60, 0.3, 5, 0 }),
 		beside: (*storm).restore, rest: 8 * time.Second},
-	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, and a migration runs beside a query of 20 seconds",
+	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, while a migration runs beside a query of 20 seconds, and back",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
 		jobs:    oneLong,
 		habits:  mixed.with(func(h *habits) { h.cancel = 4 }),

@@ -33,6 +33,7 @@ type stage struct {
 	login    string          // the same with the nodes' login
 	binary   string          // of the nodes
 	newer    string          // the binary of the nodes that replace them; empty: none do
+	former   int             // the version of the schema before the one of newer
 	members  []*member
 	sockets  atomic.Int64 // how many were opened
 	findings *findings

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"time"
 
 	"getwork/cmd/internal/node"
@@ -51,6 +53,7 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.former = len(all)
 	file := filepath.Join(s.dir, "overlay.json")
 	if err := errors.Join(os.WriteFile(added, []byte(newerMigration), 0o600), os.WriteFile(file, overlay, 0o600)); err != nil {
 		return err
@@ -60,13 +63,16 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	return Build(ctx, s.newer, s.o, "-overlay", file)
 }
 
-// upgrade migrates, and replaces the nodes one after the other. A later call restarts nodes that were upgraded already.
+// upgrade migrates, and replaces the nodes one after the other. The next call goes back to the former version.
 func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
-	if !s.upgraded.Swap(true) {
-		s.epoch.Add(1) // from now on a node of the old version may be refused when it starts
-		defer s.epoch.Add(1)
-		s.migrate(ctx)
+	if s.upgraded.Load() {
+		s.downgrade(ctx)
+		return
 	}
+	s.upgraded.Store(true)
+	s.epoch.Add(1) // from now on a node of the old version may be refused when it starts
+	defer s.epoch.Add(1)
+	s.migrate(ctx)
 	for i := 0; i < len(s.members) && s.pause(500*time.Millisecond); {
 		m, back := s.spare(i, func(m *member) bool { return m.number == i && m.process.TryLock() })
 		if m == nil {
@@ -77,6 +83,40 @@ func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
 		back()
 		i++
 	}
+}
+
+// downgrade ends the newer nodes, takes the migration back with their program, and starts nodes of the former version.
+func (s *storm) downgrade(ctx context.Context) {
+	for _, m := range s.members {
+		m.process.Lock()
+		defer m.process.Unlock()
+	}
+	s.epoch.Add(1)
+	defer s.epoch.Add(1)
+	began := s.rec.Now()
+	var ending sync.WaitGroup
+	for _, m := range s.members {
+		ending.Go(m.drain)
+	}
+	ending.Wait()
+	s.database.Lock() // it stays up meanwhile
+	command := exec.CommandContext(ctx, s.newer, "migrate", "down", "--to", strconv.Itoa(s.former), "--database-url", s.url)
+	command.Env = node.Environment()
+	out, err := command.CombinedOutput()
+	s.database.Unlock()
+	if err != nil && ctx.Err() == nil {
+		s.findings.add("process", "the migration can't be taken back: %v\n%s", err, out)
+	} else {
+		s.upgraded.Store(false)
+	}
+	for _, m := range s.members {
+		if !s.upgraded.Load() {
+			m.node.Use(s.binary)
+		}
+		s.restarted(m)
+	}
+	s.count("downgrade")
+	s.record("downgrade", -1, began, "")
 }
 
 // migrate runs the newer version's migrations, while nodes of the old version serve. That breaks nothing, so it is no
