@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test short race e2e lint bench matrix release baseline
+.PHONY: help demo test short race e2e lint bench matrix release baseline version
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,13 +30,19 @@ lint: ## format, vet and lint
 bench: ## how many clicks this machine can take, in two minutes
 	go run ./cmd/getwork bench --quick
 
-matrix: ## all fail-overs, both other modes, every end of rights, the defences switched off, and every view in every look: an hour
+matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, defences switched off, all looks: hours
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
+	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) version || exit 1; done
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
+
+version: ## the schema, the engine, the stories and a minute of faults with the PostgreSQL that is first in PATH
+	postgres --version
+	go test -race -count=1 -timeout 30m ./schema/... ./assign/engine ./cmd/internal/e2e/story
+	go run ./cmd/getwork-torture --for 1m --every 300ms --users 120
 
 release: ## binaries, packages, images, SBOMs and checksums, into dist/
 	deploy/release

@@ -107,9 +107,15 @@ func (s *site) clicksAny(who cluster.Client) string {
 	return fmt.Sprintf("click %s %s", r.State, e2e.Why(r))
 }
 
-// claims asks for one job.
+// claims asks for one job, and again, as clients do, while that can't be answered in time.
 func (s *site) claims(who cluster.Client, job string) string {
 	w, a, err := who.Claim(s.T.Context(), "sign-up", job)
+	for range 5 {
+		if err != nil || a.Status != 503 {
+			break
+		}
+		w, a, err = who.Claim(s.T.Context(), "sign-up", job)
+	}
 	switch {
 	case err != nil:
 		return err.Error()
