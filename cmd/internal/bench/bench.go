@@ -20,7 +20,7 @@ type Figure struct {
 	Values []float64 `json:"values"` // one per round; the median counts
 	Limit  *Figure   `json:"limit,omitempty"`
 	Goal   *Goal     `json:"goal,omitempty"`
-	Noise  *float64  `json:"noise,omitempty"` // the share by which the value differs from itself, if the measurement knows
+	Noise  *float64  `json:"noise,omitempty"` // the least share by which the value differs from itself, if the measurement knows
 	Note   string    `json:"note,omitempty"`
 }
 

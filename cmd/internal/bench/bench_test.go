@@ -65,8 +65,8 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	want := []string{
-		"clicks_64 limit_five_statements", "clicks_64_steady", "clicks_64_cpu_database", "clicks_64_cpu_node",
-		"clicks_256 limit_five_statements", "clicks_256_steady", "clicks_256_cpu_database", "clicks_256_cpu_node",
+		"clicks_64 limit_five_statements", "clicks_64_steady", "clicks_64_waited", "clicks_64_longest", "clicks_64_cpu_database", "clicks_64_cpu_node",
+		"clicks_256 limit_five_statements", "clicks_256_steady", "clicks_256_waited", "clicks_256_longest", "clicks_256_cpu_database", "clicks_256_cpu_node",
 		"limit_one_statement", "limit_set_based",
 		"idle_click_p50 limit_two_commits_p50", "idle_click_p99 limit_two_commits_p99", "bare_post_p50",
 		"push_p50 limit_notify_p50", "push_p99",

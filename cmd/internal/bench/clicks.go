@@ -11,16 +11,18 @@ import (
 
 func clicksFigures(*Env) []*Figure {
 	five := &Figure{Key: "limit_five_statements", Name: "pgbench: one click a transaction, five statements", Unit: "clicks/s"}
-	of := func(users int, goal float64) []*Figure {
+	of := func(users int, goal float64, database, node *Goal) []*Figure {
 		key, who := fmt.Sprintf("clicks_%d", users), fmt.Sprintf("%d users", users)
 		return []*Figure{
 			{Key: key, Name: "Clicks from a fresh shelf, one swap of it included, " + who, Unit: "clicks/s", Limit: five, Goal: atLeast(goal)},
 			{Key: key + "_steady", Name: "Clicks from a fresh shelf while no query runs, " + who, Unit: "clicks/s"},
-			{Key: key + "_cpu_database", Name: "The database's CPU for a click, " + who, Unit: "µs"},
-			{Key: key + "_cpu_node", Name: "The node's CPU for a click, " + who, Unit: "µs"},
+			{Key: key + "_waited", Name: "Clicks that found no fresh shelf in such a window, " + who, Unit: "clicks", Goal: atMost(0)},
+			{Key: key + "_longest", Name: "The longest click in such a window, " + who, Unit: "ms", Goal: atMost(250)},
+			{Key: key + "_cpu_database", Name: "The database's CPU for a click, " + who, Unit: "µs", Goal: database},
+			{Key: key + "_cpu_node", Name: "The node's CPU for a click, " + who, Unit: "µs", Goal: node},
 		}
 	}
-	return slices.Concat(of(64, 2), of(256, 3), []*Figure{
+	return slices.Concat(of(64, 2, nil, nil), of(256, 3, atMost(90), atMost(50)), []*Figure{
 		{Key: "limit_one_statement", Name: "pgbench: one click a transaction, one statement", Unit: "clicks/s"},
 		{Key: "limit_set_based", Name: "the same writes by set-based SQL, 100 clicks a transaction", Unit: "clicks/s"},
 	})
@@ -83,10 +85,9 @@ func (c *clicking) fit(ctx context.Context) error {
 
 // windows holds what the figures' notes say about the rounds with one number of users.
 type windows struct {
-	users                int
-	lasted               []float64 // s
-	longest              float64   // the longest click, in ms
-	waited, withoutSwaps int
+	users        int
+	lasted       []float64 // s
+	withoutSwaps int
 }
 
 // take makes one round on a fresh getwork.
@@ -137,10 +138,12 @@ func (c *clicking) count(w *windows, out *outcome, runs []run) {
 		c.add(key+"_cpu_node", cost.nodes)
 	}
 	from, to := out.used[0].at, out.used[len(out.used)-1].at
+	var longest float64
 	for _, click := range out.between(from, to) {
-		w.longest = max(w.longest, millis(click.took))
+		longest = max(longest, millis(click.took))
 	}
-	w.waited += out.waited
+	c.add(key+"_waited", float64(out.waited))
+	c.add(key+"_longest", longest)
 	w.lasted = append(w.lasted, to.Sub(from).Seconds())
 	if !swapped(runs, from, to) {
 		w.withoutSwaps++
@@ -164,10 +167,7 @@ func (o *outcome) steadyRate(runs []run) float64 {
 }
 
 func (w *windows) note() string {
-	note := fmt.Sprintf("windows of %.0f – %.0f s, the longest click took %.0f ms", slices.Min(w.lasted), slices.Max(w.lasted), w.longest)
-	if w.waited > 0 {
-		note += fmt.Sprintf("; %d clicks found no fresh shelf, and waited for the query", w.waited)
-	}
+	note := fmt.Sprintf("windows of %.0f – %.0f s", slices.Min(w.lasted), slices.Max(w.lasted))
 	if w.withoutSwaps > 0 {
 		note += fmt.Sprintf("; in %d of %d windows no new shelf came", w.withoutSwaps, len(w.lasted))
 	}

@@ -55,11 +55,14 @@ func TestVerdict(t *testing.T) {
 		"at least, missed":            {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(12)}, want: GoalNotMet, noise: 0.1},
 		"a value around zero":         {figure: Figure{Values: []float64{-2, 1, 2}, Goal: atMost(1.5)}, want: WithinNoise, noise: 2},
 		"one wild round among many":   {figure: Figure{Values: []float64{10, 10, 10, 90, 10, 10, 10}, Goal: atMost(10)}, want: GoalMet},
+		"nothing, and nothing wanted": {figure: Figure{Unit: "clicks", Values: []float64{0, 0}, Goal: atMost(0)}, references: quiet, want: GoalMet},
+		"one, and nothing wanted":     {figure: Figure{Unit: "clicks", Values: []float64{0, 1, 0}, Goal: atMost(0)}, references: quiet, want: GoalNotMet},
 		"a drift of the whole run":    {figure: Figure{Unit: "ms", Values: []float64{10, 10}, Goal: atMost(10.05)}, references: quiet, want: WithinNoise, noise: 1 / 100.5},
 		"one round":                   {figure: Figure{Unit: "µs", Values: []float64{10}, Goal: atMost(10.4)}, references: quiet, want: WithinNoise, noise: 10 / 105.},
 		"CPU by the second":           {figure: Figure{Unit: "ms/s", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: GoalMet, noise: 10 / 105.},
 		"a unit without reference":    {figure: Figure{Unit: "KiB", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: WithinNoise, noise: 0.4},
-		"a noise that the figure has": {figure: Figure{Values: []float64{1, 2}, Goal: atMost(1.6), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 0.1},
+		"a noise that the figure has": {figure: Figure{Values: []float64{1.5, 1.5}, Goal: atMost(1.6), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 0.1},
+		"rounds that differ more":     {figure: Figure{Values: []float64{1, 2}, Goal: atMost(2), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 1 / 1.5},
 
 		"a ratio, though the machine drifts": {
 			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: atLeast(1.8)}, references: quiet, want: GoalMet, noise: 0.05},

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Verdict says whether a goal was reached.
@@ -45,10 +46,14 @@ func (r *Report) Verdict(f *Figure) (verdict Verdict, noise float64, known bool)
 	if f.Goal == nil || !known {
 		return "", 0, false
 	}
-	if f.Noise != nil {
-		return f.Goal.judge(value, *f.Noise), *f.Noise, true
+	if f.Goal.AtMost != nil && *f.Goal.AtMost == 0 { // it is not to happen at all, in no round
+		return f.Goal.judge(slices.Max(f.Values), 0), 0, true
 	}
 	noise, known = spread(rounds)
+	if f.Noise != nil {
+		noise = max(noise, *f.Noise)
+		return f.Goal.judge(value, noise), noise, true
+	}
 	if !known || f.Goal.Absolute || f.Limit == nil {
 		reference, measured := r.reference(f.Unit)
 		noise, known = max(noise, reference), known || measured
