@@ -17,7 +17,7 @@ func (s *server) follow(c *Caller, end func(rights.End)) (release func()) {
 	if s.HeldFor != nil {
 		most = s.HeldFor(c)
 	}
-	return s.Rights.Follow(*c.Rights, most, end)
+	return s.Rights.Follow(c.Rights, most, end)
 }
 
 // endOf is what a live channel or a held answer is told of its end.

@@ -446,9 +446,9 @@ func TestProxiedForSoLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &followed{}
-	t.Cleanup(d.watch.Follow(r, time.Hour, func(e End) { f.ends = append(f.ends, e) }))
+	t.Cleanup(d.watch.Follow(&r, time.Hour, func(e End) { f.ends = append(f.ends, e) }))
 	d.look(t, f, "")
-	for l := range d.watch.live[r.Credential] {
+	for _, l := range d.watch.live[r.Credential] {
 		if left := time.Until(l.until); left > time.Hour || left < 59*time.Minute {
 			t.Errorf("it may live for %s", left)
 		}

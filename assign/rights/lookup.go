@@ -209,7 +209,8 @@ func (g *Registry) readSessions(ctx context.Context, ids []string) ([]found, err
 		var idle, auth *time.Time
 		var left float64
 		err = row.Scan(&n, &f.exists, &id, &f.hash, &f.Principal, &f.User, &f.Role, &f.Admin, &f.Groups, &f.EndsAt, &idle, &auth, &left, &f.why, &f.Wall)
-		f.Credential, f.parent, f.Parent = BySession(id), BySession(id), f.hash
+		f.Credential, f.Parent = BySession(id), f.hash
+		f.parent = f.Credential
 		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
 		return f, err
 	})

@@ -47,11 +47,8 @@ func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err
 	credentials := w.uses.lately(refreshEvery)
 	w.mu.Lock()
 	for _, all := range w.live {
-		for l := range all { // of one credential, so of one session
-			if l.rights.parent != "" {
-				credentials = append(credentials, string(l.rights.parent))
-			}
-			break
+		if parent := all[0].rights.parent; parent != "" { // all are of one credential, so of one session
+			credentials = append(credentials, string(parent))
 		}
 	}
 	w.mu.Unlock()

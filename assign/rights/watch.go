@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ const (
 
 // Live is a live channel, event stream or held answer that depends on a credential.
 type Live struct {
-	rights Rights
+	rights *Rights   // shared with who follows, or each socket would cost as much again
 	until  time.Time // by the node's clock
 	end    func(End)
 	ended  bool
@@ -43,7 +44,7 @@ type Watch struct {
 	soon chan struct{}
 
 	mu       sync.Mutex
-	live     map[Credential]map[*Live]struct{}
+	live     map[Credential][]*Live
 	fresh    map[Credential]struct{} // followed since the last look: what was read of them may be older than it
 	lookedAt time.Time               // when the database last answered
 
@@ -56,7 +57,7 @@ type Watch struct {
 
 // NewWatch returns a watch, which does nothing until Run.
 func NewWatch(g *Registry) *Watch {
-	w := &Watch{Registry: g, soon: make(chan struct{}, 1), live: map[Credential]map[*Live]struct{}{}, fresh: map[Credential]struct{}{}, lookedAt: time.Now()}
+	w := &Watch{Registry: g, soon: make(chan struct{}, 1), live: map[Credential][]*Live{}, fresh: map[Credential]struct{}{}, lookedAt: time.Now()}
 	g.watch = w
 	return w
 }
@@ -67,8 +68,8 @@ func (w *Watch) Heard() {
 	w.lookSoon()
 }
 
-// Follow calls end, once, when the rights end or change. The caller must call release. until bounds them further; zero: not.
-func (w *Watch) Follow(r Rights, until time.Duration, end func(End)) (release func()) {
+// Follow calls end, once, when the rights end or change. The caller must not change r, and must call release. until bounds them further; zero: not.
+func (w *Watch) Follow(r *Rights, until time.Duration, end func(End)) (release func()) {
 	left := r.Left
 	if until > 0 {
 		left = min(left, until)
@@ -76,17 +77,17 @@ func (w *Watch) Follow(r Rights, until time.Duration, end func(End)) (release fu
 	l := &Live{rights: r, until: time.Now().Add(left), end: end}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.live[r.Credential] == nil {
-		w.live[r.Credential] = map[*Live]struct{}{}
-	}
-	w.live[r.Credential][l] = struct{}{}
+	w.live[r.Credential] = append(w.live[r.Credential], l)
 	w.fresh[r.Credential] = struct{}{}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		l.ended = true
 		all := w.live[r.Credential]
-		if delete(all, l); len(all) == 0 {
+		if i := slices.Index(all, l); i >= 0 {
+			all = slices.Delete(all, i, i+1)
+		}
+		if w.live[r.Credential] = all; len(all) == 0 {
 			delete(w.live, r.Credential)
 		}
 	}
@@ -242,7 +243,7 @@ func (w *Watch) judge(ctx context.Context, credentials []Credential) error {
 				return EndOver
 			case c[0] == 'j': // a JSON web token says itself what it allows
 			case c[0] == 'p' && f.version == l.rights.version: // no change since, though proxies may contradict each other
-			case !f.same(&l.rights):
+			case !f.same(l.rights):
 				return EndChanged
 			case f.Left > 0:
 				l.until = time.Now().Add(f.Left) // a session that was used lives longer
@@ -257,7 +258,7 @@ func (w *Watch) judge(ctx context.Context, credentials []Credential) error {
 func (w *Watch) endIf(c Credential, why func(*Live) End) {
 	w.mu.Lock()
 	ends := map[*Live]End{}
-	for l := range w.live[c] {
+	for _, l := range w.live[c] {
 		if end := why(l); end != "" && !l.ended {
 			l.ended = true
 			ends[l] = end
@@ -275,7 +276,7 @@ func (w *Watch) endOver(ctx context.Context) {
 	var over []Credential
 	w.mu.Lock()
 	for c, all := range w.live {
-		for l := range all {
+		for _, l := range all {
 			if !l.ended && now.After(l.until) {
 				over = append(over, c)
 				break

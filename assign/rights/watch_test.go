@@ -24,7 +24,7 @@ func (d *desk) follow(t *testing.T, r Rights, err error) *followed {
 		t.Fatal(err)
 	}
 	f := &followed{}
-	t.Cleanup(d.watch.Follow(r, 0, func(e End) { f.ends = append(f.ends, e) }))
+	t.Cleanup(d.watch.Follow(&r, 0, func(e End) { f.ends = append(f.ends, e) }))
 	return f
 }
 
@@ -185,12 +185,37 @@ func TestIdleSessionsEnd(t *testing.T) {
 	if again, err := d.session(t, cookie); err != nil || again.Left < 20*time.Minute {
 		t.Errorf("after an act: %v %v", again.Left, err)
 	}
-	for l := range d.watch.live[r.Credential] {
+	for _, l := range d.watch.live[r.Credential] {
 		l.until = time.Now().Add(-time.Second)
 	}
 	d.look(t, f, "")
 	d.exec(t, "update getwork.session set idle_at = clock_timestamp()")
-	for l := range d.watch.live[r.Credential] {
+	for _, l := range d.watch.live[r.Credential] {
+		l.until = time.Now().Add(-time.Second)
+	}
+	d.look(t, f, EndOver)
+}
+
+// A session has an end that is written when it begins, and nothing else needs to be known at that time: not who ended it, and not
+// what the provider says.
+func TestSessionsExpire(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	begun, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "1", Name: "ann", Role: assign.RoleWorker}, Max: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(begun.Ends); left < 59*time.Minute || left > 61*time.Minute {
+		t.Errorf("it ends in %s", left)
+	}
+	r, err := d.session(t, begun.Cookie)
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	d.exec(t, "update getwork.session set ends_at = clock_timestamp(), idle_at = clock_timestamp() + interval '1 hour'")
+	if _, err := d.session(t, begun.Cookie); why(err) != WhyExpired {
+		t.Errorf("after its end: %v", err)
+	}
+	for _, l := range d.watch.live[r.Credential] {
 		l.until = time.Now().Add(-time.Second)
 	}
 	d.look(t, f, EndOver)

@@ -83,6 +83,7 @@ func TestProxyHeaders(t *testing.T) {
 			status, answer := n.call(t, "GET", path, "", c.headers...)
 			if status != c.status {
 				t.Errorf("%s at %s: %d %s, want %d", what, path, status, answer, c.status)
+				break // a stream that is let in does not end
 			}
 			if strings.Contains(answer, proxySecret) {
 				t.Errorf("%s at %s: the answer has the secret", what, path)
@@ -145,7 +146,7 @@ func TestProxyFromElsewhere(t *testing.T) {
 	for _, path := range everywhere {
 		for _, more := range [][]string{nil, {"X-Forwarded-For", "192.0.2.1"}, {"X-Forwarded-User", "bob"}, {"X_Forwarded_User", "bob"}} {
 			if status, answer := n.call(t, "GET", path, "", asked("mia", "chiefs", more...)...); status != 401 {
-				t.Errorf("%s: %d %s", path, status, answer)
+				t.Fatalf("%s: %d %s", path, status, answer)
 			}
 		}
 	}
