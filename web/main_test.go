@@ -52,6 +52,7 @@ type stationOptions struct {
 	readTimeout  time.Duration
 	writeTimeout time.Duration
 	log          io.Writer
+	logCalls     bool
 	checks       []Check
 	limit        int    // of calls, and of those who wait
 	public       string // --public-url; unless dev is set, the caller is then whom a bearer token names
@@ -156,7 +157,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		Ready:    func(context.Context) []Check { return o.checks },
 		Draining: draining,
 		MaxCalls: o.limit, MaxWaiting: o.limit,
-		Log: log,
+		Log: log, LogCalls: o.logCalls,
 	}
 	if o.public != "" {
 		public, err := url.Parse(o.public)

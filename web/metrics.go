@@ -47,6 +47,7 @@ type metrics struct {
 	calls *prometheus.CounterVec
 	took  *prometheus.HistogramVec
 	page  http.Handler
+	log   *slog.Logger // gets a line for each call; nil: none
 }
 
 func newMetrics(s *server) *metrics {
@@ -57,6 +58,9 @@ func newMetrics(s *server) *metrics {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "getwork_http_request_duration_seconds",
 			Help:    "From an HTTP request to its answer, without live channels and answers that were held because the client preferred to wait. A click is POST /api/v1/tasks/{task}/requests.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, labels),
+	}
+	if s.LogCalls {
+		m.log = s.Log
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_build_info", Help: "1; what was built is in the labels.",
 		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
@@ -207,6 +211,7 @@ type call struct {
 	http.ResponseWriter
 	route  string // the pattern that matched; empty if none did
 	status int
+	named
 }
 
 type callKey struct{}
@@ -243,6 +248,9 @@ func (m *metrics) measured(next http.Handler) http.Handler {
 		if c.route != "/api/v1/events" && c.route != "/api/v1/ws" && w.Header().Get("Preference-Applied") == "" {
 			m.took.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
 		}
+		if m.log != nil {
+			c.record(m.log, r, method, status, time.Since(began))
+		}
 	})
 }
 
@@ -254,6 +262,7 @@ func routed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(callKey{}).(*call); ok {
 			c.route, _ = mux.CurrentRoute(r).GetPathTemplate()
+			c.names(r)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -59,7 +59,8 @@ type Config struct {
 
 	Figures Figures // figures of other parts of the node, for /metrics
 
-	Log *slog.Logger
+	Log      *slog.Logger
+	LogCalls bool // a line for each call
 }
 
 // Check is one line of /readyz?verbose.
@@ -165,6 +166,9 @@ func (s *server) identified(next http.Handler) http.Handler {
 		c, err := s.Identify(r)
 		if err != nil {
 			return err
+		}
+		if is, ok := r.Context().Value(callKey{}).(*call); ok && c != nil {
+			is.user = c.Holder.User
 		}
 		next.ServeHTTP(w, withCaller(r, c))
 		return nil

@@ -140,6 +140,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
 func (b *buffer) count(s string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

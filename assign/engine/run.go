@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -85,16 +86,26 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 		err = rn.failRequests(after, tx, t, id, fault.Message)
 	}
 	if err == nil {
-		rn.countRun(t.task, end, time.Since(began))
+		rn.ran(ctx, t, id, end, time.Since(began))
 		return nil
 	}
 	ending, done := pg.Detached(ctx) // after may have expired
 	defer done()
 	end, failed := rn.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
-		rn.countRun(t.task, end, time.Since(began))
+		rn.ran(ctx, t, id, end, time.Since(began))
 	}
 	return errors.Join(err, failed)
+}
+
+// ran counts a run, and logs it. Tasks whose queries are quick have many runs a second, which would bury everything else.
+func (rn runner) ran(ctx context.Context, t taskView, run int64, end RunEnd, took time.Duration) {
+	rn.countRun(t.task, end, took)
+	level := slog.LevelDebug
+	if took >= time.Second {
+		level = slog.LevelInfo
+	}
+	rn.Log.Log(ctx, level, "run", "task", t.Name, "run", run, "end", string(end), "seconds", took.Seconds())
 }
 
 // rankedAt is what a request is told of a run: everything that was committed before was seen by the query. A replica may have

@@ -230,7 +230,7 @@ func (n *node) serveHTTP() {
 		FrameAncestors: n.config.FrameAncestors,
 
 		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures()},
-		Log:     n.log,
+		Log:     n.log, LogCalls: n.config.LogCalls,
 	})
 	if n.proxy != nil {
 		all = n.proxy.Handler(all)

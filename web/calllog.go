@@ -1,0 +1,54 @@
+package web
+
+import (
+	"log/slog"
+	"net/http"
+	"path"
+	"regexp"
+	"time"
+
+	"github.com/gorilla/mux"
+)
+
+// named is what the log says of a call beside its measures. It has no item, detail, note or credential: whoever reads a log need
+// not see what people work on.
+type named struct {
+	user, task, request string
+}
+
+// names adds what the path says. It is called where the router's variables are known.
+func (n *named) names(r *http.Request) {
+	vars := mux.Vars(r)
+	n.task = vars["task"]
+	if route, _ := mux.CurrentRoute(r).GetPathTemplate(); route == "/api/v1/requests/{id}" {
+		n.request = vars["id"]
+	}
+}
+
+// traceparent is the header of W3C Trace Context, level 1: version, trace, parent and flags.
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$`)
+
+// traceOf returns the trace that a call says it belongs to; empty if it says none.
+func traceOf(r *http.Request) string {
+	if is := traceparent.FindStringSubmatch(r.Header.Get("Traceparent")); is != nil {
+		return is[1]
+	}
+	return ""
+}
+
+// record writes the line of a call that has been answered.
+func (c *call) record(log *slog.Logger, r *http.Request, method string, status int, took time.Duration) {
+	facts := []any{"method", method, "route", c.route, "status", status, "seconds", took.Seconds()}
+	if at := c.Header().Get("Location"); c.route == clickRoute && at != "" {
+		c.request = path.Base(at)
+	}
+	for _, f := range []struct{ name, value string }{{"user", c.user}, {"task", c.task}, {"request", c.request}, {"trace", traceOf(r)}} {
+		if f.value != "" {
+			facts = append(facts, f.name, f.value)
+		}
+	}
+	log.Info("call", facts...)
+}
+
+// clickRoute is where a request is recorded.
+const clickRoute = "/api/v1/tasks/{task}/requests"
