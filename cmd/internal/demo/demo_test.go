@@ -28,6 +28,10 @@ func TestDemoServesAndEnds(t *testing.T) {
 	if err != nil || a.Status != 201 || r.State != assign.Assigned {
 		t.Fatalf("a click: %d %s %v", a.Status, a.Body, err)
 	}
+	simulated := cluster.Client{URL: urls[1], User: clicker(0)} // what a killed demo leaves
+	if r, a, err := simulated.GetWork(t.Context(), firstTask, 1, "Prefer", "wait=60"); err != nil || r.State != assign.Assigned {
+		t.Fatalf("a simulated person's click: %d %s %v", a.Status, a.Body, err)
+	}
 	family := first.Family()
 	if len(family) < 3 {
 		t.Errorf("two nodes and PostgreSQL are only %v", family)
@@ -50,6 +54,9 @@ func TestDemoServesAndEnds(t *testing.T) {
 	p, err := cluster.Client{URL: urls[1], User: "Oliver"}.Pipeline(t.Context())
 	if err != nil || len(p.Work) != 2 {
 		t.Errorf("after a restart Oliver holds %v, %v", p.Work, err)
+	}
+	if p, err = (cluster.Client{URL: urls[1], User: clicker(0)}).Pipeline(t.Context()); err != nil || len(p.Work) != 0 {
+		t.Errorf("after a restart a simulated person holds %v, %v", p.Work, err)
 	}
 	var task assign.Task
 	if a, err = oliverAt(urls[1]).Do(t.Context(), "GET", "/api/v1/tasks/"+firstTask, nil); err == nil {

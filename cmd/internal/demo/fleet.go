@@ -8,7 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/serve"
 )
 
 // fleet is a demo's nodes. Each can be killed, and started again at its address.
@@ -18,7 +21,8 @@ type fleet struct {
 	identity []string                          // the flags that say how people log in; nil: they don't
 	lost     func(i, left int, n *nodeProcess) // called when a node has ended by itself or was killed; left nodes live on
 
-	starting sync.Mutex // held while nodes are started
+	starting sync.Mutex      // held while nodes are started
+	named    map[string]bool // the ids of all nodes that were ever started; guarded by starting
 	mu       sync.Mutex
 	nodes    []*nodeProcess // in the order of their addresses
 	changed  chan struct{}  // closed when a node has ended or was started; nil: nobody waits for that
@@ -33,6 +37,7 @@ func (f *fleet) start(ctx context.Context, addresses []string) error {
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i+1, err)
 		}
+		f.learnName(ctx, n)
 		f.mu.Lock()
 		f.nodes = append(f.nodes, n)
 		f.mu.Unlock()
@@ -41,6 +46,27 @@ func (f *fleet) start(ctx context.Context, addresses []string) error {
 		go f.watch(i, n)
 	}
 	return nil
+}
+
+// learnName finds the id of a node that was just started: that of the sessions that no other node has. Nodes start one after
+// the other. It stays unknown if the database can't say; the page then doesn't name the node.
+func (f *fleet) learnName(ctx context.Context, n *nodeProcess) {
+	conn, err := pgx.Connect(ctx, f.database)
+	if err != nil {
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, _ := conn.Query(ctx, `select distinct application_name from pg_stat_activity where datname = current_database()`)
+	sessions, _ := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, session := range sessions {
+		id, _, ok := serve.ParseSessionName(session)
+		if ok && !f.named[id] {
+			if f.named == nil {
+				f.named = map[string]bool{}
+			}
+			n.name, f.named[id] = id, true
+		}
+	}
 }
 
 func (f *fleet) watch(i int, n *nodeProcess) {
@@ -112,6 +138,7 @@ func (f *fleet) restart(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("node %d: %w", i+1, err)
 	}
+	f.learnName(ctx, n)
 	f.mu.Lock()
 	f.nodes[i] = n
 	f.mu.Unlock()

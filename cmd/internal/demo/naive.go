@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	"getwork/assign"
 	"getwork/cmd/internal/cli"
 )
 
@@ -34,6 +34,7 @@ type spectator interface {
 	begins(what string, users int) // the users click now
 	clicked(user int)
 	answered(user int, o outcome)
+	ran(runs []assign.Run) // the task's runs since the users clicked, newest first
 }
 
 // half has the measurements of one way to hand out work.
@@ -83,6 +84,8 @@ func (o *onTerminal) begins(what string, users int) {
 
 func (o *onTerminal) clicked(int) {}
 
+func (o *onTerminal) ran([]assign.Run) {}
+
 func (o *onTerminal) answered(_ int, got outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,36 +127,7 @@ func (c *contest) clicks(ctx context.Context, what string, click func(ctx contex
 	return outcomes, nil
 }
 
-// figures returns the cells of one half, in the order of the table's rows.
-func (h half) figures() []string {
-	var items []string
-	var waits []time.Duration
-	for _, o := range h.outcomes {
-		if o.err == nil {
-			items = append(items, o.items...)
-			waits = append(waits, o.wait)
-		}
-	}
-	slices.Sort(waits)
-	assigned := len(items)
-	slices.Sort(items)
-	duplicates := assigned - len(slices.Compact(items))
-	cpu := "n/a"
-	if h.measured {
-		cpu = fmt.Sprintf("%.1f s", h.cpu.Seconds())
-	}
-	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-	return []string{strconv.Itoa(h.queries), strconv.Itoa(assigned), strconv.Itoa(duplicates), seconds(waits[len(waits)/2]),
-		seconds(waits[len(waits)-1]), strconv.Itoa(len(h.outcomes) - len(waits)), cpu}
-}
-
 func (d *demo) printComparison(naive, shared half) error {
-	names := []string{"queries run", "assignments", "duplicate assignments", "wait of the median user", "longest wait", "users not served", "CPU time of PostgreSQL"}
-	left, right := naive.figures(), shared.figures()
-	rows := make([][]string, len(names))
-	for i, name := range names {
-		rows[i] = []string{name, left[i], right[i]}
-	}
 	_, err := fmt.Fprintf(d.out, `%d users click within %s, each for %d items of %q, on %d nodes and a machine of %d cores.
 Naively each user runs the query and inserts the top items; with getwork one query serves all who wait.
 A duplicate is an item that somebody else got, too. Waits are counted from the click. Both halves began with warm caches.
@@ -162,7 +136,7 @@ A duplicate is an item that somebody else got, too. Waits are counted from the c
 	if err != nil {
 		return err
 	}
-	if err := cli.Table(d.out, []string{"", "NAIVE", "GETWORK"}, rows); err != nil {
+	if err := cli.Table(d.out, []string{"", "NAIVE", "GETWORK"}, rowsOf(naive.figures().cells(), shared.figures().cells())); err != nil {
 		return err
 	}
 	for _, h := range []half{naive, shared} {

@@ -14,6 +14,9 @@ import (
 	"getwork/web"
 )
 
+// followEvery is the time between two looks at the runs while users click.
+const followEvery = 150 * time.Millisecond
+
 // clicker returns the name of a contest's user, counted from 0. No other user should have such a name: whatever these
 // users hold is given back.
 func clicker(user int) string { return fmt.Sprintf("demo person %02d", user+1) }
@@ -33,6 +36,11 @@ func (c *contest) realHalf(ctx context.Context) (half, error) {
 	if err != nil {
 		return half{}, err
 	}
+	var newest int64
+	if len(last) > 0 {
+		newest = last[0].ID
+	}
+	unfollow := c.follow(ctx, newest)
 	var h half
 	before, _ := cpuTime(c.server.PID())
 	h.outcomes, err = c.clicks(ctx, fmt.Sprintf("the same %d users click on the nodes", c.users), func(ctx context.Context, user int) ([]string, error) {
@@ -41,18 +49,38 @@ func (c *contest) realHalf(ctx context.Context) (half, error) {
 			return other
 		})
 	})
+	unfollow()
 	after, ok := cpuTime(c.server.PID())
 	h.cpu, h.measured = after-before, ok
 	if err != nil {
 		return half{}, err
 	}
-	var newest int64
-	if len(last) > 0 {
-		newest = last[0].ID
-	}
 	runs, err := c.runsSince(ctx, newest)
 	h.queries = len(runs)
+	c.spectator.ran(runs)
 	return h, err
+}
+
+// follow tells the spectator of the task's runs after the one with that id, until the function that it returns is called.
+func (c *contest) follow(ctx context.Context, id int64) (unfollow func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(followEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if runs, err := c.runsSince(ctx, id); err == nil {
+				c.spectator.ran(runs)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // clients returns the users, spread over the living nodes, until hangUp is called.
@@ -70,8 +98,8 @@ func (c *contest) clients() (clients []*cli.Client, hangUp func(), err error) {
 	}, nil
 }
 
-// giveBack lets go of everything that a contest's users hold or wait for, even after an interruption. The next contest
-// retries what fails.
+// giveBack lets go of everything that a contest's users hold or wait for, and removes these users from all figures, even after
+// an interruption. The next contest retries what fails.
 func (c *contest) giveBack() {
 	ctx, cancel := context.WithTimeout(c.hurry, cleanUpWithin)
 	defer cancel()
@@ -79,6 +107,7 @@ func (c *contest) giveBack() {
 		defer hangUp()
 		_ = giveBack(ctx, clients)
 	}
+	_ = c.forget(ctx, false)
 }
 
 // clickAndAwait gets work as a browser does to which the result is pushed.

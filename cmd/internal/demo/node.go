@@ -27,6 +27,7 @@ const (
 // the kernel does however the demo dies.
 type nodeProcess struct {
 	url    string // such as http://127.0.0.1:8080
+	name   string // the id by which runs name it; empty: unknown
 	cmd    *exec.Cmd
 	said   lastWords
 	done   chan struct{} // closed when the process is gone and all its output was read

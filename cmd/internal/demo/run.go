@@ -76,6 +76,10 @@ func (d *demo) prepare(ctx context.Context, breaks context.CancelCauseFunc) erro
 	if err := d.openBank(ctx); err != nil {
 		return err
 	}
+	// A demo that was killed may have left its simulated people.
+	if err := d.forget(ctx, true); err != nil {
+		return err
+	}
 	if !d.Naive {
 		if d.page, err = listenBeside(ctx, addresses); err != nil {
 			return err

@@ -8,16 +8,19 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"getwork/assign"
 )
 
 const (
 	crowdSize  = 50 // how many people click at once
 	crowdCount = 2  // how many items each of them wants
 
-	// The audience waits for a naive race, so only as many people click as the machine can serve in that time.
-	raceWithin = 15 * time.Second
+	// The audience waits for a naive race, so no more people click than the machine can serve in that time. With the usual query
+	// that is all of them on two cores.
+	raceWithin = 2 * time.Minute
 
-	sceneWithin = 3 * time.Minute  // after this time unserved people are given up
+	sceneWithin = 5 * time.Minute  // after this time unserved people are given up
 	admireFor   = 20 * time.Second // how long the crowd keeps its items, so that the manager's floor shows them
 )
 
@@ -42,15 +45,23 @@ type showing struct {
 
 // scene is one half of a contest, as the page shows it.
 type scene struct {
-	State   string    `json:"state"`             // "", playing, done, stopped or failed
-	Step    string    `json:"step,omitempty"`    // the current step of preparation
-	Error   string    `json:"error,omitempty"`   // why it failed
-	Began   time.Time `json:"began,omitzero"`    // when people clicked
-	Count   int       `json:"count"`             // how many items each person wants
-	People  []person  `json:"people"`            // those who click
-	Queries *int      `json:"queries,omitempty"` // how many were run
-	CPU     *float64  `json:"cpu,omitempty"`     // PostgreSQL's CPU seconds, if the system reports them
-	Alone   float64   `json:"alone,omitempty"`   // seconds that the query takes when nobody else runs it; 0: not measured
+	State  string       `json:"state"`           // "", playing, done, stopped or failed
+	Step   string       `json:"step,omitempty"`  // the current step of preparation
+	Error  string       `json:"error,omitempty"` // why it failed
+	Began  time.Time    `json:"began,omitzero"`  // when people clicked
+	Count  int          `json:"count"`           // how many items each person wants
+	People []person     `json:"people"`          // those who click
+	Runs   []sightedRun `json:"runs,omitempty"`  // the nodes' queries for them, in their order
+	Alone  float64      `json:"alone,omitempty"` // seconds that the query takes when nobody else runs it; 0: not measured
+	Gone   bool         `json:"gone"`            // the people gave everything back, and are in no figures any more
+
+	half *half // what was measured; nil: not yet
+}
+
+// sightedRun is a query that a node runs for the crowd.
+type sightedRun struct {
+	Node  int    `json:"node"`  // its number; 0: a node that is no longer there
+	State string `json:"state"` // as assign.Run has it
 }
 
 // person is a person who clicks.
@@ -65,6 +76,7 @@ type person struct {
 type sight struct {
 	Nodes  []sightedNode    `json:"nodes"`
 	Scenes map[string]scene `json:"scenes"`
+	Table  *table           `json:"table,omitempty"` // once both halves were played
 	Cores  int              `json:"cores"`
 	Crowd  int              `json:"crowd"`
 	LogIn  bool             `json:"log_in"` // people log in at an identity provider
@@ -103,6 +115,7 @@ func (t *theatre) show() (sight, <-chan struct{}) {
 		copied.People = slices.Clone(sc.People)
 		shown.Scenes[name] = copied
 	}
+	shown.Table = compared(t.scenes[sceneNaive].half, t.scenes[sceneNodes].half)
 	for _, n := range t.demo.fleet.all() {
 		shown.Nodes = append(shown.Nodes, sightedNode{URL: n.origin(), Lives: !n.ended()})
 	}
@@ -174,7 +187,10 @@ func (t *theatre) play(ctx context.Context, name string, p *showing) {
 		c.budget = raceWithin
 		h, err = c.naiveHalf(ctx)
 	} else {
-		defer c.giveBack()
+		defer func() {
+			c.giveBack()
+			t.change(func() { t.scenes[name].Gone = true })
+		}()
 		h, err = c.realHalf(ctx)
 	}
 	t.change(func() {
@@ -200,10 +216,7 @@ func (sc *scene) finish(h half, err error, interrupted bool) {
 		sc.State, sc.Error = "failed", err.Error()
 		return
 	}
-	sc.Queries, sc.Alone = &h.queries, h.alone.Seconds()
-	if h.measured {
-		sc.CPU = new(h.cpu.Seconds())
-	}
+	sc.half, sc.Alone = &h, h.alone.Seconds()
 }
 
 // onPage shows a contest's half on the page.
@@ -232,6 +245,21 @@ func (o *onPage) answered(user int, got outcome) {
 			p.State, p.Error = "failed", got.err.Error()
 		}
 	})
+}
+
+func (o *onPage) ran(runs []assign.Run) {
+	nodes := o.theatre.demo.fleet.all()
+	seen := make([]sightedRun, 0, len(runs))
+	for _, r := range slices.Backward(runs) {
+		number := 1 + slices.IndexFunc(nodes, func(n *nodeProcess) bool { return n.name == r.Node })
+		seen = append(seen, sightedRun{number, r.State})
+	}
+	o.theatre.mu.Lock()
+	known := slices.Equal(o.theatre.scenes[o.name].Runs, seen)
+	o.theatre.mu.Unlock()
+	if !known {
+		o.change(func(sc *scene) { sc.Runs = seen })
+	}
 }
 
 // origin returns the origin of the node's page.

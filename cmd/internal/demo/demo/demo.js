@@ -3,7 +3,7 @@
  * crowd that clicks at once, with getwork and without. Each event carries the whole state; one comes whenever it changes.
  */
 
-import { html, nothing, render, svg } from '/static/lib/lit-html/lit-html.js';
+import { html, nothing, render } from '/static/lib/lit-html/lit-html.js';
 import { span, took } from '/static/parts.js';
 
 const $ = (id) => document.getElementById(id);
@@ -25,16 +25,30 @@ const people = () => (now.log_in ? loggingIn : named);
 
 const halves = [
   {
-    name: 'naive', title: 'Without getwork', what: 'Let some people click',
-    text: 'Each runs the query for himself, and takes what is on top.',
-    going: (n, count) => `${n} people clicked for ${count} loans each, and ${n} queries run.`,
+    name: 'naive', title: 'Without getwork',
+    text: 'Each of them runs the query, and takes what is on top.',
+    going: ({ dots, count }) => `${dots.length} people clicked for ${count} loans each. Each runs a query of their own.`,
+    now: ({ waiting, twice }) => `${waiting} queries under way, ${twice} loans handed out twice`,
   },
   {
-    name: 'getwork', title: 'With getwork', what: 'Fifty people click',
-    text: 'It runs once, on whichever node, for all who wait.',
-    going: (n, count) => `${n} people clicked for ${count} loans each, and wait for one query.`,
+    name: 'getwork', title: 'With getwork',
+    text: 'The query runs once, on one of the nodes, for all who wait.',
+    going: running, now: ({ waiting }) => `${waiting} people wait`,
   },
 ];
+
+const on = (run) => (run.node ? `node ${run.node}` : 'a node that is gone');
+
+/** What the nodes do for the crowd, as it happens. */
+function running({ dots, count, waiting, runs = [] }) {
+  const run = runs.at(-1);
+  if (!run) return `${dots.length} people clicked for ${count} loans each.`;
+  if (run.state === 'finished') return `The query on ${on(run)} is done, and its loans are handed out.`;
+  if (run.state !== 'running') return `The query on ${on(run)} is lost. Another node takes over.`;
+  if (runs.length === 1) return `One query, on ${on(run)}, for ${waiting} people.`;
+  const before = runs.at(-2);
+  return `${before.state === 'finished' ? '' : `The query on ${on(before)} is lost. `}Another query, on ${on(run)}, for the ${waiting} people who still wait.`;
+}
 
 // Each outcome of a person's click: a sign, and its meaning.
 const signs = {
@@ -58,46 +72,26 @@ events.onerror = () => tell('The demo does not answer; perhaps it was ended in i
 setInterval(() => now && draw(), 1000); // updates the waiting times
 
 function draw() {
-  const seen = halves.map((h) => ({ ...h, ...look(now.scenes[h.name]) }));
-  const most = {};
-  for (const { figures } of seen) {
-    for (const f of figures) most[f.label] = Math.max(most[f.label] ?? 0, f.length ?? 0);
-  }
-  render(html`${seen.map((s) => scene(s, most))}`, $('scenes'));
+  render(html`${halves.map((h) => scene({ ...h, ...look(now.scenes[h.name]) }))}${comparison(now.table)}`, $('scenes'));
   $('log-in').hidden = !now.log_in;
   const missing = now.nodes.length < people().length ? html`<p class="empty">${fewer()}</p>` : nothing;
   render(html`${now.nodes.map(pane)}${missing}`, $('panes'));
 }
 
-/** A half's figures, and the people who share a loan with somebody else. */
+/** A half with its people, and those who share a loan with somebody else. */
 function look(s) {
   const crowd = s.people ?? [];
   const holders = new Map(); // by loan
   for (const p of crowd) for (const item of p.items ?? []) holders.set(item, (holders.get(item) ?? 0) + 1);
   const shared = (p) => (p.items ?? []).filter((item) => holders.get(item) > 1);
   const served = crowd.filter((p) => p.state === 'served');
+  const waiting = crowd.filter((p) => p.state === 'waits').length;
   const twice = [...holders.values()].filter((n) => n > 1).length;
   const dots = crowd.map((p) => ({ ...p, is: shared(p).length ? 'twice' : p.state, shared: shared(p) }));
-  const figures = [];
-  if (s.state === 'done') {
-    const wait = Math.max(...served.map((p) => p.wait));
-    figures.push(
-      { label: 'Queries run', text: String(s.queries), length: s.queries },
-      {
-        label: 'Loans with more than one person', text: `${twice} of ${holders.size}`,
-        kind: twice ? 'bad' : 'good', length: twice,
-      },
-      { label: 'Longest wait', text: took(1000 * wait), length: wait },
-    );
-    if (s.cpu !== undefined) {
-      const each = s.cpu / served.length;
-      figures.push({ label: 'PostgreSQL’s CPU time per person', text: took(1000 * each), length: each });
-    }
-  }
-  return { ...s, dots, served, twice, figures };
+  return { ...s, dots, served, waiting, twice };
 }
 
-function scene(s, most) {
+function scene(s) {
   const playing = s.state === 'playing';
   const wait = halves.some((h) => now.scenes[h.name].state === 'playing');
   const start = () => wait || post(`/scenes/${s.name}`);
@@ -109,30 +103,55 @@ function scene(s, most) {
     <div class="toolbar">
       <h2 id="title-${s.name}">${s.title}</h2>
       <button type="button" class="primary push" aria-disabled=${wait}
-        @click=${start}>${s.what}${s.state && !playing ? ' again' : ''}</button>
+        @click=${start}>Fifty people click</button>
       <button type="button" ?hidden=${!playing} @click=${stop}>Stop</button>
     </div>
     <p class="quiet">${s.text}</p>
-    <p class="step"><span role="status">${said(s)}</span>${playing && s.dots.length ? progress(s) : nothing}</p>
+    <p role="status">${said(s)}</p>
+    ${playing && s.dots.length ? progress(s) : nothing}
     ${s.dots.length ? html`<div class="dots" role="img" aria-label=${counted(s)}>${s.dots.map(dot)}</div>${legend(s)}` : nothing}
-    ${s.figures.length ? html`<dl class="figures">${s.figures.map((f) => figure(f, most[f.label]))}</dl>` : nothing}
-    ${s.name === 'naive' && s.state === 'done' ? honesty(s) : nothing}
     ${s.served.length && !playing ? details(s) : nothing}
   </section>`;
 }
 
-const progress = (s) => html` <span
-  class="quiet">${s.served.length} of ${s.dots.length} served, after ${span(Date.now() - Date.parse(s.began))}</span>`;
+/** Both halves side by side: the table that getwork demo --naive prints. */
+function comparison(t) {
+  const cell = (row, c) => (c && c === t.projected ? html`<i>${row[c]}</i>` : row[c]);
+  return html`<section class="card scene" id="comparison" aria-labelledby="title-comparison">
+    <h2 id="title-comparison">Side by side</h2>
+    ${t ? html`<div class="scroll" tabindex="0" role="region" aria-label="Table of both halves"><table>
+      <thead><tr><td></td>${t.heads.map((head) => html`<th scope="col" class="number">${head}</th>`)}</tr></thead>
+      <tbody>${t.rows.map((row) => html`<tr><th scope="row">${row[0]}</th>
+        ${t.heads.map((_, i) => html`<td class="number">${cell(row, i + 1)}</td>`)}</tr>`)}</tbody>
+    </table></div>` : html`<p class="quiet">Once people have clicked on both sides, a table compares what that took.</p>`}
+    ${t?.projected ? html`<p class="quiet">${projection()}</p>` : nothing}
+  </section>`;
+}
 
-/** A line for each event; it leaves out what changes all the time. */
+const projection = () => `${now.crowd} people, each with their own query, would keep the ${now.cores} cores busy for minutes, so fewer `
+  + 'clicked. The column with ≈ was calculated from them, not run.';
+
+/** What changes all the time; a screen reader is told only what said() has. */
+const progress = (s) => html`<p class="quiet now">${s.now(s)}; ${s.served.length} of ${s.dots.length} served,
+  after ${span(Date.now() - Date.parse(s.began))}</p>
+  <progress max=${s.dots.length} .value=${s.served.length} aria-label="People served, ${s.title.toLowerCase()}"></progress>`;
+
+/** A line for each event. */
 function said(s) {
   switch (s.state) {
-    case 'playing': return s.dots.length ? s.going(s.dots.length, s.count) : `First: ${s.step || 'getting ready'} …`;
+    case 'playing': return s.dots.length ? s.going(s) : `First: ${s.step || 'getting ready'} …`;
     case 'stopped': return 'Stopped.';
     case 'failed': return `It did not work: ${s.error}`;
-    case 'done': return `${counted(s)}. ${s.twice ? 'That is the race.' : 'No loan is with two people.'}`;
+    case 'done': return [`${counted(s)}.`, ...outcome(s)].join(' ');
   }
   return '';
+}
+
+function outcome(s) {
+  const fewer = s.dots.length < now.crowd ? `Only ${s.dots.length} clicked, so that it ends soon: alone, the query takes ${took(1000 * s.alone)}.` : '';
+  const by = !s.runs ? '' : s.runs.length === 1 ? `One query ran, on ${on(s.runs[0])}, for ${s.served.length} people.` : `${s.runs.length} queries ran.`;
+  const gone = s.gone ? 'They gave their loans back, and figures about people no longer count them.' : '';
+  return [s.twice ? 'That is the race.' : 'No loan is with two people.', by, fewer, gone].filter(Boolean);
 }
 
 function counted({ dots, served }) {
@@ -156,22 +175,6 @@ function legend(s) {
   if (kinds.length < 2) return nothing; // the line above says this already
   return html`<ul class="legend">${kinds.map((is) => html`<li><span class="dot" data-is=${is}
     aria-hidden="true">${signs[is][0]}</span>${signs[is][1]}</li>`)}</ul>`;
-}
-
-function figure(f, most) {
-  const bar = svg`<rect width=${`${most ? (100 * f.length) / most : 0}%`} height="100%"></rect>`;
-  return html`<div><dt>${f.label}</dt><dd data-kind=${f.kind ?? nothing}>${f.text}</dd>
-    <svg class="length" aria-hidden="true">${bar}</svg></div>`;
-}
-
-/** Only a few click, so that the race is soon over: the effect of fifty is calculated, and labelled so. */
-function honesty(s) {
-  const n = s.dots.length;
-  if (n >= now.crowd) return nothing;
-  const busy = s.cpu ? span((1000 * now.crowd * s.cpu) / n / now.cores) : '';
-  const all = ` ${now.crowd} people would keep ${now.cores} cores busy for about ${busy}: that was calculated, not run.`;
-  return html`<p class="quiet">Alone, the query takes ${took(1000 * s.alone)}.
-    Only ${n} people clicked here, so that it ends soon.${busy ? all : ''}</p>`;
 }
 
 const details = (s) => html`<details><summary>Who got what</summary>

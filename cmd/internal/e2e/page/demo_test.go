@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -98,10 +99,41 @@ func told(t *testing.T, db *pgx.Conn, sql string, into ...any) {
 	}
 }
 
-// figures are the demo page's figures of a half that was played.
-func (b *browser) figures(scene string) string {
+// compared is the demo page's table, a line for each row.
+func (b *browser) compared() string {
 	b.t.Helper()
-	return b.eval(fmt.Sprintf(`[...document.querySelectorAll('[data-scene=%s] .figures > div')].map((e) => e.children[0].textContent + ': ' + e.children[1].textContent).join('\n')`, scene))
+	return b.eval(`[...document.querySelectorAll('#comparison tr')].map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join(' | ')).join('\n')`)
+}
+
+// inView fails unless the element that the expression finds in a node's pane lies within the window, whose page was not scrolled.
+func (b *browser) inView(node, found string) {
+	b.t.Helper()
+	b.awaitIn(node, found, e2e.Soon)
+	b.eval(`(scrollTo(0, 0), '')`)
+	bottom, err := chromedp.Run(b.ctx, inFrame[float64](node, "("+found+").getBoundingClientRect().bottom"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	around := fmt.Sprintf(`(() => { const f = document.querySelector('iframe[src^=%q]').getBoundingClientRect(); return JSON.stringify([f.top + %f, Math.min(f.bottom, innerHeight)]); })()`, node, bottom)
+	var ends [2]float64
+	if err := json.Unmarshal([]byte(b.eval(around)), &ends); err != nil {
+		b.t.Fatal(err)
+	}
+	if ends[0] > ends[1] {
+		b.t.Errorf("in the pane of %s %s ends at %.0f, below what is in view (%.0f)", node, found, ends[0], ends[1])
+	}
+}
+
+// firstButtons fails unless, on a usual laptop's screen, everybody's button of the main task is in view.
+func (b *browser) firstButtons(nodes []string, shot string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(1366, 768))
+	for _, node := range nodes[:2] {
+		b.inView(node, `[...document.querySelectorAll('#tasks button')].find((e) => e.ariaLabel?.startsWith('Get Work: Verify'))`)
+	}
+	b.inView(nodes[2], `[...document.querySelectorAll('#view a, #view button, #view h3')].find((e) => e.textContent.includes('Verify'))`)
+	b.shoot(shot)
+	b.do(chromedp.EmulateViewport(1400, 1600))
 }
 
 const (
@@ -133,8 +165,10 @@ func TestDemoPage(t *testing.T) {
 	b.awaitIn(nodes[2], `document.querySelector('#view').innerText.includes('Oliver')`, e2e.Soon)
 
 	b.auditAround(t)
-	b.eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true'; })
-		.observe(document.body, { subtree: true, childList: true, attributes: true }), '')`)
+	b.firstButtons(nodes, "demo-begin")
+	b.eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true';
+		window.racing ||= /[1-9][0-9]* queries under way, [1-9][0-9]* loans handed out twice/.test(document.querySelector('[data-scene=naive] .now')?.textContent); })
+		.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true }), '')`)
 	b.click(`[data-scene=getwork] button`)
 	b.await(`window.barred`, e2e.Soon) // while the other is played
 	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
@@ -144,24 +178,34 @@ func TestDemoPage(t *testing.T) {
 	if held != 100 || different != 100 {
 		t.Errorf("fifty people hold %d loans, %d different ones; each wanted 2", held, different)
 	}
-	shown := b.figures("getwork")
-	t.Logf("with getwork, in %d rounds:\n%s", queries, shown)
-	if !strings.Contains(shown, "Loans with more than one person: 0 of 100") || !regexp.MustCompile(`Queries run: [12]\n`).MatchString(shown) {
-		t.Errorf("fifty clicked, and the page shows:\n%s", shown)
+	if b.compared() != "" {
+		t.Errorf("one half alone is compared:\n%s", b.compared())
 	}
-	b.await(`document.querySelector('[data-scene=getwork] [role=status]').textContent.startsWith('50 of 50 people served. No loan is with two people')`, e2e.Soon)
+	b.await(`document.querySelector('[data-scene=getwork] [role=status]').textContent.startsWith('50 of 50 people served. No loan is with two people. ')`, e2e.Soon)
+	if told := b.eval(`document.querySelector('[data-scene=getwork] [role=status]').textContent`); !regexp.MustCompile(`One query ran, on node [123], for 50 people|2 queries ran`).MatchString(told) {
+		t.Errorf("fifty clicked, and the page says %s", told)
+	}
 	b.await(`document.querySelectorAll('[data-scene=getwork] .dots .dot[data-is=served]').length === 50`, e2e.Soon)
 
 	b.click(`[data-scene=naive] button`)
 	b.await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=twice]').length > 1`, soonPlayed)
-	b.await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, soonPlayed)
-	shown = b.figures("naive")
-	t.Logf("without:\n%s", shown)
-	if !regexp.MustCompile(`Loans with more than one person: [1-9][0-9]* of `).MatchString(shown) {
-		t.Errorf("there was no race:\n%s", shown)
+	b.await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, 3*soonPlayed)
+	b.await(`window.racing`, e2e.Soon)
+	shown := b.compared()
+	t.Logf("%d rounds:\n%s", queries, shown)
+	for _, row := range []string{`Without \| With getwork`, `people \| 50 \| 50`, `queries run \| 50 \| [12]`, `assignments \| 100 \| 100`, `duplicate assignments \| [1-9][0-9]* \| 0`} {
+		if !regexp.MustCompile(`(?m)` + row + `$`).MatchString(shown) {
+			t.Errorf("the table has no row %s:\n%s", row, shown)
+		}
 	}
 	b.auditAround(t)
+	b.firstButtons(nodes, "demo-end")
+	var were int
 	told(t, db, heldByDemo, &held, &different)
+	told(t, db, `select (select count(*) from getwork.work where user_name like 'demo person %') + (select count(*) from getwork.work_requested where user_name like 'demo person %')`, &were)
+	if were != 0 {
+		t.Errorf("afterwards figures about people count %d rows of the crowd", were)
+	}
 	var table *string
 	told(t, db, `select to_regclass('public.naive_work')::text`, &table)
 	if held != 0 || table != nil {
