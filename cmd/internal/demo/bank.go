@@ -64,10 +64,28 @@ func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Option
 
 // ensureDatabase creates the bank's database, the login that owns it, which is no superuser, and the query role.
 func (d *demo) ensureDatabase(ctx context.Context) (err error) {
+	if d.Reset {
+		if err := d.dropDatabase(ctx); err != nil {
+			return err
+		}
+	}
 	if d.database, err = d.server.LoginURL(ctx, bankDatabase); err != nil {
 		return err
 	}
 	return serve.MakeQueryRole(ctx, d.server.URL(bankDatabase))
+}
+
+// dropDatabase drops what earlier demos left. Nobody else uses it: the folder is ours.
+func (d *demo) dropDatabase(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, d.server.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to drop the bank's database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "drop database if exists "+bankDatabase); err != nil {
+		return fmt.Errorf("drop the bank's database: %w", err)
+	}
+	return nil
 }
 
 // applyTasks creates the bank's tasks. Existing tasks stay as people changed them, except the first one's query, which

@@ -22,6 +22,7 @@ type Command struct {
 	Loans   int           `help:"How many loans the bank has, with about 360 transactions each. Another number makes a new bank." default:"6000"`
 	Heavier bool          `help:"Give the first task a query of more than 30 s instead of some seconds."`
 	DataDir string        `help:"Where PostgreSQL keeps its data; the default is above." placeholder:"DIR"`
+	Reset   bool          `help:"First drop the data of earlier demos: the bank, its tasks and what people did. Refused while a demo uses it."`
 	Naive   bool          `help:"Don't serve, but compare: users click, each with their own query; then the same users click on the nodes."`
 	Users   int           `group:"With --naive:" help:"How many users click." default:"20"`
 	Within  time.Duration `group:"With --naive:" help:"The time over which the clicks are spread." default:"3s"`
@@ -34,7 +35,7 @@ func (Command) Help() string {
 
 With --auth oidc people log in: as Oliver, Tracy, their manager Mia, or Ada, who manages people and their sessions.
 
-The first start makes the bank in less than a minute; later starts use it again. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or in --data-dir. Delete that folder to remove it.
+The first start makes the bank in less than a minute; later starts use it again. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or in --data-dir. --reset begins with new data. Delete that folder to remove it.
 
 Nothing can be reached from outside: the nodes serve on a loopback address, PostgreSQL on a Unix socket. Ctrl-C stops everything; a second Ctrl-C does not wait for open work.`
 }

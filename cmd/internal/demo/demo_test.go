@@ -160,3 +160,32 @@ func TestDemoNaive(t *testing.T) {
 		t.Errorf("duplicate assignments: %v", twice)
 	}
 }
+
+// With --reset the demo begins anew, unless another one runs with the same data, which is left alone.
+func TestDemoReset(t *testing.T) {
+	dir := e2e.DemoDir(t)
+	first := e2e.StartDemo(t, dir)
+	urls := first.Ready()
+	if r, a, err := oliverAt(urls[0]).GetWork(t.Context(), firstTask, 2, "Prefer", "wait=60"); err != nil || a.Status != 201 || r.State != assign.Assigned {
+		t.Fatalf("a click: %d %s %v", a.Status, a.Body, err)
+	}
+	second := e2e.StartDemo(t, dir, "--reset")
+	if status := second.Status(); status != 1 || !strings.Contains(second.Printed(), "open "+first.Page()+"\nend that one first, because --reset drops its data") {
+		t.Errorf("--reset beside a demo ends with %d and says %q", status, second.Printed())
+	}
+	if p, err := oliverAt(urls[1]).Pipeline(t.Context()); err != nil || len(p.Work) != 2 {
+		t.Errorf("after a refused --reset Oliver holds %v, %v", p.Work, err)
+	}
+	if err := first.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	first.Status()
+	third := e2e.StartDemo(t, dir, "--reset")
+	urls = third.Ready()
+	if !strings.Contains(third.Printed(), "write loan rows") {
+		t.Error("--reset kept the bank")
+	}
+	if p, err := oliverAt(urls[0]).Pipeline(t.Context()); err != nil || len(p.Work) != 0 {
+		t.Errorf("after --reset Oliver holds %v, %v", p.Work, err)
+	}
+}

@@ -157,6 +157,9 @@ func (d *demo) elsewhere(inUse error) error {
 	if err != nil || len(at) == 0 {
 		return inUse
 	}
+	if d.Reset {
+		return fmt.Errorf("a demo with this data runs: open %s\nend that one first, because --reset drops its data (%w)", at, inUse)
+	}
 	return fmt.Errorf("a demo with this data runs already: open %s\nanother one needs its own --data-dir and --listen (%w)", at, inUse)
 }
 
