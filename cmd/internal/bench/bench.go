@@ -67,6 +67,7 @@ const (
 	ForWrite   = "--write"
 	ForAgainst = "--against"
 	ForQuick   = "--quick"
+	ForNamed   = "--only"
 )
 
 // All are the measurements, in the order in which they are made.
@@ -83,6 +84,7 @@ var All = []Measurement{
 	{Name: "wrap", Help: "how much longer a run takes than its query alone", figures: wrapFigures, take: wrap},
 	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, For: ForWrite},
 	{Name: "quick", Help: "how many clicks this PostgreSQL can take, in two minutes: made only for --quick, or if it is named here", figures: quickFigures, take: quick, For: ForQuick},
+	{Name: "identity", Help: "what it costs a click that its user has logged in: made only if it is named here", figures: identityFigures, take: identity, For: ForNamed},
 	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, For: ForAgainst},
 }
 

@@ -77,6 +77,10 @@ func TestKeys(t *testing.T) {
 		"quick_clicks quick_limit_clicks", "quick_cpu_database", "quick_cpu_node",
 		"quick_idle_click_p50 quick_limit_two_commits_p50", "quick_idle_click_p99 quick_limit_two_commits_p99", "quick_bare_post_p50",
 		"quick_push_p50 quick_limit_notify_p50", "quick_push_p99",
+		"identity_session_rate", "identity_session_rate_noise", "identity_session_cpu_node", "identity_session_cpu_node_noise",
+		"identity_session_cpu_database", "identity_session_cpu_database_noise",
+		"identity_token_rate", "identity_token_rate_noise", "identity_token_cpu_node", "identity_token_cpu_node_noise",
+		"identity_token_cpu_database", "identity_token_cpu_database_noise",
 		"against_64_cpu_database", "against_64_cpu_database_noise", "against_64_cpu_node", "against_64_cpu_node_noise",
 		"against_256_cpu_database", "against_256_cpu_database_noise", "against_256_cpu_node", "against_256_cpu_node_noise",
 	}

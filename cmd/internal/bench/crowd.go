@@ -52,7 +52,11 @@ type member struct {
 func (s *stage) socket(ctx context.Context, node int, user string) (*ws.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	c, err := ws.Dial(ctx, nil, s.nodes[node].URL+"/api/v1/ws", http.Header{"X-Getwork-User": {user}})
+	shown, err := s.show(ctx, user, "worker")
+	if err != nil {
+		return nil, err
+	}
+	c, err := ws.Dial(ctx, nil, s.nodes[node].URL+"/api/v1/ws", shown)
 	for message := []byte(nil); err == nil && !bytes.Contains(message, []byte(`"type":"snapshot"`)); {
 		message, err = c.Read(ctx)
 	}

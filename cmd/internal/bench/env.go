@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ type Env struct {
 	Rounds      int    // how often each figure is measured
 	Quick       bool   // fewer users and rows: a first answer, not fit to be quoted
 	Log         func(format string, args ...any)
+
+	login  string       // the URL for a login that is no superuser, if this is a private server
+	logIns *credentials // nil: the nodes believe names
 }
 
 func (e *Env) log(format string, args ...any) {
@@ -62,14 +66,23 @@ func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 		return nil, errors.Join(err, os.RemoveAll(parent))
 	}
 	e.DatabaseURL, e.ServerPID = server.URL("postgres"), server.PID()
-	return func() {
+	e.login, err = server.LoginURL(ctx, "postgres")
+	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanUpWithin)
 		defer cancel()
 		if err := errors.Join(server.Stop(ctx), os.RemoveAll(parent)); err != nil {
 			e.log("stop the private PostgreSQL: %v", err)
 		}
-	}, nil
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
 }
+
+// plainURL returns the URL for a login that nodes accept under all of --auth, as far as the Env has one.
+func (e *Env) plainURL() string { return cmp.Or(e.login, e.DatabaseURL) }
 
 // FindServer finds the server's first process on this machine, so that its CPU time can be read.
 func (e *Env) FindServer(ctx context.Context) error {

@@ -78,6 +78,9 @@ func (e *Env) freshClicks(ctx context.Context, l freshLoad) (c cost, err error) 
 		if err := s.shelf(ctx, task, l.items); err != nil {
 			return err
 		}
+		if err := s.knows(ctx, l.users); err != nil {
+			return err
+		}
 		out, err := s.measure(ctx, load{task: task, users: l.users, nodes: l.nodes, most: l.items/wantedEach - l.users}, l.window, nil)
 		if err != nil {
 			return err

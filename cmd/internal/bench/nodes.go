@@ -17,7 +17,7 @@ import (
 func (s *stage) start(ctx context.Context, n int, flags ...string) error {
 	o := node.Options{
 		Binary: s.Binary,
-		Args:   append([]string{"--log-level", "warn", "--schema", string(s.name)}, flags...),
+		Args:   append([]string{"--log-level", "warn", "--schema", string(s.name)}, append(s.logIns.flags(), flags...)...),
 		// Settings are not passed as flags: everybody on the machine can see those, and the URL may hold a password.
 		Env: []string{"GETWORK_DATABASE_URL=" + s.DatabaseURL},
 	}

@@ -95,8 +95,11 @@ func (s *stage) call(ctx context.Context, i int, user, method, path string, body
 	if err != nil {
 		return err
 	}
-	r.Header.Set("X-Getwork-User", user)
-	r.Header.Set("X-Getwork-Role", "manager")
+	shown, err := s.show(ctx, user, "manager")
+	if err != nil {
+		return err
+	}
+	r.Header = shown.Clone()
 	answer, err := caller.Do(r)
 	if err != nil {
 		return err

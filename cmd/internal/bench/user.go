@@ -17,6 +17,7 @@ import (
 type user struct {
 	stage      *stage
 	task, name string
+	shows      []string // headers that say who it is
 	count      int
 	conn       net.Conn
 	in         *bufio.Reader
@@ -33,6 +34,14 @@ func (s *stage) user(ctx context.Context, node int, task, name string, count int
 		return nil, err
 	}
 	u := &user{stage: s, task: task, name: name, count: count, conn: conn, in: bufio.NewReader(conn)}
+	shown, err := s.show(ctx, name, "worker")
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	for header, values := range shown {
+		u.shows = append(u.shows, header+": "+values[0])
+	}
 	u.call = u.request("POST", "/api/v1/tasks/"+task+"/requests", fmt.Sprintf(`{"count":%d}`, count))
 	u.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return u, nil
@@ -49,7 +58,7 @@ func (u *user) close() {
 
 // request returns a whole call, which can be sent any number of times.
 func (u *user) request(method, path, body string, headers ...string) []byte {
-	headers = append(headers, "Host: localhost", "X-Getwork-User: "+u.name, "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(body)))
+	headers = append(append(headers, u.shows...), "Host: "+u.conn.RemoteAddr().String(), "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(body)))
 	return []byte(method + " " + path + " HTTP/1.1\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body)
 }
 
