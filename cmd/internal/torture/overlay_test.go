@@ -80,10 +80,10 @@ var root = func() string {
 	return dir
 }()
 
-// source returns the sources of a node's build by path: Go files without tests, and migrations.
+// source returns the sources that edits change, by path: Go files without tests, and migrations.
 var source = sync.OnceValues(func() (map[string]string, error) {
 	files := map[string]string{}
-	for _, tree := range []string{"assign", "notify", "schema", "web", "ws"} {
+	for _, tree := range []string{"assign", "cmd/internal/doctor", "cmd/internal/serve", "notify", "schema", "web", "ws"} {
 		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".sql"}, filepath.Ext(path)) {
 				return err
