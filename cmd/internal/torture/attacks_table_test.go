@@ -132,7 +132,7 @@ var attacks = []attack{
 		{"secrets are stored as sums",
 			[]edit{{"assign", "	\"hash/crc32\"\n", "	\"encoding/base64\"\n\t\"hash/crc32\"\n"},
 				{"assign", "	sum := sha256.Sum256([]byte(secret))\n\treturn sum[:]\n",
-					"	_ = sha256.Size\n\tif raw, err := base64.RawURLEncoding.DecodeString(secret); err == nil && len(raw) == 32 {\n\t\treturn raw\n\t}\n\treturn []byte(secret)\n"}},
+					"	sum := sha256.Sum256([]byte(secret))\n\tif raw, err := base64.RawURLEncoding.DecodeString(secret); err == nil && len(raw) == 32 {\n\t\treturn raw\n\t}\n\treturn sum[:]\n"}},
 			"cmd/internal/e2e/story", "TestSecretsStaySecret", "the tables: "},
 		{"refresh tokens are sealed", []edit{
 			{"web", "return aead.Seal(nil, nil, []byte(text), []byte(belongs)), nil", "_ = aead\n\treturn []byte(text), nil"},
@@ -144,7 +144,7 @@ var attacks = []attack{
 	}},
 	{"forged tokens: many kids, another kind, another algorithm", []clause{
 		{"strangers cause one fetch a minute",
-			in("web", "since >= 0 && since < every {", "since < every && false {"),
+			in("web", "strangersFetch = time.Minute", "strangersFetch = time.Second"),
 			"cmd/internal/idp", "TestForgedKids", "fetches"},
 		{"an ID token is no access token", []edit{
 			{"web", `case cmp.Or(t.kind, "jwt") != j.Typ:`, `case cmp.Or(t.kind, "jwt") == "":`},
