@@ -201,29 +201,29 @@ const nothing = {
   rules: 'There is work, but none that you may have: you returned it, or the task’s rules leave it to others. Try another task.',
 };
 
-function atLimit(limit) {
+function atLimit({ max_open: limit, display }) {
   if (!limit) return 'You hold as many items of this task as you may.';
-  return `You hold ${items(limit)} of this task, and may hold no more.`;
+  return `You hold ${things(limit, display)} of this task, and may hold no more.`;
 }
 
 /** Why a request got less than it asked for. */
-function less({ wanted, reason }, limit) {
-  if (reason === 'at_limit') return `. ${atLimit(limit)}`;
+function less({ wanted, reason }, task) {
+  if (reason === 'at_limit') return `. ${atLimit(task)}`;
   const asked = `; of the ${wanted} that you asked for`;
   return reason === 'rules' ? `${asked} the task’s rules let you have no more.` : `${asked} there were no more.`;
 }
 
 /**
- * How a request ended, and what the user can do. limit: how many items of the task the user may hold, if limited; holds: how
- * many the user holds.
+ * How a request ended, and what the user can do. task: the request's, as far as the page knows it; holds: how many of its items
+ * the user holds.
  */
-export function outcome(request, limit, holds = 0) {
-  const there = (rest) => `${items(request.assigned)} now in your pipeline${rest}`;
+export function outcome(request, task = {}, holds = 0) {
+  const there = (rest) => `${things(request.assigned, task.display)} now in your pipeline${rest}`;
   switch (request.state) {
     case 'assigned': return there('.');
-    case 'partial': return there(less(request, limit));
+    case 'partial': return there(less(request, task));
     case 'none':
-      if (request.reason === 'at_limit') return `${atLimit(limit)} Finish or return something first.`;
+      if (request.reason === 'at_limit') return `${atLimit(task)} Finish or return something first.`;
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? 'Nothing was handed out.';
     case 'failed': return 'This task is broken; your managers have been told. Nothing was handed out.';
     case 'cancelled': return 'Cancelled; nothing was handed out.';

@@ -241,7 +241,7 @@ class Desk {
 
   #nextEnded(request) {
     const { task } = this.#tasks.cards.get(request.task) ?? {};
-    if (request.assigned === 0) this.#said.tell(`There is no next: ${outcome(request, task?.max_open, this.#pipeline.held(request.task))}`);
+    if (request.assigned === 0) this.#said.tell(`There is no next: ${outcome(request, task, this.#pipeline.held(request.task))}`);
     const at = document.activeElement;
     const idle = at === document.body || at === this.#title || at?.closest?.('.going');
     const [first] = request.work ?? [];

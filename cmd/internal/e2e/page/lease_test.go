@@ -203,15 +203,16 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.shows(".task .ended", "You hold 1 item of this task, and may hold no more.")
 	b.eval(`(import('/static/words.js').then((words) => { window.words = words; }), '')`)
 	b.await(`window.words`, e2e.Soon)
-	for _, tt := range []struct{ request, limit, holds, want string }{
-		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "1", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
-		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for the task’s rules let you have no more."},
-		{"{state:'partial',wanted:5,assigned:2,reason:null}", "null", "2", "2 items now in your pipeline; of the 5 that you asked for there were no more."},
-		{"{state:'none',reason:'all_held'}", "null", "2", "Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free."},
-		{"{state:'none',reason:'all_held'}", "null", "0", "Everything that matches is held by others or put off. Ask again later, or wait until an item is free."},
+	for _, tt := range []struct{ request, task, holds, want string }{
+		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "{max_open:1}", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:'at_limit'}", "{max_open:2,display:{one:'loan',many:'loans'}}", "2", "2 loans now in your pipeline. You hold 2 loans of this task, and may hold no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "{max_open:null,display:null}", "2", "2 items now in your pipeline; of the 5 that you asked for the task’s rules let you have no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:null}", "undefined", "2", "2 items now in your pipeline; of the 5 that you asked for there were no more."},
+		{"{state:'none',reason:'all_held'}", "{}", "2", "Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free."},
+		{"{state:'none',reason:'all_held'}", "{}", "0", "Everything that matches is held by others or put off. Ask again later, or wait until an item is free."},
 	} {
-		if got := b.eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.limit, tt.holds)); got != tt.want {
-			t.Errorf("%s, of at most %s, holding %s: %q", tt.request, tt.limit, tt.holds, got)
+		if got := b.eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.task, tt.holds)); got != tt.want {
+			t.Errorf("%s, of task %s, holding %s: %q", tt.request, tt.task, tt.holds, got)
 		}
 	}
 }

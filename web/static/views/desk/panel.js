@@ -75,7 +75,7 @@ function number(card, { held }) {
 }
 
 function endedText({ ended, task }, { putOff, held }) {
-  const text = outcome(ended, task.max_open, held);
+  const text = outcome(ended, task, held);
   const mine = ended.state === 'none' && ['all_held', 'rules', 'no_match'].includes(ended.reason) && putOff.length;
   return mine ? `${text} ${yours(putOff)}` : text;
 }
