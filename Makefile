@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test short race e2e lint bench matrix release baseline version
+.PHONY: help demo test short race e2e lint bench matrix release baseline postgres
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,10 +36,10 @@ matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, def
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
-	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) version || exit 1; done
+	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
 
-version: ## the schema, the engine, the stories and a minute of faults with the PostgreSQL that is first in PATH
+postgres: ## the schema, the engine, the stories and a minute of faults with the PostgreSQL that is first in PATH
 	postgres --version
 	go test -race -count=1 -timeout 30m ./schema/... ./assign/engine ./cmd/internal/e2e/story
 	go run ./cmd/getwork-torture --for 1m --every 300ms --users 120

@@ -68,7 +68,8 @@ func (w *Watch) Heard() {
 	w.lookSoon()
 }
 
-// Follow calls end, once, when the rights end or change. The caller must not change r, and must call release. until bounds them further; zero: not.
+// Follow calls end, once, when the rights end or change. The caller must not change r, and must call release. until bounds the
+// rights further; zero: not.
 func (w *Watch) Follow(r *Rights, until time.Duration, end func(End)) (release func()) {
 	left := r.Left
 	if until > 0 {
