@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -71,6 +72,40 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 	b.meets("Title both of you Mine Theirs again Mine again")
 	b.press("#go-on")
 	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+}
+
+// A change that is announced twice, and read twice, is asked about once: a slow second answer does not ask again.
+func TestPageTaskAsksOnce(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", "select 1 as item")
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.state("live", e2e.Soon)
+	b.set("set-title", "Mine")
+	b.eval(`((real) => {
+		window.slow = [];
+		window.fetch = async (path, init) => {
+			if (path.includes('/versions')) await new Promise((go) => slow.push(go));
+			return real(path, init);
+		};
+		return '';
+	})(window.fetch)`)
+	for i, changes := range []map[string]any{{"title": "Theirs"}, {"paused": true}} {
+		if err := s.As("mary", 0).UpdateTask(t.Context(), "verify", changes); err != nil {
+			t.Fatal(err)
+		}
+		b.await(fmt.Sprintf(`slow.length === %d`, i+1), e2e.Soon)
+	}
+	b.eval(`(slow[0](), '')`)
+	b.press("#go-on")
+	b.eval(`(slow[1](), '')`)
+	b.await(`performance.getEntriesByType('resource').filter((e) => e.name.includes('/versions')).length === 2`, e2e.Soon)
+	b.eval(`(requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn = true; })), '')`)
+	b.await(`window.drawn`, e2e.Soon)
+	if b.yes(`!!document.querySelector('.conflict')`) {
+		t.Error("what was answered is asked again")
+	}
 }
 
 // unaware is a manager who has typed a title for the task verify, and hears of others' changes only when saving.

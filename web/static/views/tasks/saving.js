@@ -34,7 +34,7 @@ export class Saving {
     this.gone = null;
     if (task.version === form.base.version && task.paused !== form.base.paused) this.#pausedOrNot(task.paused, ours || this.busy);
     this.#view.draw();
-    if (task.version <= Math.max(form.base.version, this.theirs?.task.version ?? 0)) return;
+    if (this.#knows(task)) return;
     if (this.busy) {
       this.#later = task;
       return;
@@ -50,6 +50,9 @@ export class Saving {
     this.#view.fill();
     if (!ours) this.#tellWho(did);
   }
+
+  /** Whether the input is based on this version, or the user is being asked about it. */
+  #knows(task) { return task.version <= Math.max(this.#view.form.base.version, this.theirs?.task.version ?? 0); }
 
   /** It makes no version, and leaves alone what is typed. */
   async #pausedOrNot(paused, ours) {
@@ -67,11 +70,12 @@ export class Saving {
     if (last) app.say(`${last.created_by} ${did} this task. Version ${last.version} is shown.`);
   }
 
-  /** Asks what to do about a conflicting change. */
+  /** Asks what to do about a conflicting change, unless that was asked, or even answered, while its versions were read. */
   async #meet(task) {
     const { api, app, form, name } = this.#view;
-    const newer = (page) => page.versions.filter((v) => v.version > form.base.version);
-    this.theirs = { task, versions: await api.versions(name, { limit: 100 }).then(newer, () => []) };
+    const versions = await api.versions(name, { limit: 100 }).then((page) => page.versions, () => []);
+    if (this.#knows(task)) return;
+    this.theirs = { task, versions: versions.filter((v) => v.version > form.base.version) };
     app.say(`Version ${task.version} was saved while you typed.`);
     this.#view.draw();
   }
