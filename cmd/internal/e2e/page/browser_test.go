@@ -34,10 +34,16 @@ type browser struct {
 // scripts.
 func newBrowser(t *testing.T, script string) *browser {
 	t.Helper()
+	return newBrowserOf(t, &shared, script)
+}
+
+// newBrowserOf is newBrowser for a process of one's choice.
+func newBrowserOf(t *testing.T, c *chromium, script string) *browser {
+	t.Helper()
 	b := &browser{t: t}
-	process, err := shared.start()
+	process, err := c.start()
 	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("no chromium, chromium-browser or google-chrome on the PATH; on Debian: apt-get install chromium")
+		t.Skipf("none of %s is on the PATH; on Debian: apt-get install %s", strings.Join(c.programs, ", "), c.programs[0])
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,12 +14,18 @@ import (
 // chromium is one process of Chromium. Its start costs more than most tests, so that all share it: each test gets a
 // browser context, which is a profile in memory. It is a global variable because tests have no common caller.
 type chromium struct {
+	programs []string // the first that is installed
+
 	mu  sync.Mutex
 	ctx context.Context // chromedp's, of the process; nil: not started
 	end func() error
 }
 
-var shared chromium
+// The shell is the same engine without the windows of a desktop browser, at half the CPU. It has no screen to keep on.
+var (
+	shared  = chromium{programs: append([]string{"chromium-headless-shell"}, desktop.programs...)}
+	desktop = chromium{programs: []string{"chromium", "chromium-browser", "google-chrome"}}
+)
 
 // start starts the process, unless it runs. If it has crashed, start starts another: only the tests that were under way
 // fail.
@@ -35,7 +41,7 @@ func (c *chromium) start() (context.Context, error) {
 		}
 	}
 	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range c.programs {
 		if found, err := exec.LookPath(name); err == nil {
 			path = found
 			break

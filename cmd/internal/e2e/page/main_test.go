@@ -2,6 +2,7 @@
 package page
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,7 +29,7 @@ type withBrowsers struct{ e2e.Runner }
 func (w withBrowsers) Run() int {
 	code := w.Runner.Run()
 	foxes.stop()
-	if err := shared.stop(); err != nil {
+	if err := errors.Join(shared.stop(), desktop.stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "end Chromium:", err)
 		code = max(code, 1)
 	}

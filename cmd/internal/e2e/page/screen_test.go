@@ -33,7 +33,7 @@ const screens = `(() => {
 // onWall is a browser that shows a wall.
 func onWall(t *testing.T, refusing bool) *browser {
 	t.Helper()
-	b := newBrowser(t, screens)
+	b := newBrowserOf(t, &desktop, screens)
 	s := newSite(t, 1, "")
 	s.Create(map[string]any{"name": "verify"})
 	b.do(chromedp.Navigate(s.Nodes[0].URL))
