@@ -25,9 +25,6 @@ import (
 // A node that is told to end first turns /readyz to 503. Until the load balancer has heard that twice, the node accepts
 // and serves new connections, and kept ones end with their next answer. A node that nobody watches does not wait.
 func TestDrainIsNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for 20 s")
-	}
 	t.Parallel()
 	s := newSite(t, 2, "", "--drain-timeout", "100s") // of which 20 s are for load balancers to notice
 	s.shelf(100, 10)
@@ -77,9 +74,6 @@ func TestDrainIsNoticed(t *testing.T) {
 // after a 503 or a broken connection, see no error. Nothing is lost or done twice; live channels are sent away spread
 // over time; and each node ends with 0 in time.
 func TestRollingRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("restarts nodes under load, for half a minute")
-	}
 	t.Parallel()
 	const users, sockets, drain = 30, 60, 30 * time.Second
 	s := newSite(t, 3, "", "--drain-timeout", drain.String())

@@ -15,9 +15,6 @@ func TestAsynchronousReplicationLoses(t *testing.T) {
 	if os.Getenv("GETWORK_TEST_ASYNC") == "" {
 		t.Skip("only a demonstration: GETWORK_TEST_ASYNC=1 runs it")
 	}
-	if testing.Short() {
-		t.Skip("starts three PostgreSQL servers under Patroni")
-	}
 	database := patroni.Start(t, patroni.Options{})
 	for _, c := range []struct {
 		name   string

@@ -20,9 +20,6 @@ type loss func(ctx context.Context, database *patroni.Cluster)
 // The primary changes under load, with synchronous replication: nothing that was answered with a 2xx is lost, all
 // waiting users are served on the sockets that they had, and nodes answer 503 and Retry-After meanwhile.
 func TestFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three PostgreSQL servers under Patroni")
-	}
 	if e2e.ModeNow == e2e.Pooled {
 		t.Skip("PgBouncer names one host")
 	}

@@ -12,9 +12,6 @@ import (
 // A node freezes in the middle of its run, past every time-out: its query ends, its lock is lost, and another node
 // serves. After the thaw it hands out nothing of its result.
 func TestRunnerFrozen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for more than 20 s")
-	}
 	t.Parallel()
 	frozen(t, "", func(s *site) (string, func()) { return s.Gated(frozenQuery.Seconds(), 100) })
 }

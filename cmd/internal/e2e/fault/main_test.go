@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"flag"
 	"testing"
 
 	_ "getwork/cmd/internal/demo" // nodes are built from it, so the test cache notices changes
@@ -10,7 +11,13 @@ import (
 	_ "getwork/cmd/internal/serve"
 )
 
-func TestMain(m *testing.M) { e2e.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		return // faults wait for time-outs
+	}
+	e2e.Main(m)
+}
 
 // site is a site of e2e, with the steps that tests of this package share.
 type site struct{ *e2e.Site }

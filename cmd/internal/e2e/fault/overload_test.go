@@ -104,9 +104,6 @@ func TestMoreClicksThanServed(t *testing.T) {
 
 // A table is locked for longer than a call waits: calls that need it are answered 503 in time, and others are served.
 func TestLockedTable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits until calls are given up")
-	}
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.shelf(100, 10)
