@@ -33,6 +33,14 @@ func (r reader) end(t *testing.T) {
 	exec(t, r.conn, `commit`)
 }
 
+// alone takes the later migrations back, whose way down may wait for readers.
+func alone(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	if err := schema.Down(t.Context(), conn, schema.Default, indexes); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // waitsForReader waits until a migration's connection waits for a reader, and returns what it executes; ok is false if it ended
 // instead.
 func waitsForReader(t *testing.T, watch *pgx.Conn, pid uint32, done <-chan error) (statement string, ok bool) {
@@ -59,6 +67,7 @@ func TestIndexesAreBuiltBesideWriters(t *testing.T) {
 	conn, watch, writer := connect(t, url), connect(t, url), connect(t, url)
 	readers := [2]reader{{connect(t, url)}, {connect(t, url)}}
 	exec(t, writer, `insert into getwork.task default values; set lock_timeout = '1s'`)
+	alone(t, conn)
 	for _, way := range []struct {
 		name string
 		f    func() error
@@ -104,6 +113,7 @@ func TestIndexesAfterAKill(t *testing.T) {
 	want := objects(t, watch)
 	_, latest := status(t, watch, schema.Default)
 	held := reader{connect(t, url)}
+	alone(t, watch)
 	invalid := func() (n int) {
 		t.Helper()
 		if err := watch.QueryRow(ctx, `select count(*) from pg_index where not indisvalid`).Scan(&n); err != nil {

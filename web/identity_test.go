@@ -92,6 +92,14 @@ func TestRoles(t *testing.T) {
 		"POST /work/999/extend":   "worker agent manager",
 		"POST /work/999/reassign": "manager",
 
+		"GET /webhooks":                "manager",
+		"POST /webhooks":               "manager",
+		"DELETE /webhooks/999":         "manager",
+		"POST /webhooks/999/test":      "manager",
+		"POST /webhooks/999/rotate":    "manager",
+		"GET /webhooks/999/deliveries": "manager",
+		"POST /webhooks/999/redrive":   "manager",
+
 		"GET /requests": "observer manager",
 		"GET /history":  "observer manager",
 		"GET /returns":  "observer manager",

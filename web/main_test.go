@@ -24,6 +24,7 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
+	"getwork/assign/hook"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
@@ -143,6 +144,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 	c := Config{
 		Engine: n.engine, Records: n.records, Feed: n.feed, Audit: n.audit,
 		Report: report.New(n.db, nil),
+		Hooks:  &hook.Registry{Config: hook.Config{DB: pg.Router{Calls: n.db}, Log: log}, Audit: n.audit},
 		Identify: func(r *http.Request) (*Caller, error) {
 			if r.Header.Get(panics) != "" {
 				panic("secret")

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"getwork/assign/engine"
+	"getwork/assign/hook"
 	"getwork/assign/pg"
 )
 
@@ -30,6 +31,8 @@ type Figures struct {
 	Connections func() Connections // nil: nobody counts them
 
 	Identity *IdentityFigures // nil: --auth dev
+
+	Hooks *hook.Sender // nil: it sends nothing
 }
 
 // Connections are those that clients have to a node.
@@ -117,6 +120,9 @@ var (
 	sent       = figure("events_sent_total", "Events handed to live channels.")
 	dropped    = figure("events_dropped_total", "Events that were not sent because their live channels were too slow and were closed; the clients reconnect for a snapshot.")
 	slow       = figure("slow_channels_total", "Live channels that were closed because they were too slow.")
+	hooked     = figure("webhook_attempts_total", "Attempts of this node to post an event to a web hook, by outcome: delivered, or failed, after which it is tried again.", "outcome")
+	buried     = figure("webhook_dead_total", "Events that this node gave up, because they were not delivered within three days.")
+	unsent     = figure("webhook_oldest_seconds", "How long the oldest event of all nodes has waited to be delivered to a web hook, as this node saw some seconds ago; 0 if none waits.")
 	sockets    = figure("sockets", "WebSockets that are open now.")
 	socketsMax = figure("sockets_max", "WebSockets that may be open.")
 	open       = figure("connections", "Connections of clients that are open now, with those of sockets and event streams.")
@@ -139,7 +145,7 @@ var (
 // Describe implements [prometheus.Collector].
 func (c *counted) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{recorded, ended, rescued, given, expired, rounds, runs, ranFor, looks, oldest, listening, reconnects, sent, dropped, slow,
-		sockets, socketsMax, open, openMax, strange, strangeMax, closed, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
+		hooked, buried, unsent, sockets, socketsMax, open, openMax, strange, strangeMax, closed, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
 		to <- d
 	}
 }
@@ -179,6 +185,12 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 		show(mayEnter, prometheus.GaugeValue, float64(g.most), name)
 		show(refused, prometheus.CounterValue, float64(g.full.Load()), name, "node")
 		show(refused, prometheus.CounterValue, float64(g.tooMany.Load()), name, "user")
+	}
+	if h := c.Figures.Hooks; h != nil {
+		show(hooked, prometheus.CounterValue, float64(h.Delivered.Load()), "delivered")
+		show(hooked, prometheus.CounterValue, float64(h.Failed.Load()), "failed")
+		show(buried, prometheus.CounterValue, float64(h.Dead.Load()))
+		show(unsent, prometheus.GaugeValue, time.Duration(h.Oldest.Load()).Seconds())
 	}
 	show(streams, prometheus.GaugeValue, float64(c.streams.Load()))
 	if c.Figures.Sockets != nil {

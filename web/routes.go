@@ -65,6 +65,15 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/work/release", manage, narrowed, s.release, Manager)
 	counts("/history", asked, packed(s.history), Observer, Manager)
 	route("GET", "/returns", read, asked, packed(s.returns), Observer, Manager)
+	hooks := webhooks{s}
+	known := func(method, path, scope string, tasks within, h handler) { route(method, path, scope, tasks, h) } // the handler says who may
+	known("GET", "/webhooks", read, asked, packed(hooks.listWebhooks))
+	known("POST", "/webhooks", manage, outside, hooks.createWebhook)
+	known("DELETE", "/webhooks/{id}", manage, outside, withHook(hooks.deleteWebhook))
+	known("POST", "/webhooks/{id}/test", manage, outside, withHook(hooks.testWebhook))
+	known("POST", "/webhooks/{id}/rotate", manage, outside, withHook(hooks.rotateWebhook))
+	known("GET", "/webhooks/{id}/deliveries", read, outside, packed(withHook(hooks.listDeliveries)))
+	known("POST", "/webhooks/{id}/redrive", manage, outside, withHook(hooks.redriveWebhook))
 	counts("/events", narrowed, s.events, all...)
 	counts("/ws", narrowed, s.socket, all...)
 	p := people{s}

@@ -109,7 +109,7 @@ func TestScopes(t *testing.T) {
 	// Asked for by name, the token's own tasks are shown, and others with them are not.
 	limited := manager
 	limited.Tasks = []string{"third"}
-	for _, path := range []string{"/requests", "/work", "/holders", "/history", "/returns"} {
+	for _, path := range []string{"/requests", "/work", "/holders", "/history", "/returns", "/webhooks"} {
 		if got := call("GET", "/api/v1"+path+"?task=third", limited); got.status != 200 {
 			t.Errorf("%s of its own task: %d %s", path, got.status, got.body)
 		}

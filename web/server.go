@@ -21,6 +21,7 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
+	"getwork/assign/hook"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
@@ -34,6 +35,7 @@ type Config struct {
 	Feed     *feed.Feed
 	Report   *report.Report
 	Audit    *audit.Writer
+	Hooks    *hook.Registry
 	Identify Identify
 	LogInBy  string                      // "dev": the page may set a cookie by name
 	Rights   *rights.Watch               // nil under --auth dev

@@ -34,6 +34,14 @@ var withoutCall = map[string]string{
 	"events":     "the live channel is followed over a WebSocket, which has the same events",
 	"listAudit":  "auditors read it by the page, or with getwork audit",
 	"createWall": "its answer is a link for a browser",
+
+	"listWebhooks":   "web hooks are set up by hand, with getwork webhook; so are the next ones",
+	"createWebhook":  "as listWebhooks",
+	"deleteWebhook":  "as listWebhooks",
+	"testWebhook":    "as listWebhooks",
+	"rotateWebhook":  "as listWebhooks",
+	"listDeliveries": "as listWebhooks",
+	"redriveWebhook": "as listWebhooks",
 }
 
 // Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.

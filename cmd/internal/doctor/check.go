@@ -81,6 +81,7 @@ var checks = []check{
 	{"unused-tasks", tables, lookAtUnusedTasks},
 	{"slow-tasks", tables, lookAtSlowTasks},
 	{"waiting", tables, lookAtWaiting},
+	{"webhooks", tables, lookAtWebhooks},
 }
 
 // limits say from when on something is wrong.

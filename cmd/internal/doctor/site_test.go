@@ -149,6 +149,8 @@ func TestTaskChecks(t *testing.T) {
 		{check: "slow-tasks", sql: "update getwork.task_state set usual = '20 seconds', longest = '21 seconds'", state: Warning, says: "loans usually takes 20s, and its result is fresh for 10s"},
 		{check: "slow-tasks", sql: "update getwork.task_state set usual = '1 second', longest = '55 seconds'", state: Warning, says: "loans took up to 55s lately, and its query_timeout is 1m", mend: "update getwork.task_state set longest = '2 seconds'"},
 		{check: "waiting", sql: request, state: Error, says: "somebody has waited for work for 1h", mend: "update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = now()"},
+		{check: "webhooks", sql: "insert into getwork.hook (url, events, secret, created_by) values ('https://receiver.example/', '{work.closed}', '\\x00', 'mia')", state: Error, says: "the triggers that record their events are switched off", mend: "select getwork.switch_hooks()"},
+		{check: "webhooks", sql: "delete from getwork.hook; select getwork.switch_hooks(); revoke execute on function getwork.switch_hooks() from LOGIN", state: Warning, says: "LOGIN can make no web hooks", mend: "grant execute on function getwork.switch_hooks() to LOGIN"},
 		{check: "waiting", sql: held, state: Error, says: "a lease ended 10m", mend: "delete from getwork.work"},
 	} {
 		w.expect(b)

@@ -20,6 +20,7 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/engine"
 	"getwork/assign/feed"
+	"getwork/assign/hook"
 	"getwork/assign/pg"
 	"getwork/assign/records"
 	"getwork/assign/report"
@@ -43,6 +44,8 @@ type node struct {
 	records   *records.Records
 	feed      *feed.Feed
 	engine    *engine.Engine
+	hooks     hook.Config
+	sender    *hook.Sender
 	rights    *rights.Watch      // nil: --auth dev
 	source    *oidc.Source       // the identity provider; nil: there is none
 	logIns    *identity.LogIns   // nil: nobody logs in here
@@ -120,6 +123,8 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	n.audit = &audit.Writer{Node: id, SQL: name.SQL, Log: n.log, DB: n.pools.Router()}
 	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
 		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log}
+	n.sender = hook.NewSender(n.hooks)
 	n.openRights(id, name)
 	switch {
 	case c.NoListen:
@@ -210,6 +215,7 @@ func (n *node) serveHTTP() {
 		Records:    n.records,
 		Feed:       n.feed,
 		Audit:      n.audit,
+		Hooks:      &hook.Registry{Config: n.hooks, Audit: n.audit},
 		Report:     report.New(n.pools.API, n.engine.SQL),
 		Identify:   introducing(n.identify()),
 		LogInBy:    n.config.Auth,
@@ -229,7 +235,7 @@ func (n *node) serveHTTP() {
 		TrustedProxies: n.config.proxies,
 		FrameAncestors: n.config.FrameAncestors,
 
-		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures()},
+		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures(), Hooks: n.sender},
 		Log:     n.log, LogCalls: n.config.LogCalls,
 	})
 	if n.proxy != nil {
@@ -284,6 +290,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	part("engine", func() error { return n.engine.Run(engine) })
 	part("feed", func() error { return n.feed.Run(engine) })
+	part("web hooks", func() error { return n.sender.Run(engine) })
 	part("audit", func() error { return n.audit.Run(engine) })
 	if n.rights != nil {
 		part("rights", func() error { return n.rights.Run(engine) })

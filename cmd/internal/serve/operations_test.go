@@ -125,13 +125,15 @@ func kindOf(where, name string) string {
 	case name == "user":
 		return "user"
 	case name == "id":
-		for _, kind := range []string{"requests", "work", "tokens", "sessions"} {
+		for _, kind := range []string{"requests", "work", "tokens", "sessions", "webhooks"} {
 			if strings.HasPrefix(where, "/api/v1/"+kind) {
 				return kind
 			}
 		}
 	case name == "name" && strings.HasPrefix(where, "/api/v1/users"):
 		return "stranger" // those who make calls stay as they are
+	case name == "url":
+		return "url"
 	case name == "query" || name == "recheck":
 		return "query"
 	}
@@ -314,6 +316,7 @@ func (s *storm) learn(where string, v any) {
 		_, attempt := v["attempt"]
 		_, scopes := v["scopes"]
 		_, sub := v["sub"]
+		_, hook := v["retry_at"]
 		name, _ := v["name"].(string)
 		item, _ := v["item"].(string)
 		switch {
@@ -324,6 +327,8 @@ func (s *storm) learn(where string, v any) {
 			add("item", item)
 		case scopes && id != s.kept:
 			add("tokens", id)
+		case hook:
+			add("webhooks", id)
 		case v["max_request"] != nil:
 			add("task", name)
 		case sub:
@@ -394,6 +399,10 @@ func TestOperations(t *testing.T) {
 		post(agent, "/api/v1/tasks/first-2/items", fmt.Sprintf(`[{"item":"photo-%d"},{"item":"paper/%d","priority":2}]`, n, n))
 		s.known["item"] = append(s.known["item"], fmt.Sprintf("photo-%d", n), fmt.Sprint(n+1))
 		post(s.callers[n%2], fmt.Sprintf("/api/v1/tasks/first-%d/requests", n%4), `{"count":2,"linger":"1h"}`)
+	}
+	s.known["url"] = []string{"https://localhost:9/", "https://169.254.169.254/latest"}
+	for n := range 4 {
+		post(mia, "/api/v1/webhooks", fmt.Sprintf(`{"task":"first-%d","url":"https://localhost:9/","events":["work.closed"]}`, n))
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "DELETE", s.at.url+"/api/v1/tokens/"+gone["id"].(string), nil)
 	if err != nil {

@@ -43,6 +43,7 @@ type Command struct {
 
 	Identity
 	Queries
+	Webhooks
 }
 
 // errNoDatabase is an error, not a reason to start a private server: a node that lost its URL must not become an

@@ -1,0 +1,253 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/pg"
+)
+
+const (
+	perHook   = 8                // events of one hook that a node sends at once
+	atOnce    = 32               // hooks to which a node sends at once
+	lease     = 30 * time.Second // longer than postWithin and the result's write
+	giveUp    = 72 * time.Hour
+	pollEvery = time.Second
+)
+
+// Config has the settings of a [Registry] and a [Sender].
+type Config struct {
+	DB        pg.Router
+	SQL       func(string) string // puts the schema's name into a statement; nil: the schema is getwork
+	Allow     []netip.Prefix      // what hooks may reach beside public and private addresses; also over http
+	Retention time.Duration       // of dead events
+	Log       *slog.Logger
+}
+
+func (c *Config) sql(statement string) string {
+	if c.SQL == nil {
+		return statement
+	}
+	return c.SQL(statement)
+}
+
+// Sender posts what is due. A node has one.
+type Sender struct {
+	Config
+	client  client
+	results chan struct{} // bounds the connections that results take from the engine's own
+
+	mu   sync.Mutex
+	busy map[int64]bool // hooks to which this node sends just now
+
+	// Counters of this node, and how long the oldest event of all nodes has waited.
+	Delivered, Failed, Dead atomic.Int64
+	Oldest                  atomic.Int64 // nanoseconds
+}
+
+// NewSender returns a sender that sends while its Run runs.
+func NewSender(c Config) *Sender {
+	return &Sender{Config: c, client: newClient(c.Allow), results: make(chan struct{}, 2), busy: map[int64]bool{}}
+}
+
+// event is a claimed event.
+type event struct {
+	id, hook       int64
+	attempt        int
+	message        string
+	body           []byte
+	url            string
+	secret, former []byte
+}
+
+func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
+
+// claimEvents repeats the index's conditions. A hook that has failed is tried with one event. The lock reads the row again, so
+// an event that another node has just claimed is not due any more.
+const claimEvents = `
+with hooks as materialized (
+  select h.id, case when h.failures > 0 then 1 else $2::bigint end as most
+  from getwork.hook h
+  where h.id <> all ($1::bigint[]) and (h.retry_at is null or h.retry_at <= clock_timestamp())
+), due as materialized (
+  select e.id
+  from hooks h
+  cross join lateral (
+    select e.id
+    from getwork.hook_event e
+    where e.hook_id = h.id and e.state = 'waiting' and e.next_at <= (select clock_timestamp())
+      and not exists (
+        select from getwork.hook_event o
+        where o.hook_id = e.hook_id and o.task_id = e.task_id and o.item = e.item and o.state = 'waiting' and o.id < e.id)
+    order by e.next_at
+    limit h.most
+    for update skip locked
+  ) e
+  limit $3::bigint * $2::bigint
+)
+update getwork.hook_event e
+set attempts = e.attempts + 1, next_at = clock_timestamp() + $4::bigint * interval '1 microsecond'
+from due d, getwork.hook h
+where e.id = d.id and h.id = e.hook_id
+returning e.id, e.hook_id, e.attempts, e.message::text, e.body::text, h.url, h.secret, case when h.former_until > clock_timestamp() then h.former_secret end`
+
+// Run sends until ctx ends, and then waits for what is under way. It returns nil.
+func (s *Sender) Run(ctx context.Context) error {
+	ctx = pg.AsOwn(ctx)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	freed := make(chan struct{}, 1)
+	var tidied time.Time
+	for {
+		err := s.round(ctx, &sending, freed)
+		if err == nil && time.Since(tidied) > 15*time.Second {
+			tidied = time.Now()
+			err = s.tidy(ctx)
+		}
+		if err != nil && ctx.Err() == nil && !pg.Away(err) { // other statements report a database that is away
+			s.Log.Warn("send events to web hooks", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-freed:
+		case <-time.After(pollEvery/2 + rand.N(pollEvery)):
+		}
+	}
+}
+
+// round claims what is due, and has it sent in the background. Hooks don't wait for each other: each gets its next events when
+// its last ones are over.
+func (s *Sender) round(ctx context.Context, sending *sync.WaitGroup, freed chan<- struct{}) error {
+	s.mu.Lock()
+	skip := make([]int64, 0, len(s.busy))
+	for id := range s.busy {
+		skip = append(skip, id)
+	}
+	s.mu.Unlock()
+	if len(skip) >= atOnce {
+		return nil
+	}
+	deadline := time.Now().Add(lease / 2) // an attempt that has not begun by then is left to the next lease
+	claimed, err := s.claim(ctx, skip)
+	if err != nil {
+		return err
+	}
+	for id, batch := range claimed {
+		s.mu.Lock()
+		s.busy[id] = true
+		s.mu.Unlock()
+		sending.Go(func() {
+			s.send(ctx, batch, deadline)
+			s.mu.Lock()
+			delete(s.busy, id)
+			s.mu.Unlock()
+			select {
+			case freed <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return nil
+}
+
+func (s *Sender) claim(ctx context.Context, skip []int64) (map[int64][]event, error) {
+	ctx, cancel := context.WithTimeout(ctx, lease/2)
+	defer cancel()
+	var claimed map[int64][]event
+	err := pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
+		claimed = map[int64][]event{}
+		rows, err := tx.Query(ctx, s.sql(claimEvents), skip, int64(perHook), int64(atOnce-len(skip)), lease.Microseconds())
+		if err != nil {
+			return err
+		}
+		var e event
+		var body string
+		_, err = pgx.ForEachRow(rows, []any{&e.id, &e.hook, &e.attempt, &e.message, &body, &e.url, &e.secret, &e.former}, func() error {
+			e.body = []byte(body)
+			claimed[e.hook] = append(claimed[e.hook], e)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim events: %w", err)
+	}
+	return claimed, nil
+}
+
+// send posts events of one hook, each of another item, and writes how that ended.
+func (s *Sender) send(ctx context.Context, batch []event, deadline time.Time) {
+	var all sync.WaitGroup
+	for _, e := range batch {
+		all.Go(func() {
+			if time.Now().After(deadline) || ctx.Err() != nil { // the node froze, or ends
+				return
+			}
+			r := s.client.post(ctx, e)
+			if r.failed != "" && ctx.Err() != nil {
+				return // the node ends, and another one begins again
+			}
+			s.results <- struct{}{}
+			defer func() { <-s.results }()
+			writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease/2)
+			defer cancel()
+			if err := s.write(writing, e, r); err != nil && !pg.Away(err) {
+				s.Log.Warn("write how a web hook answered; the event is sent again", "hook", e.hook, "event", e.id, "error", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// The result counts only if no other node has begun again meanwhile.
+const (
+	writeDelivered = `
+with over as (
+  update getwork.hook_event set state = 'delivered', ended_at = clock_timestamp(), status = $3, error = null
+  where id = $1 and attempts = $2 and state <> 'delivered'
+  returning hook_id
+)
+update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0`
+
+	// An event waits longer after each failure: 5 s, 20 s, 80 s … 8 h, and up to a fifth longer at random. The whole hook waits
+	// for a second, twice as long after each further failure, a minute at most, or for as long as the receiver asks.
+	writeFailed = `
+with failed as (
+  update getwork.hook_event
+  set status = nullif($3, 0), error = $4,
+      next_at = clock_timestamp() + least(interval '5 seconds' * 4 ^ least(attempts - 1, 10), interval '8 hours') * (1 + random() / 5)
+  where id = $1 and attempts = $2 and state = 'waiting'
+  returning hook_id
+)
+update getwork.hook h
+set failures = h.failures + 1,
+    retry_at = clock_timestamp() + greatest(interval '1 second' * least(2 ^ least(h.failures, 10), 60), $5::bigint * interval '1 microsecond')
+from failed where h.id = failed.hook_id`
+)
+
+func (s *Sender) write(ctx context.Context, e event, r result) error {
+	if r.failed == "" {
+		s.Delivered.Add(1)
+	} else {
+		s.Failed.Add(1)
+		s.Log.Info("a web hook failed", "hook", e.hook, "event", e.id, "attempt", e.attempt, "error", r.failed)
+	}
+	return pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
+		if r.failed == "" {
+			_, err := tx.Exec(ctx, s.sql(writeDelivered), e.id, e.attempt, r.status)
+			return err
+		}
+		_, err := tx.Exec(ctx, s.sql(writeFailed), e.id, e.attempt, r.status, r.failed, r.retryAfter.Microseconds())
+		return err
+	})
+}

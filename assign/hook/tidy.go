@@ -1,0 +1,93 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/pg"
+)
+
+const keepDelivered = 7 * 24 * time.Hour
+
+const (
+	// If a node is sending it just now and it is delivered after all, that still counts.
+	buryEvents = `
+with old as materialized (
+  select id from getwork.hook_event
+  where state = 'waiting' and since < (select clock_timestamp()) - $1::bigint * interval '1 microsecond'
+  order by since
+  limit 1000
+  for update skip locked
+)
+update getwork.hook_event e set state = 'dead', ended_at = clock_timestamp() from old where e.id = old.id`
+
+	removeEvents = `
+with old as materialized (
+  select id from getwork.hook_event
+  where state = $1 and state <> 'waiting' and ended_at < (select clock_timestamp()) - $2::bigint * interval '1 microsecond'
+  limit 1000
+  for update skip locked
+)
+delete from getwork.hook_event e using old where e.id = old.id`
+
+	// Of hooks that were deleted. It goes from one hook to the next, by index.
+	removeOrphans = `
+with recursive present as (
+  (select e.hook_id from getwork.hook_event e order by e.hook_id limit 1)
+  union all
+  select n.hook_id
+  from present p
+  cross join lateral (select e.hook_id from getwork.hook_event e where e.hook_id > p.hook_id order by e.hook_id limit 1) n
+), old as materialized (
+  select e.id
+  from present p
+  cross join lateral (select e.id from getwork.hook_event e where e.hook_id = p.hook_id order by e.id limit 1000 for update of e skip locked) e
+  where not exists (select from getwork.hook h where h.id = p.hook_id)
+  limit 1000
+)
+delete from getwork.hook_event e using old where e.id = old.id`
+
+	oldestEvent = `
+select coalesce(extract(epoch from clock_timestamp() - (select min(since) from getwork.hook_event where state = 'waiting')), 0)::float8`
+)
+
+// tidy gives up what was not delivered in time, removes what was over long ago, and reads how long the oldest event has waited.
+func (s *Sender) tidy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	run := func(statement string, args ...any) (all int64, err error) { // in small batches, as the engine's
+		for n := int64(1); n > 0 && err == nil; all += n {
+			err = pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
+				tag, err := tx.Exec(ctx, s.sql(statement), args...)
+				n = tag.RowsAffected()
+				return err
+			})
+		}
+		return all, err
+	}
+	buried, err := run(buryEvents, giveUp.Microseconds())
+	if err != nil {
+		return fmt.Errorf("give up events that were not delivered: %w", err)
+	}
+	if buried > 0 {
+		s.Dead.Add(buried)
+		s.Log.Warn("events were not delivered within three days; `getwork webhook redrive` sends them again", "events", buried)
+	}
+	for state, keep := range map[string]time.Duration{"delivered": min(keepDelivered, s.Retention), "dead": s.Retention} {
+		if _, err := run(removeEvents, state, keep.Microseconds()); err != nil {
+			return fmt.Errorf("remove old events: %w", err)
+		}
+	}
+	if _, err := run(removeOrphans); err != nil {
+		return fmt.Errorf("remove events of deleted web hooks: %w", err)
+	}
+	var oldest float64
+	if err := s.DB.QueryRow(ctx, s.sql(oldestEvent)).Scan(&oldest); err != nil {
+		return fmt.Errorf("read the oldest event: %w", err)
+	}
+	s.Oldest.Store(int64(oldest * float64(time.Second)))
+	return nil
+}

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"testing"
+
+	"getwork/assign"
+	"getwork/cmd/internal/e2e"
+)
+
+func TestWebhookCommands(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox")
+	c.Run(2, e2e.Text("say whose events"), "webhook", "create", "https://localhost:1/")
+	c.Run(1, e2e.Text("url begins with https://"), "webhook", "create", "http://localhost:1/", "--task", "photos")
+	c.Run(0, e2e.Text("whsec_", "Web hook 1 is told of run.failed, work.assigned, work.closed, work.expired."), "webhook", "create", "https://localhost:1/", "--task", "photos")
+	c.Run(1, e2e.Text("the test failed: ", "refused: ", "is loopback, link-local"), "webhook", "test", "1")
+	c.Run(0, e2e.Text("webhook.test", "waiting", "refused"), "webhook", "deliveries", "1")
+	c.Run(0, e2e.Text("photos", "https://localhost:1/"), "webhook", "list", "--task", "photos")
+	c.Run(0, e2e.Text("whsec_", "The former one signs, too, until"), "webhook", "rotate", "1")
+	c.Run(0, e2e.Text("whsec_", "The former one signs nothing any more"), "webhook", "rotate", "1", "--keep", "0s")
+	c.Run(0, e2e.Text("To be sent again: 0 events"), "webhook", "redrive", "1")
+	var list struct{ Webhooks []assign.Webhook }
+	c.Decode(0, &list, "webhook", "list")
+	if len(list.Webhooks) != 1 || list.Webhooks[0].Waiting != 1 {
+		t.Errorf("listed: %+v", list)
+	}
+	c.Run(0, e2e.Text("Web hook 1 is deleted"), "webhook", "delete", "1", "--yes")
+	c.Run(0, e2e.Text("There are no web hooks"), "webhook", "list")
+}
