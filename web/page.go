@@ -49,6 +49,7 @@ type site struct {
 	version string
 	files   map[string]*asset // by their names in static
 	views   map[string]*asset // index.html by address, each naming the modules that its view begins with
+	page    []byte            // index.html as it is written
 }
 
 // theSite is made on first use.
@@ -75,6 +76,7 @@ func newSite() *site {
 	for _, view := range views {
 		s.views[view] = newAsset(kinds[".html"], s.index(view))
 	}
+	s.page = s.files["index.html"].plain
 	delete(s.files, "index.html")
 	return s
 }
@@ -95,6 +97,9 @@ func (s *site) index(view string) []byte {
 		}
 	}
 	index := bytes.Replace(s.files["index.html"].plain, []byte("</head>"), append(links.Bytes(), "</head>"...), 1)
+	if strings.HasPrefix(view, "/tasks") || view == "/floor" { // only the preview of a task needs it there, which loads it
+		index = bytes.Replace(index, []byte("  <link rel=\"stylesheet\" href=\"/static/desk.css\">\n"), nil, 1)
+	}
 	return bytes.ReplaceAll(index, []byte(`="/static/`), []byte(`="/static/`+s.version+`/`))
 }
 

@@ -1,6 +1,7 @@
 /** Dialogs: a question, a form, and one that a view fills. */
 
 import { html, nothing, render } from './lib/lit-html/lit-html.js';
+import { t } from './lang.js';
 
 /**
  * Makes a dialog, which draw(template) fills and shows; its title has the id 'dialog-title'. It is closed by close(value), by
@@ -31,7 +32,7 @@ export function newDialog(className, signal) {
 }
 
 /** Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. */
-export function ask({ title, text, yes, no = 'Cancel', danger = false }) {
+export function ask({ title, text, yes, no = t`Cancel`, danger = false }) {
   const dialog = newDialog('ask');
   dialog.draw(html`<form method="dialog">
     <h2 id="dialog-title" dir="auto">${title}</h2>
@@ -72,9 +73,9 @@ export function askForm({ title, body, yes, danger = false, act, signal }) {
     ${body}
     <p class="error" role="alert" dir="auto">${error}</p>
     <div class="toolbar">
-      <button type="button" @click=${() => dialog.close()}>Cancel</button>
+      <button type="button" @click=${() => dialog.close()}>${t`Cancel`}</button>
       <button type="submit" class=${danger ? 'danger' : 'primary'}
-        aria-disabled=${busy ? 'true' : nothing}>${busy ? 'One moment …' : yes}</button>
+        aria-disabled=${busy ? 'true' : nothing}>${busy ? t`One moment …` : yes}</button>
     </div>
   </form>`);
   draw();

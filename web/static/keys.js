@@ -1,6 +1,7 @@
 /** Keyboard shortcuts: single keys, which a view adds and which the help, behind "?", lists. They can be switched off there. */
 
 import { html, render } from './lib/lit-html/lit-html.js';
+import { t } from './lang.js';
 
 const stored = 'getwork.shortcuts';
 const patience = 2000; // ms between the keys of a sequence
@@ -24,7 +25,7 @@ export function shortcuts(help) {
     localStorage.setItem(stored, yes ? 'on' : 'off');
     show();
   });
-  known.add([{ key: '?', does: 'This help', run: open }]);
+  known.add([{ key: '?', does: t`This help`, run: open }]);
   help.addEventListener('click', open);
   show();
   document.addEventListener('keydown', (e) => {
@@ -47,19 +48,19 @@ export function shortcuts(help) {
   };
 }
 
-const names = { ArrowDown: '↓', ArrowUp: '↑', ArrowLeft: '←', ArrowRight: '→', Escape: 'Esc' };
+const names = { ArrowDown: '↓', ArrowUp: '↑', ArrowLeft: '←', ArrowRight: '→', Escape: t`Esc`, Enter: t`Enter` };
 
 function openHelp(list, on, turn) {
   const dialog = document.createElement('dialog');
   dialog.className = 'keys';
   dialog.setAttribute('aria-labelledby', 'keys-title');
   render(html`<form method="dialog">
-    <h2 id="keys-title">Keyboard shortcuts</h2>
+    <h2 id="keys-title">${t`Keyboard shortcuts`}</h2>
     <div class="scroll" tabindex="0" role="region" aria-labelledby="keys-title"><table><tbody>${list.map(({ key, does }) => html`<tr>
       <th scope="row">${key.split(' ').map((k) => html`<kbd>${names[k] ?? k}</kbd> `)}</th><td>${does}</td></tr>`)}</tbody></table></div>
-    <label><input type="checkbox" .checked=${on} @change=${(e) => turn(e.target.checked)}> Single keys are shortcuts</label>
-    <p class="quiet">Everything can be done with Tab and Enter, too.</p>
-    <button class="primary">Close</button>
+    <label><input type="checkbox" .checked=${on} @change=${(e) => turn(e.target.checked)}> ${t`Single keys are shortcuts`}</label>
+    <p class="quiet">${t`Everything can be done with Tab and Enter, too.`}</p>
+    <button class="primary">${t`Close`}</button>
   </form>`, dialog);
   document.body.append(dialog);
   dialog.addEventListener('close', () => dialog.remove());

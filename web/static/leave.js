@@ -1,5 +1,6 @@
 /** Logging out. */
 
+import { t } from './lang.js';
 import { ask } from './dialog.js';
 
 /**
@@ -27,13 +28,13 @@ export async function leave(app, forget) {
 async function mayForget(user) {
   const prefix = `getwork draft: ${user}: `;
   const names = Object.keys(sessionStorage).filter((key) => key.startsWith(prefix))
-    .map((key) => key.slice(prefix.length) || 'a new task').sort();
+    .map((key) => key.slice(prefix.length) || t`a new task`).sort();
   if (!names.length) return true;
   return ask({
-    title: 'Log out before it is saved?',
-    text: `What you typed is not saved: ${names.join(', ')}. If you log out, it is lost.`,
-    yes: 'Log out anyway',
-    no: 'Stay',
+    title: t`Log out before it is saved?`,
+    text: t`What you typed is not saved: ${names.join(', ')}. If you log out, it is lost.`,
+    yes: t`Log out anyway`,
+    no: t`Stay`,
     danger: true,
   });
 }

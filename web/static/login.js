@@ -1,6 +1,7 @@
 /** For somebody who is not logged in: a form under --auth dev, a link where people log in elsewhere, or else only the reason. */
 
 import { html, nothing, render } from './lib/lit-html/lit-html.js';
+import { t } from './lang.js';
 import { logInAt } from './session.js';
 
 /**
@@ -15,18 +16,18 @@ export function showLogIn(element, { api, problem, before, entered }) {
 }
 
 const form = (submit, { status, message }) => html`<form id="log-in-form" class="card" @submit=${submit}>
-  <h1>Who are you?</h1>
-  <p class="quiet">This server believes the name that it is told.</p>
-  <label for="user">Name</label>
+  <h1>${t`Who are you?`}</h1>
+  <p class="quiet">${t`This server believes the name that it is told.`}</p>
+  <label for="user">${t`Name`}</label>
   <input id="user" name="user" autocomplete="username" maxlength="128" required dir="auto">
-  <label for="as">Role</label>
+  <label for="as">${t`Role`}</label>
   <select id="as" name="role">
-    <option value="worker">Worker</option>
-    <option value="manager">Manager</option>
-    <option value="observer">Observer</option>
+    <option value="worker">${t`Worker`}</option>
+    <option value="manager">${t`Manager`}</option>
+    <option value="observer">${t`Observer`}</option>
   </select>
   <p id="log-in-error" class="error" role="alert">${status === 401 ? '' : message}</p>
-  <button class="primary" type="submit">Continue</button>
+  <button class="primary" type="submit">${t`Continue`}</button>
 </form>`;
 
 async function logIn(e, api, entered) {
@@ -45,13 +46,12 @@ async function logIn(e, api, entered) {
 /** A log-in begins by the user's own click: going there by itself, a browser could go round for ever. */
 function link({ status, message, logIn: path }, before) {
   const refused = status !== 401;
-  const title = refused ? 'You can’t come in' : before === undefined ? 'Log in' : 'You are logged out';
+  const title = refused ? t`You can’t come in` : before === undefined ? t`Log in` : t`You are logged out`;
   return html`<div class="card">
     <h1>${title}</h1>
     ${refused || !path ? html`<p id="log-in-error" class="error" dir="auto">${sentence(message)}</p>` : nothing}
-    ${before ? html`<p>What was typed here, or not sent yet, waits in this tab for the same person to log in again. If somebody else does, it is
-      dropped.</p>` : nothing}
-    ${path ? html`<p><a class="button primary" href=${logInAt(path, refused)}>${refused ? 'Log in as somebody else' : 'Log in'}</a></p>` : nothing}
+    ${before ? html`<p>${t`What was typed here, or not sent yet, waits in this tab for the same person to log in again. If somebody else does, it is dropped.`}</p>` : nothing}
+    ${path ? html`<p><a class="button primary" href=${logInAt(path, refused)}>${refused ? t`Log in as somebody else` : t`Log in`}</a></p>` : nothing}
   </div>`;
 }
 

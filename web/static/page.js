@@ -3,7 +3,7 @@
  * getwork.js.
  *
  * A view is a module with open(app, place), which shows itself in place.element:
- *   app    {client, api, me, go(path), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls; what
+ *   app    {client, api, me, go(path), style(name), keys(shortcuts, signal), say(line), leaving}: getwork.js's client and REST calls; what
  *          api.me() has said; opens another view; adds keyboard shortcuts; announces a line, also to screen readers; and
  *          a Set of functions whose promises are awaited before a log-out: false prevents it
  *   place  {element, name, search, signal}: where to draw; what follows the view's path, such as a task's name, or '';
@@ -12,7 +12,8 @@
 
 import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
-import { parse } from './words.js';
+import { speak, speakIn, t } from './lang.js';
+import { parse, roleName } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
@@ -22,22 +23,25 @@ const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
 const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(role);
 const manages = ({ role }) => role === 'manager';
 const views = [
-  { path: '/', title: 'Work', may: works, load: () => import('./views/desk.js') },
-  { path: '/floor', title: 'Floor', may: watches, load: () => import('./views/floor.js') },
-  { path: '/tasks', title: 'Tasks', may: manages, load: () => import('./views/tasks.js') },
-  { path: '/items', title: 'Items', may: manages, style: 'items.css', load: () => import('./views/items.js') },
-  { path: '/people', title: 'People', may: watches, load: () => import('./views/people.js') },
-  { path: '/wall', title: 'Wall', may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
-  { path: '/users', title: 'Users', may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
-  { path: '/audit', title: 'Audit', may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
+  { path: '/', title: t`Work`, may: works, load: () => import('./views/desk.js') },
+  { path: '/floor', title: t`Floor`, may: watches, load: () => import('./views/floor.js') },
+  { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js') },
+  { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
+  { path: '/people', title: t`People`, may: watches, load: () => import('./views/people.js') },
+  { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
+  { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
+  { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
   { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
 ];
+
+const plain = ['/floor', '/tasks']; // views without the desk's style sheet
 
 let app;
 let greeted = false; // the server has said hello once
 let leave = new AbortController(); // the view that is shown
 
 $('not-loaded').remove();
+speakIn(document.body);
 $('skip').addEventListener('click', (e) => {
   e.preventDefault();
   const to = document.getElementById('pipeline-title') ?? $('view');
@@ -66,12 +70,12 @@ async function start() {
   forgetOthers(me.user);
   $('banner').hidden = true;
   const client = me.role ? connect({ parse, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
-  app = { api, client, me, go, say: announce, keys: shortcuts($('help')), leaving: new Set() };
+  app = { api, client, me, go, style, say: announce, keys: shortcuts($('help')), leaving: new Set() };
   $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;
   $('log-out').hidden = me.by !== 'dev';
   say($('name'), me.user);
-  say($('role'), me.role ?? 'administrator');
+  say($('role'), roleName(me.role ?? 'administrator'));
   showLinks();
   client.addEventListener('state', showState);
   client.addEventListener('hello', (e) => {
@@ -86,10 +90,10 @@ async function start() {
   show();
   // Whatever view is shown, dispositions that the former page could not send are sent.
   const unsent = Object.keys(sessionStorage).some((key) => key.startsWith('getwork.desk.'));
-  if (unsent && works(me)) import('./views/desk.js').then((desk) => desk.wake(app), () => {});
+  if (unsent && works(me)) speak('desk').then(() => import('./views/desk.js')).then((desk) => desk.wake(app), () => {});
   setInterval(tick, 1000);
   if (me.by === 'dev') return;
-  import('./session.js').catch(orNewer).then((session) => session.open(app, logOut), (e) => announce(`Your menu can’t be loaded: ${e.message}.`));
+  import('./session.js').catch(orNewer).then((session) => session.open(app, logOut), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
   if (localStorage.getItem('getwork.in') === String(me.ends_at)) return;
   localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
   tabs.postMessage('log-in');
@@ -114,14 +118,14 @@ async function noticing(...args) {
 
 /** A module without which nothing is shown. If it can't be loaded, the page is loaded again. */
 const whole = (module) => module.catch(orNewer).catch(() => {
-  startLater(new Problem(0, { detail: 'this page did not load whole' }), () => location.reload());
+  startLater(new Problem(0, { detail: t`this page did not load whole` }), () => location.reload());
   return new Promise(() => {});
 });
 
 /** The server can't be asked for the user now. */
 function startLater(e, again = start) {
   const wait = Math.max(5000, e.retryAfter);
-  say($('banner-text'), `No answer: ${e.message}. Trying again every ${wait / 1000} s.`);
+  say($('banner-text'), t`No answer: ${e.message}. Trying again every ${wait / 1000} s.`);
   $('banner').hidden = false;
   setTimeout(again, wait);
 }
@@ -168,7 +172,7 @@ function logOut() {
     if (!next) return;
     tabs.postMessage('log-out');
     location.assign(next);
-  }).catch((e) => announce(`You are still logged in: ${e.message}.`)).finally(() => {
+  }).catch((e) => announce(t`You are still logged in: ${e.message}.`)).finally(() => {
     loggingOut = null;
     showState(); // it may have ended meanwhile
   });
@@ -258,20 +262,21 @@ async function show() {
   element.dataset.view = view.path.slice(1) || 'desk';
   try {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
-    const [{ open }] = await Promise.all([view.load(), style(view.style)]).catch(orNewer);
+    const parts = view.path === '/users' ? ['account', 'users'] : [view.path.slice(1) || 'desk']; // an administrator sees others' sessions and tokens
+    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), style(plain.includes(view.path) ? '' : 'desk.css')]).catch(orNewer);
     if (signal.aborted) return;
     $('view').replaceChildren(element);
     await open(app, { element, name, search: new URLSearchParams(location.search), signal });
   } catch (e) {
     if (!signal.aborted) {
-      element.append(Object.assign(document.createElement('p'), { className: 'error', textContent: `This view can’t be shown: ${e.message}` }));
+      element.append(Object.assign(document.createElement('p'), { className: 'error', textContent: t`This view can’t be shown: ${e.message}` }));
       $('view').replaceChildren(element);
     }
     if (!(e instanceof Problem)) throw e; // a mistake of ours, for the console
   }
 }
 
-/** Loads a style sheet that not all views need. */
+/** Loads a style sheet that not all views need. The desk's stands before the views' own. */
 function style(name) {
   if (!name) return null;
   const { href } = new URL(name, import.meta.url);
@@ -279,9 +284,10 @@ function style(name) {
   const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: new URL(href).pathname });
   const loaded = new Promise((done, failed) => {
     link.onload = done;
-    link.onerror = () => failed(new Error('its style sheet can’t be loaded'));
+    link.onerror = () => failed(new Error(t`its style sheet can’t be loaded`));
   });
-  document.head.append(link);
+  if (name === 'desk.css') document.querySelector('head > [href$="/page.css"]').after(link);
+  else document.head.append(link);
   return loaded;
 }
 
@@ -305,11 +311,11 @@ async function orNewer(e) {
   return new Promise(() => {});
 }
 
-const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? 'Your account'} · getwork`;
+const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? t`Your account`} · getwork`;
 
 // The connection to the server.
 
-const chips = { live: 'Live', lagging: 'Late', connecting: 'Connecting …', polling: 'Asking', stopped: 'Stopped' };
+const chips = { live: t`Live`, lagging: t`Late`, connecting: t`Connecting …`, polling: t`Asking`, stopped: t`Stopped` };
 
 function showState() {
   const { state } = app.client;
@@ -331,12 +337,14 @@ function showState() {
 function bannerText(state) {
   const waits = app.client.requests.size > 0;
   switch (state.name) {
-    case 'lagging': return 'Push is late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.';
+    case 'lagging': return t`Push is late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.`;
     case 'polling':
       return state.error
-        ? `No answer: ${state.error.message}. ${waits ? 'Your request stays; trying' : 'Trying'} again every ${state.every / 1000} s.`
-        : `Push is gone; asking every ${state.every / 1000} s.`;
-    case 'stopped': return `Stopped asking, after 15 minutes without push.${waits ? ' Your request stays, and what it brings will be in your pipeline.' : ''}`;
+        ? waits ? t`No answer: ${state.error.message}. Your request stays; trying again every ${state.every / 1000} s.`
+          : t`No answer: ${state.error.message}. Trying again every ${state.every / 1000} s.`
+        : t`Push is gone; asking every ${state.every / 1000} s.`;
+    case 'stopped': return waits ? t`Stopped asking, after 15 minutes without push. Your request stays, and what it brings will be in your pipeline.`
+      : t`Stopped asking, after 15 minutes without push.`;
   }
   return '';
 }
@@ -344,7 +352,7 @@ function bannerText(state) {
 function tick() {
   const { state } = app.client;
   const next = state.name === 'polling' ? Math.ceil((state.next - Date.now()) / 1000) : 0;
-  say($('banner-next'), next > 0 ? `Next in ${next} s.` : '');
+  say($('banner-next'), next > 0 ? t`Next in ${next} s.` : '');
 }
 
 /** Announces a line to screen readers, and shows it for a while. */

@@ -1,10 +1,11 @@
 /** Parts that several views draw with: times, and drawing at most once a frame. */
 
 import { html, nothing } from './lib/lit-html/lit-html.js';
+import { locale, t } from './lang.js';
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
-const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+const exact = new Intl.DateTimeFormat(locale, { dateStyle: 'full', timeStyle: 'long' });
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+const day = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'short' });
 
 /** A time as a clock shows it, in the reader's zone, with the day if that is not today; exact on hover. */
 export function when(iso) {
@@ -24,18 +25,21 @@ export function age(iso, ahead = 0) {
 export function span(ms) {
   const s = Math.max(0, Math.round(ms / 1000));
   const [m, h, d] = [Math.floor(s / 60), Math.floor(s / 3600), Math.floor(s / 86400)];
-  if (s < 100) return `${s} s`;
-  if (m < 100) return `${m} min`;
-  if (h < 48) return m % 60 && h < 10 ? `${h} h ${m % 60} min` : `${h} h`;
-  return h % 24 && d < 10 ? `${d} d ${h % 24} h` : `${d} d`;
+  if (s < 100) return t`${s} s`;
+  if (m < 100) return t`${m} min`;
+  if (h < 48) return m % 60 && h < 10 ? t`${h} h ${m % 60} min` : t`${h} h`;
+  return h % 24 && d < 10 ? t`${d} d ${h % 24} h` : t`${d} d`;
 }
+
+/** A number with so many decimals. */
+export const fixed = (n, places) => n.toLocaleString(locale, { minimumFractionDigits: places, maximumFractionDigits: places });
 
 /** Milliseconds of something measured: 3 ms, 1.25 s, 2 min 5 s. */
 export function took(ms) {
   if (ms === null || ms === undefined) return '–';
-  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
-  return `${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
+  if (ms < 1000) return t`${ms < 10 ? fixed(ms, 1) : Math.round(ms)} ms`;
+  if (ms < 60_000) return t`${fixed(ms / 1000, ms < 10_000 ? 2 : 1)} s`;
+  return t`${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
 }
 
 /** Makes of f a function that, however often it is called, calls f once before the next frame; never after signal. */

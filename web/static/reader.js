@@ -1,5 +1,7 @@
 /** Reads data again when it may have changed. */
 
+import { locale } from './lang.js';
+
 /**
  * Reads something again when it may have changed: at once, but at most every `least` ms and for at most a third of the time,
  * so that a burst of events neither floods the server nor delays reading until it ends. While the page is hidden it waits.
@@ -95,7 +97,7 @@ export function keepListed(client, read, signal) {
   signal.addEventListener('abort', () => clearTimeout(timer));
 }
 
-const inWords = new Intl.Collator(undefined, { numeric: true });
+const inWords = new Intl.Collator(locale, { numeric: true });
 
 /** The order of two tasks as they are shown: by position, and those without one after them, by title. */
 export const byTitle = (a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || inWords.compare(a.title || a.name, b.title || b.name) || (a.name < b.name ? -1 : 1);

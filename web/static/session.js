@@ -1,7 +1,8 @@
 /** The user's menu, and the warning before a session ends. */
 
 import { html, nothing, render } from './lib/lit-html/lit-html.js';
-import { clock } from './words.js';
+import { t } from './lang.js';
+import { clock, roleName } from './words.js';
 
 const warn = 3 * 60_000; // ms before the end
 const often = 60_000; // ms between two signs of life, at least
@@ -92,10 +93,10 @@ class Session {
     const at = clock(Date.now() + this.left(what === 'idle' ? this.me.idle_at : this.me.ends_at));
     this.#place.hidden = !what;
     render(html`<div class="banner">
-      ${what === 'idle' ? html`<p>You have done nothing here for a while. You will be logged out at ${at} unless you stay.</p>
-        <button type="button" @click=${this.#stay}>Stay logged in</button>` : nothing}
-      ${what === 'end' ? html`<p>Your session ends at ${at}, whatever you do. What is not sent or saved by then waits in this tab.</p>
-        <a href=${logInAt('/auth/login', true)}>Log in again now</a>` : nothing}
+      ${what === 'idle' ? html`<p>${t`You have done nothing here for a while. You will be logged out at ${at} unless you stay.`}</p>
+        <button type="button" @click=${this.#stay}>${t`Stay logged in`}</button>` : nothing}
+      ${what === 'end' ? html`<p>${t`Your session ends at ${at}, whatever you do. What is not sent or saved by then waits in this tab.`}</p>
+        <a href=${logInAt('/auth/login', true)}>${t`Log in again now`}</a>` : nothing}
     </div>`, this.#place);
   }
 }
@@ -127,19 +128,20 @@ class Menu {
 
   #draw() {
     const { user, role, admin, groups, wall, log_out: mayLeave } = this.#session.me;
-    const roles = [role && `${role[0].toUpperCase()}${role.slice(1)}`, admin && (role ? 'administrator' : 'Administrator')].filter(Boolean).join(' and ');
+    const own = role && roleName(role).replace(/^./u, (first) => first.toUpperCase());
+    const roles = own && admin ? t`${own} and administrator` : own ?? t`Administrator`;
     render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
-      ${groups.length ? html`<p class="quiet" dir="auto">In ${groups.slice(0, 6).join(', ')}${groups.length > 6 ? ` and ${groups.length - 6} more groups` : ''}</p>` : nothing}
+      ${groups.length ? html`<p class="quiet" dir="auto">${groups.length > 6 ? t`In ${groups.slice(0, 6).join(', ')} and ${groups.length - 6} more groups` : t`In ${groups.join(', ')}`}</p>` : nothing}
       ${this.#until()}
-      ${wall ? nothing : html`<a href="/account">Your account</a>`}
-      ${mayLeave ? html`<button type="button" @click=${this.#logOut}>Log out</button>` : nothing}`, this.#panel);
+      ${wall ? nothing : html`<a href="/account">${t`Your account`}</a>`}
+      ${mayLeave ? html`<button type="button" @click=${this.#logOut}>${t`Log out`}</button>` : nothing}`, this.#panel);
   }
 
   #until() {
     const { ends_at: end, idle_at: idle } = this.#session.me;
     const at = (time) => clock(Date.now() + this.#session.left(time));
-    if (!end) return html`<p class="quiet">You are logged in by a proxy.</p>`;
+    if (!end) return html`<p class="quiet">${t`You are logged in by a proxy.`}</p>`;
     const sooner = idle && Date.parse(idle) < Date.parse(end);
-    return html`<p class="quiet">Logged in until ${at(end)}${sooner ? html`; if you do nothing, until ${at(idle)}` : nothing}.</p>`;
+    return html`<p class="quiet">${sooner ? t`Logged in until ${at(end)}; if you do nothing, until ${at(idle)}.` : t`Logged in until ${at(end)}.`}</p>`;
   }
 }

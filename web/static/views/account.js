@@ -1,7 +1,9 @@
 /** The user's own account: who they are here, where they are logged in, and their tokens. */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { t } from '../lang.js';
 import { every, onceAFrame, when } from '../parts.js';
+import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
 import { Sessions } from './account/sessions.js';
 import { Tokens } from './account/tokens.js';
@@ -17,13 +19,13 @@ export function open(app, { element, signal }) {
 }
 
 const template = ({ me }, sessions, tokens) => html`<div class="page account">
-  <h1>Your account</h1>
-  <section class="card" aria-label="Who you are">
+  <h1>${t`Your account`}</h1>
+  <section class="card" aria-label=${t`Who you are`}>
     <dl class="facts">
-      <div><dt>Name</dt><dd dir="auto">${me.user}</dd></div>
-      <div><dt>Role</dt><dd>${[me.role, me.admin && 'administrator'].filter(Boolean).join(', ')}</dd></div>
-      ${me.groups.length ? html`<div><dt>Groups</dt><dd dir="auto">${me.groups.join(', ')}</dd></div>` : nothing}
-      ${me.ends_at ? html`<div><dt>Logged in until</dt><dd>${when(me.ends_at)}</dd></div>` : nothing}
+      <div><dt>${t`Name`}</dt><dd dir="auto">${me.user}</dd></div>
+      <div><dt>${t`Role`}</dt><dd>${[me.role, me.admin && 'administrator'].filter(Boolean).map(roleName).join(', ')}</dd></div>
+      ${me.groups.length ? html`<div><dt>${t`Groups`}</dt><dd dir="auto">${me.groups.join(', ')}</dd></div>` : nothing}
+      ${me.ends_at ? html`<div><dt>${t`Logged in until`}</dt><dd>${when(me.ends_at)}</dd></div>` : nothing}
     </dl>
   </section>
   ${me.by === 'session' ? sessions.template() : nothing}

@@ -2,6 +2,7 @@
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { locale, t } from '../lang.js';
 import { onceAFrame } from '../parts.js';
 import { Reader } from '../reader.js';
 import { value as inWords, label } from '../words.js';
@@ -10,7 +11,7 @@ import { calls } from './account/calls.js';
 const acts = ['log-in', 'session.end', 'session.change', 'token.create', 'token.end', 'terminal.approve', 'user.create', 'user.change', 'user.block', 'user.unblock',
   'user.rebind', 'task.create', 'task.update', 'task.pause', 'task.resume', 'task.restore', 'task.delete', 'task.preview', 'work.release', 'work.reassign',
   'items.redrive', 'pipeline.read', 'audit.cut'];
-const time = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const time = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' });
 
 export function open(app, place) {
   new Audit(app, place);
@@ -75,18 +76,18 @@ class Audit {
     const known = act && !acts.includes(act) ? [act, ...acts] : acts;
     return html`<div class="page account">
       <form class="toolbar" @submit=${this.#choose}>
-        <h1>Audit</h1>
-        <label class="quiet">Act <select name="act" @change=${this.#choose}>
-          <option value="">all</option>${known.map((a) => html`<option ?selected=${a === act}>${a}</option>`)}</select></label>
-        <label class="quiet">By <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
-        <button type="submit">Read</button>
+        <h1>${t`Audit`}</h1>
+        <label class="quiet">${t`Act`} <select name="act" @change=${this.#choose}>
+          <option value="">${t`all`}</option>${known.map((a) => html`<option ?selected=${a === act}>${a}</option>`)}</select></label>
+        <label class="quiet">${t`By`} <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
+        <button type="submit">${t`Read`}</button>
       </form>
-      <p class="error" role="alert" dir="auto">${this.#error || (error ? `It can’t be read: ${error.message}` : '')}</p>
-      ${value && !rows.length ? html`<p class="empty">${act || actor ? 'There is no such act.' : 'Nothing has been done yet.'}</p>` : nothing}
-      ${rows.length ? html`<section class="card" aria-label="Acts, newest first"><div class="scroll"><table class="stack audit">
-        <thead><tr><th scope="col">Act</th><th scope="col">Of what</th><th scope="col">By</th><th scope="col">When</th><th scope="col">More</th></tr></thead>
+      <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
+      ${value && !rows.length ? html`<p class="empty">${act || actor ? t`There is no such act.` : t`Nothing has been done yet.`}</p>` : nothing}
+      ${rows.length ? html`<section class="card" aria-label=${t`Acts, newest first`}><div class="scroll"><table class="stack audit">
+        <thead><tr><th scope="col">${t`Act`}</th><th scope="col">${t`Of what`}</th><th scope="col">${t`By`}</th><th scope="col">${t`When`}</th><th scope="col">${t`More`}</th></tr></thead>
         <tbody>${repeat(rows, ({ n }) => n, row)}</tbody></table></div></section>` : nothing}
-      ${this.#next ? html`<p><button type="button" @click=${this.#more}>Older</button></p>` : nothing}
+      ${this.#next ? html`<p><button type="button" @click=${this.#more}>${t`Older`}</button></p>` : nothing}
     </div>`;
   }
 }
@@ -95,12 +96,12 @@ function row({ n, at, act, object, actor, by, address, outcome, detail, node, cr
   const more = Object.entries(detail ?? {}).filter(([, v]) => v !== null && v !== '' && !(Array.isArray(v) && !v.length));
   return html`<tr>
     <th scope="row">${act} ${outcome === 'done' ? nothing : html`<span class="badge" data-kind="bad">${outcome}</span>`}</th>
-    <td data-label="Of what" dir="auto">${object ?? '–'}</td>
-    <td data-label="By"><bdi>${actor ?? '–'}</bdi> <span class="quiet">${[by, address].filter(Boolean).join(', ')}</span></td>
-    <td data-label="When"><time datetime=${at}>${time.format(new Date(at))}</time></td>
-    <td class="acts"><details><summary><span class="visually-hidden">More about </span>no. ${n}</summary><dl class="facts">
+    <td data-label=${t`Of what`} dir="auto">${object ?? '–'}</td>
+    <td data-label=${t`By`}><bdi>${actor ?? '–'}</bdi> <span class="quiet">${[by, address].filter(Boolean).join(', ')}</span></td>
+    <td data-label=${t`When`}><time datetime=${at}>${time.format(new Date(at))}</time></td>
+    <td class="acts"><details><summary><span class="visually-hidden">${t`More about`} </span>${t`no. ${n}`}</summary><dl class="facts">
       ${more.map(([name, v]) => html`<div><dt>${label(name)}</dt><dd dir="auto">${inWords(v)}</dd></div>`)}
-      ${credential ? html`<div><dt>Credential</dt><dd>${credential}</dd></div>` : nothing}
-      <div><dt>Node</dt><dd>${node}</dd></div></dl></details></td>
+      ${credential ? html`<div><dt>${t`Credential`}</dt><dd>${credential}</dd></div>` : nothing}
+      <div><dt>${t`Node`}</dt><dd>${node}</dd></div></dl></details></td>
   </tr>`;
 }

@@ -3,9 +3,10 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { guard } from '../lib/lit-html/directives/guard.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { t } from '../lang.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, keepListed } from '../reader.js';
-import { arrived, held, letGo, outcome, remaining } from '../words.js';
+import { remaining } from '../words.js';
 import { card, keptBecause, line, tooLong, wanted } from './desk/card.js';
 import { pending } from './desk/coming.js';
 import { shown } from './desk/display.js';
@@ -21,6 +22,7 @@ import { Pipeline } from './desk/pipeline.js';
 import { Recent } from './desk/recent.js';
 import { Said } from './desk/said.js';
 import { Tasks } from './desk/tasks.js';
+import { arrived, held, letGo, outcome } from './desk/words.js';
 
 const narrow = matchMedia('(max-width: 50rem)'); // tasks and pipeline are two tabs
 const many = 60; // above this number of rows, those out of sight are not laid out
@@ -57,7 +59,7 @@ class Desk {
     this.#recent = new Recent(app.me.user);
     this.#tasks = new Tasks(client, () => this.#redraw());
     this.#nexts = new Nexts(this.#tasks, {
-      failed: (why) => this.#said.tell(`There is no next: ${why}`),
+      failed: (why) => this.#said.tell(t`There is no next: ${why}`),
       ended: (request) => this.#nextEnded(request),
     });
     this.#outbox = new Outbox(client, {
@@ -159,7 +161,7 @@ class Desk {
     this.#outbox.add(work, note ? { ...disposition, note } : disposition, later);
     if (this.#open === row) this.#open = successor ?? null;
     const undoable = () => this.#outbox.of(work.id)?.state === 'waiting';
-    this.#said.hear(`${this.#called(work)}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`, undoable);
+    this.#said.hear(t`${this.#called(work)}: ${letGo(wanted(this.#outbox.of(work.id)))}. It can be undone for five seconds.`, undoable);
     this.#draw();
     this.#focus(successor ?? row);
     if (next && !later) this.#nexts.ask(work.task);
@@ -170,7 +172,7 @@ class Desk {
     row.set({ noting: true, sure: false, menu: '' });
     this.#draw();
     document.querySelector(`#${row.key} textarea`)?.focus();
-    this.#app.say(`${this.#called(row.work)} is not let go of. ${tooLong(row.excess)}: shorten it.`);
+    this.#app.say(t`${this.#called(row.work)} is not let go of. ${tooLong(row.excess)}: shorten it.`);
   }
 
   /** The row after one that is closed; after the last one, the row before it. */
@@ -184,7 +186,7 @@ class Desk {
   #undo(row) {
     if (!this.#outbox.undo(row.work.id)) return;
     this.#open = row;
-    this.#said.hear(`${this.#called(row.work)}: still yours.`);
+    this.#said.hear(t`${this.#called(row.work)}: still yours.`);
     this.#draw();
     this.#focus(row);
   }
@@ -205,7 +207,7 @@ class Desk {
     const row = this.#row(work.id);
     if (row && !this.#client.work.has(work.id)) this.#pipeline.lose(row.work); // it waited for this answer
     if (row && !row.lost) row.set({ error: error.message });
-    const text = `${this.#called(work)} was not let go of: ${row?.lost?.why ?? error.message}`;
+    const text = t`${this.#called(work)} was not let go of: ${row?.lost?.why ?? error.message}`;
     this.#said.tell(text);
     if (!this.#place?.isConnected) this.#app.say(text);
   }
@@ -216,9 +218,9 @@ class Desk {
     row.set({ claiming: true, error: '' }); // the task's query may have to run
     try {
       const work = await this.#client.claim(row.work.task, row.work.item);
-      this.#said.tell(`${this.#called(work)}: yours again.`);
+      this.#said.tell(t`${this.#called(work)}: yours again.`);
     } catch (e) {
-      if (row.lost === lost) row.set({ error: `It can’t be claimed: ${e.message}.` });
+      if (row.lost === lost) row.set({ error: t`It can’t be claimed: ${e.message}.` });
     } finally {
       row.set({ claiming: false });
     }
@@ -241,7 +243,7 @@ class Desk {
 
   #nextEnded(request) {
     const { task } = this.#tasks.cards.get(request.task) ?? {};
-    if (request.assigned === 0) this.#said.tell(`There is no next: ${outcome(request, task, this.#pipeline.held(request.task))}`);
+    if (request.assigned === 0) this.#said.tell(t`There is no next: ${outcome(request, task, this.#pipeline.held(request.task))}`);
     const at = document.activeElement;
     const idle = at === document.body || at === this.#title || at?.closest?.('.going');
     const [first] = request.work ?? [];
@@ -258,7 +260,7 @@ class Desk {
     }
     const names = works.slice(0, 5).map((w) => this.#called(w)).join('; ');
     const still = () => works.every(({ id }) => this.#client.work.has(id) && !this.#outbox.of(id));
-    this.#said.tell(`New: ${names}${works.length > 5 ? ` and ${works.length - 5} more` : ''}.`, still);
+    this.#said.tell(works.length > 5 ? t`New: ${names} and ${works.length - 5} more.` : t`New: ${names}.`, still);
   }
 
   #seen() {
@@ -276,7 +278,7 @@ class Desk {
       soon ||= row.ends(left);
       if (left === 0) this.#pipeline.look(row);
     }
-    document.title = `${this.#fresh ? `${this.#fresh} new · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
+    document.title = `${this.#fresh ? `${t`${this.#fresh} new`} · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
     this.#redraw();
   }
 
@@ -354,11 +356,11 @@ class Desk {
     if (!this.#tab && this.#client.known) this.#tab = rows.size || waiting.length ? 'pipeline' : 'tasks';
     const tab = this.#tab || 'tasks';
     this.#news = this.#news.filter(({ id }) => this.#client.work.has(id));
-    return html`<h1 class="visually-hidden">Work</h1>
+    return html`<h1 class="visually-hidden">${t`Work`}</h1>
     <div class="desk" data-tab=${tab}>
       ${narrow.matches ? this.#tabs(tab, cards.size, holds) : nothing}
       <section class="tasks" aria-labelledby="tasks-title">
-        <h2 id="tasks-title">Tasks</h2>
+        <h2 id="tasks-title">${t`Tasks`}</h2>
         <p id="tasks-error" class="error" role="alert">${error}</p>
         ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
         <ul id="tasks" class=${cards.size ? 'card' : ''}>${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
@@ -366,7 +368,7 @@ class Desk {
         }, this.#acts))}</ul>
       </section>
       <section class="pipeline" aria-labelledby="pipeline-title">
-        <h2 id="pipeline-title" tabindex="-1">Your pipeline <span id="held" class="count">${holds || ''}</span></h2>
+        <h2 id="pipeline-title" tabindex="-1">${t`Your pipeline`} <span id="held" class="count">${holds || ''}</span></h2>
         <p id="told" class="said" role="status" dir="auto">${this.#said.told}</p>
         <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#said.heard}</p>
         <ul id="coming" class="cards">${repeat(waiting, (c) => c.request.id, (c) => pending(c, now, this.#acts))}</ul>
@@ -402,7 +404,7 @@ class Desk {
     };
     const tab = (id, text, n) => html`<button type="button" role="tab" id="tab-${id}" aria-selected=${chosen === id} tabindex=${chosen === id ? 0 : -1}
       @click=${() => this.#show(id)}>${text} <span class="count">${n || ''}</span></button>`;
-    return html`<div class="tabs" role="tablist" aria-label="Work" @keydown=${move}>${tab('tasks', 'Tasks', tasks)}${tab('pipeline', 'Pipeline', holds)}</div>`;
+    return html`<div class="tabs" role="tablist" aria-label=${t`Work`} @keydown=${move}>${tab('tasks', t`Tasks`, tasks)}${tab('pipeline', t`Pipeline`, holds)}</div>`;
   }
 
   /** A row's element, drawn anew only if something visible has changed. */

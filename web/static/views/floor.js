@@ -4,6 +4,7 @@
  */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
+import { t } from '../lang.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
 import { Charts } from './floor/charts.js';
@@ -88,7 +89,7 @@ class Floor {
 
   /** Dialogs are rare, so their modules are loaded on demand. The promise has the module, or null if no dialog is to open now. */
   async dialogs(imported) {
-    const loaded = await imported.catch(() => this.app.say('It can’t be loaded now. Load the page anew.'));
+    const loaded = await imported.catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
     return !loaded || this.signal.aborted || document.querySelector('dialog[open]') ? null : loaded;
   }
 
@@ -109,9 +110,9 @@ class Floor {
     this.draw();
     try {
       this.#changed(await this.app.api.setPaused(task.name, paused));
-      this.app.say(paused ? `${title} is paused: nothing is handed out, and waiting requests keep waiting.` : `${title} goes on.`);
+      this.app.say(paused ? t`${title} is paused: nothing is handed out, and waiting requests keep waiting.` : t`${title} goes on.`);
     } catch (e) {
-      this.app.say(paused ? `${title} can’t be paused: ${e.message}.` : `${title} can’t be resumed: ${e.message}.`);
+      this.app.say(paused ? t`${title} can’t be paused: ${e.message}.` : t`${title} can’t be resumed: ${e.message}.`);
     }
     this.pausing.delete(task.name);
     this.draw();
@@ -187,15 +188,15 @@ class Floor {
     return html`<div class="page floor">
       <section data-part="tasks" aria-labelledby="floor-title">
         <div class="toolbar">
-          <h1 id="floor-title" tabindex="-1">Floor</h1>
+          <h1 id="floor-title" tabindex="-1">${t`Floor`}</h1>
           <span class="quiet">${value ? summary(this.shown(), this.now()) : nothing}</span>
-          <button type="button" class="push" ?hidden=${!this.chosen.size} @click=${() => this.#all()}>Show all tasks</button>
+          <button type="button" class="push" ?hidden=${!this.chosen.size} @click=${() => this.#all()}>${t`Show all tasks`}</button>
         </div>
         <p class="visually-hidden" role="status">${this.said.text}</p>
-        <p class="error" role="alert" dir="auto">${error ? `The tasks can’t be brought up to date: ${error.message}.` : nothing}</p>
-        ${value && !value.length ? html`<p class="empty">There are no tasks yet, so there is nothing to see. ${this.manages
-          ? html`<a href="/tasks">Make the first one</a>.` : 'A manager makes them.'}</p>` : nothing}
-        ${this.tasks.size ? html`<h2 class="visually-hidden">Tasks</h2>${taskRows(this)}` : nothing}
+        <p class="error" role="alert" dir="auto">${error ? t`The tasks can’t be brought up to date: ${error.message}.` : nothing}</p>
+        ${value && !value.length ? html`<p class="empty">${t`There are no tasks yet, so there is nothing to see.`} ${this.manages
+          ? html`<a href="/tasks">${t`Make the first one`}</a>.` : t`A manager makes them.`}</p>` : nothing}
+        ${this.tasks.size ? html`<h2 class="visually-hidden">${t`Tasks`}</h2>${taskRows(this)}` : nothing}
       </section>
       ${this.tasks.size ? html`
         <div class="floor-people">${this.waiting.template()}${this.held.template()}</div>

@@ -2,6 +2,7 @@
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { t } from '../lang.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, byTitle, keepListed } from '../reader.js';
 import { Answer } from './items/answer.js';
@@ -50,7 +51,7 @@ class Items {
     client.addEventListener('task', (e) => this.#heard(e.detail), { signal });
     signal.addEventListener('abort', () => client.unsubscribe([...this.#answers.keys()]));
     every(1000, () => { if (this.#answers.size) this.draw(); }, signal); // clocks, and whether an answer is still good
-    app.keys([{ key: '/', does: 'Find an item', run: () => this.#input.select() }], signal);
+    app.keys([{ key: '/', does: t`Find an item`, run: () => this.#input.select() }], signal);
     this.titleOf = (task) => this.#titleOf(task);
     if (search) this.#search = new Search(this, search);
     this.#draw();
@@ -62,7 +63,7 @@ class Items {
 
   #listed() {
     const { value, error } = this.#list;
-    this.#error = error ? `The tasks can’t be read: ${error.message}.` : '';
+    this.#error = error ? t`The tasks can’t be read: ${error.message}.` : '';
     if (!error) this.#tasks = value.toSorted(byTitle);
     if (!error && this.#asked.item) this.#look();
     this.draw();
@@ -144,7 +145,7 @@ class Items {
       this.#error = '';
     } catch (e) {
       if (asked !== this.#asked) return;
-      this.#error = `Older rows can’t be read: ${e.message}.`;
+      this.#error = t`Older rows can’t be read: ${e.message}.`;
     }
     this.draw();
   }
@@ -161,23 +162,22 @@ class Items {
   #draw() {
     render(html`<div class="page items">
       <div class="toolbar">
-        <h1>Items</h1>
+        <h1>${t`Items`}</h1>
         <button type="button" class="push" id="release-work"
-          @click=${() => this.release('', this.#asked.task)}>Release in bulk …</button>
+          @click=${() => this.release('', this.#asked.task)}>${t`Release in bulk …`}</button>
       </div>
       <form class="card find" role="search" @submit=${(e) => this.#find(e)}>
-        <div class="field"><label for="item">Item</label>
-          <input id="item" name="item" .value=${this.#search?.asked.item ?? this.#asked.item} dir="auto" placeholder="Its key, such as 123"
+        <div class="field"><label for="item">${t`Item`}</label>
+          <input id="item" name="item" .value=${this.#search?.asked.item ?? this.#asked.item} dir="auto" placeholder=${t`Its key, such as 123`}
             autocomplete="off" autocapitalize="off" spellcheck="false" enterkeyhint="search"></div>
-        <div class="field"><label for="of-task">Task</label>
+        <div class="field"><label for="of-task">${t`Task`}</label>
           <select id="of-task" name="task">${this.#options()}</select></div>
-        <button class="primary">Find</button>
+        <button class="primary">${t`Find`}</button>
         ${searchFields(this.#search?.asked ?? null)}
         ${this.#recent()}
       </form>
       <p class="error" role="alert" dir="auto">${this.#error}</p>
-      ${this.#search ? this.#search.template() : this.#asked.item ? this.#found() : html`<p class="empty">Type an item’s key, and see why it is or is not handed out,
-        who has it, and who had it.</p>`}
+      ${this.#search ? this.#search.template() : this.#asked.item ? this.#found() : html`<p class="empty">${t`Type an item’s key, and see why it is or is not handed out, who has it, and who had it.`}</p>`}
     </div>`, this.#element);
   }
 
@@ -187,7 +187,7 @@ class Items {
     const { task } = this.#asked;
     const tasks = this.#tasks ?? [];
     const known = !task || tasks.some((t) => t.name === task);
-    return html`<option value="">all tasks</option>
+    return html`<option value="">${t`all tasks`}</option>
       ${known ? nothing : html`<option value=${task} selected>${task}</option>`}
       ${repeat(tasks, (t) => t.name, (t) => html`<option value=${t.name}
         ?selected=${t.name === task}>${t.title || t.name}</option>`)}`;
@@ -196,7 +196,7 @@ class Items {
   #recent() {
     const others = recent.read().filter((r) => r.item !== this.#asked.item || r.task !== this.#asked.task);
     if (!others.length) return nothing;
-    return html`<p class="recent"><span class="quiet">Lately:</span>
+    return html`<p class="recent"><span class="quiet">${t`Lately:`}</span>
       ${others.map((r) => html`<a href=${addressOf(r)}><bdi>${r.item}</bdi>
         ${r.task ? html`<span class="quiet" dir="auto">${this.#titleOf(r.task)}</span>` : nothing}</a>`)}</p>`;
   }
@@ -208,17 +208,16 @@ class Items {
     return html`
       <section class="answers" aria-labelledby="found">
         <h2 id="found"><bdi>${item}</bdi></h2>
-        ${item !== item.trim() ? html`<p class="quiet">The spaces around it are part of the key.
-          <a href=${addressOf({ item: item.trim(), task })}>Without them</a></p>` : nothing}
-        ${this.#tasks && task && !this.#answers.size ? html`<p class="error">There is no task <bdi>${task}</bdi> any more.
-          <a href=${addressOf({ item, task: '' })}>All tasks</a></p>` : nothing}
-        ${answers.length > 1 ? html`<p class="quiet">Its history is known at once; whether a task’s query gives it takes as long
-          as the query does. <button type="button" class="explain-all"
-            @click=${() => this.#explainAll(answers)}>Ask all ${answers.length} tasks</button></p>` : nothing}
+        ${item !== item.trim() ? html`<p class="quiet">${t`The spaces around it are part of the key.`}
+          <a href=${addressOf({ item: item.trim(), task })}>${t`Without them`}</a></p>` : nothing}
+        ${this.#tasks && task && !this.#answers.size ? html`<p class="error">${t`There is no task ${html`<bdi>${task}</bdi>`} any more.`}
+          <a href=${addressOf({ item, task: '' })}>${t`All tasks`}</a></p>` : nothing}
+        ${answers.length > 1 ? html`<p class="quiet">${t`Its history is known at once; whether a task’s query gives it takes as long as the query does.`} <button type="button" class="explain-all"
+            @click=${() => this.#explainAll(answers)}>${t`Ask all ${answers.length} tasks`}</button></p>` : nothing}
         <div class="cards">${repeat(answers, (a) => a.task.name, (a) => a.draw())}</div>
       </section>
       <section aria-labelledby="history">
-        <h2 id="history">History</h2>
+        <h2 id="history">${t`History`}</h2>
         ${this.#timeline()}
       </section>`;
   }
@@ -234,19 +233,19 @@ class Items {
   #timeline() {
     const { error } = this.#reader;
     if (error) {
-      return html`<p class="error" role="alert" dir="auto">The history can’t be read: ${error.message}. It is tried again.</p>`;
+      return html`<p class="error" role="alert" dir="auto">${t`The history can’t be read: ${error.message}. It is tried again.`}</p>`;
     }
-    if (!this.#history) return html`<p class="quiet">Reading …</p>`;
+    if (!this.#history) return html`<p class="quiet">${t`Reading …`}</p>`;
     const { rows, next } = this.#history;
-    if (!rows.length) return html`<p class="empty">Nobody has ever had it${this.#asked.task ? ' of this task' : ''}.</p>`;
+    if (!rows.length) return html`<p class="empty">${this.#asked.task ? t`Nobody has ever had it of this task.` : t`Nobody has ever had it.`}</p>`;
     return html`<ol class="card timeline">${repeat(rows, (w) => w.id, (w) => this.#row(w))}</ol>
-      ${next ? html`<button type="button" @click=${() => this.#older()}>Show older</button>` : nothing}`;
+      ${next ? html`<button type="button" @click=${() => this.#older()}>${t`Show older`}</button>` : nothing}`;
   }
 
   #row(w) {
     return html`<li>
       <p>${badge(w)} <b dir="auto">${w.user}</b>
-        <span class="quiet">from ${moment(w.assigned_at)}${w.closed_at ? html` to ${moment(w.closed_at)}` : nothing}</span>
+        <span class="quiet">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
         ${this.#asked.task ? nothing : html`<span class="quiet of" dir="auto">${this.#titleOf(w.task)}</span>`}</p>
       <p>${became(w)}</p>
       ${w.error ? html`<p class="error" dir="auto">${w.error}</p>` : nothing}

@@ -5,27 +5,29 @@
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
-import { every, onceAFrame, when } from '../parts.js';
+import { locale, t } from '../lang.js';
+import { every, fixed, onceAFrame, when } from '../parts.js';
 import { Reader, byTitle, keepListed } from '../reader.js';
+import { states } from '../words.js';
 import { Past } from './people/past.js';
 
 const spans = [
-  { from: '1h', name: '1 hour', ms: 3_600_000 },
-  { from: '24h', name: '24 hours', ms: 86_400_000 },
-  { from: '7d', name: '7 days', ms: 604_800_000 },
+  { from: '1h', name: t`1 hour`, ms: 3_600_000 },
+  { from: '24h', name: t`24 hours`, ms: 86_400_000 },
+  { from: '7d', name: t`7 days`, ms: 604_800_000 },
 ];
 const few = 5; // of so few let go of, a share says little
 
 const columns = [
-  { of: 'user', name: 'Person' },
-  { of: 'assigned', name: 'Handed out' },
-  { of: 'closed', name: 'Let go of' },
-  { of: 'completed', name: 'Completed' },
-  { of: 'returned', name: 'Returned' },
-  { of: 'never', name: 'Never again' },
-  { of: 'failed', name: 'Failed' },
-  { of: 'expired', name: 'Expired' },
-  { of: 'share', name: 'Share returned' },
+  { of: 'user', name: t`Person` },
+  { of: 'assigned', name: t`Handed out` },
+  { of: 'closed', name: t`Let go of` },
+  { of: 'completed', name: t`Completed` },
+  { of: 'returned', name: t`Returned` },
+  { of: 'never', name: t`Never again` },
+  { of: 'failed', name: t`Failed` },
+  { of: 'expired', name: t`Expired` },
+  { of: 'share', name: t`Share returned` },
 ];
 
 export async function open(app, place) {
@@ -91,17 +93,17 @@ class People {
     const { value, error, at } = this.#reader;
     return html`<div class="page people-view">
       <div class="toolbar">
-        <h1>People</h1>
-        <div class="choice" role="group" aria-label="How far back">${spans.map((s) => html`
+        <h1>${t`People`}</h1>
+        <div class="choice" role="group" aria-label=${t`How far back`}>${spans.map((s) => html`
           <button type="button" aria-pressed=${s === this.#span} @click=${() => this.#since(s)}>${s.name}</button>`)}</div>
-        <label class="quiet">Task <select @change=${(e) => this.#of(e.target.value)}>
-          <option value="" ?selected=${!this.#task}>all tasks</option>
+        <label class="quiet">${t`Task`} <select @change=${(e) => this.#of(e.target.value)}>
+          <option value="" ?selected=${!this.#task}>${t`all tasks`}</option>
           ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
           ${[...this.#titles].map(([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
         </select></label>
-        <span class="push quiet">${at ? html`As of ${when(new Date(at).toISOString())}` : nothing}</span>
+        <span class="push quiet">${at ? t`As of ${when(new Date(at).toISOString())}` : nothing}</span>
       </div>
-      <p class="error" role="alert" dir="auto">${error ? `It can’t be brought up to date: ${error.message}.` : nothing}</p>
+      <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
       ${value ? html`${this.#team(value)}${this.#people(value)}${this.#items(value)}` : nothing}
     </div>`;
   }
@@ -117,24 +119,22 @@ class People {
   }
 
   #team({ team, span }) {
-    const all = team.closed ? html` For the whole team, in the last ${span.name}, it is <b>${percent(team.share)}</b>:
-      ${team.returned.toLocaleString()} of ${team.closed.toLocaleString()}, which is the mark on the bars.` : nothing;
-    return html`<p class="explained">A returned item goes back, for later or for others. The <b>share returned</b> is the part of a
-person’s closed work that they returned.${all} A large share can have good reasons, such as hard cases: look at the items first.
-Work that a manager took away does not count.</p>`;
+    const all = team.closed ? html` ${t`For the whole team, in the last ${span.name}, it is ${html`<b>${percent(team.share)}</b>`}: ${team.returned} of ${team.closed}, which is the mark on the bars.`}` : nothing;
+    return html`<p class="explained">${t`A returned item goes back, for later or for others. The ${html`<b>${t`share returned`}</b>`} is the part of a person’s closed work that they returned.`}${all}
+      ${t`A large share can have good reasons, such as hard cases: look at the items first. Work that a manager took away does not count.`}</p>`;
   }
 
   #people({ people, team, span }) {
     const list = sorted(people, this.#sort);
     return html`<section aria-labelledby="returners">
-      <h2 id="returners">Who returns</h2>
-      ${people.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label="People and what they return">
+      <h2 id="returners">${t`Who returns`}</h2>
+      ${people.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label=${t`People and what they return`}>
         <table>
           <thead><tr>${columns.map((column) => this.#head(column))}</tr></thead>
           <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, team))}</tbody>
         </table>
-        ${people.length === 50 ? html`<p class="quiet">These are the fifty who returned most.</p>` : nothing}
-      </div>` : html`<p class="empty">Nobody held or let go of anything in the last ${span.name}.</p>`}
+        ${people.length === 50 ? html`<p class="quiet">${t`These are the fifty who returned most.`}</p>` : nothing}
+      </div>` : html`<p class="empty">${t`Nobody held or let go of anything in the last ${span.name}.`}</p>`}
     </section>`;
   }
 
@@ -157,7 +157,7 @@ Work that a manager took away does not count.</p>`;
     };
     return html`<tr data-user=${p.user}>
       <th scope="row"><button type="button" class="plain" aria-expanded=${Boolean(past)} @click=${toggle} dir="auto">${p.user}</button></th>
-      ${columns.slice(1, -1).map(({ of }) => html`<td class="number">${p[of].toLocaleString()}</td>`)}
+      ${columns.slice(1, -1).map(({ of }) => html`<td class="number">${p[of].toLocaleString(locale)}</td>`)}
       <td>${share(p, team)}</td>
     </tr>
     ${past ? html`<tr class="more"><td colspan=${columns.length}>${past.template(this.#titles)}</td></tr>` : nothing}`;
@@ -171,19 +171,19 @@ Work that a manager took away does not count.</p>`;
   #items({ items, span }) {
     const manages = this.#app.me.role === 'manager';
     return html`<section aria-labelledby="returned">
-      <h2 id="returned">What many return</h2>
-      ${items.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label="Items returned more than once">
+      <h2 id="returned">${t`What many return`}</h2>
+      ${items.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label=${t`Items returned more than once`}>
         <table class="stack">
-          <thead><tr><th scope="col">Item</th><th scope="col">Task</th><th scope="col" class="number">By people</th>
-            <th scope="col" class="number">Returned</th><th scope="col">Last</th><th scope="col">Now</th></tr></thead>
+          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Task`}</th><th scope="col" class="number">${t`By people`}</th>
+            <th scope="col" class="number">${t`Returned`}</th><th scope="col">${t`Last`}</th><th scope="col">${t`Now`}</th></tr></thead>
           <tbody>${repeat(items, (i) => `${i.task} ${i.item}`, (i) => html`<tr>
             <th scope="row" dir="auto">${manages ? html`<a href=${place(i)}>${i.item}</a>` : i.item}</th>
             <td dir="auto">${this.#titles.get(i.task) ?? i.task}</td>
-            <td class="number" data-label="By people">${i.people}</td><td class="number" data-label="Returned">${times(i.returns)}</td>
-            <td data-label="Last">${when(i.last_at)}</td><td data-label="Now">${i.state}</td>
+            <td class="number" data-label=${t`By people`}>${i.people}</td><td class="number" data-label=${t`Returned`}>${times(i.returns)}</td>
+            <td data-label=${t`Last`}>${when(i.last_at)}</td><td data-label=${t`Now`}>${states[i.state] ?? i.state}</td>
           </tr>`)}</tbody>
         </table>
-      </div>` : html`<p class="empty">Nothing was returned more than once in the last ${span.name}.</p>`}
+      </div>` : html`<p class="empty">${t`Nothing was returned more than once in the last ${span.name}.`}</p>`}
     </section>`;
   }
 }
@@ -195,7 +195,7 @@ function sorted(people, { of, down }) {
 
 /** A person's share as a bar with a mark for the team's, and in words. */
 function share(p, team) {
-  if (p.share === null || !p.closed) return html`<span class="quiet">let go of nothing</span>`;
+  if (p.share === null || !p.closed) return html`<span class="quiet">${t`let go of nothing`}</span>`;
   return html`<span class="share"><b>${percent(p.share)}</b>
     <svg class="gauge" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
       <rect class="track" width="100" height="6"></rect>
@@ -206,14 +206,14 @@ function share(p, team) {
 }
 
 function against({ closed, share: his }, { share: all }) {
-  if (closed < few) return 'too few to say';
-  if (!all) return 'as the team';
+  if (closed < few) return t`too few to say`;
+  if (!all) return t`as the team`;
   const ratio = his / all;
-  if (ratio >= 2) return `${ratio.toFixed(ratio < 10 ? 1 : 0)} times the team’s`;
-  if (ratio > 1.2) return 'more than the team';
-  return ratio < 0.8 ? 'less than the team' : 'as the team';
+  if (ratio >= 2) return t`${fixed(ratio, ratio < 10 ? 1 : 0)} times the team’s`;
+  if (ratio > 1.2) return t`more than the team`;
+  return ratio < 0.8 ? t`less than the team` : t`as the team`;
 }
 
 const place = ({ task, item }) => `/items?${new URLSearchParams({ task, item })}`;
-const percent = (part) => (part === null ? '–' : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`);
-const times = (n) => (n === 1 ? 'once' : n === 2 ? 'twice' : `${n} times`);
+const percent = (part) => (part === null ? '–' : `${fixed(100 * part, part > 0 && part < 0.1 ? 1 : 0)} %`);
+const times = (n) => (n === 1 ? t`once` : n === 2 ? t`twice` : t`${n} times`);

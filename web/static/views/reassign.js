@@ -1,6 +1,7 @@
 /** Gives held work to another user, whom a dialog asks for. */
 
 import { html, render } from '../lib/lit-html/lit-html.js';
+import { t } from '../lang.js';
 import { askForm } from '../dialog.js';
 
 /**
@@ -18,17 +19,17 @@ export async function reassignDialog(app, work, signal) {
     const user = form.get('user').trim();
     if (user !== doubted && !(await reading).has(user) && !await worked(app, user)) {
       doubted = user;
-      throw new Error(`Nobody has worked here as “${user}” so far. If the name is right, press “Give it” once more.`);
+      throw new Error(t`Nobody has worked here as “${user}” so far. If the name is right, press “Give it” once more.`);
     }
     return app.api.reassign(work.id, user);
   };
   return await askForm({
-    title: `Give ${work.item} to somebody else`,
-    body: html`<p class="quiet">It leaves the pipeline of <bdi>${work.user}</bdi>, who is told. The task’s rules apply to the new holder.</p>
-      <div class="field"><label for="reassign-to">To whom</label>
+    title: t`Give ${work.item} to somebody else`,
+    body: html`<p class="quiet">${t`It leaves the pipeline of ${html`<bdi>${work.user}</bdi>`}, who is told. The task’s rules apply to the new holder.`}</p>
+      <div class="field"><label for="reassign-to">${t`To whom`}</label>
         <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off" list="reassign-people">
         ${suggestions}</div>`,
-    yes: 'Give it',
+    yes: t`Give it`,
     act,
     signal,
   }) ?? null;
@@ -39,10 +40,10 @@ async function holders(app) {
   const people = new Map();
   try {
     const [{ holders: rows }, tasks] = await Promise.all([app.api.holders({ limit: 500 }), app.api.tasks()]);
-    const titles = new Map(tasks.map((t) => [t.name, t.title || t.name]));
+    const titles = new Map(tasks.map((task) => [task.name, task.title || task.name]));
     for (const { user, task, held } of rows) {
-      const what = `${held} of ${titles.get(task) ?? task}`;
-      people.set(user, people.has(user) ? `${people.get(user)}, ${what}` : `holds ${what}`);
+      const what = t`${held} of ${titles.get(task) ?? task}`;
+      people.set(user, people.has(user) ? `${people.get(user)}, ${what}` : t`holds ${what}`);
     }
   } catch { /* one can still type a name */ }
   return people;

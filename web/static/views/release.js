@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { plural, t } from '../lang.js';
 import { when } from '../parts.js';
 import { newDialog } from '../dialog.js';
 import { byTitle } from '../reader.js';
@@ -74,7 +75,7 @@ class Release {
       const { work } = await api.work({ ...what, state: 'held', limit: rows }); // read after the count: if the set differs, the token is refused
       if (round === this.#round) this.#found = { count, token, works: work };
     } catch (e) {
-      if (round === this.#round) this.#error = `It can’t be counted: ${e.message}.`;
+      if (round === this.#round) this.#error = t`It can’t be counted: ${e.message}.`;
     }
     this.#draw();
   }
@@ -87,34 +88,33 @@ class Release {
     this.#draw();
     try {
       const done = await this.#app.api.release({ ...this.#what, token });
-      this.#app.say(`Released: ${items(done.count)}.`);
+      this.#app.say(t`Released: ${items(done.count)}.`);
       this.#dialog.close(done.count);
     } catch (e) {
       this.#busy = false;
       if (e.status !== 409) {
-        this.#error = e.status ? `Nothing was released: ${e.message}.` : 'The server can’t be reached. Count again to see whether it was released.';
+        this.#error = e.status ? t`Nothing was released: ${e.message}.` : t`The server can’t be reached. Count again to see whether it was released.`;
         return this.#draw();
       }
       await this.#count();
-      const now = this.#found ? `, and is ${this.#found.count} now` : '';
-      this.#warning = `Nothing was released: what is held has changed since it was counted. It was ${count}${now}.`;
+      this.#warning = this.#found ? t`Nothing was released: what is held has changed since it was counted. It was ${count}, and is ${this.#found.count} now.`
+        : t`Nothing was released: what is held has changed since it was counted. It was ${count}.`;
       this.#draw();
     }
   }
 
   #draw() {
     this.#dialog.draw(html`<form class="release-form" @submit=${(e) => { e.preventDefault(); this.#count(); }}>
-      <h2 id="dialog-title">Release work</h2>
-      <p class="quiet">Released items go back to the queue at once. Anybody can get them, also their present holders, and no attempt
-        is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.</p>
+      <h2 id="dialog-title">${t`Release work`}</h2>
+      <p class="quiet">${t`Released items go back to the queue at once. Anybody can get them, also their present holders, and no attempt is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.`}</p>
       <div class="which">
         <div class="field">
-          <label for="release-user">Held by</label>
-          <input id="release-user" .value=${this.#user} placeholder="anybody" dir="auto" maxlength="128" autocomplete="off"
+          <label for="release-user">${t`Held by`}</label>
+          <input id="release-user" .value=${this.#user} placeholder=${t`anybody`} dir="auto" maxlength="128" autocomplete="off"
             @input=${(e) => this.#choose(() => { this.#user = e.target.value; }, 400)}>
         </div>
         <div class="field">
-          <label for="release-task">Of task</label>
+          <label for="release-task">${t`Of task`}</label>
           <select id="release-task" @change=${(e) => this.#choose(() => { this.#task = e.target.value; }, 0)}>${this.#options()}</select>
         </div>
       </div>
@@ -123,8 +123,8 @@ class Release {
       <p class="warning" role="alert">${this.#warning}</p>
       <p class="error" role="alert" dir="auto">${this.#error}</p>
       <div class="toolbar">
-        ${this.#error ? html`<button type="button" @click=${() => this.#count()}>Count again</button>` : nothing}
-        <button type="button" @click=${() => this.#dialog.close()}>Cancel</button>
+        ${this.#error ? html`<button type="button" @click=${() => this.#count()}>${t`Count again`}</button>` : nothing}
+        <button type="button" @click=${() => this.#dialog.close()}>${t`Cancel`}</button>
         <button type="button" id="release" class="danger" aria-disabled=${this.#found?.count && !this.#busy ? nothing : 'true'} @click=${() => this.#release()}>
           ${this.#button()}</button>
       </div>
@@ -133,40 +133,41 @@ class Release {
 
   #options() {
     const tasks = this.#tasks ?? [];
-    const known = tasks.some((t) => t.name === this.#task);
+    const known = tasks.some((task) => task.name === this.#task);
     return html`
-      <option value="" ?selected=${!this.#task}>all tasks</option>
+      <option value="" ?selected=${!this.#task}>${t`all tasks`}</option>
       ${known || !this.#task ? nothing : html`<option value=${this.#task} selected>${this.#task}</option>`}
-      ${repeat(tasks, (t) => t.name, (t) => html`<option value=${t.name} ?selected=${t.name === this.#task}>${t.title || t.name}</option>`)}`;
+      ${repeat(tasks, (task) => task.name, (task) => html`<option value=${task.name} ?selected=${task.name === this.#task}>${task.title || task.name}</option>`)}`;
   }
 
   #says() {
-    if (!this.#user && !this.#task) return 'Say whose work it is, or of which task, or both.';
+    if (!this.#user && !this.#task) return t`Say whose work it is, or of which task, or both.`;
     if (this.#error) return '';
-    if (!this.#found) return 'Counting …';
+    if (!this.#found) return t`Counting …`;
     const { count } = this.#found;
-    if (count === 0) return 'Nothing of that is held, so there is nothing to release.';
-    return `${items(count)} ${count === 1 ? 'is' : 'are'} held${this.#user ? ` by ${this.#user}` : ''}.`;
+    if (count === 0) return t`Nothing of that is held, so there is nothing to release.`;
+    return this.#user ? plural(count, '{0} item is held by {1}.', '{0} items are held by {1}.', this.#user)
+      : plural(count, '{0} item is held.', '{0} items are held.');
   }
 
   #button() {
-    if (this.#busy) return 'Releasing …';
-    return this.#found?.count ? `Release ${items(this.#found.count)}` : 'Release';
+    if (this.#busy) return t`Releasing …`;
+    return this.#found?.count ? t`Release ${items(this.#found.count)}` : t`Release`;
   }
 
   #table() {
     const { count, works } = this.#found;
-    const columns = [['Item', (w) => w.item], !this.#task && ['Task', (w) => w.task], !this.#user && ['Held by', (w) => w.user]].filter(Boolean);
-    return html`<div class="scroll" tabindex="0" role="region" aria-label="What is to be released">
+    const columns = [[t`Item`, (w) => w.item], !this.#task && [t`Task`, (w) => w.task], !this.#user && [t`Held by`, (w) => w.user]].filter(Boolean);
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`What is to be released`}>
       <table>
-        <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}<th scope="col">Since</th></tr></thead>
+        <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}<th scope="col">${t`Since`}</th></tr></thead>
         <tbody>${repeat(works, (w) => w.id, (w) => html`<tr>
           ${columns.map(([, of]) => html`<td dir="auto">${of(w)}</td>`)}<td>${when(w.assigned_at)}</td>
         </tr>`)}</tbody>
       </table>
-      ${count > works.length ? html`<p class="quiet">… and ${count - works.length} more, longer held.</p>` : nothing}
+      ${count > works.length ? html`<p class="quiet">${t`… and ${count - works.length} more, longer held.`}</p>` : nothing}
     </div>`;
   }
 }
 
-const items = (n) => (n === 1 ? '1 item' : `${n} items`);
+const items = (n) => plural(n, '{0} item', '{0} items');

@@ -4,8 +4,10 @@
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { t } from '../lang.js';
 import { onceAFrame, when } from '../parts.js';
 import { Reader } from '../reader.js';
+import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
 import { TokenForm, focusOn } from './account/tokenform.js';
 import { Person, badges } from './users/person.js';
@@ -81,27 +83,27 @@ class Users {
     const all = [...value ?? [], ...this.#more];
     return html`<div class="page account">
       <div class="toolbar">
-        <h1>Users</h1>
-        <label class="quiet">Name <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
-        <button type="button" class="push" @click=${this.#screen}>Link for a screen …</button>
-        ${this.#form ? nothing : html`<button id="new-token" type="button" @click=${this.#open}>New service token</button>`}
+        <h1>${t`Users`}</h1>
+        <label class="quiet">${t`Name`} <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
+        <button type="button" class="push" @click=${this.#screen}>${t`Link for a screen …`}</button>
+        ${this.#form ? nothing : html`<button id="new-token" type="button" @click=${this.#open}>${t`New service token`}</button>`}
       </div>
-      ${this.#form ? html`<section class="card"><h2>New service token</h2>
-        <p class="quiet">A service is a program that holds work under a name of its own.</p>${this.#form.template()}</section>` : nothing}
-      <p class="error" role="alert" dir="auto">${error ? `They can’t be read: ${error.message}` : ''}</p>
-      ${value && !all.length ? html`<p class="empty">${this.#search ? 'Nobody’s name has that in it.' : 'Nobody has come in yet.'}</p>` : nothing}
-      ${all.length ? html`<section class="card" aria-label="Users"><div class="scroll"><table class="stack">
-        <thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">Last seen</th><th scope="col" class="number">Sessions</th>
-          <th scope="col" class="number">Tokens</th><th scope="col" class="number">Holds</th></tr></thead>
+      ${this.#form ? html`<section class="card"><h2>${t`New service token`}</h2>
+        <p class="quiet">${t`A service is a program that holds work under a name of its own.`}</p>${this.#form.template()}</section>` : nothing}
+      <p class="error" role="alert" dir="auto">${error ? t`They can’t be read: ${error.message}` : ''}</p>
+      ${value && !all.length ? html`<p class="empty">${this.#search ? t`Nobody’s name has that in it.` : t`Nobody has come in yet.`}</p>` : nothing}
+      ${all.length ? html`<section class="card" aria-label=${t`Users`}><div class="scroll"><table class="stack">
+        <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`Role`}</th><th scope="col">${t`Last seen`}</th><th scope="col" class="number">${t`Sessions`}</th>
+          <th scope="col" class="number">${t`Tokens`}</th><th scope="col" class="number">${t`Holds`}</th></tr></thead>
         <tbody>${repeat(all, ({ name }) => name, (u) => html`<tr>
           <th scope="row"><a href=${`/users?${new URLSearchParams({ user: u.name })}`} dir="auto">${u.name}</a> ${badges(u)}</th>
-          <td data-label="Role">${u.role ?? '–'}</td>
-          <td data-label="Last seen">${u.seen_at ? when(u.seen_at) : '–'}</td>
-          <td data-label="Sessions" class="number">${u.sessions}</td>
-          <td data-label="Tokens" class="number">${u.tokens}</td>
-          <td data-label="Holds" class="number">${u.holds}</td>
+          <td data-label=${t`Role`}>${u.role ? roleName(u.role) : '–'}</td>
+          <td data-label=${t`Last seen`}>${u.seen_at ? when(u.seen_at) : '–'}</td>
+          <td data-label=${t`Sessions`} class="number">${u.sessions}</td>
+          <td data-label=${t`Tokens`} class="number">${u.tokens}</td>
+          <td data-label=${t`Holds`} class="number">${u.holds}</td>
         </tr>`)}</tbody></table></div></section>` : nothing}
-      ${this.#next ? html`<p><button type="button" @click=${this.#older}>More</button></p>` : nothing}
+      ${this.#next ? html`<p><button type="button" @click=${this.#older}>${t`More`}</button></p>` : nothing}
     </div>`;
   }
 }

@@ -6,6 +6,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { live } from '../lib/lit-html/directives/live.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
+import { locale, t } from '../lang.js';
 import { every, onceAFrame, span } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
 import { Ticker } from './wall/ticker.js';
@@ -13,8 +14,8 @@ import { activity, tile } from './wall/tile.js';
 
 const most = 12; // tasks are shown if none are chosen
 const step = 5; // minutes of a bucket of the history
-const words = { live: 'Live', lagging: 'Late: some seconds behind', connecting: 'Connecting …', stopped: 'Stopped' };
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
+const words = { live: t`Live`, lagging: t`Late: some seconds behind`, connecting: t`Connecting …`, stopped: t`Stopped` };
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' });
 
 export function open(app, { element, search, signal }) {
   new Wall(app, element, search.get('task')?.split(',').filter(Boolean) ?? [], signal);
@@ -159,7 +160,7 @@ class Wall {
       clearTimeout(timer);
       if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
     });
-    this.#app.keys([{ key: 'Escape', does: 'Leave the wall', run: () => this.#leave() }], signal);
+    this.#app.keys([{ key: 'Escape', does: t`Leave the wall`, run: () => this.#leave() }], signal);
   }
 
   #leave() {
@@ -188,7 +189,7 @@ class Wall {
       if (document.fullscreenElement) await document.exitFullscreen();
       else await document.documentElement.requestFullscreen();
     } catch {
-      this.#app.say('This browser does not allow full screen here.');
+      this.#app.say(t`This browser does not allow full screen here.`);
     }
   }
 
@@ -202,7 +203,7 @@ class Wall {
     this.#element.style.setProperty('--columns', columns(names.length, busiest !== undefined));
     render(html`<div class="wall">
       <header class="wall-top">
-        <h1 class="visually-hidden">Wall</h1>
+        <h1 class="visually-hidden">${t`Wall`}</h1>
         <time class="wall-clock" aria-hidden="true">${clock.format(new Date(now - ahead))}</time>
         ${this.#state()}
         ${this.#controls()}
@@ -211,8 +212,8 @@ class Wall {
         const task = this.#tasks.get(name);
         return task ? tile(task, this.#known.get(name), now, ahead, name === busiest) : this.#missing(name);
       })}</div>
-      <section class="ticker" role="log" aria-label="What happened last">
-        <h2 class="visually-hidden">What happened last</h2>
+      <section class="ticker" role="log" aria-label=${t`What happened last`}>
+        <h2 class="visually-hidden">${t`What happened last`}</h2>
         ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined), ahead)}
       </section>
     </div>`, this.#element);
@@ -229,7 +230,7 @@ class Wall {
   #titleOf(name) { return this.#tasks.get(name)?.title || name; }
 
   #missing(name) {
-    const why = this.#list.at ? 'There is no such task, or it is not open to you.' : 'Reading …';
+    const why = this.#list.at ? t`There is no such task, or it is not open to you.` : t`Reading …`;
     return html`<article class="tile" data-kind="bad"><header><h2 dir="auto">${name}</h2></header><p class="run">${why}</p></article>`;
   }
 
@@ -240,25 +241,25 @@ class Wall {
     const failed = this.#list.error ?? this.#figures.error;
     this.#sure = pushed ? Date.now() : Math.max(this.#sure, this.#list.at ?? 0);
     const old = Date.now() - this.#sure;
-    const word = state.name === 'polling' ? `Asking every ${state.every / 1000} s` : words[state.name];
+    const word = state.name === 'polling' ? t`Asking every ${state.every / 1000} s` : words[state.name];
     return html`<p class="wall-state" role="status" data-state=${failed ? 'polling' : state.name}>
-      <span>${word}${failed && pushed ? '; some figures can’t be read now' : ''}</span>
-      ${pushed || old < 2000 ? nothing : html`<span class="wall-age" aria-hidden="true">· what you see is ${span(old)} old</span>`}</p>`;
+      <span>${failed && pushed ? t`${word}; some figures can’t be read now` : word}</span>
+      ${pushed || old < 2000 ? nothing : html`<span class="wall-age" aria-hidden="true">· ${t`what you see is ${span(old)} old`}</span>`}</p>`;
   }
 
   #controls() {
     const names = this.#names;
     const all = new Set([...this.#tasks.keys(), ...names]); // tasks that no longer exist can be removed
     return html`<div class="wall-controls">
-      <details class="chooser"><summary>Tasks (${names.length})</summary>
-        <fieldset><legend class="visually-hidden">Tasks to show</legend>
+      <details class="chooser"><summary>${t`Tasks (${names.length})`}</summary>
+        <fieldset><legend class="visually-hidden">${t`Tasks to show`}</legend>
           ${repeat(all, (name) => name, (name) => html`<label>
             <input type="checkbox" .checked=${live(names.includes(name))} @change=${(e) => this.#choose(name, e.target.checked)}>
             <span dir="auto">${this.#titleOf(name)}</span></label>`)}
         </fieldset></details>
       ${document.fullscreenEnabled ? html`<button type="button" @click=${() => this.#fullScreen()}>
-        ${document.fullscreenElement ? 'Leave full screen' : 'Full screen'}</button>` : nothing}
-      <a class="back" href=${this.#back}>Back <kbd>Esc</kbd></a>
+        ${document.fullscreenElement ? t`Leave full screen` : t`Full screen`}</button>` : nothing}
+      <a class="back" href=${this.#back}>${t`Back`} <kbd>${t`Esc`}</kbd></a>
     </div>`;
   }
 }

@@ -111,7 +111,7 @@ func (b *browser) find(ctx context.Context, role, name string) (cdp.BackendNodeI
 				continue
 			}
 			names = append(names, its)
-			if fit := likeness(its, name); fit > best {
+			if fit := likeness(b.inEnglish(its), name); fit > best {
 				best, found = fit, n.BackendDOMNodeID
 			}
 		}
@@ -237,7 +237,7 @@ func (b *browser) choose(name, option string) {
 // sees waits until the page shows a text, anywhere.
 func (b *browser) sees(text string) {
 	b.t.Helper()
-	b.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), e2e.Soon)
+	b.await(fmt.Sprintf(`%s.includes(%q)`, b.reads(`document.body`), text), e2e.Soon)
 }
 
 // visit opens a path of a node as a user, such as "Mary,manager", and waits for the view.

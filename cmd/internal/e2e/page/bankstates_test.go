@@ -14,7 +14,7 @@ func TestPageBankStates(t *testing.T) {
 	at := newBank(t)
 	leased(at.site, "1h", "L-2041", "L-2048", "L-2055", "L-2062")
 	at.Create(map[string]any{"name": "documents", "title": "Sort documents"})
-	b := newBrowser(t, undoLasts)
+	b := newBrowser(t, undoLasts+";"+noting)
 	b.opensAt(at, "/", "Tracy")
 	at.Got(at.As("Tracy", 0), "verify", 2)
 	at.Exec(`insert into getwork.principal (name, name_key, iss, sub, kind, role, groups, seen_at, created_at, blocked_at)

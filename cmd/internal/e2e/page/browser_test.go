@@ -23,8 +23,9 @@ import (
 
 // browser is a window of a real browser, with a profile of its own.
 type browser struct {
-	t   *testing.T
-	ctx context.Context
+	t    *testing.T
+	ctx  context.Context
+	lang string // pseudo, or empty: English
 
 	mu   sync.Mutex
 	said []string // the console's messages: violations of the page's policy, and exceptions
@@ -165,7 +166,7 @@ func (b *browser) state(name string, within time.Duration) {
 // banner waits for the banner's text.
 func (b *browser) banner(text string, within time.Duration) {
 	b.t.Helper()
-	b.await(fmt.Sprintf(`document.querySelector('#banner').checkVisibility() && document.querySelector('#banner').innerText.includes(%q)`, text), within)
+	b.await(fmt.Sprintf(`document.querySelector('#banner').checkVisibility() && %s.includes(%q)`, b.reads(`document.querySelector('#banner')`), text), within)
 }
 
 // works waits until the pipeline has that many items.

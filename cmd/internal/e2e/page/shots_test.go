@@ -25,25 +25,30 @@ type look struct {
 	width  int64
 	height int64
 	scheme string
+	lang   string // empty: English
 }
 
 var looks = []look{
-	{"1280-light", 1280, 800, "light"},
-	{"1280-dark", 1280, 800, "dark"},
-	{"390-light", 390, 844, "light"},
-	{"390-dark", 390, 844, "dark"},
+	{"1280-light", 1280, 800, "light", ""},
+	{"1280-dark", 1280, 800, "dark", ""},
+	{"390-light", 390, 844, "light", ""},
+	{"390-dark", 390, 844, "dark", ""},
 }
 
 // allLooks looks at every state in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
 var allLooks = shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
 
 // looksAt returns the ways to look at the i-th state: if not all, one, so that neighbours, which show much the same, are seen in
-// different ways.
+// different ways. Every third is in the pseudo-language.
 func looksAt(i int) []look {
 	if allLooks {
-		return looks
+		return append(looks, look{"1366-pseudo", 1366, 768, "light", pseudo}, look{"390-pseudo", 390, 844, "dark", pseudo})
 	}
-	return looks[i%len(looks):][:1]
+	l := looks[i%len(looks)]
+	if i%3 == 1 {
+		l.lang = pseudo
+	}
+	return []look{l}
 }
 
 // as makes the browser show the page in that way. Animations are off, so that the result does not depend on the moment.
@@ -159,7 +164,7 @@ var display = map[string]any{
 // newStage returns a site in the middle of its day, and a browser.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	st := &stage{browser: newBrowser(t, undoLasts), s: newSite(t, 1, "")}
+	st := &stage{browser: newBrowser(t, undoLasts+";"+noting), s: newSite(t, 1, "")}
 	st.noPush, _ = withoutSockets(t, st.s.Nodes[0])
 	st.release = st.s.day()
 	return st
@@ -263,8 +268,9 @@ func (st *stage) shows(t *testing.T, states []state) {
 			st.t, st.s.T = t, t
 			defer func() { st.t, st.s.T = before, before }()
 			for i, l := range looksAt(n) {
-				if i == 0 || what.each {
+				if i == 0 || what.each || l.lang != st.lang {
 					st.as(l)
+					st.speaks(l.lang)
 					st.open(what)
 				}
 				st.as(l)
@@ -273,6 +279,11 @@ func (st *stage) shows(t *testing.T, states []state) {
 					st.shoot(strings.ReplaceAll(what.name, " ", "-") + "-" + l.name)
 					st.audit(t)
 					st.fits(t)
+					if st.lang == pseudo {
+						if found := st.eval(unbracketed); found != "" {
+							t.Errorf("not translated:\n%s", found)
+						}
+					}
 					if !what.left && (l.scheme == "light" || !allLooks) {
 						st.walk(t)
 					}

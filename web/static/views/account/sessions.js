@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { t } from '../../lang.js';
 import { when } from '../../parts.js';
 import { ask } from '../../dialog.js';
 import { Reader } from '../../reader.js';
@@ -12,8 +13,8 @@ const systems = [['Android', 'Android'], ['iPhone|iPad', 'iOS'], ['Windows', 'Wi
 /** A browser as people know it, by its User-Agent. */
 function device(agent) {
   const known = (list) => list.find(([mark]) => new RegExp(mark).test(agent ?? ''))?.[1];
-  const [browser, system] = [known(browsers) ?? 'A browser', known(systems)];
-  return system ? `${browser} on ${system}` : browser;
+  const [browser, system] = [known(browsers) ?? t`A browser`, known(systems)];
+  return system ? t`${browser} on ${system}` : browser;
 }
 
 export class Sessions {
@@ -38,14 +39,14 @@ export class Sessions {
     const own = !this.#user;
     return html`<section class="card" aria-labelledby="sessions-title">
       <div class="toolbar">
-        <h2 id="sessions-title">${own ? 'Where you are logged in' : 'Sessions'}</h2>
-        ${list?.length ? html`<button type="button" class="push" @click=${this.#endAll}>Sign out everywhere …</button>` : nothing}
+        <h2 id="sessions-title">${own ? t`Where you are logged in` : t`Sessions`}</h2>
+        ${list?.length ? html`<button type="button" class="push" @click=${this.#endAll}>${t`Sign out everywhere …`}</button>` : nothing}
       </div>
-      <p class="error" role="alert" dir="auto">${this.#error || (error ? `It can’t be read: ${error.message}` : '')}</p>
-      ${list?.length === 0 ? html`<p class="quiet">${own ? 'You came in without a session.' : 'They are not logged in now.'}</p>` : nothing}
+      <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
+      ${list?.length === 0 ? html`<p class="quiet">${own ? t`You came in without a session.` : t`They are not logged in now.`}</p>` : nothing}
       ${list?.length ? html`<div class="scroll"><table class="stack">
-        <thead><tr><th scope="col">Browser</th><th scope="col">Address</th><th scope="col">Since</th><th scope="col">Last active</th><th scope="col">Until</th>
-          <th scope="col"><span class="visually-hidden">End</span></th></tr></thead>
+        <thead><tr><th scope="col">${t`Browser`}</th><th scope="col">${t`Address`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Last active`}</th><th scope="col">${t`Until`}</th>
+          <th scope="col"><span class="visually-hidden">${t`End`}</span></th></tr></thead>
         <tbody>${repeat(list, ({ id }) => id, (s) => this.#row(s))}</tbody></table></div>` : nothing}
     </section>`;
   }
@@ -53,33 +54,33 @@ export class Sessions {
   #row(s) {
     const name = device(s.agent);
     return html`<tr>
-      <th scope="row"><span title=${s.agent ?? nothing}>${name}</span> ${s.current ? html`<span class="badge" data-kind="good">this browser</span>` : nothing}</th>
-      <td data-label="Address">${s.address ?? '–'}</td>
-      <td data-label="Since">${when(s.created_at)}</td>
-      <td data-label="Last active">${when(s.active_at)}</td>
-      <td data-label="Until">${when(s.ends_at)}</td>
-      <td class="acts">${s.current ? nothing : html`<button type="button" aria-label=${`End the session of ${name}, ${s.address ?? 'no address'}`}
-        @click=${() => this.#end(s)}>End</button>`}</td>
+      <th scope="row"><span title=${s.agent ?? nothing}>${name}</span> ${s.current ? html`<span class="badge" data-kind="good">${t`this browser`}</span>` : nothing}</th>
+      <td data-label=${t`Address`}>${s.address ?? '–'}</td>
+      <td data-label=${t`Since`}>${when(s.created_at)}</td>
+      <td data-label=${t`Last active`}>${when(s.active_at)}</td>
+      <td data-label=${t`Until`}>${when(s.ends_at)}</td>
+      <td class="acts">${s.current ? nothing : html`<button type="button" aria-label=${t`End the session of ${name}, ${s.address ?? t`no address`}`}
+        @click=${() => this.#end(s)}>${t`End`}</button>`}</td>
     </tr>`;
   }
 
   async #end(session) {
-    await this.#act(() => this.#calls.endSession(session.id), 'The session has ended.');
+    await this.#act(() => this.#calls.endSession(session.id), t`The session has ended.`);
   }
 
   #endAll = async () => {
     const own = !this.#user;
     const yes = await ask({
-      title: own ? 'Sign out everywhere?' : `Sign ${this.#user} out everywhere?`,
+      title: own ? t`Sign out everywhere?` : t`Sign ${this.#user} out everywhere?`,
       text: own
-        ? 'This ends your sessions in all browsers, this one included, and the terminals that you approved there. Your other tokens stay.'
-        : 'This ends all sessions, and the terminals that were approved there. Other tokens stay. Whoever is not blocked can log in again.',
-      yes: 'Sign out everywhere',
+        ? t`This ends your sessions in all browsers, this one included, and the terminals that you approved there. Your other tokens stay.`
+        : t`This ends all sessions, and the terminals that were approved there. Other tokens stay. Whoever is not blocked can log in again.`,
+      yes: t`Sign out everywhere`,
       danger: true,
     });
     if (!yes) return;
     if (own && (await Promise.all([...this.#app.leaving].map((f) => f()))).includes(false)) return;
-    await this.#act(() => this.#calls.endSessions(this.#user), own ? '' : 'All sessions have ended.');
+    await this.#act(() => this.#calls.endSessions(this.#user), own ? '' : t`All sessions have ended.`);
     if (own) this.#app.client.me().catch(() => {}); // this one has ended, too
   };
 

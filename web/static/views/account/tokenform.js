@@ -2,15 +2,17 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
+import { plural, t } from '../../lang.js';
 import { byTitle } from '../../reader.js';
 import { logInAt } from '../../session.js';
+import { roleName } from '../../words.js';
 import { once } from './once.js';
 
 const scopes = [
-  { name: 'read', does: 'lists, event streams, the socket', may: ['worker', 'agent', 'observer', 'manager'] },
-  { name: 'work', does: 'get, claim, extend, complete and return work', may: ['worker', 'agent', 'manager'] },
-  { name: 'push', does: 'push items to inboxes', may: ['agent', 'manager'] },
-  { name: 'manage', does: 'all else that a manager may', may: ['manager'] },
+  { name: 'read', does: t`lists, event streams, the socket`, may: ['worker', 'agent', 'observer', 'manager'] },
+  { name: 'work', does: t`get, claim, extend, complete and return work`, may: ['worker', 'agent', 'manager'] },
+  { name: 'push', does: t`push items to inboxes`, may: ['agent', 'manager'] },
+  { name: 'manage', does: t`all else that a manager may`, may: ['manager'] },
 ];
 const days = [7, 30, 90, 180, 365];
 const roles = ['agent', 'worker', 'observer', 'manager'];
@@ -95,58 +97,58 @@ export class TokenForm {
 
   #shown() {
     return html`<div class="made">
-      <p role="status"><b>Copy the token now: it is shown only this once.</b></p>
-      ${once(this.#app, 'the-token', 'The token', this.#made.token)}
-      <p class="quiet">Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.</p>
-      <button type="button" @click=${() => this.#on.done()}>Done</button>
+      <p role="status"><b>${t`Copy the token now: it is shown only this once.`}</b></p>
+      ${once(this.#app, 'the-token', t`The token`, this.#made.token)}
+      <p class="quiet">${t`Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.`}</p>
+      <button type="button" @click=${() => this.#on.done()}>${t`Done`}</button>
     </div>`;
   }
 
   #form() {
     const { label, days: chosen } = this.#typed;
     const { message, logIn } = this.#problem ?? {};
-    return html`<form class="token-form" @submit=${this.#submit} aria-label=${this.#service ? 'New service token' : 'New token'}>
+    return html`<form class="token-form" @submit=${this.#submit} aria-label=${this.#service ? t`New service token` : t`New token`}>
       ${this.#service ? this.#whose() : nothing}
-      <div class="field"><label for="token-label">What it is for</label>
-        <input id="token-label" required maxlength="100" autocomplete="off" placeholder="nightly report" .value=${live(label)} @input=${(e) => this.#type('label', e.target.value)}></div>
-      <div class="field"><label for="token-days">Expires after</label>
+      <div class="field"><label for="token-label">${t`What it is for`}</label>
+        <input id="token-label" required maxlength="100" autocomplete="off" placeholder=${t`nightly report`} .value=${live(label)} @input=${(e) => this.#type('label', e.target.value)}></div>
+      <div class="field"><label for="token-days">${t`Expires after`}</label>
         <select id="token-days" @change=${(e) => this.#type('days', Number(e.target.value))}>${days.map((n) =>
-          html`<option value=${n} ?selected=${n === chosen}>${n} days</option>`)}</select></div>
-      <fieldset class="wide"><legend>It may</legend>${this.#offered.map(({ name, does }) => html`<label class="check">
+          html`<option value=${n} ?selected=${n === chosen}>${plural(n, '{0} day', '{0} days')}</option>`)}</select></div>
+      <fieldset class="wide"><legend>${t`It may`}</legend>${this.#offered.map(({ name, does }) => html`<label class="check">
         <input type="checkbox" .checked=${live(this.#typed.scopes.includes(name))} @change=${(e) => this.#toggle('scopes', name, e.target.checked)}>
         <span><b>${name}</b> <span class="quiet">${does}</span></span></label>`)}</fieldset>
       ${this.#forTasks()}
       <p class="error wide" role="alert" dir="auto">${message ? `${message[0].toUpperCase()}${message.slice(1)}.` : ''}</p>
       <div class="toolbar wide">
-        ${logIn ? html`<a id="token-again" class="button primary" href=${logInAt(logIn)}>Log in again, and come back here</a>` : nothing}
-        <button type="submit" class=${logIn ? '' : 'primary'} aria-disabled=${this.#busy ? 'true' : nothing}>${this.#busy ? 'One moment …' : 'Make the token'}</button>
-        <button type="button" @click=${this.#cancel}>Cancel</button>
+        ${logIn ? html`<a id="token-again" class="button primary" href=${logInAt(logIn)}>${t`Log in again, and come back here`}</a>` : nothing}
+        <button type="submit" class=${logIn ? '' : 'primary'} aria-disabled=${this.#busy ? 'true' : nothing}>${this.#busy ? t`One moment …` : t`Make the token`}</button>
+        <button type="button" @click=${this.#cancel}>${t`Cancel`}</button>
       </div>
     </form>`;
   }
 
   #whose() {
     const { user, role, groups } = this.#typed;
-    return html`<div class="field"><label for="token-user">Name of the service</label>
-        <input id="token-user" required maxlength="128" autocomplete="off" placeholder="resizer" .value=${live(user)} @input=${(e) => this.#type('user', e.target.value)}></div>
-      <div class="field"><label for="token-role">Role</label>
-        <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.map((r) => html`<option ?selected=${r === role}>${r}</option>`)}</select></div>
-      <div class="field"><label for="token-groups">Groups</label>
+    return html`<div class="field"><label for="token-user">${t`Name of the service`}</label>
+        <input id="token-user" required maxlength="128" autocomplete="off" placeholder=${t`resizer`} .value=${live(user)} @input=${(e) => this.#type('user', e.target.value)}></div>
+      <div class="field"><label for="token-role">${t`Role`}</label>
+        <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.map((r) => html`<option value=${r} ?selected=${r === role}>${roleName(r)}</option>`)}</select></div>
+      <div class="field"><label for="token-groups">${t`Groups`}</label>
         <input id="token-groups" aria-describedby="token-groups-hint" autocomplete="off" .value=${live(groups)} @input=${(e) => this.#type('groups', e.target.value)}>
-        <p id="token-groups-hint" class="quiet">Separated by commas; empty for none.</p></div>`;
+        <p id="token-groups-hint" class="quiet">${t`Separated by commas; empty for none.`}</p></div>`;
   }
 
   #forTasks() {
     const { tasks } = this.#typed;
     if (!this.#tasks) {
       const text = Array.isArray(tasks) ? tasks.join(', ') : tasks;
-      return html`<div class="field"><label for="token-tasks">Only for the tasks</label>
+      return html`<div class="field"><label for="token-tasks">${t`Only for the tasks`}</label>
         <input id="token-tasks" aria-describedby="token-tasks-hint" autocomplete="off" .value=${live(text)} @input=${(e) => this.#type('tasks', e.target.value)}>
-        <p id="token-tasks-hint" class="quiet">Names, separated by commas; empty for all tasks.</p></div>`;
+        <p id="token-tasks-hint" class="quiet">${t`Names, separated by commas; empty for all tasks.`}</p></div>`;
     }
     const chosen = Array.isArray(tasks) ? tasks : [];
-    return html`<details class="wide" ?open=${chosen.length > 0}><summary>${chosen.length ? `Only for ${chosen.join(', ')}` : 'For all tasks'}</summary>
-      <fieldset class="tasks-of"><legend class="visually-hidden">Only for the tasks</legend>${this.#tasks.map(({ name, title }) => html`<label class="check">
+    return html`<details class="wide" ?open=${chosen.length > 0}><summary>${chosen.length ? t`Only for ${chosen.join(', ')}` : t`For all tasks`}</summary>
+      <fieldset class="tasks-of"><legend class="visually-hidden">${t`Only for the tasks`}</legend>${this.#tasks.map(({ name, title }) => html`<label class="check">
         <input type="checkbox" .checked=${live(chosen.includes(name))} @change=${(e) => this.#type('tasks', e.target.checked ? [...chosen, name] : chosen.filter((t) => t !== name))}>
         <span dir="auto">${title || name}</span></label>`)}</fieldset></details>`;
   }

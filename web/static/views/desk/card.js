@@ -2,9 +2,11 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
-import { becomes, fully, held, keptUntil, letGo, remaining } from '../../words.js';
+import { t } from '../../lang.js';
+import { fully, remaining } from '../../words.js';
 import { details, summary } from './details.js';
 import { afterHours, presets } from './presets.js';
+import { becomes, held, keptUntil, letGo } from './words.js';
 
 /** The shortcut of a button, shown in it. */
 export const hint = (key) => html`<kbd aria-hidden="true">${key}</kbd>`;
@@ -37,9 +39,8 @@ function pane(row, { task, left, age, item }, soon, acts) {
   return html`<div class="pane card">
     <header>
       <div><p class="headline" dir="auto" aria-hidden="true">${item.title}</p>
-        <p class="quiet since">${key}${lost ? nothing : html`held for <time datetime=${work.assigned_at}
-          title=${fully(work.assigned_at)}>${held(age)}</time>`}<span class="which">${which(work, task)}</span></p></div>
-      ${item.link ? html`<a class="button open-link" href=${item.link} target="_blank" rel="noopener noreferrer">Open <span aria-hidden="true">↗</span></a>` : nothing}
+        <p class="quiet since">${key}${lost ? nothing : t`held for ${html`<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`}`}<span class="which">${which(work, task)}</span></p></div>
+      ${item.link ? html`<a class="button open-link" href=${item.link} target="_blank" rel="noopener noreferrer">${t`Open`} <span aria-hidden="true">↗</span></a>` : nothing}
     </header>
     ${left === null || lost ? nothing : lease(row, { left, soon, title: item.title }, acts)}
     ${said(row)}
@@ -51,13 +52,14 @@ function pane(row, { task, left, age, item }, soon, acts) {
 
 /** Why the work is lost, and errors. */
 const said = ({ lost, note, error }) => html`
-  <p class="why" role="status" dir="auto">${lost ? `${lost.why}${note.trim() ? ' Your note is kept.' : ''}` : ''}</p>
+  <p class="why" role="status" dir="auto">${lost ? `${lost.why}${note.trim() ? ` ${t`Your note is kept.`}` : ''}` : ''}</p>
   <p class="error" role="alert" dir="auto">${error}</p>`;
 
 /** Which attempt and which place it is, where there are several. */
 function which({ attempt, slot }, task) {
-  const of = task?.slots > 1 && slot <= task.slots ? ` of ${task.slots}` : '';
-  return (attempt > 1 ? ` · attempt ${attempt}` : '') + (slot > 1 || of ? ` · place ${slot}${of}` : '');
+  const of = task?.slots > 1 && slot <= task.slots ? task.slots : 0;
+  const place = of ? t`place ${slot} of ${of}` : slot > 1 ? t`place ${slot}` : '';
+  return [attempt > 1 ? t`attempt ${attempt}` : '', place].map((text) => text && ` · ${text}`).join('');
 }
 
 function lease(row, { left, soon, title }, acts) {
@@ -65,9 +67,9 @@ function lease(row, { left, soon, title }, acts) {
   const kept = row.kept === until && !soon;
   return html`<div class="lease ${soon ? 'soon' : ''}">
     <p><span class="left" title=${fully(until)}>${remaining(Math.min(left, row.lease))}</span>
-      <span class="warning" role="status">${soon ? 'Soon it goes back to the queue: keep it, or let go of it.' : kept ? keptUntil(until) : ''}</span></p>
-    <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label="Keep ${title}" aria-keyshortcuts="e"
-      @click=${() => acts.extend(row)}>Keep${hint('e')}</button>
+      <span class="warning" role="status">${soon ? t`Soon it goes back to the queue: keep it, or let go of it.` : kept ? keptUntil(until) : ''}</span></p>
+    <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label=${t`Keep ${title}`} aria-keyshortcuts="e"
+      @click=${() => acts.extend(row)}>${t`Keep`}${hint('e')}</button>
   </div>`;
 }
 
@@ -76,15 +78,15 @@ function note(row, title) {
   // `toggle` comes later, and a redraw until then would undo it.
   const unfold = (e) => { row.noting = !e.currentTarget.parentElement.open; };
   return html`<details .open=${live(row.noting)} @toggle=${(e) => { row.noting = e.target.open; }}>
-    <summary @click=${unfold}>Note${hint('o')}</summary>
-    <textarea rows="2" dir="auto" aria-label="Note on ${title}" aria-invalid=${cut ? 'true' : nothing}
+    <summary @click=${unfold}>${t`Note`}${hint('o')}</summary>
+    <textarea rows="2" dir="auto" aria-label=${t`Note on ${title}`} aria-invalid=${cut ? 'true' : nothing}
       aria-describedby="${row.key}-cut" .value=${live(row.note)} @input=${(e) => row.write(e.target.value)}></textarea>
     <p id="${row.key}-cut" class="error">${cut ? `${tooLong(cut)}.` : ''}</p>
   </details>`;
 }
 
 /** The message for a note that is too long by so many characters. */
-export const tooLong = (cut) => `The note is too long by about ${cut.toLocaleString()} characters`;
+export const tooLong = (cut) => t`The note is too long by about ${cut} characters`;
 
 function done(row, title, acts) {
   const never = (e) => {
@@ -94,18 +96,18 @@ function done(row, title, acts) {
   };
   return html`<div class="done">
     <button class="complete primary" type="button" aria-keyshortcuts="c"
-      @click=${() => acts.letGo(row, { outcome: 'complete' })}>Complete${hint('c')}</button>
+      @click=${() => acts.letGo(row, { outcome: 'complete' })}>${t`Complete`}${hint('c')}</button>
     <button class="next" type="button" aria-keyshortcuts="n"
-      @click=${() => acts.letGo(row, { outcome: 'complete' }, { next: true })}>Complete and next${hint('n')}</button>
-    ${menu(row, title, ['return', 'Return', 'r'], () => html`<p class="label">Return ${title}</p>
-      ${presets.map((p) => html`<button type="button" data-return=${p.id} aria-label="Return ${p.text}"
+      @click=${() => acts.letGo(row, { outcome: 'complete' }, { next: true })}>${t`Complete and next`}${hint('n')}</button>
+    ${menu(row, title, ['return', t`Return`, 'r'], () => html`<p class="label">${t`Return ${title}`}</p>
+      ${presets.map((p) => html`<button type="button" data-return=${p.id} aria-label=${t`Return ${p.text}`}
         @click=${() => back(row, p.after(), acts)}>${p.text}</button>`)}
-      <button type="button" data-return="exact" aria-expanded=${row.exact} @click=${() => row.set({ exact: !row.exact })}>other …</button>
+      <button type="button" data-return="exact" aria-expanded=${row.exact} @click=${() => row.set({ exact: !row.exact })}>${t`other …`}</button>
       ${row.exact ? exact(row, acts) : nothing}
       <label><input class="others" type="checkbox" .checked=${live(row.others)}
-        @change=${(e) => { row.others = e.target.checked; }}> to others only, not to me again</label>`)}
-    ${menu(row, title, ['more', 'More', ''], () => html`<button class="never ${row.sure ? 'sure' : ''}" type="button" aria-keyshortcuts="x" @click=${never}
-      @blur=${() => { if (row.sure) row.set({ sure: false }); }}>${row.sure ? 'Really remove it?' : 'Remove from queue'}${hint('x')}</button>`)}
+        @change=${(e) => { row.others = e.target.checked; }}> ${t`to others only, not to me again`}</label>`)}
+    ${menu(row, title, ['more', t`More`, ''], () => html`<button class="never ${row.sure ? 'sure' : ''}" type="button" aria-keyshortcuts="x" @click=${never}
+      @blur=${() => { if (row.sure) row.set({ sure: false }); }}>${row.sure ? t`Really remove it?` : t`Remove from queue`}${hint('x')}</button>`)}
   </div>`;
 }
 
@@ -138,26 +140,28 @@ function exact(row, acts) {
     e.preventDefault();
     const after = afterHours(row.hours);
     if (after !== undefined) return back(row, after, acts);
-    row.set({ error: 'It can be returned for 0 to 72 hours: type a number such as 1.5.' });
+    row.set({ error: t`It can be returned for 0 to 72 hours: type a number such as 1.5.` });
     e.target.querySelector('input').focus();
   };
   return html`<form class="exact" novalidate @submit=${submit}>
-    <label>for <input inputmode="decimal" size="4" aria-label="Hours, from 0 to 72" .value=${live(row.hours)}
-      @input=${(e) => { row.hours = e.target.value; }}> hours</label>
-    <button type="submit" aria-label="Return for the hours typed">Return</button>
+    <label>${t`for ${html`<input inputmode="decimal" size="4" aria-label=${t`Hours, from 0 to 72`} .value=${live(row.hours)}
+      @input=${(e) => { row.hours = e.target.value; }}>`} hours`}</label>
+    <button type="submit" aria-label=${t`Return for the hours typed`}>${t`Return`}</button>
   </form>`;
 }
 
 function again(row, acts) {
   return html`<div class="lost">
     ${row.lost.again ? html`<button class="again primary" type="button" aria-disabled=${row.claiming}
-      @click=${() => acts.claim(row)}>${row.claiming ? 'Claiming …' : 'Claim it again'}</button>` : nothing}
-    <button class="dismiss" type="button" @click=${() => acts.dismiss(row)}>Put away</button>
+      @click=${() => acts.claim(row)}>${row.claiming ? t`Claiming …` : t`Claim it again`}</button>` : nothing}
+    <button class="dismiss" type="button" @click=${() => acts.dismiss(row)}>${t`Put away`}</button>
   </div>`;
 }
 
 /** Why an entry of the outbox is not sent yet. */
-export const keptBecause = ({ busy }) => `The server can’t ${busy ? 'take it' : 'be reached'} now; it is sent as soon as it can be.`;
+export const keptBecause = ({ busy }) => (busy
+  ? t`The server can’t take it now; it is sent as soon as it can be.`
+  : t`The server can’t be reached now; it is sent as soon as it can be.`);
 
 /** The line for work that was let go of. view: {seconds, title}: until it is sent; what its item is called. */
 export function line(row, entry, { seconds, title }, acts) {
@@ -165,13 +169,13 @@ export function line(row, entry, { seconds, title }, acts) {
   const what = {
     sending: '',
     kept: keptBecause(entry),
-    waiting: elsewhere ? 'In another tab.' : next ? 'Then the next is asked for.' : '',
+    waiting: elsewhere ? t`In another tab.` : next ? t`Then the next is asked for.` : '',
   }[state];
   return html`<li id=${row.key} class="work going" aria-label=${title}>
     <p><b dir="auto">${title}</b>: <span class="became">${letGo(wanted(entry))}.</span> <span class="quiet">${what}</span></p>
     ${state === 'waiting' ? html`<span class="toolbar">
-      ${next ? html`<button class="now" type="button" @click=${() => acts.now(row)}>Send now</button>` : nothing}
-      <button class="undo" type="button" aria-keyshortcuts="u" aria-label="Undo: ${title}" @click=${() => acts.undo(row)}>Undo
+      ${next ? html`<button class="now" type="button" @click=${() => acts.now(row)}>${t`Send now`}</button>` : nothing}
+      <button class="undo" type="button" aria-keyshortcuts="u" aria-label=${t`Undo: ${title}`} @click=${() => acts.undo(row)}>${t`Undo`}
         <span class="count">${seconds}</span>${hint('u')}</button></span>` : nothing}
   </li>`;
 }

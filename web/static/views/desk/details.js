@@ -2,19 +2,20 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
+import { plural, t } from '../../lang.js';
 
 const isLong = (text) => text.length > 240 || text.split('\n').length > 6;
 
 /** row's details as lists of terms. fields: as shown() gives them. A folded value that stands out is not hidden. */
 export function details(row, fields) {
   const { note } = row.work;
-  const all = note ? [...fields, { column: '', label: 'Note', text: note }] : fields;
+  const all = note ? [...fields, { column: '', label: t`Note`, text: note }] : fields;
   const folded = all.filter((f) => f.folded && !f.strong);
   const first = all.filter((f) => !folded.includes(f));
   const unfold = (e) => { row.more = !e.currentTarget.parentElement.open; }; // `toggle` comes later, and a redraw until then would undo it
   return html`${first.length ? list(row, first) : nothing}
     ${folded.length ? html`<details class="more" .open=${live(row.more)} @toggle=${(e) => { row.more = e.target.open; }}>
-      <summary @click=${unfold}>${folded.length === 1 ? '1 more detail' : `${folded.length} more details`}</summary>${list(row, folded)}</details>` : nothing}`;
+      <summary @click=${unfold}>${plural(folded.length, '{0} more detail', '{0} more details')}</summary>${list(row, folded)}</details>` : nothing}`;
 }
 
 const list = (row, fields) => html`<dl>${fields.map((f) => detail(row, f))}</dl>`;
@@ -29,7 +30,7 @@ function detail(row, { column, label: name, text, exact, strong, href, colour })
   const kind = `${long || text.length > 60 ? 'long' : ''} ${strong ? 'strong' : ''}`;
   return html`<div class=${kind}><dt dir="auto">${name}</dt><dd dir="auto" title=${exact ?? nothing}>${long
     ? html`<span class=${whole ? '' : 'folded'}>${text}</span><button type="button" class="plain" aria-expanded=${whole}
-        aria-label="${whole ? 'Less' : 'More'} of ${name}" @click=${unfold}>${whole ? 'less' : 'more'}</button>`
+        aria-label=${whole ? t`Less of ${name}` : t`More of ${name}`} @click=${unfold}>${whole ? t`less` : t`more`}</button>`
     : href ? html`<a href=${href} target="_blank" rel="noopener noreferrer">${text}</a>`
       : colour ? html`<b class="badge" data-kind=${colour}>${text}</b>` : text}</dd></div>`;
 }

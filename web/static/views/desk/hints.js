@@ -2,31 +2,32 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { t } from '../../lang.js';
 import { when } from '../../parts.js';
-import { letGo } from '../../words.js';
+import { letGo } from './words.js';
 
 const shown = 8; // of today's closed work
 
-export const noTasks = (manages) => html`<p id="no-tasks" class="empty">There are no tasks yet. ${manages
-  ? html`<a href="/tasks">Create the first one</a>, or use <code>getwork task create</code>.`
-  : html`A manager creates them. They appear here as soon as there are some.`}</p>`;
+export const noTasks = (manages) => html`<p id="no-tasks" class="empty">${t`There are no tasks yet.`} ${manages
+  ? t`${html`<a href="/tasks">${t`Create the first one`}</a>`}, or use ${html`<code>getwork task create</code>`}.`
+  : t`A manager creates them. They appear here as soon as there are some.`}</p>`;
 
 /** The empty pipeline. tasks: whether there are any. */
-export const noWork = (tasks) => html`<div id="empty" class="empty"><p>You hold nothing. ${tasks ? 'Choose a task, and get work.' : ''}</p>
+export const noWork = (tasks) => html`<div id="empty" class="empty"><p>${t`You hold nothing.`} ${tasks ? t`Choose a task, and get work.` : ''}</p>
   ${tasks ? html`<ol>
-    <li>At a task press <b>Get Work</b>. The best items come here, for you alone. Open the task’s name to say how many.</li>
-    <li>Work on them. Then <b>Complete</b> each, or <b>Return</b> it: for some hours, or until tomorrow.</li>
-    <li>You can undo a mistake for five seconds.</li>
+    <li>${t`At a task press ${html`<b>${t`Get Work`}</b>`}. The best items come here, for you alone. Open the task’s name to say how many.`}</li>
+    <li>${t`Work on them. Then ${html`<b>${t`Complete`}</b>`} each, or ${html`<b>${t`Return`}</b>`} it: for some hours, or until tomorrow.`}</li>
+    <li>${t`You can undo a mistake for five seconds.`}</li>
   </ol>` : nothing}</div>`;
 
 /** Today's closed work. ahead: client.ahead. */
 export function closedToday(all, ahead) {
   if (all.length === 0) return nothing;
   return html`<section class="recent" aria-labelledby="recent-title">
-    <h2 id="recent-title">Let go of today <span class="count">${all.length}</span></h2>
+    <h2 id="recent-title">${t`Let go of today`} <span class="count">${all.length}</span></h2>
     <ul id="recent">${repeat(all.slice(0, shown), (w) => w.id, (w) => html`<li>
       <b dir="auto">${w.title ?? w.item}</b> <span class="quiet">${when(new Date(Date.parse(w.closed_at) - ahead).toISOString())}</span>
       <span class="became">${letGo(w)}</span></li>`)}</ul>
-    ${all.length > shown ? html`<p class="quiet">and ${all.length - shown} before.</p>` : nothing}
+    ${all.length > shown ? html`<p class="quiet">${t`and ${all.length - shown} before.`}</p>` : nothing}
   </section>`;
 }

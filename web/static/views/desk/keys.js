@@ -1,5 +1,7 @@
 /** The desk's shortcuts. They act on the card that has the focus. */
 
+import { t } from '../../lang.js';
+
 /** desk: {rows(), cards(), outbox, acts, say(text), draw(), focus(row)}: the pipeline's rows in order, and the tasks' cards by name. */
 export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
   const at = () => {
@@ -8,7 +10,7 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
   };
   const onRow = (f) => () => {
     const row = at();
-    if (!row) say('Choose an item first, with j and k.');
+    if (!row) say(t`Choose an item first, with j and k.`);
     else f(row);
   };
   const inCard = (selector, act, menu) => onRow((row) => {
@@ -27,7 +29,7 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
   };
   const numbered = (n) => [...cards().values()][n - 1];
   const get = (c) => {
-    if (!c || c.request) say(c ? 'You wait for work of this task already.' : 'There is no such task.');
+    if (!c || c.request) say(c ? t`You wait for work of this task already.` : t`There is no such task.`);
     else acts.ask(c.task.name, c.count);
   };
   const undoLast = () => {
@@ -35,7 +37,7 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
     const waits = row && outbox.of(row.work.id)?.state === 'waiting';
     const last = waits ? row : rows().find((r) => r.work.id === outbox.last);
     if (last) acts.undo(last);
-    else say('There is nothing to undo.');
+    else say(t`There is nothing to undo.`);
   };
   const extend = (row) => { if (row.work.lease_expires_at && !row.lost) acts.extend(row); };
   const write = (field, row) => {
@@ -49,21 +51,21 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
   };
   const key = (name, does, run, repeated) => ({ key: name, does, run, repeat: repeated });
   return [
-    key('j', 'Next item', move(1), true),
-    key('k', 'Item before', move(-1), true),
+    key('j', t`Next item`, move(1), true),
+    key('k', t`Item before`, move(-1), true),
     key('ArrowDown', undefined, move(1, true), true),
     key('ArrowUp', undefined, move(-1, true), true),
-    key('Enter', 'Open an item'), // every button does that
-    key('c', 'Complete', onRow((row) => acts.letGo(row, { outcome: 'complete' }))),
-    key('n', 'Complete and next', onRow((row) => acts.letGo(row, { outcome: 'complete' }, { next: true }))),
-    key('r', 'Return: then Tab to for how long, and Enter', inCard('.return button', (button) => button?.focus(), 'return')),
-    key('x', 'Remove from the queue; twice, to be sure', inCard('.never', never, 'more')),
-    key('e', 'Keep: the lease begins anew', onRow(extend)),
-    key('o', 'Write a note', inCard('textarea', write)),
-    key('Escape', 'Leave a field or a menu'),
-    key('u', 'Undo', undoLast),
-    key('w', 'Get work of the item’s task, or the first', () => get(cards().get(at()?.work.task) ?? numbered(1))),
-    key('g 1', 'Get work of the first task; g 2 of the second …', () => get(numbered(1))),
+    key('Enter', t`Open an item`), // every button does that
+    key('c', t`Complete`, onRow((row) => acts.letGo(row, { outcome: 'complete' }))),
+    key('n', t`Complete and next`, onRow((row) => acts.letGo(row, { outcome: 'complete' }, { next: true }))),
+    key('r', t`Return: then Tab to for how long, and Enter`, inCard('.return button', (button) => button?.focus(), 'return')),
+    key('x', t`Remove from the queue; twice, to be sure`, inCard('.never', never, 'more')),
+    key('e', t`Keep: the lease begins anew`, onRow(extend)),
+    key('o', t`Write a note`, inCard('textarea', write)),
+    key('Escape', t`Leave a field or a menu`),
+    key('u', t`Undo`, undoLast),
+    key('w', t`Get work of the item’s task, or the first`, () => get(cards().get(at()?.work.task) ?? numbered(1))),
+    key('g 1', t`Get work of the first task; g 2 of the second …`, () => get(numbered(1))),
     ...[2, 3, 4, 5, 6, 7, 8, 9].map((n) => key(`g ${n}`, undefined, () => get(numbered(n)))),
   ];
 }

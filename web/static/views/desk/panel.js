@@ -2,8 +2,10 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
-import { clock, coming, counts, mayCome, outcome, things, yours } from '../../words.js';
+import { t } from '../../lang.js';
+import { clock } from '../../words.js';
 import { hint } from './card.js';
+import { coming, counts, mayCome, outcome, things, yours } from './words.js';
 
 const choices = 5; // larger numbers are typed
 const patience = '1h'; // how long a lingering request waits
@@ -24,7 +26,7 @@ export function panel(card, view, acts) {
     <form @submit=${submit(card, acts)}>
       <details .open=${live(card.open)} @toggle=${(e) => { card.open = e.target.open; }}>
         <summary @click=${unfold}><h3 dir="auto">${title}</h3>
-          <span class="quiet there">${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing} ${ready(card, view)}</span></summary>
+          <span class="quiet there">${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing} ${ready(card, view)}</span></summary>
         ${task.description ? html`<p class="quiet description" dir="auto">${task.description}</p>` : nothing}
         ${number(card, view)}
         <p class="quiet counts">${counts(task)}</p>
@@ -34,10 +36,10 @@ export function panel(card, view, acts) {
     <p class="ended" dir="auto" role=${ended?.state === 'assigned' ? nothing : 'status'}>${
       ended && !card.busy ? endedText(card, view) : ''}</p>
     ${ended?.state === 'failed' && !card.busy ? failure(card, view) : nothing}
-    ${ended?.stale && !card.busy ? html`<p class="quiet aged">The list was made at <time datetime=${ended.ranked_at}>${
-      clock(ended.ranked_at)}</time>, so it is older than usual. A newer one is on its way.</p>` : nothing}
+    ${ended?.stale && !card.busy ? html`<p class="quiet aged">${t`The list was made at ${html`<time datetime=${ended.ranked_at}>${
+      clock(ended.ranked_at)}</time>`}, so it is older than usual. A newer one is on its way.`}</p>` : nothing}
     ${ended && mayCome(ended) && !card.busy ? html`<button class="linger" type="button"
-      @click=${() => acts.ask(task.name, ended.wanted, { linger: patience })}>Wait for it, up to ${patience.replace('h', ' h')}</button>` : nothing}
+      @click=${() => acts.ask(task.name, ended.wanted, { linger: patience })}>${t`Wait for it, up to ${patience.replace('h', ' h')}`}</button>` : nothing}
     <p class="error" role="alert" dir="auto">${card.error}</p>
   </li>`;
 }
@@ -46,15 +48,15 @@ export function panel(card, view, acts) {
 function ready(card, { held, now }) {
   const { request, due, task: { shelf, max_open: most, display, query } } = card;
   if (request) return coming(request.wanted, display, due === null ? null : due - now);
-  if (most) return `You hold ${held} of at most ${most}.`;
-  if (shelf) return `${things(shelf, display)} ready at once`;
-  return query === null ? 'nothing in it now' : '';
+  if (most) return t`You hold ${held} of at most ${most}.`;
+  if (shelf) return t`${things(shelf, display)} ready at once`;
+  return query === null ? t`nothing in it now` : '';
 }
 
 function failure({ ended, task }, { why }) {
-  return html`<details class="why-failed"><summary>Details</summary>
-    <p class="quiet">The task’s query failed at ${clock(ended.completed_at ?? ended.created_at)}. ${why
-      ? html`<a href="/tasks/${encodeURIComponent(task.name)}">Look at the task</a>` : 'Managers see why on the floor.'}</p>
+  return html`<details class="why-failed"><summary>${t`Details`}</summary>
+    <p class="quiet">${t`The task’s query failed at ${clock(ended.completed_at ?? ended.created_at)}.`} ${why
+      ? html`<a href="/tasks/${encodeURIComponent(task.name)}">${t`Look at the task`}</a>` : t`Managers see why on the floor.`}</p>
     ${ended.error && why ? html`<pre class="cause" dir="auto">${ended.error}</pre>` : nothing}</details>`;
 }
 
@@ -65,8 +67,8 @@ const submit = (card, acts) => (e) => {
 
 function button({ task, busy, request }, { number: n }) {
   const title = task.title || task.name;
-  return html`<button class="primary" type="submit" aria-disabled=${busy || Boolean(request)} aria-label="Get Work: ${title}"
-    aria-keyshortcuts=${n < 10 ? `g ${n}` : nothing}>Get Work${n < 10 ? hint(`g ${n}`) : nothing}</button>`;
+  return html`<button class="primary" type="submit" aria-disabled=${busy || Boolean(request)} aria-label=${t`Get Work: ${title}`}
+    aria-keyshortcuts=${n < 10 ? `g ${n}` : nothing}>${t`Get Work`}${n < 10 ? hint(`g ${n}`) : nothing}</button>`;
 }
 
 function number(card, { held }) {
@@ -84,11 +86,11 @@ function chosen(card, most) {
   const { name } = card.task;
   const choice = (n) => html`<label><input type="radio" name="count-${name}" value=${n} .checked=${live(Math.min(card.count, most) === n)}
     @change=${() => { card.count = n; }}><span>${n}</span></label>`;
-  return html`<fieldset class="choose"><legend>How many</legend><div class="choices">${
+  return html`<fieldset class="choose"><legend>${t`How many`}</legend><div class="choices">${
     Array.from({ length: most }, (_, i) => choice(i + 1))}</div></fieldset>`;
 }
 
 function typed(card, most) {
-  return html`<label class="how-many">How many, up to ${most} <input type="number" min="1" max=${most} required
+  return html`<label class="how-many">${t`How many, up to ${most}`} <input type="number" min="1" max=${most} required
     .value=${live(String(Math.min(card.count, most)))} @input=${(e) => { card.count = e.target.valueAsNumber || 1; }}></label>`;
 }

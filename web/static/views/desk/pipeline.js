@@ -1,6 +1,7 @@
 /** The pipeline: a row for each item that is held, about to be closed, or lost, with the input in it. */
 
-import { becomes, decimals, gone, mayComeBack, milliseconds } from '../../words.js';
+import { decimals } from '../../words.js';
+import { becomes, gone, mayComeBack, milliseconds } from './words.js';
 
 const longest = 4096; // bytes of a note, in UTF-8
 const utf8 = new TextEncoder();

@@ -1,13 +1,15 @@
 /** Times for a return: presets, and hours that the user types. */
 
-const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
+import { locale, t } from '../../lang.js';
+
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
 
 /** Nine in the morning of the next day, where the reader is. */
 export function tomorrow(now = new Date()) {
   return new Date(now.getFullYear(), now.getMonth(), now.getDate() + 1, 9);
 }
 
-const forHours = (n) => ({ id: `${n}h`, text: `for ${n} h`, after: () => `${n}h` });
+const forHours = (n) => ({ id: `${n}h`, text: t`for ${n} h`, after: () => `${n}h` });
 
 /** after() returns the duration for the server, from the time of the call. It is never over 72 h: tomorrow's nine is at most 34 h away. */
 export const presets = [
@@ -15,7 +17,7 @@ export const presets = [
   forHours(4),
   {
     id: 'tomorrow',
-    get text() { return `until tomorrow, ${hour.format(tomorrow())}`; },
+    get text() { return t`until tomorrow, ${hour.format(tomorrow())}`; },
     after: () => `${Math.ceil((tomorrow() - Date.now()) / 1000)}s`,
   },
   forHours(24),

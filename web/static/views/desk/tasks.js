@@ -1,5 +1,6 @@
 /** The tasks open to the user, and the user's requests. */
 
+import { t } from '../../lang.js';
 import { taskList } from '../../reader.js';
 import { progress } from './progress.js';
 
@@ -58,7 +59,7 @@ export class Tasks {
     try {
       found = await this.#list();
     } catch (e) {
-      this.error = this.loaded ? '' : `The tasks can’t be shown now: ${e.message}.`; // later the banner says it
+      this.error = this.loaded ? '' : t`The tasks can’t be shown now: ${e.message}.`; // later the banner says it
       this.#changed();
       throw e;
     }

@@ -1,48 +1,49 @@
 /** The charts of the last hours, and the same figures as a table. */
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
+import { locale, t } from '../../lang.js';
 import { onceAFrame, took, when } from '../../parts.js';
 import { clock } from '../../words.js';
 import { History, spans } from './history.js';
 import { Plot, uPlot } from './plot.js';
 
 const charts = [
-  { name: 'requests', title: 'Requests made', of: 'count', series: [
-    { name: 'given', value: (r) => r.given, tone: '--chart-1', bar: true },
-    { name: 'empty', value: (r) => r.empty, tone: '--chart-2', bar: true },
-    { name: 'failed', value: (r) => r.failed, tone: '--chart-3', bar: true },
-    { name: 'waiting', value: (r) => r.requests - r.given - r.empty - r.failed - r.cancelled, tone: '--field', bar: true },
+  { name: 'requests', title: t`Requests made`, of: 'count', series: [
+    { name: t`given`, value: (r) => r.given, tone: '--chart-1', bar: true },
+    { name: t`empty`, value: (r) => r.empty, tone: '--chart-2', bar: true },
+    { name: t`failed`, value: (r) => r.failed, tone: '--chart-3', bar: true },
+    { name: t`waiting`, value: (r) => r.requests - r.given - r.empty - r.failed - r.cancelled, tone: '--field', bar: true },
   ] },
-  { name: 'waits', title: 'Time until an answer', of: 'ms', series: [
-    { name: 'median', value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
-    { name: '90th percentile', value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+  { name: 'waits', title: t`Time until an answer`, of: 'ms', series: [
+    { name: t`median`, value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: t`90th percentile`, value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
   ] },
-  { name: 'runs', title: 'Time of a run', of: 'ms', series: [
-    { name: 'median', value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
-    { name: 'longest', value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
-    { name: 'usual', value: (r) => r.usual, tone: '--field', dash: 'dotted' },
+  { name: 'runs', title: t`Time of a run`, of: 'ms', series: [
+    { name: t`median`, value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
+    { name: t`longest`, value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
+    { name: t`usual`, value: (r) => r.usual, tone: '--field', dash: 'dotted' },
   ] },
-  { name: 'work', title: 'Items handed out and let go of', of: 'count', series: [
-    { name: 'completed', value: (r) => r.completed, tone: '--chart-1', bar: true },
-    { name: 'returned', value: (r) => r.returned, tone: '--chart-2', bar: true },
-    { name: 'expired', value: (r) => r.expired, tone: '--chart-3', bar: true },
-    { name: 'handed out', value: (r) => r.assigned, tone: '--text' },
+  { name: 'work', title: t`Items handed out and let go of`, of: 'count', series: [
+    { name: t`completed`, value: (r) => r.completed, tone: '--chart-1', bar: true },
+    { name: t`returned`, value: (r) => r.returned, tone: '--chart-2', bar: true },
+    { name: t`expired`, value: (r) => r.expired, tone: '--chart-3', bar: true },
+    { name: t`handed out`, value: (r) => r.assigned, tone: '--text' },
   ] },
-  { name: 'held', title: 'Items held', of: 'count', series: [{ name: 'held', value: (r) => r.held, tone: '--chart-1' }] },
+  { name: 'held', title: t`Items held`, of: 'count', series: [{ name: t`held`, value: (r) => r.held, tone: '--chart-1' }] },
 ];
 
 const columns = [
-  ['Asked', (r) => r.requests], ['Given', (r) => r.given], ['Empty', (r) => r.empty], ['Failed', (r) => r.failed],
-  ['Cancelled', (r) => r.cancelled], ['Median wait', (r) => took(r.wait?.p50)], ['90th percentile', (r) => took(r.wait?.p90)],
-  ['Runs', (r) => r.runs], ['Failed runs', (r) => r.runs_failed], ['Median run', (r) => took(r.run?.p50)],
-  ['Longest run', (r) => took(r.run?.max)], ['Handed out', (r) => r.assigned], ['Completed', (r) => r.completed], ['Returned', (r) => r.returned], ['Never again', (r) => r.never],
-  ['Failed work', (r) => r.failed_work], ['Expired', (r) => r.expired], ['Reassigned', (r) => r.reassigned], ['Held', (r) => r.held],
+  [t`Asked`, (r) => r.requests], [t`Given`, (r) => r.given], [t`Empty`, (r) => r.empty], [t`Failed`, (r) => r.failed],
+  [t`Cancelled`, (r) => r.cancelled], [t`Median wait`, (r) => took(r.wait?.p50)], [t`90th percentile`, (r) => took(r.wait?.p90)],
+  [t`Runs`, (r) => r.runs], [t`Failed runs`, (r) => r.runs_failed], [t`Median run`, (r) => took(r.run?.p50)],
+  [t`Longest run`, (r) => took(r.run?.max)], [t`Handed out`, (r) => r.assigned], [t`Completed`, (r) => r.completed], [t`Returned`, (r) => r.returned], [t`Never again`, (r) => r.never],
+  [t`Failed work`, (r) => r.failed_work], [t`Expired`, (r) => r.expired], [t`Reassigned`, (r) => r.reassigned], [t`Held`, (r) => r.held],
 ];
 
 const fewest = 12; // rows: with fewer, a bar would be as wide as a thumb
 const happened = (r) => r.requests || r.runs || r.assigned || r.held || r.completed || r.returned || r.expired;
 
-const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString());
+const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString(locale));
 
 /** It draws into an element of its own, for it follows the pointer. */
 export class Charts {
@@ -158,14 +159,14 @@ export class Charts {
     const error = this.#error ?? this.#reader.error;
     return html`
       <div class="toolbar">
-        <h2 id="charts-title" tabindex="-1">The last hours</h2>
-        <div class="choice" role="group" aria-label="How far back">${spans.map((span) => html`
+        <h2 id="charts-title" tabindex="-1">${t`The last hours`}</h2>
+        <div class="choice" role="group" aria-label=${t`How far back`}>${spans.map((span) => html`
           <button type="button" aria-pressed=${span === this.#history.span} @click=${() => this.#choose(span)}>${span.name}</button>`)}
         </div>
-        <button class="push" type="button" aria-pressed=${this.#asTable} @click=${() => this.#toggle()}>As a table</button>
+        <button class="push" type="button" aria-pressed=${this.#asTable} @click=${() => this.#toggle()}>${t`As a table`}</button>
       </div>
       <p class="quiet">${this.#explanation()} <span class="period">${this.#period()}</span></p>
-      <p class="error" role="alert" dir="auto">${error ? `The charts can’t be brought up to date: ${error.message}. ` : nothing}</p>
+      <p class="error" role="alert" dir="auto">${error ? t`The charts can’t be brought up to date: ${error.message}.` : nothing}</p>
       <div class="charts" ?hidden=${this.#asTable}>${charts.map((chart) => this.#chart(chart))}</div>
       ${this.#asTable ? this.#table() : nothing}`;
   }
@@ -174,11 +175,10 @@ export class Charts {
     const several = (this.#floor.names().length || this.#floor.tasks.size) > 1;
     const { read, span } = this.#history;
     const quiet = !this.#rows.some(happened);
-    if (read && quiet) return `Nothing happened in the last ${span.name}.`;
-    const every = `A value for every ${span.every}`;
+    if (read && quiet) return t`Nothing happened in the last ${span.name}.`;
     return several
-      ? `${every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
-      : `${every}.`;
+      ? t`A value for every ${span.every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
+      : t`A value for every ${span.every}.`;
   }
 
   /** The row that is under the pointer, or else the last. */
@@ -187,14 +187,14 @@ export class Charts {
   #chart(chart) {
     const row = this.#row;
     const last = this.#rows.at(-1);
-    const summary = last ? `, from ${clock(last.at)} until now: ${values(chart, last)}` : '';
     return html`<figure class="card" data-chart=${chart.name}>
       <figcaption><h3>${chart.title}</h3></figcaption>
       <ul class="legend">${chart.series.map((s) => html`
         <li><span class="swatch" data-tone=${s.tone.slice(2)} data-kind=${s.bar ? 'bar' : s.dash ?? 'line'}></span>${s.name}
           <b>${row ? text(chart, s.value(row)) : '–'}</b></li>`)}
       </ul>
-      <div class="plot" role="img" aria-label=${`Chart: ${chart.title}${summary}`}></div>
+      <div class="plot" role="img" aria-label=${last
+        ? t`Chart: ${chart.title}, from ${clock(last.at)} until now: ${values(chart, last)}` : t`Chart: ${chart.title}`}></div>
     </figure>`;
   }
 
@@ -202,8 +202,8 @@ export class Charts {
   #period() {
     const row = this.#row;
     if (!row || this.#asTable) return '';
-    return row === this.#rows.at(-1) ? `The figures are of the time since ${clock(row.at)}.`
-      : `The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}.`;
+    return row === this.#rows.at(-1) ? t`The figures are of the time since ${clock(row.at)}.`
+      : t`The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}.`;
   }
 
   /** Whether there is more of the table than is shown; it is measured once it is drawn. */
@@ -218,10 +218,10 @@ export class Charts {
 
   #table() {
     this.#measure();
-    return html`<p class="quiet scrolls" hidden>The table scrolls sideways: there are more columns to the right.</p>
-    <div class="scroll card tall" tabindex="0" role="region" aria-label="The last hours as a table">
+    return html`<p class="quiet scrolls" hidden>${t`The table scrolls sideways: there are more columns to the right.`}</p>
+    <div class="scroll card tall" tabindex="0" role="region" aria-label=${t`The last hours as a table`}>
       <table class="history">
-        <thead><tr><th scope="col">From</th>${columns.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
+        <thead><tr><th scope="col">${t`From`}</th>${columns.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
         <tbody>${this.#rows.toReversed().map((row) => html`<tr>
           <th scope="row">${when(new Date(row.at).toISOString())}</th>${columns.map(([, value]) => html`<td class="number">${value(row)}</td>`)}
         </tr>`)}</tbody>

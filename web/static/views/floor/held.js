@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { locale, plural, t } from '../../lang.js';
 import { age, span, when } from '../../parts.js';
 import { remaining } from '../../words.js';
 import { byId, firstRows } from './rows.js';
@@ -9,9 +10,9 @@ import { byId, firstRows } from './rows.js';
 const step = 200;
 const since = (h) => Date.parse(h.oldest_at);
 const orders = {
-  longest: { name: 'longest held first', compare: (a, b) => since(a) - since(b) },
-  most: { name: 'most held first', compare: (a, b) => b.held - a.held || since(a) - since(b) },
-  name: { name: 'by name', compare: (a, b) => a.user.localeCompare(b.user) },
+  longest: { name: t`longest held first`, compare: (a, b) => since(a) - since(b) },
+  most: { name: t`most held first`, compare: (a, b) => b.held - a.held || since(a) - since(b) },
+  name: { name: t`by name`, compare: (a, b) => a.user.localeCompare(b.user) },
 };
 const keyOf = ({ task, user }) => `${task} ${user}`;
 
@@ -70,17 +71,17 @@ export class Held {
     const total = this.#floor.shown().reduce((n, task) => n + task.held, 0);
     return html`<section class="card" data-part="held" aria-labelledby="held-title">
       <div class="toolbar">
-        <h2 id="held-title" tabindex="-1">Who holds what <span class="count">${total.toLocaleString()}</span></h2>
-        ${value?.people ? html`<span class="quiet">${value.people.toLocaleString()} ${value.people > 1 ? 'people' : 'person'}</span>` : nothing}
-        <label class="push quiet">Sorted <select @change=${(e) => this.#sort(e.target.value)}>
+        <h2 id="held-title" tabindex="-1">${t`Who holds what`} <span class="count">${total.toLocaleString(locale)}</span></h2>
+        ${value?.people ? html`<span class="quiet">${plural(value.people, '{0} person', '{0} people')}</span>` : nothing}
+        <label class="push quiet">${t`Sorted`} <select @change=${(e) => this.#sort(e.target.value)}>
           ${Object.entries(orders).map(([order, { name }]) => html`<option value=${order} ?selected=${order === this.#order}>${name}</option>`)}
         </select></label>
       </div>
-      <p class="error" role="alert" dir="auto">${error ? `It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      ${value && !value.lines.size ? html`<p class="empty">Nobody holds anything.</p>` : nothing}
-      ${value?.lines.size ? html`<div class="tall" tabindex="0" role="region" aria-label="Those who hold something">
+      <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
+      ${value && !value.lines.size ? html`<p class="empty">${t`Nobody holds anything.`}</p>` : nothing}
+      ${value?.lines.size ? html`<div class="tall" tabindex="0" role="region" aria-label=${t`Those who hold something`}>
         <ul class="people">${repeat(value.lines.values(), keyOf, (h) => this.#line(h))}</ul>
-        ${value.more ? html`<button type="button" @click=${() => this.#more()}>Show more</button>` : nothing}
+        ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}
       </div>` : nothing}
     </section>`;
   }
@@ -91,21 +92,24 @@ export class Held {
     const left = app.client.left(holder);
     const title = this.#floor.titleOf(task);
     const open = this.#open.has(keyOf(holder));
-    const says = `${held} held, ${held > 1 ? 'the oldest ' : ''}for ${span(this.#floor.now() - since(holder))}${
-      instances > 1 ? `, by ${instances} instances` : ''}${left === null ? '' : `, lease: ${remaining(left)}`}`;
+    const says = [
+      plural(held, '{0} held, for {1}', '{0} held, the oldest for {1}', span(this.#floor.now() - since(holder))),
+      instances > 1 && t`by ${instances} instances`,
+      left !== null && t`lease: ${remaining(left)}`,
+    ].filter(Boolean).join(', ');
     return html`<li data-user=${user}><details @toggle=${(e) => this.#toggle(holder, e.target.open)}>
       <summary><b dir="auto">${user}</b> <span class="quiet">${says}</span>
         <span class="quiet block" dir="auto">${title}</span></summary>
       ${open ? html`
         ${manages || items?.more ? html`<div class="toolbar">
-          ${manages ? html`<button type="button" aria-label=${`Release what ${user} holds of ${title} …`}
-            @click=${() => this.#floor.release({ user, task })}>Release …</button>` : nothing}
-          ${items?.more ? html`<button type="button" @click=${() => this.#older(holder)}>Show older</button>` : nothing}</div>` : nothing}
+          ${manages ? html`<button type="button" aria-label=${t`Release what ${user} holds of ${title} …`}
+            @click=${() => this.#floor.release({ user, task })}>${t`Release …`}</button>` : nothing}
+          ${items?.more ? html`<button type="button" @click=${() => this.#older(holder)}>${t`Show older`}</button>` : nothing}</div>` : nothing}
         ${items ? html`<table class="stack">
-          <thead><tr><th scope="col">Item</th><th scope="col">Since</th><th scope="col">Lease</th><th scope="col" class="number">Attempt</th>
-            ${manages ? html`<th scope="col"><span class="visually-hidden">Actions</span></th>` : nothing}</tr></thead>
+          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Lease`}</th><th scope="col" class="number">${t`Attempt`}</th>
+            ${manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
           <tbody>${repeat(items.rows, (w) => w.id, (w) => this.#item(w))}</tbody>
-        </table>` : html`<p class="quiet">Reading …</p>`}` : nothing}
+        </table>` : html`<p class="quiet">${t`Reading …`}</p>`}` : nothing}
     </details></li>`;
   }
 
@@ -116,11 +120,11 @@ export class Held {
     return html`<tr data-work=${work.id}>
       <th scope="row">${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
         ${work.instance ? html`<span class="quiet block">${work.instance}</span>` : nothing}</th>
-      <td data-label="Since">${when(work.assigned_at)} <span class="quiet">${age(work.assigned_at, app.client.ahead)}</span></td>
-      <td data-label="Lease">${left === null ? 'none' : remaining(left)}</td>
-      <td class="number" data-label="Attempt">${work.attempt}</td>
-      ${manages ? html`<td class="acts"><button type="button" aria-label=${`Reassign ${work.item}, which ${work.user} holds …`}
-        @click=${() => this.#reassign(work)}>Reassign …</button></td>` : nothing}
+      <td data-label=${t`Since`}>${when(work.assigned_at)} <span class="quiet">${age(work.assigned_at, app.client.ahead)}</span></td>
+      <td data-label=${t`Lease`}>${left === null ? t`none` : remaining(left)}</td>
+      <td class="number" data-label=${t`Attempt`}>${work.attempt}</td>
+      ${manages ? html`<td class="acts"><button type="button" aria-label=${t`Reassign ${work.item}, which ${work.user} holds …`}
+        @click=${() => this.#reassign(work)}>${t`Reassign …`}</button></td>` : nothing}
     </tr>`;
   }
 
@@ -154,7 +158,7 @@ export class Held {
     if (!loaded) return;
     const given = await loaded.reassignDialog(app, work, signal);
     if (given) {
-      app.say(`${given.item} is with ${given.user} now.`);
+      app.say(t`${given.item} is with ${given.user} now.`);
       this.#reader.restart();
     }
     this.#floor.refocus('held');

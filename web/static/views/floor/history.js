@@ -1,10 +1,12 @@
 /** The charts' data: the counts of each step of the last hours. */
 
+import { t } from '../../lang.js';
+
 /** How far back one can look, and in which steps; as the address, the server and people have it. */
 export const spans = [
-  { hours: '1', step: '1m', ms: 60_000, name: '1 hour', every: 'minute' },
-  { hours: '6', step: '5m', ms: 300_000, name: '6 hours', every: '5 minutes' },
-  { hours: '24', step: '15m', ms: 900_000, name: '24 hours', every: '15 minutes' },
+  { hours: '1', step: '1m', ms: 60_000, name: t`1 hour`, every: t`minute` },
+  { hours: '6', step: '5m', ms: 300_000, name: t`6 hours`, every: t`5 minutes` },
+  { hours: '24', step: '15m', ms: 900_000, name: t`24 hours`, every: t`15 minutes` },
 ];
 
 const counts = ['requests', 'given', 'empty', 'failed', 'cancelled', 'runs', 'runs_failed', 'assigned', 'completed', 'returned',

@@ -1,5 +1,7 @@
 /** One chart, drawn by uPlot: bars that stand on each other, and lines. Its colours are the style sheet's. */
 
+import { locale, t } from '../../lang.js';
+
 let library;
 
 /** uPlot is a classic script, which makes itself a global; it is loaded when the first chart is drawn. */
@@ -15,15 +17,15 @@ async function load() {
   const parts = [...document.getElementById('uplot').content.cloneNode(true).children];
   const loaded = parts.map((part) => new Promise((resolve, reject) => {
     part.addEventListener('load', resolve);
-    part.addEventListener('error', () => reject(new Error('their program can’t be loaded')));
+    part.addEventListener('error', () => reject(new Error(t`their program can’t be loaded`)));
   }));
   document.head.append(...parts);
   await Promise.all(loaded);
   return window.uPlot;
 }
 
-const hour = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
-const count = new Intl.NumberFormat(undefined, { notation: 'compact' }).format;
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+const count = new Intl.NumberFormat(locale, { notation: 'compact' }).format;
 const height = 170;
 const font = '12px system-ui, sans-serif';
 const color = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
@@ -98,7 +100,7 @@ function line({ tone, dash = 'solid', points = false }) {
 /** Milliseconds as an axis has them. */
 function short(ms) {
   if (ms === 0) return '0';
-  if (ms < 1000) return `${ms} ms`;
-  if (ms < 60_000) return `${ms / 1000} s`;
-  return ms < 3_600_000 ? `${ms / 60_000} min` : `${ms / 3_600_000} h`;
+  if (ms < 1000) return t`${ms} ms`;
+  if (ms < 60_000) return t`${ms / 1000} s`;
+  return ms < 3_600_000 ? t`${ms / 60_000} min` : t`${ms / 3_600_000} h`;
 }

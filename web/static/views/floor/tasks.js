@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { locale, plural, t } from '../../lang.js';
 import { span, took, when } from '../../parts.js';
 import { elapsed } from '../../words.js';
 
@@ -19,51 +20,53 @@ function row(floor, task) {
     floor.choose([task.name]);
   };
   return html`<li data-task=${task.name}>
-    <label class="tick"><input type="checkbox" aria-label=${`Show ${title}`} .checked=${floor.chosen.has(task.name)}
+    <label class="tick"><input type="checkbox" aria-label=${t`Show ${title}`} .checked=${floor.chosen.has(task.name)}
       @change=${() => floor.toggle(task.name)}></label>
     <h3><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a>
-      ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
-      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>broken</span>` : nothing}</h3>
+      ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
+      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>${t`broken`}</span>` : nothing}</h3>
     <dl>
-      ${count('waiting', task.waiting)}${count('held', task.held)}${count(task.query === null ? 'in the inbox' : 'on the shelf', task.shelf)}
+      ${count('waiting', t`waiting`, task.waiting)}${count('held', t`held`, task.held)}${task.query === null
+        ? count('in the inbox', t`in the inbox`, task.shelf) : count('on the shelf', t`on the shelf`, task.shelf)}
     </dl>
     <div class="run">${run(task, floor.ends.get(task.name), floor.now())}</div>
     ${floor.manages ? html`<p class="acts">
-      <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${`Settings of ${title}`}>Settings</a>
-      <button type="button" class="plain pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${`${task.paused ? 'Resume' : 'Pause'} ${title}`}
-        @click=${() => floor.pause(task)}>${task.paused ? 'Resume' : 'Pause'}</button>
-      <button type="button" class="plain let-go" aria-disabled=${String(!task.held)} aria-label=${`Release what is held of ${title} …`}
-        @click=${() => task.held && floor.release({ task: task.name })}>Release …</button></p>` : nothing}
+      <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${t`Settings of ${title}`}>${t`Settings`}</a>
+      <button type="button" class="plain pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${task.paused ? t`Resume ${title}` : t`Pause ${title}`}
+        @click=${() => floor.pause(task)}>${task.paused ? t`Resume` : t`Pause`}</button>
+      <button type="button" class="plain let-go" aria-disabled=${String(!task.held)} aria-label=${t`Release what is held of ${title} …`}
+        @click=${() => task.held && floor.release({ task: task.name })}>${t`Release …`}</button></p>` : nothing}
   </li>`;
 }
 
 const about = (ms) => (ms < 1000 ? took(ms) : span(ms));
 
-const count = (what, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${what}</dt><dd>${n.toLocaleString()}</dd></div>`;
+const count = (what, word, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${word}</dt><dd>${n.toLocaleString(locale)}</dd></div>`;
 
 /** The run under way, or what is known of others. end: the `run` event of the last one that ended while somebody looked. */
 function run(task, end, now) {
-  if (task.query === null) return html`<span class="quiet">Items are pushed to it; nothing has to run.</span>`;
+  if (task.query === null) return html`<span class="quiet">${t`Items are pushed to it; nothing has to run.`}</span>`;
   const usual = task.usual_seconds * 1000; // 0: not known
   if (task.running_since) {
     const since = Math.max(0, now - Date.parse(task.running_since));
-    if (!usual) return html`<span>Running for <b class="clock">${elapsed(since)}</b></span>`;
-    return html`<span>Running for <b class="clock">${elapsed(since)}</b>, ${since > usual
-      ? html`<span class="badge" data-kind="warn">longer than usual</span> <span class="quiet">(${about(usual)})</span>`
-      : html`<span class="quiet">usually ${about(usual)}</span>`}</span>${gauge(since, usual)}`;
+    const running = t`Running for ${html`<b class="clock">${elapsed(since)}</b>`}`;
+    if (!usual) return html`<span>${running}</span>`;
+    return html`<span>${running}, ${since > usual
+      ? html`<span class="badge" data-kind="warn">${t`longer than usual`}</span> <span class="quiet">(${about(usual)})</span>`
+      : html`<span class="quiet">${t`usually ${about(usual)}`}</span>`}</span>${gauge(since, usual)}`;
   }
-  if (!end && !usual) return html`<span class="quiet">No runs yet.</span>`;
-  return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? `A run usually takes ${about(usual)}.` : nothing}</span>`;
+  if (!end && !usual) return html`<span class="quiet">${t`No runs yet.`}</span>`;
+  return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? t`A run usually takes ${about(usual)}.` : nothing}</span>`;
 }
 
 function ended({ phase, candidates, duration_ms: ms, at }) {
   const how = {
-    finished: `found ${candidates ?? 0} in ${took(ms)}`,
-    failed: `failed after ${took(ms)}`,
-    cancelled: 'was cancelled',
-    lost: 'was lost with its node',
+    finished: t`found ${candidates ?? 0} in ${took(ms)}`,
+    failed: t`failed after ${took(ms)}`,
+    cancelled: t`was cancelled`,
+    lost: t`was lost with its node`,
   }[phase];
-  return html`${phase === 'failed' || phase === 'lost' ? html`<span class="badge" data-kind="bad">failed</span> ` : nothing}The last run, at ${when(at)}, ${how}. `;
+  return html`${phase === 'failed' || phase === 'lost' ? html`<span class="badge" data-kind="bad">${t`failed`}</span> ` : nothing}${t`The last run, at ${when(at)}, ${how}.`} `;
 }
 
 /** How long it runs, against the usual, which is the mark: the scale grows with it, so that it is never full. */
@@ -78,9 +81,9 @@ function gauge(since, usual) {
 
 /** The task's activity in few words. */
 export function summary(tasks, now) {
-  const sum = (of) => tasks.reduce((n, task) => n + of(task), 0).toLocaleString();
-  const running = tasks.filter((t) => t.running_since);
-  const late = running.filter((t) => t.usual_seconds && now - Date.parse(t.running_since) > t.usual_seconds * 1000).length;
-  return `${sum((t) => t.waiting)} waiting, ${sum((t) => t.held)} held, ${running.length === 1 ? '1 run' : `${running.length} runs`} under way`
-    + (late ? `, ${late} for longer than usual` : '');
+  const sum = (of) => tasks.reduce((n, task) => n + task[of], 0);
+  const running = tasks.filter((task) => task.running_since);
+  const late = running.filter((task) => task.usual_seconds && now - Date.parse(task.running_since) > task.usual_seconds * 1000).length;
+  const all = plural(running.length, '{1} waiting, {2} held, {0} run under way', '{1} waiting, {2} held, {0} runs under way', sum('waiting'), sum('held'));
+  return late ? t`${all}, ${late} for longer than usual` : all;
 }

@@ -2,15 +2,16 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { t } from '../../lang.js';
 import { took } from '../../parts.js';
 import { decimals, elapsed, label, value } from '../../words.js';
 import { claim, letGo, reassign, redrive } from './actions.js';
 import { lastKnown, moment, name, nth, verdict } from './sentences.js';
 
 const sources = {
-  shelf: 'on the list of the last run',
-  query: 'by the task’s query, which was run for it',
-  inbox: 'in the inbox',
+  shelf: t`on the list of the last run`,
+  query: t`by the task’s query, which was run for it`,
+  inbox: t`in the inbox`,
 };
 
 export class Answer {
@@ -65,7 +66,7 @@ export class Answer {
       if (this.asking !== asking) return;
       this.explanation = { ...found, at: Date.now(), took: Date.now() - asking.since, version };
     } catch (e) {
-      if (this.asking === asking && !stop.signal.aborted) this.error = `It can’t be said why: ${e.message}`;
+      if (this.asking === asking && !stop.signal.aborted) this.error = t`It can’t be said why: ${e.message}`;
     }
     if (this.asking === asking) this.asking = null;
     this.view.draw();
@@ -90,7 +91,7 @@ export class Answer {
         this.#focus();
       }
     } catch (e) {
-      this.error = `${what} failed: ${e.message}.`;
+      this.error = t`${what} failed: ${e.message}.`;
     }
     this.doing = null;
     this.view.draw();
@@ -104,7 +105,7 @@ export class Answer {
       <header>
         <h3 id=${`task-${task.name}`}><a dir="auto"
           href=${`/tasks/${encodeURIComponent(task.name)}`}>${task.title || task.name}</a></h3>
-        ${task.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
+        ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
       </header>
       <p class="verdict" id=${`verdict-${task.name}`} role="status" tabindex="-1">${line}</p>
       ${this.#state()}
@@ -131,29 +132,29 @@ export class Answer {
   #state() {
     if (this.asking) {
       return html`<p class="asking">
-        ${lasting(this.task.query ? 'Looking; the task’s query may have to run for it.' : 'Looking.', this.asking.since)}
-        <button type="button" class="give-up" @click=${() => this.#giveUp()}>Give up</button></p>`;
+        ${lasting(this.task.query ? t`Looking; the task’s query may have to run for it.` : t`Looking.`, this.asking.since)}
+        <button type="button" class="give-up" @click=${() => this.#giveUp()}>${t`Give up`}</button></p>`;
     }
     const again = (text) => html`<button type="button" class="explain" @click=${() => this.#start()}>${text}<span
       class="visually-hidden" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
     if (!this.explanation) {
-      return html`<p class="asked-for"><span class="quiet">${this.rows.length ? 'By its history; whether it can be handed out now is not checked yet.'
-        : 'Nobody has had it of this task.'}</span> ${again('Check now')}</p>`;
+      return html`<p class="asked-for"><span class="quiet">${this.rows.length ? t`By its history; whether it can be handed out now is not checked yet.`
+        : t`Nobody has had it of this task.`}</span> ${again(t`Check now`)}</p>`;
     }
     const { at, took: ms } = this.explanation;
     const old = this.#old;
-    return html`<p class="asked-for"><span class=${old ? 'old' : 'quiet'}>${old ? 'Something has changed since' : 'As of'}
-      ${moment(new Date(at).toISOString())}; it took ${took(ms)}.</span> ${again('Ask again')}</p>`;
+    return html`<p class="asked-for"><span class=${old ? 'old' : 'quiet'}>${old
+      ? t`Something has changed since ${moment(new Date(at).toISOString())}; it took ${took(ms)}.` : t`As of ${moment(new Date(at).toISOString())}; it took ${took(ms)}.`}</span> ${again(t`Ask again`)}</p>`;
   }
 
   #facts(e) {
     const held = this.rows.filter((w) => w.state === 'held').length;
     const facts = [
-      ['Matches', e.matches ? `Yes, ${sources[e.source] ?? e.source}` : 'No'],
-      e.rank && ['Rank', e.source === 'inbox' ? `${nth(e.rank)} of what is ready` : `${nth(e.rank)}, best first`],
-      e.slots > 1 && ['Places', `${held} of ${e.slots} taken`],
-      e.exclusive && ['Exclusive group', name(e.exclusive)],
-      e.barred.length > 0 && ['Not for', html`<ul>${e.barred.map(barred)}</ul>`],
+      [t`Matches`, e.matches ? t`Yes, ${sources[e.source] ?? e.source}` : t`No`],
+      e.rank && [t`Rank`, e.source === 'inbox' ? t`${nth(e.rank)} of what is ready` : t`${nth(e.rank)}, best first`],
+      e.slots > 1 && [t`Places`, t`${held} of ${e.slots} taken`],
+      e.exclusive && [t`Exclusive group`, name(e.exclusive)],
+      e.barred.length > 0 && [t`Not for`, html`<ul>${e.barred.map(barred)}</ul>`],
     ];
     return html`<dl class="facts">${facts.filter(Boolean).map(([term, fact]) => html`<div>
       <dt>${term}</dt><dd dir="auto">${fact}</dd></div>`)}</dl>`;
@@ -162,31 +163,31 @@ export class Answer {
   #actions() {
     const { app, signal } = this.view;
     const { task, item, explanation: e } = this;
-    if (this.doing) return html`<p class="asking">${lasting(`${this.doing.what} …`, this.doing.since)}</p>`;
+    if (this.doing) return html`<p class="asking">${lasting(t`${this.doing.what} …`, this.doing.since)}</p>`;
     const held = this.rows.filter((w) => w.state === 'held');
     const mine = held.some((w) => w.user === app.me.user);
     const isNever = this.rows.some((w) => w.state === 'never' && !w.available_at);
     const free = e?.available && !mine && !isNever;
-    const give = (w) => this.#do('Giving it to somebody else', () => reassign(app, w, signal));
-    const close = (w) => this.#do('Letting go', () => letGo(app, w, signal));
-    const putBack = () => this.#do('Putting it back', () => redrive(app, task.name, item));
-    const take = () => this.#do('Claiming it', () => claim(app, task.name, item), true);
+    const give = (w) => this.#do(t`Giving it to somebody else`, () => reassign(app, w, signal));
+    const close = (w) => this.#do(t`Letting go`, () => letGo(app, w, signal));
+    const putBack = () => this.#do(t`Putting it back`, () => redrive(app, task.name, item));
+    const take = () => this.#do(t`Claiming it`, () => claim(app, task.name, item), true);
     return html`
       ${repeat(held, (w) => w.id, (w) => html`<div class="toolbar holder">
-        <span>${name(w.user)} <span class="quiet">since ${moment(w.assigned_at)}</span></span>
-        <button type="button" class="reassign" @click=${() => give(w)}>Give to somebody else …</button>
-        <button type="button" class="let-go" @click=${() => close(w)}>Let go …</button>
+        <span>${name(w.user)} <span class="quiet">${t`since ${moment(w.assigned_at)}`}</span></span>
+        <button type="button" class="reassign" @click=${() => give(w)}>${t`Give to somebody else …`}</button>
+        <button type="button" class="let-go" @click=${() => close(w)}>${t`Let go …`}</button>
       </div>`)}
       ${isNever || free ? html`<div class="toolbar">
-        ${isNever ? html`<button type="button" class="redrive" @click=${putBack}>Put it back …</button>` : nothing}
-        ${free ? html`<button type="button" class="claim" @click=${take}>Claim it for myself</button>` : nothing}
+        ${isNever ? html`<button type="button" class="redrive" @click=${putBack}>${t`Put it back …`}</button>` : nothing}
+        ${free ? html`<button type="button" class="claim" @click=${take}>${t`Claim it for myself`}</button>` : nothing}
       </div>` : nothing}`;
   }
 }
 
 function barred({ user, instance, because, until }) {
   const who = name(instance ? `${user} (${instance})` : user);
-  return html`<li>${who}, who ${because}${until ? html`, until ${moment(until)}` : nothing}</li>`;
+  return html`<li>${until ? t`${who}, who ${because}, until ${moment(until)}` : t`${who}, who ${because}`}</li>`;
 }
 
 const lasting = (text, since) => html`<span class="turning" aria-hidden="true"></span>

@@ -2,10 +2,11 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { t } from '../../lang.js';
 import { badge, became, moment } from './sentences.js';
 
 const names = ['item', 'user', 'task', 'state', 'value'];
-const states = { held: 'held', completed: 'completed', returned: 'returned', never: 'never again', failed: 'failed', expired: 'time ran out', reassigned: 'given to another' };
+const states = { held: t`held`, completed: t`completed`, returned: t`returned`, never: t`never again`, failed: t`failed`, expired: t`time ran out`, reassigned: t`given to another` };
 
 /** What an address asks for; null if it asks for one item, or for nothing. */
 export function searchOf(search) {
@@ -48,21 +49,21 @@ export class Search {
     const { asked } = this;
     const file = `/api/v1/work?${new URLSearchParams({ ...asked, format: 'csv' })}`;
     return html`<section class="found-work" aria-labelledby="found-work">
-      <div class="toolbar"><h2 id="found-work">Work, newest first</h2>
-        ${this.#rows?.length ? html`<a class="button push" href=${file} download="work.csv">Download as CSV</a>` : nothing}</div>
-      ${asked.value ? html`<p class="quiet">Work of the last 31 days with “<bdi>${asked.value}</bdi>” in its details.</p>` : nothing}
-      <p class="error" role="alert" dir="auto">${this.#error ? `It can’t be searched: ${this.#error}.` : nothing}</p>
-      ${this.#rows || this.#error ? nothing : html`<p class="quiet" role="status">Searching …</p>`}
-      ${this.#rows && !this.#rows.length ? html`<p class="empty">No work is like that.</p>` : nothing}
+      <div class="toolbar"><h2 id="found-work">${t`Work, newest first`}</h2>
+        ${this.#rows?.length ? html`<a class="button push" href=${file} download="work.csv">${t`Download as CSV`}</a>` : nothing}</div>
+      ${asked.value ? html`<p class="quiet">${t`Work of the last 31 days with “${html`<bdi>${asked.value}</bdi>`}” in its details.`}</p>` : nothing}
+      <p class="error" role="alert" dir="auto">${this.#error ? t`It can’t be searched: ${this.#error}.` : nothing}</p>
+      ${this.#rows || this.#error ? nothing : html`<p class="quiet" role="status">${t`Searching …`}</p>`}
+      ${this.#rows && !this.#rows.length ? html`<p class="empty">${t`No work is like that.`}</p>` : nothing}
       ${this.#rows?.length ? html`<ol class="card timeline">${repeat(this.#rows, (w) => w.id, (w) => this.#row(w))}</ol>
-        ${this.#next ? html`<button type="button" @click=${() => this.read()}>Show older</button>` : nothing}` : nothing}
+        ${this.#next ? html`<button type="button" @click=${() => this.read()}>${t`Show older`}</button>` : nothing}` : nothing}
     </section>`;
   }
 
   #row(w) {
     return html`<li data-work=${w.id}>
       <p>${badge(w)} <a href=${`/items?${new URLSearchParams({ task: w.task, item: w.item })}`}><bdi>${w.item}</bdi></a> <b dir="auto">${w.user}</b>
-        <span class="quiet">from ${moment(w.assigned_at)}${w.closed_at ? html` to ${moment(w.closed_at)}` : nothing}</span>
+        <span class="quiet">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
         <span class="quiet of" dir="auto">${this.#view.titleOf(w.task)}</span></p>
       <p>${became(w)}</p>
       ${w.error ? html`<p class="error" dir="auto">${w.error}</p>` : nothing}
@@ -74,17 +75,17 @@ export class Search {
 /** The fields of a search that a look for one item does not have. */
 export function searchFields(asked) {
   return html`<details class="more-fields" ?open=${asked !== null}>
-    <summary>Search held and past work</summary>
-    <p class="quiet">By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.</p>
+    <summary>${t`Search held and past work`}</summary>
+    <p class="quiet">${t`By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.`}</p>
     <div class="more">
-      <div class="field"><label for="of-user">Person</label>
+      <div class="field"><label for="of-user">${t`Person`}</label>
         <input id="of-user" name="user" .value=${asked?.user ?? ''} dir="auto" autocomplete="off" spellcheck="false"></div>
-      <div class="field"><label for="of-state">State</label>
-        <select id="of-state" name="state"><option value="">any</option>${Object.entries(states).map(([state, word]) => html`
+      <div class="field"><label for="of-state">${t`State`}</label>
+        <select id="of-state" name="state"><option value="">${t`any`}</option>${Object.entries(states).map(([state, word]) => html`
           <option value=${state} ?selected=${state === asked?.state}>${word}</option>`)}</select></div>
-      <div class="field"><label for="of-value">Value in the details</label>
+      <div class="field"><label for="of-value">${t`Value in the details`}</label>
         <input id="of-value" name="value" .value=${asked?.value ?? ''} dir="auto" autocomplete="off" spellcheck="false"></div>
-      <button name="search" value="1">Search</button>
+      <button name="search" value="1">${t`Search`}</button>
     </div>
   </details>`;
 }

@@ -2,8 +2,10 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { t } from '../../lang.js';
 import { when } from '../../parts.js';
 import { Reader } from '../../reader.js';
+import { states } from '../../words.js';
 import { byId, firstRows } from '../floor/rows.js';
 
 const step = 20;
@@ -34,14 +36,14 @@ export class Past {
   /** titles: of the tasks by their names. */
   template(titles) {
     const { value, error } = this.#reader;
-    if (error) return html`<p class="error" role="alert" dir="auto">It can’t be shown: ${error.message}.</p>`;
-    if (!value) return html`<p class="quiet">Reading …</p>`;
-    return html`<table aria-label=${`What ${this.#user} holds and had`}>
-      <thead><tr><th scope="col">Item</th><th scope="col">Task</th><th scope="col">Got</th><th scope="col">State</th>
-        <th scope="col">Let go of</th></tr></thead>
+    if (error) return html`<p class="error" role="alert" dir="auto">${t`It can’t be shown: ${error.message}.`}</p>`;
+    if (!value) return html`<p class="quiet">${t`Reading …`}</p>`;
+    return html`<table aria-label=${t`What ${this.#user} holds and had`}>
+      <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Task`}</th><th scope="col">${t`Got`}</th><th scope="col">${t`State`}</th>
+        <th scope="col">${t`Let go of`}</th></tr></thead>
       <tbody>${repeat(value.rows, (w) => w.id, (w) => this.#row(w, titles))}</tbody>
     </table>
-    ${value.more ? html`<button type="button" @click=${() => this.#more()}>Show more</button>` : nothing}`;
+    ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}`;
   }
 
   #row(w, titles) {
@@ -50,7 +52,7 @@ export class Past {
       <th scope="row" dir="auto">${this.#app.me.role === 'manager' ? html`<a href=${place}>${w.item}</a>` : w.item}</th>
       <td dir="auto">${titles.get(w.task) ?? w.task}</td>
       <td>${when(w.assigned_at)}</td>
-      <td><span class="badge" data-kind=${kinds[w.state] ?? nothing}>${w.state}</span></td>
+      <td><span class="badge" data-kind=${kinds[w.state] ?? nothing}>${states[w.state] ?? w.state}</span></td>
       <td>${w.closed_at ? when(w.closed_at) : '–'}</td>
     </tr>`;
   }

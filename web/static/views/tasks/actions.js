@@ -1,5 +1,6 @@
 /** The actions of the buttons beside Save. */
 
+import { t } from '../../lang.js';
 import { ask } from '../../dialog.js';
 import { hasDraft } from './form.js';
 import { tagOf } from './saving.js';
@@ -10,7 +11,7 @@ export async function pause({ api, app, name, saving }, paused) {
   if (saving.busy) return;
   const task = await saving.change(() => api.setPaused(name, paused));
   if (!task) return;
-  app.say(paused ? 'Paused: nothing is handed out, and waiting requests keep waiting.' : 'Resumed.');
+  app.say(paused ? t`Paused: nothing is handed out, and waiting requests keep waiting.` : t`Resumed.`);
   saving.take(task, true);
 }
 
@@ -20,7 +21,7 @@ export async function restore(view, version) {
   const task = await saving.change(() => api.restore(name, version, tagOf(form.base)), (is) => {
     form.rebase(is);
     view.fill();
-    app.say(`As in version ${version}; that is version ${is.version} now.`);
+    app.say(t`As in version ${version}; that is version ${is.version} now.`);
   });
   if (!task) return;
   await versions.load();
@@ -31,8 +32,8 @@ export async function restore(view, version) {
 export async function remove(view) {
   const { api, app, form, name, saving } = view;
   const title = form.base.title || name;
-  const text = 'Nobody sees it any more, and its name is free. Its history stays.';
-  if (!await ask({ title: `Delete ${title}?`, text, yes: 'Delete', danger: true })) return;
+  const text = t`Nobody sees it any more, and its name is free. Its history stays.`;
+  if (!await ask({ title: t`Delete ${title}?`, text, yes: t`Delete`, danger: true })) return;
   view.inUse = '';
   const gone = await saving.change(async () => {
     try {
@@ -46,7 +47,7 @@ export async function remove(view) {
   });
   if (gone) {
     form.forget();
-    app.say(`${title} is deleted.`);
+    app.say(t`${title} is deleted.`);
     view.leadTo('/tasks');
   } else if (view.inUse) {
     focus('in-use');
@@ -56,8 +57,8 @@ export async function remove(view) {
 /** Begins a new task with all of these settings. */
 export async function copy({ app, form, saving }) {
   const { user } = app.me;
-  const text = 'You have typed one and not created it. A copy takes its place.';
-  if (hasDraft(user, '') && !await ask({ title: 'Begin another new task?', text, yes: 'Copy', danger: true })) return;
+  const text = t`You have typed one and not created it. A copy takes its place.`;
+  if (hasDraft(user, '') && !await ask({ title: t`Begin another new task?`, text, yes: t`Copy`, danger: true })) return;
   form.copy(user);
   if (saving.gone) form.forget(); // the input can't be saved elsewhere
   app.go('/tasks?new=1');

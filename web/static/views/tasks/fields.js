@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
+import { t } from '../../lang.js';
 import { added, defaults, valueText } from './settings.js';
 
 /**
@@ -17,18 +18,18 @@ export function fieldOf(field, form, fieldsChanged, typed, others) {
     now: () => form.text(field), typed: (text) => typed(field.name, text),
   };
   return html`<div class="field ${field.wide ? 'wide' : ''}" data-field=${field.name}>
-    <label for=${id}>${field.label}${changed ? html` <span class="badge" data-kind="busy">changed</span>` : nothing}</label>
+    <label for=${id}>${field.label}${changed ? html` <span class="badge" data-kind="busy">${t`changed`}</span>` : nothing}</label>
     ${kinds[field.kind](field, attributes, others)}
     <p class="quiet" id=${`${id}-help`}>${field.help} ${helpOf(field)}${changed
-      ? html` <bdi>It was ${valueText(field, form.base[field.name])}.</bdi>` : nothing}</p>
+      ? html` <bdi>${t`It was ${valueText(field, form.base[field.name])}.`}</bdi>` : nothing}</p>
     <p class="error" id=${`${id}-error`} dir="auto">${error}</p>
   </div>`;
 }
 
 function helpOf(field) {
-  if (field.kind === 'list') return `None: ${field.none}.`;
-  if (field.none) return `Empty: ${field.none}.`;
-  return ['count', 'duration'].includes(field.kind) ? `Default: ${defaults[field.name]}.` : '';
+  if (field.kind === 'list') return t`None: ${field.none}.`;
+  if (field.none) return t`Empty: ${field.none}.`;
+  return ['count', 'duration'].includes(field.kind) ? t`Default: ${String(defaults[field.name])}.` : '';
 }
 
 const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines };
@@ -66,15 +67,15 @@ function list(field, a, others) {
     e.preventDefault();
     add();
   };
-  const chip = (v) => html`<li><bdi>${v}</bdi><button type="button" class="plain" aria-label=${`Take out ${v}`}
+  const chip = (v) => html`<li><bdi>${v}</bdi><button type="button" class="plain" aria-label=${t`Take out ${v}`}
     @click=${() => takeOut(v)}>×</button></li>`;
   const isTask = field.one === 'task';
   return html`${there.length ? html`<ul class="chips">${there.map(chip)}</ul>` : nothing}
     <span class="adding"><input id=${a.id} .value=${live(adding)} autocomplete="off" dir="auto"
-        list=${isTask ? 'all-tasks' : nothing} placeholder=${`Add a ${field.one}`}
+        list=${isTask ? 'all-tasks' : nothing} placeholder=${isTask ? t`Add a task` : t`Add a group`}
         aria-describedby=${a.describedBy} aria-invalid=${a.invalid}
         @input=${(e) => a.typed({ ...a.now(), adding: e.target.value })} @keydown=${key}><button
-          type="button" @click=${add}>Add</button></span>
+          type="button" @click=${add}>${t`Add`}</button></span>
     ${isTask ? html`<datalist id="all-tasks">${others.filter((n) => !there.includes(n)).map((n) => html`<option
       value=${n}></option>`)}</datalist>` : nothing}`;
 }

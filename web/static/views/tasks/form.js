@@ -3,12 +3,13 @@
  * nor a reload loses them.
  */
 
+import { t } from '../../lang.js';
 import { defaults, differing, fields, read, same, textOf } from './settings.js';
 
 /** The error of a required setting that was left empty. */
 const lacks = {
-  name: 'A task needs a name, such as verify-bank-account.',
-  query: 'Write a SELECT that returns a column item, best first, or make it an inbox.',
+  name: t`A task needs a name, such as verify-bank-account.`,
+  query: t`Write a SELECT that returns a column item, best first, or make it an inbox.`,
 };
 
 const keyOf = (user, name) => `getwork draft: ${user}: ${name}`;

@@ -2,11 +2,12 @@
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { locale, t } from '../../lang.js';
 import { age, every, onceAFrame } from '../../parts.js';
 import { Reader, byTitle, keepListed, taskList } from '../../reader.js';
 import { hasDraft } from './form.js';
 
-const count = new Intl.NumberFormat();
+const count = new Intl.NumberFormat(locale);
 
 export function openList(app, { element, signal }) {
   const list = new List(app, element, signal);
@@ -15,7 +16,7 @@ export function openList(app, { element, signal }) {
   client.addEventListener('task', (e) => list.take(e.detail), { signal });
   keepListed(client, again, signal);
   signal.addEventListener('abort', () => client.unsubscribe([...list.tasks.keys()]));
-  app.keys([{ key: 'n', does: 'New task', run: () => app.go('/tasks?new=1') }], signal);
+  app.keys([{ key: 'n', does: t`New task`, run: () => app.go('/tasks?new=1') }], signal);
   every(1000, list.draw, signal);
   list.draw();
   return again();
@@ -57,7 +58,7 @@ class List {
     this.draw();
     try {
       this.take(await this.app.api.setPaused(task.name, paused));
-      this.app.say(`${task.title || task.name}: ${paused ? 'paused; nobody is handed anything' : 'resumed'}.`);
+      this.app.say(paused ? t`${task.title || task.name}: paused; nobody is handed anything.` : t`${task.title || task.name}: resumed.`);
     } catch (e) {
       this.errors.set(task.name, e.message);
     }
@@ -70,40 +71,40 @@ class List {
     const rows = [...this.tasks.values()].sort(byTitle);
     return html`<div class="page tasks">
       <div class="toolbar">
-        <h1>Tasks</h1>
-        <a class="button primary push" href="/tasks?new=1">New task <kbd>n</kbd></a>
+        <h1>${t`Tasks`}</h1>
+        <a class="button primary push" href="/tasks?new=1">${t`New task`} <kbd>n</kbd></a>
       </div>
-      ${error && !rows.length ? html`<p class="error" role="alert">The tasks can’t be shown now: ${error.message}.</p>` : nothing}
-      ${hasDraft(this.app.me.user, '') ? html`<p class="notice">You began a task and have not created it.
-        <a href="/tasks?new=1">Go on with it</a></p>` : nothing}
-      ${value && !error && rows.length === 0 ? html`<p class="empty">There are no tasks yet.
-        <a href="/tasks?new=1">Create the first one</a>.</p>` : nothing}
-      ${rows.length ? html`<div class="card scroll" tabindex="0" role="region" aria-label="Tasks"><table class="task-list">
-        <thead><tr><th scope="col">Task</th><th scope="col">Kind</th>
-          ${['Waiting', 'Held', 'Shelf', 'Version'].map((title) => html`<th scope="col" class="number">${title}</th>`)}
-          <th scope="col"><span class="visually-hidden">Pause</span></th></tr></thead>
-        <tbody>${repeat(rows, (t) => t.name, (t) => this.row(t))}</tbody>
+      ${error && !rows.length ? html`<p class="error" role="alert">${t`The tasks can’t be shown now: ${error.message}.`}</p>` : nothing}
+      ${hasDraft(this.app.me.user, '') ? html`<p class="notice">${t`You began a task and have not created it.`}
+        <a href="/tasks?new=1">${t`Go on with it`}</a></p>` : nothing}
+      ${value && !error && rows.length === 0 ? html`<p class="empty">${t`There are no tasks yet.`}
+        <a href="/tasks?new=1">${t`Create the first one`}</a>.</p>` : nothing}
+      ${rows.length ? html`<div class="card scroll" tabindex="0" role="region" aria-label=${t`Tasks`}><table class="task-list">
+        <thead><tr><th scope="col">${t`Task`}</th><th scope="col">${t`Kind`}</th>
+          ${[t`Waiting`, t`Held`, t`Shelf`, t`Version`].map((title) => html`<th scope="col" class="number">${title}</th>`)}
+          <th scope="col"><span class="visually-hidden">${t`Pause`}</span></th></tr></thead>
+        <tbody>${repeat(rows, (task) => task.name, (task) => this.row(task))}</tbody>
       </table></div>` : nothing}
     </div>`;
   }
 
-  row(t) {
-    const title = t.title || t.name;
-    return html`<tr data-task=${t.name}>
-      <th scope="row"><a href=${`/tasks/${t.name}`} dir="auto">${title}</a>
-        <span class="under">${t.title ? html`<code>${t.name}</code>` : nothing}
-          ${t.paused ? html`<span class="badge" data-kind="warn">paused</span>` : nothing}
-          ${t.running_since
-            ? html`<span class="badge" data-kind="busy">runs ${age(t.running_since, this.app.client.ahead)}</span>` : nothing}
-          ${hasDraft(this.app.me.user, t.name) ? html`<span class="badge">not saved</span>` : nothing}</span>
-        <span class="small quiet">${t.waiting} waiting · ${t.held} held · ${t.shelf} shelf</span>
-        ${this.errors.has(t.name) ? html`<p class="error" role="alert">${this.errors.get(t.name)}</p>` : nothing}</th>
-      <td>${t.query === null ? 'inbox' : 'query'}</td>
-      ${[t.waiting, t.held, t.shelf].map((n) => html`<td class="number">${count.format(n)}</td>`)}
-      <td class="number">${t.version}</td>
-      <td class="act"><button type="button" class="pause" aria-disabled=${String(this.busy.has(t.name))}
-          aria-label=${`${t.paused ? 'Resume' : 'Pause'} ${title}`}
-        @click=${() => this.pause(t, !t.paused)}>${t.paused ? 'Resume' : 'Pause'}</button></td>
+  row(task) {
+    const title = task.title || task.name;
+    return html`<tr data-task=${task.name}>
+      <th scope="row"><a href=${`/tasks/${task.name}`} dir="auto">${title}</a>
+        <span class="under">${task.title ? html`<code>${task.name}</code>` : nothing}
+          ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
+          ${task.running_since
+            ? html`<span class="badge" data-kind="busy">${t`runs ${age(task.running_since, this.app.client.ahead)}`}</span>` : nothing}
+          ${hasDraft(this.app.me.user, task.name) ? html`<span class="badge">${t`not saved`}</span>` : nothing}</span>
+        <span class="small quiet">${t`${task.waiting} waiting · ${task.held} held · ${task.shelf} shelf`}</span>
+        ${this.errors.has(task.name) ? html`<p class="error" role="alert">${this.errors.get(task.name)}</p>` : nothing}</th>
+      <td>${task.query === null ? t`inbox` : t`query`}</td>
+      ${[task.waiting, task.held, task.shelf].map((n) => html`<td class="number">${count.format(n)}</td>`)}
+      <td class="number">${task.version}</td>
+      <td class="act"><button type="button" class="pause" aria-disabled=${String(this.busy.has(task.name))}
+          aria-label=${task.paused ? t`Resume ${title}` : t`Pause ${title}`}
+        @click=${() => this.pause(task, !task.paused)}>${task.paused ? t`Resume` : t`Pause`}</button></td>
     </tr>`;
   }
 }

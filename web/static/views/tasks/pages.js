@@ -1,5 +1,7 @@
 /** A list that is read newest first, page by page. */
 
+import { t } from '../../lang.js';
+
 /** Rows stay while the newest are read again. If two answers overtake each other, the later call's counts. */
 export class Pages {
   rows = null; // once they are read
@@ -8,7 +10,7 @@ export class Pages {
   #what; #key; #first; #read; #round = 0;
 
   /**
-   * what: the plural that the list has in answers; key: what tells rows apart; first: how many of the newest are read.
+   * what: the list's name in answers, runs or versions; key: what tells rows apart; first: how many of the newest are read.
    * read(filter) gives a page; changed() is called when there is something new to show.
    */
   constructor({ what, key, first, read, changed }) {
@@ -32,7 +34,7 @@ export class Pages {
       this.error = '';
     } catch (e) {
       if (round !== this.#round) return;
-      this.error = `The ${this.#what} can’t be read: ${e.message}.`;
+      this.error = this.#what === 'runs' ? t`The runs can’t be read: ${e.message}.` : t`The versions can’t be read: ${e.message}.`;
     }
     this.changed();
   }
@@ -47,7 +49,7 @@ export class Pages {
       this.next = next;
       this.error = '';
     } catch (e) {
-      this.error = `The older ${this.#what} can’t be read: ${e.message}.`;
+      this.error = this.#what === 'runs' ? t`The older runs can’t be read: ${e.message}.` : t`The older versions can’t be read: ${e.message}.`;
     }
     this.changed();
   }

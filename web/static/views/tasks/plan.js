@@ -1,10 +1,10 @@
 /** PostgreSQL's plan of a query, from "explain (format json)", reduced to what people need. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { locale, plural, t } from '../../lang.js';
 
-const rows = new Intl.NumberFormat();
-const costs = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
-const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 0 });
+const costs = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
+const percent = new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: 0 });
 
 /** The number of rows from which a warning is shown. */
 const many = 10_000;
@@ -97,21 +97,20 @@ function warningsOf(node, parent, share) {
   if (kind === 'Seq Scan') {
     const table = node['Relation Name'];
     const repeated = parent?.['Node Type'] === 'Nested Loop' && is === 'Inner';
-    const filtered = node.Filter ? ' to find what its filter keeps; an index may help' : '';
     if (repeated && node['Total Cost'] > 100) {
-      found.push(`Reads the whole table ${table} again for each row beside it.`);
+      found.push(t`Reads the whole table ${table} again for each row beside it.`);
     } else if (expected >= many || (node['Total Cost'] >= many && share > 0.1)) {
-      found.push(`Reads the whole table ${table}${filtered}.`);
+      found.push(node.Filter ? t`Reads the whole table ${table} to find what its filter keeps; an index may help.` : t`Reads the whole table ${table}.`);
     }
   }
   if (kind === 'Sort' && expected >= 10 * many) {
-    found.push(`Sorts ${rows.format(expected)} rows; an index in that order would spare it.`);
+    found.push(t`Sorts ${expected} rows; an index in that order would spare it.`);
   }
   if (kind === 'Nested Loop' && expected >= 100 * many) {
-    found.push(`Joins to ${rows.format(expected)} rows; is a join’s condition missing?`);
+    found.push(t`Joins to ${expected} rows; is a join’s condition missing?`);
   }
   if (is === 'SubPlan' && parent['Plan Rows'] >= many) {
-    found.push(`Is asked again for each of ${rows.format(parent['Plan Rows'])} rows.`);
+    found.push(t`Is asked again for each of ${Number(parent['Plan Rows'])} rows.`);
   }
   return found;
 }
@@ -120,17 +119,17 @@ function warningsOf(node, parent, share) {
 export const warningsIn = (node) => [...node.warnings, ...node.children.flatMap(warningsIn)];
 
 /** The tree, to be folded by step. */
-export const planTree = (root) => html`<ul class="plan" aria-label="Plan">${branch(root)}</ul>`;
+export const planTree = (root) => html`<ul class="plan" aria-label=${t`Plan`}>${branch(root)}</ul>`;
 
 function branch(node) {
   const fact = (f) => html`<div><dt>${f.name}</dt><dd dir="ltr"><code>${f.text}</code></dd></div>`;
   return html`<li>
     <details open>
       <summary>
-        <span class="plan-step"><b>${node.title}</b>${node.on ? html` on <code dir="auto">${node.on}</code>` : nothing}</span>
-        <span class="quiet">about ${rows.format(node.rows)} ${node.rows === 1 ? 'row' : 'rows'}</span>
+        <span class="plan-step"><b>${node.title}</b>${node.on ? html` ${t`on ${html`<code dir="auto">${node.on}</code>`}`}` : nothing}</span>
+        <span class="quiet">${plural(node.rows, 'about {0} row', 'about {0} rows')}</span>
         <span class="plan-share">${node.share >= 0.005 ? html`<meter min="0" max="1" .value=${node.share}
-          aria-label="Share of the cost"></meter><span>${percent.format(node.share)}</span>` : nothing}</span>
+          aria-label=${t`Share of the cost`}></meter><span>${percent.format(node.share)}</span>` : nothing}</span>
         ${node.warnings.map((w) => html`<span class="badge" data-kind="warn" dir="auto">${w}</span>`)}
       </summary>
       ${node.facts.length ? html`<dl class="plan-facts">${node.facts.map(fact)}</dl>` : nothing}

@@ -1,6 +1,7 @@
 /** A task's query and recheck: their editors, the places of mistakes in them, and the query's preview. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { t } from '../../lang.js';
 import { Editor } from './editor.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
@@ -22,7 +23,7 @@ export class Queries {
   constructor(view) {
     const { app, draw: changed, signal } = view;
     this.#view = view;
-    this.#editors = { query: this.#editor('query', 'Query, SQL'), recheck: this.#editor('recheck', 'Recheck, SQL') };
+    this.#editors = { query: this.#editor('query', t`Query, SQL`), recheck: this.#editor('recheck', t`Recheck, SQL`) };
     this.#editors.query.area.addEventListener('focus', () => this.#list(), { once: true });
     this.preview = new Preview({
       ask: (text, limit, options) => this.#ask(text, limit, options),
@@ -32,7 +33,7 @@ export class Queries {
       display: () => this.#view.form.value(fields.get('display')),
       given: (text) => this.#given(text),
       refused: (e, text) => this.#refused(e, text),
-      changed, say: app.say, signal,
+      changed, say: app.say, style: app.style, signal,
     });
   }
 
@@ -142,22 +143,22 @@ export class Queries {
     if (form.isNew) this.#help();
     this.#withRecheck ||= form.text(fields.get('recheck')) !== '' || form.errors.recheck !== undefined; // and so it stays
     const badge = (name) => (!form.isNew && changed.some((f) => f.name === name)
-      ? html`<span class="badge" data-kind="busy">changed</span>` : nothing);
+      ? html`<span class="badge" data-kind="busy">${t`changed`}</span>` : nothing);
     return html`<section class="card" aria-labelledby="query-title">
-      <div class="toolbar"><h2 id="query-title">Query</h2>${badge('query')}</div>
+      <div class="toolbar"><h2 id="query-title">${t`Query`}</h2>${badge('query')}</div>
       <div class="writing"><div>${this.#sql('query')}
       ${this.#tables?.offers() ?? nothing}
       ${form.isNew && this.#starter && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
-        @click=${() => this.#begin()}>Begin with an example</button></p>` : nothing}
+        @click=${() => this.#begin()}>${t`Begin with an example`}</button></p>` : nothing}
       </div>
       <details class="tables" @toggle=${(e) => { if (e.target.open) this.#list(); }}>
-        <summary>Tables that the query may read</summary>
+        <summary>${t`Tables that the query may read`}</summary>
         ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}
       </details></div>
-      <p class="quiet sql-keys"><span><kbd>Tab</kbd> leaves the editor</span>
-        <span><kbd>Ctrl+]</kbd> indents, <kbd>Ctrl+[</kbd> outdents</span></p>
+      <p class="quiet sql-keys"><span>${t`${html`<kbd>${t`Tab`}</kbd>`} leaves the editor`}</span>
+        <span>${t`${html`<kbd>${t`Ctrl+]`}</kbd>`} indents, ${html`<kbd>${t`Ctrl+[`}</kbd>`} outdents`}</span></p>
       <details class="recheck" ?open=${this.#withRecheck}>
-        <summary>Recheck ${badge('recheck')}</summary>
+        <summary>${t`Recheck`} ${badge('recheck')}</summary>
         ${this.#sql('recheck')}
       </details>
     </section>
@@ -174,8 +175,8 @@ export class Queries {
       ${this.#editors[name].element}
       <p class="error" id=${`set-${name}-error`} role="alert" dir="auto">${plain(error)}</p>
       ${place ? html`<p><button type="button" class="to-place"
-          @click=${() => this.go(name)}>Go to line ${place.line}, column ${place.column}</button></p>` : nothing}
-      ${!error && former ? html`<p class="quiet" dir="auto">Before you changed it: ${plain(former)}</p>` : nothing}`;
+          @click=${() => this.go(name)}>${t`Go to line ${place.line}, column ${place.column}`}</button></p>` : nothing}
+      ${!error && former ? html`<p class="quiet" dir="auto">${t`Before you changed it: ${plain(former)}`}</p>` : nothing}`;
   }
 }
 

@@ -3,6 +3,7 @@
  * conflicts with the input, the user is asked.
  */
 
+import { t } from '../../lang.js';
 import { differing, fields } from './settings.js';
 
 /** The tag that a change names. */
@@ -44,7 +45,7 @@ export class Saving {
       this.#meet(task);
       return;
     }
-    const did = task.paused === form.base.paused ? 'changed' : { true: 'paused', false: 'resumed' }[task.paused];
+    const did = task.paused === form.base.paused ? 'changed' : task.paused ? 'paused' : 'resumed';
     form.rebase(task);
     this.theirs = null;
     this.#view.fill();
@@ -60,14 +61,20 @@ export class Saving {
     form.base = { ...form.base, paused };
     if (ours) return;
     const [last] = await api.taskLog(name, { limit: 1 }).then((page) => page.log, () => []);
-    if (last?.act === 'paused') app.say(`${last.by} paused this task.`);
-    if (last?.act === 'resumed') app.say(`${last.by} resumed this task.`);
+    if (last?.act === 'paused') app.say(t`${last.by} paused this task.`);
+    if (last?.act === 'resumed') app.say(t`${last.by} resumed this task.`);
   }
 
   async #tellWho(did) {
     const { api, app, name } = this.#view;
     const [last] = await api.versions(name, { limit: 1 }).then((page) => page.versions, () => []);
-    if (last) app.say(`${last.created_by} ${did} this task. Version ${last.version} is shown.`);
+    if (!last) return;
+    const { created_by: who, version } = last;
+    app.say({
+      changed: t`${who} changed this task. Version ${version} is shown.`,
+      paused: t`${who} paused this task. Version ${version} is shown.`,
+      resumed: t`${who} resumed this task. Version ${version} is shown.`,
+    }[did]);
   }
 
   /** Asks what to do about a conflicting change, unless that was asked, or even answered, while its versions were read. */
@@ -76,7 +83,7 @@ export class Saving {
     const versions = await api.versions(name, { limit: 100 }).then((page) => page.versions, () => []);
     if (this.#knows(task)) return;
     this.theirs = { task, versions: versions.filter((v) => v.version > form.base.version) };
-    app.say(`Version ${task.version} was saved while you typed.`);
+    app.say(t`Version ${task.version} was saved while you typed.`);
     this.#view.draw();
   }
 
@@ -85,7 +92,7 @@ export class Saving {
     const { app, draw, signal } = this.#view;
     const name = await this.#nameNow();
     if (signal.aborted) return;
-    if (!this.gone || this.gone.name !== name) app.say(name ? `This task is called ${name} now.` : 'This task was deleted.');
+    if (!this.gone || this.gone.name !== name) app.say(name ? t`This task is called ${name} now.` : t`This task was deleted.`);
     this.gone = { name };
     draw();
   }
@@ -165,7 +172,7 @@ export class Saving {
     else if (this.theirs || this.gone) this.#view.lead();
     else if (form.isNew) await this.change(() => api.createTask(form.body), (task) => this.#created(task));
     else if (form.dirty) await this.change(() => this.#update(), (task) => this.#saved(task));
-    else app.say('There is nothing to save.');
+    else app.say(t`There is nothing to save.`);
   }
 
   /** Sends the input. Another user's change meanwhile is ignored if it changed no setting, such as a pause. */
@@ -185,7 +192,7 @@ export class Saving {
   #created(task) {
     const { app, form } = this.#view;
     form.created(app.me.user, task);
-    app.say(`Task ${task.name} is created.`);
+    app.say(t`Task ${task.name} is created.`);
     this.#view.leadTo(`/tasks/${task.name}`);
   }
 
@@ -193,7 +200,7 @@ export class Saving {
     const { app, form, name, versions } = this.#view;
     form.former = {};
     form.rebase(task);
-    app.say(`Saved as version ${task.version}.`);
+    app.say(t`Saved as version ${task.version}.`);
     if (task.name !== name) {
       form.move(app.me.user, task.name);
       this.#view.leadTo(`/tasks/${task.name}`);
@@ -231,7 +238,7 @@ export class Saving {
       this.#view.lead();
     } else {
       this.#later = task;
-      this.problem = 'Somebody changed it a moment before. It is shown as it is now: look, and do it again.';
+      this.problem = t`Somebody changed it a moment before. It is shown as it is now: look, and do it again.`;
     }
   }
 }

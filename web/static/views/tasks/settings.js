@@ -3,6 +3,7 @@
  * repeated here, so that a mistake is shown during input.
  */
 
+import { t } from '../../lang.js';
 import { linesOf } from './diff.js';
 
 /**
@@ -10,62 +11,60 @@ import { linesOf } from './diff.js';
  * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'.
  */
 export const groups = [
-  { title: 'What it is', fields: [
-    { name: 'title', label: 'Title', kind: 'line', most: 200, help: 'What people see. Without one they see the name.' },
-    { name: 'name', label: 'Name', kind: 'name', help: 'What addresses and programs call it: a–z, 0–9 and hyphens.' },
-    { name: 'description', label: 'Description', kind: 'lines', most: 10_000, wide: true,
-      help: 'A line or two for those who do the work.' },
+  { title: t`What it is`, fields: [
+    { name: 'title', label: t`Title`, kind: 'line', most: 200, help: t`What people see. Without one they see the name.` },
+    { name: 'name', label: t`Name`, kind: 'name', help: t`What addresses and programs call it: a–z, 0–9 and hyphens.` },
+    { name: 'description', label: t`Description`, kind: 'lines', most: 10_000, wide: true,
+      help: t`A line or two for those who do the work.` },
   ] },
-  { title: 'What somebody may take', fields: [
-    { name: 'max_request', label: 'Items at a time', kind: 'count', least: 1, most: 1000,
-      help: 'How many items a user may ask for at once.' },
-    { name: 'max_open', label: 'Items per person', kind: 'count', least: 1, most: 1_000_000, none: 'no limit',
-      help: 'How many items of this task a user may hold.' },
-    { name: 'slots', label: 'Places per item', kind: 'count', least: 1, most: 10_000,
-      help: 'How many may hold the same item at a time, where the item itself does not say.' },
-    { name: 'lease', label: 'Lease', kind: 'duration', least: '1s', most: '168h', none: 'until it is let go of',
-      help: 'How long work is held before it goes back by itself; its holder can extend the lease.' },
+  { title: t`What somebody may take`, fields: [
+    { name: 'max_request', label: t`Items at a time`, kind: 'count', least: 1, most: 1000,
+      help: t`How many items a user may ask for at once.` },
+    { name: 'max_open', label: t`Items per person`, kind: 'count', least: 1, most: 1_000_000, none: t`no limit`,
+      help: t`How many items of this task a user may hold.` },
+    { name: 'slots', label: t`Places per item`, kind: 'count', least: 1, most: 10_000,
+      help: t`How many may hold the same item at a time, where the item itself does not say.` },
+    { name: 'lease', label: t`Lease`, kind: 'duration', least: '1s', most: '168h', none: t`until it is let go of`,
+      help: t`How long work is held before it goes back by itself; its holder can extend the lease.` },
   ] },
-  { title: 'How it is shown', fields: [
-    { name: 'position', label: 'Position', kind: 'count', least: -1_000_000, most: 1_000_000, none: 'after those that have one, by title',
-      help: 'Where the task stands in the list that people see, the lowest first.' },
-    { name: 'display', label: 'How an item is shown', kind: 'json', wide: true, none: 'by the types and names of its details',
-      help: 'JSON with a title, a url, and fields: {"title": "{borrower}, {city}", "url": "https://loans.example/{item}", '
-        + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}.' },
+  { title: t`How it is shown`, fields: [
+    { name: 'position', label: t`Position`, kind: 'count', least: -1_000_000, most: 1_000_000, none: t`after those that have one, by title`,
+      help: t`Where the task stands in the list that people see, the lowest first.` },
+    { name: 'display', label: t`How an item is shown`, kind: 'json', wide: true, none: t`by the types and names of its details`,
+      help: `${t`JSON with a title, a url, and fields:`} ${'{"title": "{borrower}, {city}", "url": "https://loans.example/{item}", '
+        + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}'}.` },
   ] },
-  { title: 'When the query runs', only: 'query', fields: [
-    { name: 'query_timeout', label: 'Time limit', kind: 'duration', least: '1ms', most: '24h',
-      help: 'A run that takes longer is stopped, and fails.' },
-    { name: 'max_candidates', label: 'Rows kept', kind: 'count', least: 1, most: 1_000_000,
-      help: 'How many of the best free items a run keeps.' },
-    { name: 'fresh_for', label: 'Fresh for', kind: 'duration', least: '0s', most: '24h',
-      help: 'How long a run’s leftovers are handed out without a new run.' },
-    { name: 'stale_for', label: 'Stale for', kind: 'duration', least: '0s', most: '24h',
-      help: 'How much longer they are handed out while the next run is under way.' },
-    { name: 'rerun_after', label: 'Look again after', kind: 'duration', least: '1s', most: '24h',
-      help: 'While people wait for something to come up, the query runs at most this often.' },
+  { title: t`When the query runs`, only: 'query', fields: [
+    { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
+      help: t`A run that takes longer is stopped, and fails.` },
+    { name: 'max_candidates', label: t`Rows kept`, kind: 'count', least: 1, most: 1_000_000,
+      help: t`How many of the best free items a run keeps.` },
+    { name: 'fresh_for', label: t`Fresh for`, kind: 'duration', least: '0s', most: '24h',
+      help: t`How long a run’s leftovers are handed out without a new run.` },
+    { name: 'stale_for', label: t`Stale for`, kind: 'duration', least: '0s', most: '24h',
+      help: t`How much longer they are handed out while the next run is under way.` },
+    { name: 'rerun_after', label: t`Look again after`, kind: 'duration', least: '1s', most: '24h',
+      help: t`While people wait for something to come up, the query runs at most this often.` },
   ] },
-  { title: 'When work fails', fields: [
-    { name: 'max_attempts', label: 'Attempts', kind: 'count', least: 1, most: 1_000_000, none: 'no limit',
-      help: 'After so many attempts that failed or ran out of time an item is not handed out any more.' },
-    { name: 'backoff', label: 'Wait after a failure', kind: 'duration', least: '1ms', most: '24h',
-      help: 'Before an item that failed is handed out again; twice as long after each further failure.' },
+  { title: t`When work fails`, fields: [
+    { name: 'max_attempts', label: t`Attempts`, kind: 'count', least: 1, most: 1_000_000, none: t`no limit`,
+      help: t`After so many attempts that failed or ran out of time an item is not handed out any more.` },
+    { name: 'backoff', label: t`Wait after a failure`, kind: 'duration', least: '1ms', most: '24h',
+      help: t`Before an item that failed is handed out again; twice as long after each further failure.` },
   ] },
-  { title: 'Who may take it', fields: [
-    { name: 'groups', label: 'Groups', kind: 'list', one: 'group', none: 'everybody',
-      help: 'Only members of these groups see the task and take its work.' },
-    { name: 'conflicts_with', label: 'Conflicts with', kind: 'list', one: 'task', none: 'no task',
-      help: 'Four eyes: a user who holds or completed an item under one of these tasks does not get it here, and vice versa.' },
+  { title: t`Who may take it`, fields: [
+    { name: 'groups', label: t`Groups`, kind: 'list', one: 'group', none: t`everybody`,
+      help: t`Only members of these groups see the task and take its work.` },
+    { name: 'conflicts_with', label: t`Conflicts with`, kind: 'list', one: 'task', none: t`no task`,
+      help: t`Four eyes: a user who holds or completed an item under one of these tasks does not get it here, and vice versa.` },
   ] },
 ];
 
 const queries = [
-  { name: 'query', label: 'Query', kind: 'sql', most: 500_000,
-    help: 'One SELECT that returns a column item, best first. It may return slots and exclusive; all other columns are shown '
-      + 'as the work’s details. Don’t write a LIMIT, and don’t leave out what is held or put off: getwork does both.' },
-  { name: 'recheck', label: 'Recheck', kind: 'sql', most: 500_000, none: 'none',
-    help: 'A quick SELECT on $1, item keys as text[], that returns those that still match. It is asked just before items '
-      + 'are handed out.' },
+  { name: 'query', label: t`Query`, kind: 'sql', most: 500_000,
+    help: t`One SELECT that returns a column item, best first. It may return slots and exclusive; all other columns are shown as the work’s details. Don’t write a LIMIT, and don’t leave out what is held or put off: getwork does both.` },
+  { name: 'recheck', label: t`Recheck`, kind: 'sql', most: 500_000, none: t`none`,
+    help: t`A quick SELECT on $1, item keys as text[], that returns those that still match. It is asked just before items are handed out.` },
 ];
 
 /** All settings but paused, which is not typed, by name, in the order in which they are shown. */
@@ -112,42 +111,42 @@ export function read(field, typed) {
     case 'list': return readList(field, typed);
     case 'json': return readJSON(typed);
     case 'name': return slug.test(typed)
-      ? { value: typed } : { error: 'A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.' };
-    case 'sql': if (empty) return { error: 'Write a SELECT that returns a column item, best first.' };
+      ? { value: typed } : { error: t`A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.` };
+    case 'sql': if (empty) return { error: t`Write a SELECT that returns a column item, best first.` };
   }
-  if (typed.includes('\0')) return { error: 'This has a NUL character in it; take it out.' };
-  return bytes(typed) > most ? { error: `At most ${most} bytes; this has ${bytes(typed)}.` } : { value: typed };
+  if (typed.includes('\0')) return { error: t`This has a NUL character in it; take it out.` };
+  return bytes(typed) > most ? { error: t`At most ${String(most)} bytes; this has ${String(bytes(typed))}.` } : { value: typed };
 }
 
 function readJSON(text) {
   try {
     const value = JSON.parse(text);
-    return value && typeof value === 'object' && !Array.isArray(value) ? { value } : { error: 'A JSON object in braces.' };
+    return value && typeof value === 'object' && !Array.isArray(value) ? { value } : { error: t`A JSON object in braces.` };
   } catch (e) {
-    return { error: `This is not JSON: ${e.message}.` };
+    return { error: t`This is not JSON: ${e.message}.` };
   }
 }
 
 function readCount({ least, most, none }, text) {
   const n = /^[-+]?\d{1,15}$/.test(text) ? Number(text) : NaN;
-  return n >= least && n <= most ? { value: n } : { error: `A whole number from ${least} to ${most}${orEmpty(none)}.` };
+  return n >= least && n <= most ? { value: n } : { error: orEmpty(t`A whole number from ${String(least)} to ${String(most)}`, none) };
 }
 
 function readDuration({ least, most, none }, text) {
   const us = microseconds(text);
-  if (us === null) return { error: `A number with a unit, such as 90s, 2m or 24h${orEmpty(none)}.` };
+  if (us === null) return { error: orEmpty(t`A number with a unit, such as 90s, 2m or 24h`, none) };
   const within = us >= microseconds(least) && us <= microseconds(most);
-  return within ? { value: text } : { error: `From ${least} to ${most}${orEmpty(none)}.` };
+  return within ? { value: text } : { error: orEmpty(t`From ${least} to ${most}`, none) };
 }
 
-const orEmpty = (none) => (none === undefined ? '' : `, or empty: ${none}`);
+const orEmpty = (text, none) => (none === undefined ? `${text}.` : t`${text}, or empty: ${none}.`);
 
 function readList({ one }, { list, adding }) {
   const value = added(list, adding);
-  if (value.length > 100) return { error: `At most 100 ${one}s.` };
+  if (value.length > 100) return { error: one === 'task' ? t`At most 100 tasks.` : t`At most 100 groups.` };
   const bad = value.find((v) => (one === 'task' ? !slug.test(v) : bytes(v) > 128 || /\p{Cc}/u.test(v)));
   if (bad === undefined) return { value };
-  return { error: `“${bad}” is ${one === 'task' ? 'not a task’s name' : 'too long for a group, or has control characters'}.` };
+  return { error: one === 'task' ? t`“${bad}” is not a task’s name.` : t`“${bad}” is too long for a group, or has control characters.` };
 }
 
 /** A list with the entry that was being added. */
@@ -177,8 +176,8 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 
 /** A setting's value in words. */
 export function valueText(field, value) {
-  if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? 'none';
+  if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? t`none`;
   if (field.kind === 'list') return value.join(', ');
   if (field.kind === 'json') return JSON.stringify(value);
-  return value === '' ? 'empty' : String(value);
+  return value === '' ? t`empty` : String(value);
 }

@@ -4,6 +4,7 @@
  */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { t } from '../../lang.js';
 
 const offered = 8;
 const shown = 200; // tables; a filter finds the others
@@ -12,8 +13,9 @@ const shown = 200; // tables; a filter finds the others
 export function starter(table) {
   const key = table?.columns.find((c) => c.name === 'id') ?? table?.columns[0];
   const columns = (table?.columns ?? []).filter((c) => c !== key).slice(0, 5).map((c) => `  ${c.name}`);
-  if (!table) return '-- One row for each item, best first. The other columns are shown as its details.\nselect id as item, applicant, amount, submitted_at\nfrom your_table\nwhere not verified\norder by submitted_at\n';
-  return `-- One row for each item, best first. The other columns are shown as its details.\nselect\n${[`  ${key.name} as item`, ...columns].join(',\n')}\nfrom ${table.name}\norder by ${key.name}\n`;
+  const says = `-- ${t`One row for each item, best first. The other columns are shown as its details.`}\n`;
+  if (!table) return `${says}select id as item, applicant, amount, submitted_at\nfrom your_table\nwhere not verified\norder by submitted_at\n`;
+  return `${says}select\n${[`  ${key.name} as item`, ...columns].join(',\n')}\nfrom ${table.name}\norder by ${key.name}\n`;
 }
 
 export class Tables {
@@ -89,26 +91,26 @@ export class Tables {
   offers() {
     const names = this.#offers();
     if (!names.length) return nothing;
-    return html`<p class="offers" aria-label="Names that begin so"><span class="quiet"><kbd>Ctrl+Space</kbd> completes:</span>
+    return html`<p class="offers" aria-label=${t`Names that begin so`}><span class="quiet"><kbd>${t`Ctrl+Space`}</kbd> ${t`completes:`}</span>
       ${names.map((n) => html`<button type="button" class="plain" @click=${() => this.#complete(n)}>${n}</button>`)}</p>`;
   }
 
   /** The list. empty: there is no query yet. */
   template(empty) {
-    const tables = this.#tables?.filter((t) => t.name.toLowerCase().includes(this.#filter)) ?? [];
-    return html`${this.#error ? html`<p class="error" role="alert" dir="auto">They can’t be read: ${this.#error}.
-        <button type="button" @click=${() => this.load()}>Try again</button></p>` : nothing}
-      ${this.#asked && !this.#tables ? html`<p class="quiet">Reading …</p>` : nothing}
-      ${this.#tables && !this.#tables.length ? html`<p class="quiet">The login that runs queries may read no table. Grant it SELECT on those that tasks need.</p>` : nothing}
-      ${this.#tables?.length > 8 ? html`<div class="field"><label for="tables-filter">Filter</label><input id="tables-filter" autocomplete="off" spellcheck="false"
+    const tables = this.#tables?.filter((table) => table.name.toLowerCase().includes(this.#filter)) ?? [];
+    return html`${this.#error ? html`<p class="error" role="alert" dir="auto">${t`They can’t be read: ${this.#error}.`}
+        <button type="button" @click=${() => this.load()}>${t`Try again`}</button></p>` : nothing}
+      ${this.#asked && !this.#tables ? html`<p class="quiet">${t`Reading …`}</p>` : nothing}
+      ${this.#tables && !this.#tables.length ? html`<p class="quiet">${t`The login that runs queries may read no table. Grant it SELECT on those that tasks need.`}</p>` : nothing}
+      ${this.#tables?.length > 8 ? html`<div class="field"><label for="tables-filter">${t`Filter`}</label><input id="tables-filter" autocomplete="off" spellcheck="false"
         @input=${(e) => { this.#filter = e.target.value.toLowerCase(); this.#changed(); }}></div>` : nothing}
-      <ul dir="ltr">${tables.slice(0, shown).map((t) => html`<li><details>
-        <summary><code>${t.name}</code> ${t.view ? html`<span class="quiet">view</span>` : nothing}</summary>
-        <p class="toolbar"><button type="button" @click=${() => this.#put(t.name)}>Put in</button>
-          ${empty ? html`<button type="button" @click=${() => this.#put(starter(t))}>Begin with it</button>` : nothing}</p>
-        <ul class="columns">${t.columns.map((c) => html`<li><button type="button" class="plain" @click=${() => this.#put(c.name)}>${c.name}</button>
+      <ul dir="ltr">${tables.slice(0, shown).map((table) => html`<li><details>
+        <summary><code>${table.name}</code> ${table.view ? html`<span class="quiet">${t`view`}</span>` : nothing}</summary>
+        <p class="toolbar"><button type="button" @click=${() => this.#put(table.name)}>${t`Put in`}</button>
+          ${empty ? html`<button type="button" @click=${() => this.#put(starter(table))}>${t`Begin with it`}</button>` : nothing}</p>
+        <ul class="columns">${table.columns.map((c) => html`<li><button type="button" class="plain" @click=${() => this.#put(c.name)}>${c.name}</button>
           <span class="quiet">${c.type}</span></li>`)}</ul>
       </details></li>`)}</ul>
-      ${this.#cut || tables.length > shown ? html`<p class="quiet">There are more tables than are listed.</p>` : nothing}`;
+      ${this.#cut || tables.length > shown ? html`<p class="quiet">${t`There are more tables than are listed.`}</p>` : nothing}`;
   }
 }

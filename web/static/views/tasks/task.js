@@ -1,6 +1,7 @@
 /** One task: its settings and query, the query's preview, its versions and runs. */
 
 import { html, render } from '../../lib/lit-html/lit-html.js';
+import { t } from '../../lang.js';
 import { every, onceAFrame } from '../../parts.js';
 import { Reader, keepListed } from '../../reader.js';
 import { restore } from './actions.js';
@@ -69,9 +70,9 @@ class TaskView {
   }
 
   missing() {
-    render(html`<div class="page"><h1>No such task</h1>
-      <p class="empty">There is no task <b dir="auto">${this.name}</b>. It may have been deleted, or have another name now.
-        <a href="/tasks">All tasks</a></p></div>`, this.element);
+    render(html`<div class="page"><h1>${t`No such task`}</h1>
+      <p class="empty">${t`There is no task ${html`<b dir="auto">${this.name}</b>`}. It may have been deleted, or have another name now.`}
+        <a href="/tasks">${t`All tasks`}</a></p></div>`, this.element);
   }
 
   listen() {
@@ -88,7 +89,7 @@ class TaskView {
     window.addEventListener('beforeunload', (e) => {
       if (this.form.unkept && this.form.dirty && !left()) e.preventDefault();
     }, { signal });
-    this.app.keys([{ key: 'Ctrl+S', does: 'Save' }, { key: 'Ctrl+Enter', does: 'Preview' }], signal);
+    this.app.keys([{ key: t`Ctrl+S`, does: t`Save` }, { key: t`Ctrl+Enter`, does: t`Preview` }], signal);
     every(1000, this.draw, signal);
     if (!name) return;
     client.subscribe([name]);

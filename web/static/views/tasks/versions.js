@@ -3,6 +3,7 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { plural, t } from '../../lang.js';
 import { ask } from '../../dialog.js';
 import { when } from '../../parts.js';
 import { around, counted, diff, linesOf } from './diff.js';
@@ -11,16 +12,16 @@ import { differing, isText, valueText } from './settings.js';
 
 /** A version's changes since the one before it, in words. was is null for the first. */
 function changeWords(was, is) {
-  if (!was) return ['created'];
+  if (!was) return [t`created`];
   const words = differing(was, is).map((f) => {
     const [before, after] = [was[f.name], is[f.name]];
     if (f.kind === 'lines') return f.label;
     if (f.kind !== 'sql') return `${f.label}: ${valueText(f, before)} → ${valueText(f, after)}`;
     const { added, removed } = counted(diff(linesOf(before), linesOf(after)));
-    return `${f.label}: +${added} −${removed} ${added + removed === 1 ? 'line' : 'lines'}`;
+    return `${f.label}: +${added} −${removed} ${added + removed === 1 ? t`line` : t`lines`}`;
   });
-  if (was.paused !== is.paused) words.unshift(is.paused ? 'paused' : 'resumed');
-  return words.length ? words : ['nothing'];
+  if (was.paused !== is.paused) words.unshift(is.paused ? t`paused` : t`resumed`);
+  return words.length ? words : [t`nothing`];
 }
 
 /** A table of the settings in which two versions differ, and the changed lines of texts. names: the two headings. */
@@ -29,28 +30,29 @@ function comparison(was, is, names) {
   const short = found.filter((f) => !isText(f));
   const row = (f) => html`<tr><th scope="row">${f.label}</th>
     <td dir="auto"><del>${valueText(f, was[f.name])}</del></td><td dir="auto"><ins>${valueText(f, is[f.name])}</ins></td></tr>`;
-  const paused = was.paused === is.paused ? '' : ` but in this: one ${is.paused ? 'paused' : 'resumed'} the task`;
-  return html`${short.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table>
-      <thead><tr><th scope="col">Setting</th>${names.map((n) => html`<th scope="col" dir="auto">${n}</th>`)}</tr></thead>
+  const alike = was.paused === is.paused ? t`They do not differ.`
+    : is.paused ? t`They do not differ but in this: one paused the task.` : t`They do not differ but in this: one resumed the task.`;
+  return html`${short.length ? html`<div class="scroll" tabindex="0" role="region" aria-label=${t`Settings that differ`}><table>
+      <thead><tr><th scope="col">${t`Setting`}</th>${names.map((n) => html`<th scope="col" dir="auto">${n}</th>`)}</tr></thead>
       <tbody>${short.map(row)}</tbody>
     </table></div>` : nothing}
     ${found.filter(isText).map((f) => html`<h3>${f.label}</h3>${lineDiff(was[f.name] ?? '', is[f.name] ?? '', f.label)}`)}
-    ${found.length ? nothing : html`<p class="quiet">They do not differ${paused}.</p>`}`;
+    ${found.length ? nothing : html`<p class="quiet">${alike}</p>`}`;
 }
 
 /** The differences between two texts, by lines. */
 export function lineDiff(was, is, name) {
   const line = (l) => (l.kind === 'gap'
-    ? html`<tr class="gap"><td colspan="4">${l.count} ${l.count === 1 ? 'line' : 'lines'} alike</td></tr>`
+    ? html`<tr class="gap"><td colspan="4">${plural(l.count, '{0} line alike', '{0} lines alike')}</td></tr>`
     : html`<tr class=${l.kind}><td class="number">${l.was ?? ''}</td><td class="number">${l.is ?? ''}</td>
         <td>${signs[l.kind]}</td><td><code>${l.text}</code></td></tr>`);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`${name}: lines that differ`}>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`${name}: lines that differ`}>
     <table class="diff" dir="ltr"><tbody>${around(diff(linesOf(was), linesOf(is))).map(line)}</tbody></table>
   </div>`;
 }
 
 const sign = (shown, said) => html`<span aria-hidden="true">${shown}</span><span class="visually-hidden">${said}</span>`;
-const signs = { del: sign('−', 'removed'), ins: sign('+', 'added'), same: nothing };
+const signs = { del: sign('−', t`removed`), ins: sign('+', t`added`), same: nothing };
 
 export class Versions extends Pages {
   // While there are older versions, the last of rows only serves to show the changes of the one after it.
@@ -78,18 +80,18 @@ export class Versions extends Pages {
 
   async goBack({ version, paused }, dirty) {
     const text = [
-      'Its settings of then are saved as its newest version.',
-      paused && 'Whether it is paused stays as it is.',
-      dirty && 'What you typed and did not save stays typed.',
+      t`Its settings of then are saved as its newest version.`,
+      paused && t`Whether it is paused stays as it is.`,
+      dirty && t`What you typed and did not save stays typed.`,
     ].filter(Boolean).join(' ');
-    if (await ask({ title: `Go back to version ${version}?`, text, yes: 'Go back' })) await this.restore(version);
+    if (await ask({ title: t`Go back to version ${version}?`, text, yes: t`Go back` })) await this.restore(version);
   }
 
   template(dirty) {
     return html`${this.error ? html`<p class="error" role="alert">${this.error}</p>` : nothing}
       ${this.rows?.length > 1 ? this.chosen() : nothing}
       ${this.rows ? this.list(dirty) : nothing}
-      ${this.next ? html`<button type="button" @click=${() => this.more()}>Older versions</button>` : nothing}`;
+      ${this.next ? html`<button type="button" @click=${() => this.more()}>${t`Older versions`}</button>` : nothing}`;
   }
 
   list(dirty) {
@@ -97,13 +99,13 @@ export class Versions extends Pages {
       const before = this.rows[this.rows.indexOf(v) + 1];
       const now = v.version === this.current;
       return html`<li class="card" data-version=${v.version}>
-        <div class="toolbar"><h3>Version ${v.version}</h3>${now ? html`<span class="badge" data-kind="good">now</span>` : nothing}
+        <div class="toolbar"><h3>${t`Version ${v.version}`}</h3>${now ? html`<span class="badge" data-kind="good">${t`now`}</span>` : nothing}
           <span class="quiet"><bdi>${v.created_by}</bdi>, ${when(v.created_at)}</span>
           <span class="toolbar push">
-            ${before ? html`<button type="button" class="compare" aria-label=${`What version ${v.version} changed`}
-                @click=${() => this.lookAt(before.version, v.version)}>What changed</button>` : nothing}
-            ${now ? nothing : html`<button type="button" class="restore" aria-label=${`Go back to version ${v.version}`}
-                @click=${() => this.goBack(v, dirty)}>Go back to it</button>`}
+            ${before ? html`<button type="button" class="compare" aria-label=${t`What version ${v.version} changed`}
+                @click=${() => this.lookAt(before.version, v.version)}>${t`What changed`}</button>` : nothing}
+            ${now ? nothing : html`<button type="button" class="restore" aria-label=${t`Go back to version ${v.version}`}
+                @click=${() => this.goBack(v, dirty)}>${t`Go back to it`}</button>`}
           </span></div>
         <ul class="changes">${changeWords(before ?? null, v).map((w) => html`<li dir="auto">${w}</li>`)}</ul>
       </li>`;
@@ -117,12 +119,12 @@ export class Versions extends Pages {
     const choice = (name, at, compare) => html`<label>${name} <select
         @change=${(e) => compare(Number(e.target.value))} .value=${live(String(at))}>
       ${this.rows.map((v) => html`<option value=${v.version}
-        ?selected=${v.version === at}>${v.version}, by ${v.created_by}</option>`)}</select></label>`;
+        ?selected=${v.version === at}>${t`${v.version}, by ${v.created_by}`}</option>`)}</select></label>`;
     return html`<section class="card compared" aria-labelledby="compared-title">
-      <div class="toolbar"><h2 id="compared-title" tabindex="-1">What changed</h2>
-        <span class="toolbar push">${choice('from', was, (n) => this.compare(n, is))}
-          ${choice('to', is, (n) => this.compare(was, n))}</span></div>
-      ${comparison(of(was), of(is), [`version ${was}`, `version ${is}`])}
+      <div class="toolbar"><h2 id="compared-title" tabindex="-1">${t`What changed`}</h2>
+        <span class="toolbar push">${choice(t`from`, was, (n) => this.compare(n, is))}
+          ${choice(t`to`, is, (n) => this.compare(was, n))}</span></div>
+      ${comparison(of(was), of(is), [t`version ${was}`, t`version ${is}`])}
     </section>`;
   }
 }

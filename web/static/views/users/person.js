@@ -1,15 +1,17 @@
 /** One user as administrators see them: who they are, what they have, and keeping them out. */
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
+import { plural, t } from '../../lang.js';
 import { onceAFrame, when } from '../../parts.js';
 import { ask, askForm } from '../../dialog.js';
 import { Reader } from '../../reader.js';
+import { roleName } from '../../words.js';
 import { Sessions } from '../account/sessions.js';
 import { Tokens } from '../account/tokens.js';
 
 /** What sets a user apart. */
-export const badges = ({ kind, admin, blocked }) => html`${kind === 'service' ? html`<span class="badge">service</span> ` : nothing}${
-  admin ? html`<span class="badge" data-kind="busy">administrator</span> ` : nothing}${blocked ? html`<span class="badge" data-kind="bad">blocked</span>` : nothing}`;
+export const badges = ({ kind, admin, blocked }) => html`${kind === 'service' ? html`<span class="badge">${t`service`}</span> ` : nothing}${
+  admin ? html`<span class="badge" data-kind="busy">${t`administrator`}</span> ` : nothing}${blocked ? html`<span class="badge" data-kind="bad">${t`blocked`}</span>` : nothing}`;
 
 export class Person {
   #app; #calls; #name; #signal; #draw; #reader; #sessions; #tokens;
@@ -32,31 +34,31 @@ export class Person {
   #template() {
     const { value: user, error } = this.#reader;
     return html`<div class="page account">
-      <p><a href="/users">All users</a></p>
+      <p><a href="/users">${t`All users`}</a></p>
       <div class="toolbar"><h1 dir="auto">${this.#name}</h1> ${user ? badges(user) : nothing}</div>
-      <p class="error" role="alert" dir="auto">${this.#error || (error ? `It can’t be read: ${error.message}` : '')}</p>
-      ${user === null ? html`<p class="empty">Nobody of this name has come in.</p>` : nothing}
+      <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
+      ${user === null ? html`<p class="empty">${t`Nobody of this name has come in.`}</p>` : nothing}
       ${user ? html`${this.#facts(user)}${user.kind === 'person' || user.sessions ? this.#sessions.template() : nothing}${this.#tokens.template()}` : nothing}
     </div>`;
   }
 
   #facts(user) {
     const service = user.kind === 'service';
-    return html`<section class="card" aria-label="Facts">
+    return html`<section class="card" aria-label=${t`Facts`}>
       <dl class="facts">
-        <div><dt>Role</dt><dd>${user.role ?? 'none'}</dd></div>
-        ${user.groups.length ? html`<div><dt>Groups</dt><dd dir="auto">${user.groups.join(', ')}</dd></div>` : nothing}
-        <div><dt>Last seen</dt><dd>${user.seen_at ? when(user.seen_at) : 'never'}</dd></div>
-        <div><dt>First seen</dt><dd>${when(user.created_at)}</dd></div>
-        ${user.blocked ? html`<div><dt>Blocked since</dt><dd>${when(user.blocked_at)}</dd></div>` : nothing}
-        ${service ? nothing : html`<div class="long"><dt>Account</dt><dd dir="auto">${user.sub} <span class="quiet">at ${user.iss}</span></dd></div>`}
-        <div><dt>Holds</dt><dd>${user.holds === 1 ? '1 item' : `${user.holds} items`}${this.#held(user)}</dd></div>
+        <div><dt>${t`Role`}</dt><dd>${user.role ? roleName(user.role) : t`none`}</dd></div>
+        ${user.groups.length ? html`<div><dt>${t`Groups`}</dt><dd dir="auto">${user.groups.join(', ')}</dd></div>` : nothing}
+        <div><dt>${t`Last seen`}</dt><dd>${user.seen_at ? when(user.seen_at) : t`never`}</dd></div>
+        <div><dt>${t`First seen`}</dt><dd>${when(user.created_at)}</dd></div>
+        ${user.blocked ? html`<div><dt>${t`Blocked since`}</dt><dd>${when(user.blocked_at)}</dd></div>` : nothing}
+        ${service ? nothing : html`<div class="long"><dt>${t`Account`}</dt><dd dir="auto">${user.sub} <span class="quiet">${t`at ${user.iss}`}</span></dd></div>`}
+        <div><dt>${t`Holds`}</dt><dd>${plural(user.holds, '{0} item', '{0} items')}${this.#held(user)}</dd></div>
       </dl>
       <div class="toolbar">
         ${user.name === this.#app.me.user ? nothing : html`<button type="button" class=${user.blocked ? 'primary' : 'danger'} @click=${() => this.#block(!user.blocked)}>
-          ${user.blocked ? 'Let in again' : 'Block …'}</button>`}
-        ${service ? nothing : html`<button type="button" @click=${() => this.#rebind(user)}>Give the name to another account …</button>`}
-        <a href=${`/audit?${new URLSearchParams({ actor: user.name })}`}>What they did</a>
+          ${user.blocked ? t`Let in again` : t`Block …`}</button>`}
+        ${service ? nothing : html`<button type="button" @click=${() => this.#rebind(user)}>${t`Give the name to another account …`}</button>`}
+        <a href=${`/audit?${new URLSearchParams({ actor: user.name })}`}>${t`What they did`}</a>
       </div>
     </section>`;
   }
@@ -64,8 +66,8 @@ export class Person {
   /** What somebody holds is the managers'. */
   #held({ holds }) {
     if (!holds) return nothing;
-    if (this.#app.me.role === 'manager') return html` <button type="button" class="plain" @click=${this.#release}>Release …</button>`;
-    return html`<span class="quiet">, which a manager can release</span>`;
+    if (this.#app.me.role === 'manager') return html` <button type="button" class="plain" @click=${this.#release}>${t`Release …`}</button>`;
+    return html`<span class="quiet">, ${t`which a manager can release`}</span>`;
   }
 
   #release = async () => {
@@ -75,28 +77,27 @@ export class Person {
 
   async #block(blocked) {
     const yes = !blocked || await ask({
-      title: `Block ${this.#name}?`,
-      text: 'They are out within two seconds, in all browsers and with all tokens, and can’t come in again until you let them. '
-        + 'What they wait for is cancelled. What they hold stays theirs until its lease ends, or a manager releases it.',
-      yes: 'Block',
+      title: t`Block ${this.#name}?`,
+      text: t`They are out within two seconds, in all browsers and with all tokens, and can’t come in again until you let them. What they wait for is cancelled. What they hold stays theirs until its lease ends, or a manager releases it.`,
+      yes: t`Block`,
       danger: true,
     });
-    if (yes) await this.#act(() => this.#calls.block(this.#name, blocked), blocked ? `${this.#name} is blocked.` : `${this.#name} may come in again.`);
+    if (yes) await this.#act(() => this.#calls.block(this.#name, blocked), blocked ? t`${this.#name} is blocked.` : t`${this.#name} may come in again.`);
   }
 
   async #rebind({ iss }) {
     const field = (id, label, value) => html`<div class="field"><label for=${`rebind-${id}`}>${label}</label>
       <input id=${`rebind-${id}`} name=${id} required maxlength="1000" autocomplete="off" .value=${value}></div>`;
     const done = await askForm({
-      title: `Give the name ${this.#name} to another account`,
-      body: html`<p>For somebody who has a new account at the identity provider. All sessions and tokens of the former account end.</p>
-        ${field('iss', 'Issuer', iss)}${field('sub', 'Subject: what the issuer calls the new account', '')}`,
-      yes: 'Give it the name',
+      title: t`Give the name ${this.#name} to another account`,
+      body: html`<p>${t`For somebody who has a new account at the identity provider. All sessions and tokens of the former account end.`}</p>
+        ${field('iss', t`Issuer`, iss)}${field('sub', t`Subject: what the issuer calls the new account`, '')}`,
+      yes: t`Give it the name`,
       danger: true,
       act: (form) => this.#calls.rebind(this.#name, form.get('iss').trim(), form.get('sub').trim()),
       signal: this.#signal,
     });
-    if (done) await this.#act(async () => {}, `${this.#name} is the name of the other account now.`);
+    if (done) await this.#act(async () => {}, t`${this.#name} is the name of the other account now.`);
   }
 
   async #act(act, done) {

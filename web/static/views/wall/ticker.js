@@ -2,18 +2,19 @@
 
 import { html } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
+import { locale, t } from '../../lang.js';
 import { took } from '../../parts.js';
 
 const most = 12;
 const together = 60_000; // ms within which repeated changes of a task's held items are one line
 const past = 12 * 3_600_000;
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' });
 
 const ends = {
-  finished: (run) => `A run found ${(run.candidates ?? 0).toLocaleString()} in ${took(run.duration_ms).replaceAll(' ', '\u00a0')}`,
-  failed: () => 'A run failed',
-  cancelled: () => 'A run was stopped',
-  lost: () => 'A run was lost with its node',
+  finished: (run) => t`A run found ${run.candidates ?? 0} in ${took(run.duration_ms).replaceAll(' ', '\u00a0')}`,
+  failed: () => t`A run failed`,
+  cancelled: () => t`A run was stopped`,
+  lost: () => t`A run was lost with its node`,
 };
 
 export class Ticker {
@@ -27,7 +28,7 @@ export class Ticker {
     const ended = `run ${id} ended`;
     if (now - at > past || this.#lines.some((l) => l.key === ended)) return;
     const began = state === 'started' || state === 'running';
-    const text = began ? 'A run began' : ends[state]?.(run);
+    const text = began ? t`A run began` : ends[state]?.(run);
     if (!began) this.#lines = this.#lines.filter((l) => l.key !== `run ${id} began`);
     if (text) this.#add({ key: began ? `run ${id} began` : ended, at, task, text, kind: state === 'failed' || state === 'lost' ? 'bad' : '' });
   }
@@ -35,7 +36,7 @@ export class Ticker {
   /** A task has changed. */
   task(before, after, at) {
     const { name, paused } = after;
-    if (before.paused !== paused) this.#add({ key: `paused ${name} ${at}`, at, task: name, text: paused ? 'Paused' : 'Goes on', kind: paused ? 'warn' : '' });
+    if (before.paused !== paused) this.#add({ key: `paused ${name} ${at}`, at, task: name, text: paused ? t`Paused` : t`Goes on`, kind: paused ? 'warn' : '' });
     const more = after.held - before.held;
     if (more) this.#held(after, more, at);
   }
@@ -46,7 +47,7 @@ export class Ticker {
     const since = goesOn ? last.since : at;
     const sum = goesOn ? last.more + more : more;
     if (goesOn) this.#lines.splice(this.#lines.indexOf(last), 1);
-    const text = `${Math.abs(sum).toLocaleString()} ${sum > 0 ? 'more' : 'fewer'} held, ${task.held.toLocaleString()} in all`;
+    const text = sum > 0 ? t`${sum} more held, ${task.held} in all` : t`${-sum} fewer held, ${task.held} in all`;
     this.#add({ key: `held ${task.name} ${since}`, at, since, more: sum, task: task.name, text });
   }
 

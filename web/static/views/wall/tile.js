@@ -1,6 +1,7 @@
 /** One task on the wall: figures that are read from across the room. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
+import { locale, t } from '../../lang.js';
 import { age, took, when } from '../../parts.js';
 import { elapsed } from '../../words.js';
 
@@ -17,11 +18,11 @@ const slow = (ms, usual) => usual !== null && ms > Math.max(1500 * usual, 1000 *
  */
 export function condition(task, last, now) {
   const ms = task.running_since ? now - Date.parse(task.running_since) : null;
-  if (last?.state === 'failed' || last?.state === 'lost') return { kind: 'bad', word: 'Failing' };
-  if (ms !== null && slow(ms, task.usual_seconds)) return { kind: 'warn', word: 'Longer than usual' };
-  if (task.paused) return { kind: 'warn', word: 'Paused' };
-  if (ms !== null) return { kind: 'busy', word: 'Running' };
-  return { kind: 'good', word: task.waiting ? 'Waiting' : task.held ? 'At work' : 'Quiet' };
+  if (last?.state === 'failed' || last?.state === 'lost') return { kind: 'bad', word: t`Failing` };
+  if (ms !== null && slow(ms, task.usual_seconds)) return { kind: 'warn', word: t`Longer than usual` };
+  if (task.paused) return { kind: 'warn', word: t`Paused` };
+  if (ms !== null) return { kind: 'busy', word: t`Running` };
+  return { kind: 'good', word: task.waiting ? t`Waiting` : task.held ? t`At work` : t`Quiet` };
 }
 
 const quarter = 15 * 60_000;
@@ -49,38 +50,40 @@ export function tile(task, { oldest, buckets, last } = {}, now, ahead, biggest =
   const { kind, word } = condition(task, last, now);
   const rate = buckets ? pace(buckets, now) : 0;
   const since = [
-    task.waiting && oldest ? html`the longest for ${age(oldest.created_at, ahead)}` : nothing,
-    rate ? html`<span class="pace">completing ${figure(rate)} an hour</span>` : nothing,
+    task.waiting && oldest ? t`the longest for ${age(oldest.created_at, ahead)}` : nothing,
+    rate ? html`<span class="pace">${t`completing ${figure(rate)} an hour`}</span>` : nothing,
   ].filter((part) => part !== nothing);
   return html`<article class="tile" data-kind=${kind} data-load=${load(task, buckets, kind, now, biggest)} data-task=${task.name} aria-labelledby=${`tile-${task.name}`}>
     <header><h2 id=${`tile-${task.name}`} dir="auto">${task.title || task.name}</h2><span class="condition">${word}</span></header>
     <dl>
-      <div class="waiting"><dt>waiting</dt><dd data-digits=${Math.min(5, figure(task.waiting).length)}>${figure(task.waiting)}</dd>
+      <div class="waiting"><dt>${t`waiting`}</dt><dd data-digits=${Math.min(5, figure(task.waiting).length)}>${figure(task.waiting)}</dd>
         <dd class="since">${since.map((part, i) => html`${i ? ' · ' : nothing}${part}`)}</dd></div>
-      <div class="held"><dt>held</dt><dd>${figure(task.held)}</dd></div>
+      <div class="held"><dt>${t`held`}</dt><dd>${figure(task.held)}</dd></div>
       ${buckets ? html`
-        <div class="given"><dt>handed out, last hour</dt><dd>${figure(lately(buckets, now, 'assigned'))}</dd></div>
-        <div class="completed"><dt>completed, last hour</dt><dd>${figure(lately(buckets, now, 'completed'))}</dd></div>` : nothing}
+        <div class="given"><dt>${t`handed out, last hour`}</dt><dd>${figure(lately(buckets, now, 'assigned'))}</dd></div>
+        <div class="completed"><dt>${t`completed, last hour`}</dt><dd>${figure(lately(buckets, now, 'completed'))}</dd></div>` : nothing}
     </dl>
     ${run(task, last, now)}
   </article>`;
 }
 
-const figure = (n) => n.toLocaleString();
+const figure = (n) => n.toLocaleString(locale);
 
 function run(task, last, now) {
-  if (task.query === null) return html`<p class="run">An inbox; ${figure(task.shelf)} ready to be handed out.</p>`;
+  if (task.query === null) return html`<p class="run">${t`An inbox; ${figure(task.shelf)} ready to be handed out.`}</p>`;
   const usual = task.usual_seconds;
   if (task.running_since) {
     const ms = now - Date.parse(task.running_since);
-    if (usual === null) return html`<p class="run">The query runs: <b>${elapsed(ms)}</b></p>`;
-    return html`<p class="run">The query runs: <b>${elapsed(ms)}</b>, usually ${took(1000 * usual)}</p>
-      <progress max=${Math.max(1, 1000 * usual)} value=${Math.min(ms, Math.max(1, 1000 * usual))} aria-label="Of its usual time"></progress>`;
+    const clock = html`<b>${elapsed(ms)}</b>`;
+    if (usual === null) return html`<p class="run">${t`The query runs: ${clock}`}</p>`;
+    return html`<p class="run">${t`The query runs: ${clock}, usually ${took(1000 * usual)}`}</p>
+      <progress max=${Math.max(1, 1000 * usual)} value=${Math.min(ms, Math.max(1, 1000 * usual))} aria-label=${t`Of its usual time`}></progress>`;
   }
   switch (last?.state) {
-    case 'failed': return html`<p class="run" dir="auto">The last run failed at ${when(last.finished_at)}${last.error ? `: ${last.error}` : '.'}</p>`;
-    case 'lost': return html`<p class="run">The last run was lost with its node.</p>`;
-    case 'finished': return html`<p class="run">The last run found ${figure(last.candidates)} in ${took(last.duration_ms)}, at ${when(last.finished_at)}.</p>`;
+    case 'failed': return html`<p class="run" dir="auto">${last.error
+      ? t`The last run failed at ${when(last.finished_at)}: ${last.error}` : t`The last run failed at ${when(last.finished_at)}.`}</p>`;
+    case 'lost': return html`<p class="run">${t`The last run was lost with its node.`}</p>`;
+    case 'finished': return html`<p class="run">${t`The last run found ${figure(last.candidates)} in ${took(last.duration_ms)}, at ${when(last.finished_at)}.`}</p>`;
   }
-  return html`<p class="run">No run is under way.</p>`;
+  return html`<p class="run">${t`No run is under way.`}</p>`;
 }

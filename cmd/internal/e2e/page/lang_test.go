@@ -1,0 +1,147 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/e2e"
+)
+
+// pseudo is the page's language for tests: accents, 40 % longer, and brackets around each text.
+const pseudo = "en-XA"
+
+// accents turns the pseudo-language's letters into English ones.
+var accents = func() *strings.Replacer {
+	const accented, plain = "ÀÇĎÉĜĤÎĶĻÑÖŔŠŤÛŴÝŽàçďéĝĥîķļñöŕšťûŵýž", "ACDEGHIKLNORSTUWYZacdeghiklnorstuwyz"
+	pairs := []string{"[", "", "]", "", " ~", "", "~", ""}
+	i := 0
+	for _, c := range accented {
+		pairs = append(pairs, string(c), plain[i:i+1])
+		i++
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+// inEnglish is what a text of the pseudo-language says.
+func (b *browser) inEnglish(text string) string {
+	if b.lang != pseudo {
+		return text
+	}
+	return strings.Join(strings.Fields(accents.Replace(text)), " ")
+}
+
+// reads is an expression for the text that an element shows, in English.
+func (b *browser) reads(element string) string {
+	if b.lang != pseudo {
+		return element + `.innerText`
+	}
+	return element + `.innerText.normalize('NFD').replace(/[\p{M}\[\]]| ?~/gu, '')`
+}
+
+// speaks has pages that are opened from now on speak a language, if a page of theirs is open; otherwise they speak English.
+func (b *browser) speaks(lang string) {
+	b.t.Helper()
+	b.lang = ""
+	if b.eval(fmt.Sprintf(`location.protocol.startsWith('http') ? (localStorage.setItem('getwork.lang', %q), 'yes') : ''`, lang)) != "" {
+		b.lang = lang
+	}
+}
+
+// noting keeps what the server says, so that unbracketed can tell data from texts that were forgotten.
+const noting = `(() => {
+	const { fetch, WebSocket } = window, said = window.serverSaid = [];
+	window.fetch = async (...args) => {
+		const answer = await fetch(...args);
+		answer.clone().text().then((text) => said.push(text), () => {});
+		return answer;
+	};
+	window.WebSocket = class extends WebSocket {
+		constructor(...args) {
+			super(...args);
+			this.addEventListener('message', (e) => said.push(e.data));
+		}
+	};
+})();`
+
+// unbracketed returns texts that people see or hear, and that are neither in brackets nor data of the server's nor a date.
+const unbracketed = `(() => {
+	const data = new Set(), loose = new Set();
+	const words = (text) => String(text).toLowerCase().match(/\p{L}{2,}/gu) ?? [];
+	const note = (v, details) => {
+		if (typeof v === 'string') for (const w of words(v)) data.add(w);
+		else if (v && typeof v === 'object') for (const [k, one] of Object.entries(v)) {
+			if (details && !Array.isArray(v)) note(k);
+			note(one, details || k === 'details' || k === 'columns');
+		}
+	};
+	for (const text of window.serverSaid) try { note(JSON.parse(text)); } catch {}
+	for (let m = 0; m < 12; m++) for (const month of ['short', 'long']) note(new Intl.DateTimeFormat('en-XA', { month, dayPeriod: 'short' }).format(new Date(2026, m)));
+	for (let d = 0; d < 7; d++) note(new Intl.DateTimeFormat('en-XA', { dateStyle: 'full', timeStyle: 'long' }).format(Date.now() + d * 86_400_000));
+	['am', 'pm', 'chf', 'getwork', 'true', 'false', 'select', 'json', 'csv', ...(window.typedHere ?? [])].forEach((w) => data.add(w));
+	let depth = 0;
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walk.nextNode()) {
+		const e = walk.currentNode.parentElement;
+		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip')) continue;
+		let out = '';
+		for (const c of walk.currentNode.data) {
+			if (c === '[') depth++;
+			else if (c === ']') depth--;
+			else if (depth === 0) out += c;
+		}
+		if (e.checkVisibility() && !out.includes('{"')) for (const w of words(out)) if (!data.has(w)) loose.add(w + ' in ' + out.trim().slice(0, 60));
+	}
+	if (depth) loose.add('brackets that do not match: ' + depth);
+	for (const name of ['aria-label', 'title', 'placeholder', 'aria-valuetext', 'data-label']) for (const e of document.querySelectorAll('body [' + name + ']')) {
+		let out = e.getAttribute(name);
+		for (let before = ''; before !== out;) [before, out] = [out, out.replace(/\[[^[\]]*\]/g, '')];
+		if (e.checkVisibility()) for (const w of words(out)) if (!data.has(w)) loose.add(name + ': ' + w + ' in ' + e.getAttribute(name).slice(0, 60));
+	}
+	return [...loose].slice(0, 20).join('\n');
+})()`
+
+// German is spoken where the browser wants it: getting work, returning and completing it.
+func TestPageInGerman(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, "")
+	s := newSite(t, 1, "")
+	s.Task("verify", `select 'loan ' || i as item, 1234.5 * i as amount, date '2026-02-03' as submitted from generate_series(1, 5) i order by i`)
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: "Chrome", AcceptLanguage: "fr-FR,de-DE,en"})
+		return err
+	}))
+	b.visit(s.Nodes[0].URL, "/", "Heidi")
+	b.state("live", e2e.Soon)
+	b.sees("Sie haben nichts in Arbeit.")
+	if got := b.eval(`document.documentElement.lang`); got != "de" {
+		t.Errorf("the document's language is %q", got)
+	}
+	b.use("DisclosureTriangle", "verify")
+	b.use("radio", "2")
+	b.use("button", "Arbeit holen: verify")
+	b.works(2, e2e.Soon)
+	b.sees("2 Vorgänge jetzt unter Ihren Vorgängen.")
+	b.sees("1.234,5")
+	b.sees("03.02.2026")
+	b.as(look{width: 1366, height: 768, scheme: "light"})
+	b.shoot("german-1366")
+	b.as(look{width: 390, height: 844, scheme: "light"})
+	b.fits(t)
+	b.shoot("german-390")
+	b.as(look{width: 1366, height: 768, scheme: "light"})
+	b.use("button", "Zurückgeben")
+	b.use("button", "für 4 h zurückgeben")
+	b.sees("zurückgegeben, frühestens")
+	b.use("button", "Abschließen")
+	b.sees("loan 2: abgeschlossen.")
+	e2e.Await(t, "both are let go of", e2e.Soon, func() bool {
+		return strings.Join(column[string](s, `select state from getwork.work order by id`), " ") == "returned completed"
+	})
+	b.sees("Heute abgegeben")
+}
