@@ -23,8 +23,6 @@ const number = new Intl.NumberFormat(locale);
 const forms = new Intl.PluralRules(locale);
 let texts; // by the English text
 
-document.documentElement.lang = lang;
-
 /** Loads parts' tables. Until then their texts are English. */
 export async function speak(...parts) {
   const files = parts.filter((part) => tables[lang].includes(part)).map((part) => import(`./lang/${lang}/${part}.js`));
@@ -46,8 +44,9 @@ export function plural(n, one, many, ...others) {
   return form.replace(/\{(\d)\}/g, (_, i) => text([n, ...others][i]));
 }
 
-/** Puts the texts of the document's own markup, and those of some attributes, into the page's language. */
+/** Says which language the document is in, and puts the texts of its own markup, and of some attributes, into it. */
 export function speakIn(root) {
+  document.documentElement.lang = lang;
   if (lang === 'en') return;
   const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {

@@ -201,7 +201,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.shows("#work .which", "place 1 of 3")
 	b.eval(click)
 	b.shows(".task .ended", "You hold 1 item of this task, and may hold no more.")
-	b.eval(`(import('/static/words.js').then((words) => { window.words = words; }), '')`)
+	b.eval(`(import('/static/views/desk/words.js').then((words) => { window.words = words; }), '')`)
 	b.await(`window.words`, e2e.Soon)
 	for _, tt := range []struct{ request, task, holds, want string }{
 		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "{max_open:1}", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
