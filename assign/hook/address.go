@@ -21,10 +21,9 @@ var closed = prefixes(
 	"192.0.0.0/24",               // metadata of Oracle, among protocol assignments
 	"192.88.99.0/24",             // relays of 6to4
 	"224.0.0.0/4", "240.0.0.0/4", // multicast, reserved and broadcast
-	"::/96",                  // unspecified, loopback, and IPv4 in another form
+	"::/8",                   // unspecified, loopback, IPv4 in other forms, NAT64 of the network's own
 	"fe80::/10", "fec0::/10", // link-local and site-local
 	"fd00:ec2::/32", "fd20:ce::/32", // metadata of AWS, and of Google
-	"64:ff9b:1::/48",                     // NAT64 of the network's own
 	"2002::/16", "2001::/32", "100::/64", // 6to4, Teredo, discard
 	"ff00::/8", // multicast
 )

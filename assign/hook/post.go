@@ -3,6 +3,7 @@ package hook
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -96,12 +98,24 @@ func reason(err error) string {
 		return "the host's name can't be resolved"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), isTimeout(err):
 		return fmt.Sprintf("no answer within %s", postWithin)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed without an answer"
+	case !ofConnection(err):
+		return "the answer is not valid HTTP"
 	}
 	text := err.Error()
 	if len(text) > 300 {
 		text = text[:300]
 	}
-	return text
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?") // PostgreSQL stores nothing else
+}
+
+// ofConnection reports whether an error is about the connection or TLS. The text of any other may quote what was answered.
+func ofConnection(err error) bool {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &op) || errors.As(err, &certificate) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 func isTimeout(err error) bool {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 	"getwork/assign/audit"
@@ -53,7 +55,7 @@ func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (
 		return w, "", assign.RefuseField("events", "name at least one event, or leave events out for all")
 	}
 	key, secret := newSecret()
-	err = pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
+	err = g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
 		w = assign.Webhook{Task: n.Task, URL: n.URL, Events: n.Events, CreatedBy: by}
 		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {
 			return err
@@ -76,7 +78,7 @@ func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (
 		if err := tx.QueryRow(ctx, g.sql(insertHook), task, n.URL, n.Events, key, by).Scan(&w.ID, &w.CreatedAt); err != nil {
 			return err
 		}
-		if err := g.switchTriggers(ctx, tx); err != nil {
+		if err := g.switchTriggers(ctx, tx, wait); err != nil {
 			return err
 		}
 		return g.audit(ctx, tx, "webhook.create", w.ID, n.Task, map[string]any{"host": hostOf(n.URL), "events": n.Events})
@@ -85,13 +87,42 @@ func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (
 	return w, secret, refusalOr(err, "make a web hook")
 }
 
-func (g *Registry) switchTriggers(ctx context.Context, tx pgx.Tx) error {
-	for _, statement := range []string{`set local lock_timeout = '3s'`, `select getwork.switch_hooks()`} {
-		if _, err := tx.Exec(ctx, g.sql(statement)); err != nil {
+// To switch the triggers, the table of work must be locked against writers. While that lock waits for one writer, all later ones,
+// and so all clicks, wait behind it. So it waits briefly, and is tried again a little later. An automatic vacuum of the table
+// only gives way to whoever waits longer than deadlock_timeout, 1 s by default; the last try does.
+const (
+	switchWithin = 5 * time.Second
+	switchWait   = 100 * time.Millisecond
+	switchRest   = 400 * time.Millisecond
+	switchLast   = 1500 * time.Millisecond
+)
+
+// switching runs f in a transaction, again if a lock could not be had within wait.
+func (g *Registry) switching(ctx context.Context, f func(tx pgx.Tx, wait time.Duration) error) error {
+	wait := switchWait
+	for last := time.Now().Add(switchWithin); ; {
+		err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error { return f(tx, wait) })
+		var failed *pgconn.PgError
+		if !errors.As(err, &failed) || failed.Code != "55P03" || wait == switchLast {
 			return err
 		}
+		if time.Now().After(last) {
+			wait = switchLast
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(switchRest + rand.N(switchRest)):
+		}
 	}
-	return nil
+}
+
+func (g *Registry) switchTriggers(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`set local lock_timeout = %d`, wait.Milliseconds())); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, g.sql(`select getwork.switch_hooks()`))
+	return err
 }
 
 func (g *Registry) audit(ctx context.Context, tx pgx.Tx, act string, id int64, task *string, detail map[string]any) error {
@@ -165,8 +196,8 @@ from getwork.hook h left join getwork.task_state s on s.task_id = h.task_id
 where h.id = $1`
 
 // change finds a hook, asks whether the caller may change it, and does so in one transaction.
-func (g *Registry) change(ctx context.Context, id int64, act string, may May, f func(pgx.Tx) (detail map[string]any, err error)) error {
-	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
+func (g *Registry) change(ctx context.Context, id int64, act string, may May, f func(pgx.Tx, time.Duration) (detail map[string]any, err error)) error {
+	err := g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
 		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {
 			return err
 		}
@@ -174,7 +205,7 @@ func (g *Registry) change(ctx context.Context, id int64, act string, may May, f 
 		if err != nil {
 			return err
 		}
-		detail, err := f(tx)
+		detail, err := f(tx, wait)
 		if err != nil {
 			return err
 		}
@@ -227,11 +258,11 @@ where hook_id = $1 and state = 'dead' and ($2::bigint[] is null or id = any ($2)
 
 // Delete deletes a hook. What waits for it is not sent any more.
 func (g *Registry) Delete(ctx context.Context, id int64, may May) error {
-	return g.change(ctx, id, "webhook.delete", may, func(tx pgx.Tx) (map[string]any, error) {
+	return g.change(ctx, id, "webhook.delete", may, func(tx pgx.Tx, wait time.Duration) (map[string]any, error) {
 		if _, err := tx.Exec(ctx, g.sql(deleteHook), id); err != nil {
 			return nil, err
 		}
-		return nil, g.switchTriggers(ctx, tx)
+		return nil, g.switchTriggers(ctx, tx, wait)
 	})
 }
 
@@ -244,7 +275,7 @@ func (g *Registry) Rotate(ctx context.Context, id int64, keep time.Duration, may
 		return "", nil, assign.RefuseField("keep", `keep is a duration from "0s" to %q`, assign.Duration(KeepMost))
 	}
 	key, secret := newSecret()
-	err = g.change(ctx, id, "webhook.rotate", may, func(tx pgx.Tx) (map[string]any, error) {
+	err = g.change(ctx, id, "webhook.rotate", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
 		return map[string]any{"keep": assign.Duration(keep)}, tx.QueryRow(ctx, g.sql(rotateHook), id, key, keep.Microseconds()).Scan(&formerUntil)
 	})
 	return secret, assign.UTC(formerUntil), err
@@ -252,7 +283,7 @@ func (g *Registry) Rotate(ctx context.Context, id int64, keep time.Duration, may
 
 // Test has a hook told of a test, and returns the delivery's id.
 func (g *Registry) Test(ctx context.Context, id int64, may May) (delivery int64, err error) {
-	err = g.change(ctx, id, "webhook.test", may, func(tx pgx.Tx) (map[string]any, error) {
+	err = g.change(ctx, id, "webhook.test", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
 		return nil, tx.QueryRow(ctx, g.sql(insertTest), id).Scan(&delivery)
 	})
 	return delivery, err
@@ -260,7 +291,7 @@ func (g *Registry) Test(ctx context.Context, id int64, may May) (delivery int64,
 
 // Redrive sends dead events again: the named ones, or all.
 func (g *Registry) Redrive(ctx context.Context, id int64, events []int64, may May) (n int64, err error) {
-	err = g.change(ctx, id, "webhook.redrive", may, func(tx pgx.Tx) (map[string]any, error) {
+	err = g.change(ctx, id, "webhook.redrive", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
 		tag, err := tx.Exec(ctx, g.sql(redriveEvents), id, events)
 		n = tag.RowsAffected()
 		return map[string]any{"named": events != nil, "count": n}, err

@@ -106,22 +106,21 @@ func (s *Sender) Run(ctx context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	freed := make(chan struct{}, 1)
-	var tidied time.Time
+	sending.Go(func() { s.runTidy(ctx) })
 	for {
-		err := s.round(ctx, &sending, freed)
-		if err == nil && time.Since(tidied) > 15*time.Second {
-			tidied = time.Now()
-			err = s.tidy(ctx)
-		}
-		if err != nil && ctx.Err() == nil && !pg.Away(err) { // other statements report a database that is away
-			s.Log.Warn("send events to web hooks", "error", err)
-		}
+		s.warn(ctx, s.round(ctx, &sending, freed))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-freed:
 		case <-time.After(pollEvery/2 + rand.N(pollEvery)):
 		}
+	}
+}
+
+func (s *Sender) warn(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil && !pg.Away(err) { // other statements report a database that is away
+		s.Log.Warn("send events to web hooks", "error", err)
 	}
 }
 
@@ -190,12 +189,13 @@ func (s *Sender) send(ctx context.Context, batch []event, deadline time.Time) {
 	var all sync.WaitGroup
 	for _, e := range batch {
 		all.Go(func() {
-			if time.Now().After(deadline) || ctx.Err() != nil { // the node froze, or ends
+			if time.Now().After(deadline) { // the node froze
 				return
 			}
 			r := s.client.post(ctx, e)
 			if r.failed != "" && ctx.Err() != nil {
-				return // the node ends, and another one begins again
+				s.handBack(ctx, e)
+				return
 			}
 			s.results <- struct{}{}
 			defer func() { <-s.results }()
@@ -207,6 +207,20 @@ func (s *Sender) send(ctx context.Context, batch []event, deadline time.Time) {
 		})
 	}
 	all.Wait()
+}
+
+const endLease = `update getwork.hook_event set next_at = clock_timestamp() where id = $1 and attempts = $2 and state = 'waiting'`
+
+// handBack ends an event's lease, because the node ends. Otherwise the event would wait for up to half a minute.
+func (s *Sender) handBack(ctx context.Context, e event) {
+	s.results <- struct{}{}
+	defer func() { <-s.results }()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, err := s.DB.Exec(ctx, s.sql(endLease), e.id, e.attempt)
+	if err != nil && !pg.Away(err) {
+		s.Log.Warn("hand back an event of a web hook; it is sent when its lease ends", "hook", e.hook, "event", e.id, "error", err)
+	}
 }
 
 // The result counts only if no other node has begun again meanwhile.

@@ -54,6 +54,18 @@ delete from getwork.hook_event e using old where e.id = old.id`
 select coalesce(extract(epoch from clock_timestamp() - (select min(since) from getwork.hook_event where state = 'waiting')), 0)::float8`
 )
 
+// runTidy tidies from time to time. Sending doesn't wait for it: millions of old events take a while.
+func (s *Sender) runTidy(ctx context.Context) {
+	for {
+		s.warn(ctx, s.tidy(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(15 * time.Second):
+		}
+	}
+}
+
 // tidy gives up what was not delivered in time, removes what was over long ago, and reads how long the oldest event has waited.
 func (s *Sender) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -1,7 +1,8 @@
 -- Web hooks: URLs that are told of a task's events. Older nodes work beside it, and what they write is recorded, too.
 
+-- pg_temp is named last in search_path: left out, it comes first, and a login's temporary types would run code with the owner's rights.
 -- The table that everybody uses comes first: a try that waits for it in vain loses nothing else.
-create function getwork.tell_hooks() returns trigger language plpgsql security definer set search_path = pg_catalog as $$
+create function getwork.tell_hooks() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   kind text;
   at   timestamptz := clock_timestamp();
@@ -112,7 +113,7 @@ $$;
 comment on function getwork.json_time(timestamptz) is 'A time as the API writes it.';
 
 -- Whoever makes or deletes a hook calls this in the same transaction, after lock table getwork.hook.
-create function getwork.switch_hooks() returns void language plpgsql security definer set search_path = pg_catalog as $$
+create function getwork.switch_hooks() returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if exists (select from getwork.hook) = (select t.tgenabled <> 'D' from pg_trigger t where t.tgrelid = 'getwork.work'::regclass and t.tgname = 'work_assigned') then
     return;
