@@ -50,6 +50,8 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 	execute(t, old, `create table loan (id integer primary key, verified boolean not null default false)`)
 	execute(t, old, `insert into loan select generate_series(1, 9)`)
 	execute(t, old, `do $$ begin for i in 1..20000 loop perform pg_current_xact_id(); commit; end loop; end $$`)
+	execute(t, old, `insert into getwork.hook (url, events, secret, created_by) values ('https://receiver.example', '{work.assigned,work.closed}', '', 'ada')`)
+	execute(t, old, `select getwork.switch_hooks()`)
 	n := startNode(t, former.URL("getwork"), nodeOptions{})
 	newTask(t, n, "task", `select id as item from loan where not verified order by id`, func(s *assign.Settings) {
 		s.FreshFor, s.MaxRequest = assign.Duration(time.Hour), 9
@@ -103,6 +105,9 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 		t.Errorf("%d runs, want the former cluster's and one more", runs)
 	}
 	let(n, db, "2 is held", assign.Disposition{Outcome: "complete"})
+	if got := query[string](t, db, `select string_agg(type, ', ' order by id) from getwork.hook_event where item = '4'`); got != "work.assigned, work.closed" {
+		t.Errorf("events for web hooks, of an item that was assigned there and closed here: %s", got)
+	}
 }
 
 func TestDumpIsRestored(t *testing.T) {
@@ -161,6 +166,8 @@ from (values
   (pg_get_serial_sequence('getwork.run', 'id'), (select max(id) from getwork.run)),
   (pg_get_serial_sequence('getwork.work', 'id'), (select max(id) from getwork.work)),
   (pg_get_serial_sequence('getwork.work_requested', 'id'), (select max(id) from getwork.work_requested)),
+  (pg_get_serial_sequence('getwork.hook', 'id'), (select max(id) from getwork.hook)),
+  (pg_get_serial_sequence('getwork.hook_event', 'id'), (select max(id) from getwork.hook_event)),
   ('getwork.round', (select max(round_id) from getwork.work_requested))
 ) s (name, last)`
 

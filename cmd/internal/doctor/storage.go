@@ -68,8 +68,9 @@ func plainly(definition string) string { return strings.ReplaceAll(definition, `
 const ids = `
 select t, coalesce(pg_sequence_last_value(pg_get_serial_sequence('getwork.' || t, 'id')::regclass), 0), coalesce(case t when 'task' then (select max(id) from getwork.task)
   when 'item' then (select max(id) from getwork.item) when 'run' then (select max(id) from getwork.run)
-  when 'work' then (select max(id) from getwork.work) else (select max(id) from getwork.work_requested) end, 0)
-from unnest('{task,item,run,work,work_requested}'::text[]) t
+  when 'work' then (select max(id) from getwork.work) when 'hook' then (select max(id) from getwork.hook)
+  when 'hook_event' then (select max(id) from getwork.hook_event) else (select max(id) from getwork.work_requested) end, 0)
+from unnest('{task,item,run,work,work_requested,hook,hook_event}'::text[]) t
 union all
 select 'round', coalesce(pg_sequence_last_value('getwork.round'::regclass), 0), coalesce((select max(round_id) from getwork.work_requested), 0)`
 
