@@ -17,11 +17,11 @@ import (
 // WebhookCmd has the commands for web hooks, which are URLs that are told of events.
 type WebhookCmd struct {
 	List       webhookListCmd       `cmd:"" help:"List web hooks, and how they are doing."`
-	Create     webhookCreateCmd     `cmd:"" help:"Have a URL told of a task's events."`
+	Create     webhookCreateCmd     `cmd:"" help:"Post a task's events to a URL."`
 	Test       webhookTestCmd       `cmd:"" help:"Send a test event, and wait for the answer."`
 	Rotate     webhookRotateCmd     `cmd:"" help:"Change the secret; the former one signs, too, for a while."`
-	Deliveries webhookDeliveriesCmd `cmd:"" help:"List what was sent, and what is to be sent."`
-	Redrive    webhookRedriveCmd    `cmd:"" help:"Send again what was not delivered within three days."`
+	Deliveries webhookDeliveriesCmd `cmd:"" help:"List the events that were sent, and those that wait."`
+	Redrive    webhookRedriveCmd    `cmd:"" help:"Send events again that were not delivered within three days."`
 	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a web hook, with what waits for it."`
 }
 
