@@ -120,6 +120,7 @@ func (s *Server) arguments(name string) []string {
 		set("synchronous_commit", "off")
 		set("checkpoint_timeout", "1h")
 		set("min_wal_size", "32MB")
+		set("jit", "off") // compiling a statement costs more than any test's statement
 	}
 	for key, value := range s.cfg.Parameters {
 		set(key, value)

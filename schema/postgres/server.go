@@ -47,7 +47,7 @@ type Config struct {
 	// Parameters are settings, by name, as postgresql.conf would have them.
 	Parameters map[string]string
 
-	// Fast gives up durability (fsync and related settings) for tests: a crash of the machine may destroy the data.
+	// Fast gives up durability (fsync and related settings) and JIT for tests: a crash of the machine may destroy the data.
 	// A crash of PostgreSQL alone loses only the last transactions, which synchronous_commit would have kept. Tests
 	// that rely on those set it in Parameters.
 	Fast bool
