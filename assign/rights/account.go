@@ -221,7 +221,10 @@ func (g *Registry) tell(ctx context.Context, e Entry) (f found, err error) {
 		switch {
 		case p.made:
 			act.Act = "user.create"
-			return act, nil, nil, nil
+			if e.Iss == ProxyIssuer { // whose uses are written later, and until then their personal tokens would not work
+				_, err = tx.Exec(ctx, g.SQL(writeSeen), []int64{p.id})
+			}
+			return act, nil, nil, err
 		case e.Iss != ProxyIssuer || f.says(e): // another call came first
 			return nil, nil, nil, nil
 		}
