@@ -70,7 +70,8 @@ const (
 	availability = availabilityBase + `
 cross join lateral (
   select case when $2::bigint[] <> '{}' then array(
-    select w.user_name from getwork.work w where w.task_id = any($2::bigint[]) and w.item = c.item and w.state = 'held'
+    select w.user_name from unnest($2::bigint[]) t (id) cross join lateral (
+      select user_name from getwork.work where task_id = t.id and item = c.item and state = 'held' order by slot) w -- see records.Binding
     union all
     select d.user_name from unnest($2::bigint[]) t (id) cross join lateral ` + completedBy + ` d) end as elsewhere, ` + busy + `
 ) eyes`

@@ -3,10 +3,11 @@ package records
 // Binding is the work that decides who may have an item now: work that is held, put off, never to return, or returned to others.
 // It stands after "from", and a condition on its task and item makes it a look-up in two indexes: one of held work, and one,
 // work_put_off, in which such work is one range, and whose expression stands here. Other closed work is in neither, so the length
-// of an item's history does not matter. Both look-ups are in one statement, because work that is closed between two of them
+// of an item's history does not matter. The order is that of work_held_slot: as long as a table has no statistics, work_holder, which
+// also has task and item, but last, seems as good, and all that is held would be read for each item. Both look-ups are in one statement, because work that is closed between two of them
 // could be seen by neither. The sub-query reads the time once, and after the statement has fixed what it sees.
 const Binding = `(
-  select * from getwork.work where state = 'held'
+  (select * from getwork.work where state = 'held' order by task_id, item, slot)
   union all
   select * from getwork.work
   where state in ('never', 'returned', 'failed')
