@@ -256,7 +256,7 @@ set state = 'waiting', ended_at = null, attempts = 0, status = null, error = nul
 where hook_id = $1 and state = 'dead' and ($2::bigint[] is null or id = any ($2))`
 )
 
-// Delete deletes a hook. What waits for it is not sent any more.
+// Delete deletes a hook. Events that wait for it are not sent any more.
 func (g *Registry) Delete(ctx context.Context, id int64, may May) error {
 	return g.change(ctx, id, "webhook.delete", may, func(tx pgx.Tx, wait time.Duration) (map[string]any, error) {
 		if _, err := tx.Exec(ctx, g.sql(deleteHook), id); err != nil {

@@ -22,6 +22,7 @@ const (
 	lease     = 30 * time.Second // longer than postWithin and the result's write
 	giveUp    = 72 * time.Hour
 	pollEvery = time.Second
+	restEvery = 3 * time.Second // while there are no hooks
 )
 
 // Config has the settings of a [Registry] and a [Sender].
@@ -108,14 +109,32 @@ func (s *Sender) Run(ctx context.Context) error {
 	freed := make(chan struct{}, 1)
 	sending.Go(func() { s.runTidy(ctx) })
 	for {
-		s.warn(ctx, s.round(ctx, &sending, freed))
+		every := restEvery
+		used, err := s.used(ctx)
+		if used {
+			every = pollEvery
+			err = s.round(ctx, &sending, freed)
+		}
+		s.warn(ctx, err)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-freed:
-		case <-time.After(pollEvery/2 + rand.N(pollEvery)):
+		case <-time.After(every/2 + rand.N(every)):
 		}
 	}
+}
+
+const anyHooks = `select exists (select from getwork.hook) or exists (select from getwork.hook_event)`
+
+// used reports whether there are hooks, or events of former ones. Without any an idle node asks for no more.
+func (s *Sender) used(ctx context.Context) (used bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lease/2)
+	defer cancel()
+	if err := s.DB.QueryRow(ctx, s.sql(anyHooks)).Scan(&used); err != nil {
+		return false, fmt.Errorf("look for web hooks: %w", err)
+	}
+	return used, nil
 }
 
 func (s *Sender) warn(ctx context.Context, err error) {

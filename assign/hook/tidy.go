@@ -70,6 +70,13 @@ func (s *Sender) runTidy(ctx context.Context) {
 func (s *Sender) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	switch used, err := s.used(ctx); {
+	case err != nil:
+		return err
+	case !used:
+		s.Oldest.Store(0)
+		return nil
+	}
 	run := func(statement string, args ...any) (all int64, err error) { // in small batches, as the engine's
 		for n := int64(1); n > 0 && err == nil; all += n {
 			err = pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
