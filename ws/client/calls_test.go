@@ -34,14 +34,6 @@ var withoutCall = map[string]string{
 	"events":     "the live channel is followed over a WebSocket, which has the same events",
 	"listAudit":  "auditors read it by the page, or with getwork audit",
 	"createWall": "its answer is a link for a browser",
-
-	"listWebhooks":   "web hooks are set up by hand, with getwork webhook; so are the next ones",
-	"createWebhook":  "as listWebhooks",
-	"deleteWebhook":  "as listWebhooks",
-	"testWebhook":    "as listWebhooks",
-	"rotateWebhook":  "as listWebhooks",
-	"listDeliveries": "as listWebhooks",
-	"redriveWebhook": "as listWebhooks",
 }
 
 // Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.
@@ -98,6 +90,7 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if tasks := must[[]assign.Task](t)(ann.ListTasks(ctx)); len(tasks) < 2 {
 		t.Errorf("%d tasks", len(tasks))
 	}
+	everyCallAboutWebhooks(t, boss, task.Name)
 	var a Answer
 	must[assign.Task](t)(boss.ShowTask(ctx, task.Name, Into(&a)))
 	task = must[assign.Task](t)(boss.UpdateTask(ctx, task.Name, map[string]any{"title": "The loans"}, IfMatch(a.Tag())))
@@ -212,5 +205,27 @@ func TestAwaitRequest(t *testing.T) {
 	r = must[assign.Request](t)(ann.AwaitRequest(ctx, r.ID))
 	if len(r.Work) != 1 || r.Work[0].Item != "late" {
 		t.Errorf("it got %+v", r.Work)
+	}
+}
+
+// everyCallAboutWebhooks makes each call about web hooks once.
+func everyCallAboutWebhooks(t *testing.T, boss *Client, task string) {
+	ctx := t.Context()
+	made := must[MadeWebhook](t)(boss.CreateWebhook(ctx, assign.NewWebhook{Task: &task, URL: "https://receiver.invalid/"}))
+	if hooks := must[[]assign.Webhook](t)(boss.ListWebhooks(ctx, task)); len(hooks) != 1 || hooks[0].ID != made.ID || made.Secret == "" {
+		t.Errorf("web hooks %+v, want %d", hooks, made.ID)
+	}
+	test := must[int64](t)(boss.TestWebhook(ctx, made.ID))
+	if page := must[Page[assign.Delivery]](t)(boss.ListDeliveries(ctx, made.ID, "", Part{})); len(page.Rows) != 1 || page.Rows[0].ID != test {
+		t.Errorf("deliveries %+v, want %d", page, test)
+	}
+	if r := must[RotatedSecret](t)(boss.RotateWebhook(ctx, made.ID, time.Hour)); r.Secret == made.Secret || r.FormerUntil == nil {
+		t.Errorf("rotated to %+v", r)
+	}
+	if n := must[int](t)(boss.RedriveWebhook(ctx, made.ID, []int64{test})); n != 0 {
+		t.Errorf("%d events were dead", n)
+	}
+	if err := boss.DeleteWebhook(ctx, made.ID); err != nil {
+		t.Error(err)
 	}
 }

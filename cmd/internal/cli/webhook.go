@@ -12,6 +12,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/command"
 	"getwork/web"
+	api "getwork/ws/client"
 )
 
 // WebhookCmd has the commands for web hooks, which are URLs that are told of events.
@@ -22,7 +23,7 @@ type WebhookCmd struct {
 	Rotate     webhookRotateCmd     `cmd:"" help:"Change the secret; the former one signs, too, for a while."`
 	Deliveries webhookDeliveriesCmd `cmd:"" help:"List the events that were sent, and those that wait."`
 	Redrive    webhookRedriveCmd    `cmd:"" help:"Send events again that were not delivered within three days."`
-	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a web hook, with what waits for it."`
+	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a web hook, with the events that wait for it."`
 }
 
 type webhookListCmd struct {
@@ -98,10 +99,7 @@ func (c webhookCreateCmd) Run(ctx context.Context, s *command.Streams) error {
 	if c.Task != "" {
 		body.Task = &c.Task
 	}
-	var made struct {
-		Secret string `json:"secret"`
-		assign.Webhook
-	}
+	var made api.MadeWebhook
 	got, err := client.Do(ctx, Call{Method: http.MethodPost, Path: "/webhooks", Body: body}, &made)
 	switch {
 	case err != nil:
@@ -109,11 +107,19 @@ func (c webhookCreateCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.JSON:
 		return printJSON(s.Out, got.body)
 	}
-	if _, err := fmt.Fprintln(s.Out, made.Secret); err != nil {
+	if err := printSecret(s, made.Secret, made.ID); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.Errs, "Web hook %d is told of %s. Its secret is not shown again. `getwork webhook test %d` sends a test.\n", made.ID, strings.Join(made.Events, ", "), made.ID)
 	return err
+}
+
+// printSecret prints the secret of a web hook, which is shown only once.
+func printSecret(s *command.Streams, secret string, webhook int64) error {
+	if _, err := fmt.Fprintln(s.Out, secret); err != nil {
+		return fmt.Errorf("the secret was made and can't be printed: %w\nmake another with `getwork webhook rotate %d`", err, webhook)
+	}
+	return nil
 }
 
 // webhookID is the argument of commands about one web hook.
@@ -198,10 +204,7 @@ func (c webhookRotateCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	var made struct {
-		Secret      string     `json:"secret"`
-		FormerUntil *time.Time `json:"former_until"`
-	}
+	var made api.RotatedSecret
 	got, err := client.Do(ctx, Call{Method: http.MethodPost, Path: c.path("/rotate"), Body: map[string]any{"keep": assign.Duration(c.Keep)}}, &made)
 	switch {
 	case err != nil:
@@ -209,7 +212,7 @@ func (c webhookRotateCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.JSON:
 		return printJSON(s.Out, got.body)
 	}
-	if _, err := fmt.Fprintln(s.Out, made.Secret); err != nil {
+	if err := printSecret(s, made.Secret, c.ID); err != nil {
 		return err
 	}
 	former := "The former one signs nothing any more."
@@ -305,7 +308,7 @@ func (c webhookDeleteCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := ask(ctx, s, c.Yes, fmt.Sprintf("To be deleted: web hook %d, and what waits for it.", c.ID), "it was not deleted"); err != nil {
+	if err := ask(ctx, s, c.Yes, fmt.Sprintf("To be deleted: web hook %d, and the events that wait for it.", c.ID), "it was not deleted"); err != nil {
 		return err
 	}
 	if _, err := client.Do(ctx, Call{Method: http.MethodDelete, Path: c.path("")}, nil); err != nil {
