@@ -95,7 +95,7 @@ class Session {
     render(html`<div class="banner">
       ${what === 'idle' ? html`<p>${t`You have done nothing here for a while. You will be logged out at ${at} unless you stay.`}</p>
         <button type="button" @click=${this.#stay}>${t`Stay logged in`}</button>` : nothing}
-      ${what === 'end' ? html`<p>${t`Your session ends at ${at}, whatever you do. What is not sent or saved by then waits in this tab.`}</p>
+      ${what === 'end' ? html`<p>${t`Your session ends at ${at}, whatever you do. Anything not sent or saved by then waits in this tab.`}</p>
         <a href=${logInAt('/auth/login', true)}>${t`Log in again now`}</a>` : nothing}
     </div>`, this.#place);
   }

@@ -158,7 +158,7 @@ class Release {
   #table() {
     const { count, works } = this.#found;
     const columns = [[t`Item`, (w) => w.item], !this.#task && [t`Task`, (w) => w.task], !this.#user && [t`Held by`, (w) => w.user]].filter(Boolean);
-    return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`What is to be released`}>
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`Work to be released`}>
       <table>
         <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}<th scope="col">${t`Since`}</th></tr></thead>
         <tbody>${repeat(works, (w) => w.id, (w) => html`<tr>

@@ -84,7 +84,7 @@ export default {
   'The last run, at {0}, {1}.': 'Der letzte Lauf ({0}) {1}.',
   '{1} waiting, {2} held, {0} runs under way': { one: '{1} warten, {2} in Arbeit, {0} Lauf im Gang', other: '{1} warten, {2} in Arbeit, {0} Läufe im Gang' },
   '{0}, {1} for longer than usual': '{0}, davon {1} länger als üblich',
-  'Who waits': 'Wer wartet',
+  'People waiting': 'Wartende',
   'Nobody waits.': 'Niemand wartet.',
   'Those who wait': 'Wer wartet',
   'Who': 'Wer',

@@ -33,7 +33,7 @@ const items = (n) => plural(n, '{0} item', '{0} items');
 /** So many of what a task's display calls its items. */
 export const things = (n, display) => (display?.one ? `${n.toLocaleString(locale)} ${n === 1 ? display.one : display.many}` : items(n));
 
-/** What is on its way to the pipeline. ms: until it should be there; null: nobody knows. */
+/** Says how many items are on their way to the pipeline. ms: until they should be there; null: nobody knows. */
 export function coming(n, display, ms) {
   const what = things(n, display);
   const s = ms === null ? 0 : Math.ceil(ms / 1000);
@@ -42,7 +42,7 @@ export function coming(n, display, ms) {
     : plural(n, '{1} is coming, about {2} min', '{1} are coming, about {2} min', what, Math.round(s / 60));
 }
 
-/** What has come. */
+/** Says how many items have arrived. */
 export const arrived = (n, display) => t`${things(n, display)} arrived`;
 
 /** A lease that was renewed by hand. */

@@ -35,7 +35,7 @@ export class Waiting {
     const rows = value?.rows ?? [];
     const total = this.#floor.shown().reduce((n, task) => n + task.waiting, 0);
     return html`<section class="card" data-part="waiting" aria-labelledby="waiting-title">
-      <h2 id="waiting-title" tabindex="-1">${t`Who waits`} <span class="count">${total.toLocaleString(locale)}</span></h2>
+      <h2 id="waiting-title" tabindex="-1">${t`People waiting`} <span class="count">${total.toLocaleString(locale)}</span></h2>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
       ${value && !rows.length ? html`<p class="empty">${t`Nobody waits.`}</p>` : nothing}
       ${rows.length ? html`<div class="scroll tall" tabindex="0" role="region" aria-label=${t`Those who wait`}>
