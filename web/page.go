@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,7 +30,10 @@ func Static() fs.FS { return static }
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall", "/account", "/users", "/audit"}
 
 // styles are the style sheets that only some views need, by view. Any page may load them later.
-var styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css"}
+var (
+	styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css"}
+	plain  = []string{"/floor", "/tasks"} // views without the desk's style sheet, as in page.js; a task's preview loads it
+)
 
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{
@@ -97,8 +101,12 @@ func (s *site) index(view string) []byte {
 		}
 	}
 	index := bytes.Replace(s.files["index.html"].plain, []byte("</head>"), append(links.Bytes(), "</head>"...), 1)
-	if strings.HasPrefix(view, "/tasks") || view == "/floor" { // only the preview of a task needs it there, which loads it
-		index = bytes.Replace(index, []byte("  <link rel=\"stylesheet\" href=\"/static/desk.css\">\n"), nil, 1)
+	if slices.Contains(plain, "/"+strings.Split(view, "/")[1]) {
+		before, after, found := bytes.Cut(index, []byte("  <link rel=\"stylesheet\" href=\"/static/desk.css\">\n"))
+		if !found {
+			panic("index.html does not load desk.css in a line of its own")
+		}
+		index = slices.Concat(before, after)
 	}
 	return bytes.ReplaceAll(index, []byte(`="/static/`), []byte(`="/static/`+s.version+`/`))
 }
