@@ -19,17 +19,28 @@ func points(e *Env) (all []point) {
 	add := func(key, name, unit string, rounds, size int, at func(ctx context.Context, e *Env) (float64, error)) {
 		all = append(all, point{"growth_" + key + "_" + strconv.Itoa(size), fmt.Sprintf(name, thousands(size)), unit, rounds, at})
 	}
-	clicks := func(users, nodes int) func(ctx context.Context, e *Env) (float64, error) {
+	clicks := func(l freshLoad) func(ctx context.Context, e *Env) (float64, error) {
 		return func(ctx context.Context, e *Env) (float64, error) {
-			c, err := e.freshClicks(ctx, freshLoad{users: users, nodes: nodes})
+			c, err := e.freshClicks(ctx, l)
 			return c.rate, err
 		}
 	}
 	for _, users := range []int{1, 4, 16, 64, 256} {
-		add("users", "Clicks of %s users on one node", "clicks/s", 3, users, clicks(users, 1))
+		add("users", "Clicks of %s users on one node", "clicks/s", 3, users, clicks(freshLoad{users: users, nodes: 1}))
 	}
-	for _, nodes := range []int{1, 2, 4} {
-		add("nodes", "Clicks of 64 users, nodes: %s", "clicks/s", 3, nodes, clicks(64, nodes))
+	for _, nodes := range sized(e, []int{1, 2, 4}, []int{1, 2, 8, 20}) {
+		add("nodes", "Clicks of 64 users, nodes: %s", "clicks/s", 3, nodes, clicks(freshLoad{users: 64, nodes: nodes}))
+	}
+	for _, tasks := range sized(e, []int{1, 5}, []int{1, 5, 20}) {
+		add("tasks", "Clicks of 64 users, tasks: %s", "clicks/s", 3, tasks, clicks(freshLoad{users: 64, nodes: 1, tasks: tasks}))
+	}
+	for _, names := range sized(e, []int{1000}, []int{64, 100_000}) {
+		add("names", "Clicks over 64 connections by %s people in turn", "clicks/s", 3, names, clicks(freshLoad{users: 64, nodes: 1, names: names}))
+	}
+	for _, rows := range sized(e, []int{10_000, 100_000}, []int{100_000, 1_000_000, 5_000_000}) {
+		add("ranking_memory", "A node's memory at its peak, above that at rest, for a query with %s rows", "MiB", 3, rows, func(ctx context.Context, e *Env) (float64, error) {
+			return e.rankingMemory(ctx, rows)
+		})
 	}
 	for _, nodes := range []int{1, 3} {
 		for _, users := range sized(e, []int{100, 300, 1000}, []int{100, 1000, 5000, 10_000}) {
@@ -53,6 +64,14 @@ func points(e *Env) (all []point) {
 				return c.database, err
 			})
 		}
+	}
+	for _, items := range sized(e, []int{10_000, 100_000}, []int{100_000, 1_000_000, 10_000_000}) {
+		add("inbox", "CPU of a click with %s open items in the inbox", "µs", 1, items, func(ctx context.Context, e *Env) (float64, error) {
+			if room, err := e.historyRoom(ctx); err != nil || room < items {
+				return 0, err
+			}
+			return e.inboxCost(ctx, items)
+		})
 	}
 	for _, rows := range sized(e, []int{10_000, 100_000}, []int{100_000, 1_000_000, 10_000_000}) {
 		// Only once: filling the rows in takes long.
@@ -92,44 +111,4 @@ func growth(ctx context.Context, r *rounds) error {
 		}
 	}
 	return nil
-}
-
-// costClicks is how many clicks are counted, so that fixed costs are shared by equally many.
-const costClicks = 3000
-
-// shelfCost returns what a click from a fresh shelf of that many items costs. It uses several small shelves.
-func (e *Env) shelfCost(ctx context.Context, items int) (c cost, err error) {
-	err = e.on(ctx, 1, func(s *stage) error {
-		if err := s.makeItems(ctx, items); err != nil {
-			return err
-		}
-		clicks := 0
-		for n := 0; clicks < costClicks; n++ {
-			task := fmt.Sprintf("cost-%d", n)
-			if err := s.fill(ctx, task, itemsQuery, items, untilEnd); err != nil {
-				return err
-			}
-			before, err := s.usage()
-			if err != nil {
-				return err
-			}
-			out, err := s.run(ctx, ctx, load{task: task, users: 16, most: min(costClicks-clicks, items/wantedEach-1)})
-			if err != nil {
-				return err
-			}
-			after, err := s.usage()
-			if err != nil {
-				return err
-			}
-			clicks += len(out.clicks)
-			c.database += micros(after.database - before.database)
-			c.nodes += micros(after.nodes - before.nodes)
-			if err := s.check(ctx, task); err != nil {
-				return err
-			}
-		}
-		c.database, c.nodes = c.database/float64(clicks), c.nodes/float64(clicks)
-		return nil
-	})
-	return c, err
 }

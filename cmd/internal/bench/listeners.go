@@ -58,6 +58,7 @@ func (r *rounds) takeAmong(ctx context.Context, key string, others int) error {
 // freshLoad is a load on a shelf that stays fresh for a whole window, so that no run falls into it.
 type freshLoad struct {
 	users, nodes int
+	tasks, names int           // as a load's; 0: one, and the users' own
 	others       int           // nodes on which nobody clicks
 	items        int           // 0: enough for the usual window
 	window       time.Duration // 0: the usual one
@@ -69,24 +70,42 @@ func (e *Env) freshClicks(ctx context.Context, l freshLoad) (c cost, err error) 
 		l.items, l.window = sized(e, 150_000, 600_000), sized(e, 2*time.Second, 5*time.Second)
 	}
 	err = e.on(ctx, l.nodes, func(s *stage) error {
-		const task = "clicks"
+		tasks := []string{"clicks"}
+		for n := 1; n < l.tasks; n++ {
+			tasks = append(tasks, fmt.Sprint("clicks-", n))
+		}
 		if l.others > 0 {
 			if err := s.start(ctx, l.others); err != nil {
 				return err
 			}
 		}
-		if err := s.shelf(ctx, task, l.items); err != nil {
+		each := l.items / len(tasks)
+		if err := s.makeItems(ctx, each); err != nil {
 			return err
+		}
+		for _, task := range tasks {
+			if err := s.fill(ctx, task, itemsQuery, each, untilEnd); err != nil {
+				return err
+			}
+		}
+		most := l.items/wantedEach - l.users
+		if len(tasks) > 1 {
+			most = most * 4 / 5 // one may be quicker than others
 		}
 		if err := s.knows(ctx, l.users); err != nil {
 			return err
 		}
-		out, err := s.measure(ctx, load{task: task, users: l.users, nodes: l.nodes, most: l.items/wantedEach - l.users}, l.window, nil)
+		out, err := s.measure(ctx, load{among: tasks, users: l.users, names: l.names, nodes: l.nodes, most: most}, l.window, nil)
 		if err != nil {
 			return err
 		}
 		c = out.cost()
-		return s.check(ctx, task)
+		for _, task := range tasks {
+			if err := s.check(ctx, task); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		err = fmt.Errorf("%s, %d users, nodes: %d and %d: %w", e.Binary, l.users, l.nodes, l.others, err)

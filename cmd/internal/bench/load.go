@@ -17,7 +17,9 @@ const wantedEach = 3
 // load is a closed loop of users: each clicks, waits for their items, and clicks again.
 type load struct {
 	task  string
+	among []string // several tasks, for users in turn, instead of task
 	users int
+	names int           // how many people use the users' connections, a click each; 0: as many as there are users
 	nodes int           // how many nodes serve the users, in turn; 0: one
 	pause time.Duration // between an answer and the next click
 	most  int           // the total number of clicks that there are items for; 0: unlimited
@@ -45,8 +47,12 @@ func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 	var total atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range l.users {
+		task := l.task
+		if len(l.among) > 0 {
+			task = l.among[i%len(l.among)]
+		}
 		g.Go(func() error {
-			u, err := s.user(ctx, i%max(1, l.nodes), l.task, "user "+strconv.Itoa(i), wantedEach)
+			u, err := s.user(ctx, i%max(1, l.nodes), task, "user "+strconv.Itoa(i), wantedEach)
 			if err != nil {
 				return err
 			}
@@ -60,6 +66,11 @@ func (s *stage) run(ctx, over context.Context, l load) (*outcome, error) {
 				clicks = append(clicks, answered{at: time.Now(), took: took})
 				if l.answered != nil {
 					l.answered.Add(1)
+				}
+				if l.names > 0 {
+					if err := u.becomes(ctx, "user "+strconv.Itoa((i+len(clicks)*l.users)%l.names)); err != nil {
+						return err
+					}
 				}
 				sleep(ctx, l.pause)
 			}

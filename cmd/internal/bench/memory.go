@@ -55,7 +55,12 @@ func memoryOf(ctx context.Context, r *rounds, users int) error {
 func settle(e *Env) time.Duration { return sized(e, 2*time.Second, 5*time.Second) }
 
 // resident returns a process's resident memory, in KiB, or 0 if it is unknown.
-func resident(pid int) float64 {
-	kib, _ := strconv.ParseFloat(strings.TrimSuffix(fromProc(strconv.Itoa(pid)+"/status", "VmRSS"), " kB"), 64)
+func resident(pid int) float64 { return memoryOfProcess(pid, "VmRSS") }
+
+// peak returns the most that a process's resident memory ever was, in KiB, or 0 if it is unknown.
+func peak(pid int) float64 { return memoryOfProcess(pid, "VmHWM") }
+
+func memoryOfProcess(pid int, name string) float64 {
+	kib, _ := strconv.ParseFloat(strings.TrimSuffix(fromProc(strconv.Itoa(pid)+"/status", name), " kB"), 64)
 	return kib
 }

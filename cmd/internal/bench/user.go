@@ -33,18 +33,27 @@ func (s *stage) user(ctx context.Context, node int, task, name string, count int
 	if err != nil {
 		return nil, err
 	}
-	u := &user{stage: s, task: task, name: name, count: count, conn: conn, in: bufio.NewReader(conn)}
-	shown, err := s.show(ctx, name, "worker")
-	if err != nil {
+	u := &user{stage: s, task: task, count: count, conn: conn, in: bufio.NewReader(conn)}
+	if err := u.becomes(ctx, name); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
+	u.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return u, nil
+}
+
+// becomes has somebody else click on the connection.
+func (u *user) becomes(ctx context.Context, name string) error {
+	shown, err := u.stage.show(ctx, name, "worker")
+	if err != nil {
+		return err
+	}
+	u.name, u.shows = name, u.shows[:0]
 	for header, values := range shown {
 		u.shows = append(u.shows, header+": "+values[0])
 	}
-	u.call = u.request("POST", "/api/v1/tasks/"+task+"/requests", fmt.Sprintf(`{"count":%d}`, count))
-	u.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return u, nil
+	u.call = u.request("POST", "/api/v1/tasks/"+u.task+"/requests", fmt.Sprintf(`{"count":%d}`, u.count))
+	return nil
 }
 
 // close ends the connection, and tells the stage's check the items that were handed out.
