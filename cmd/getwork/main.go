@@ -80,7 +80,11 @@ func main() {
 
 // run executes one command line and returns its exit status.
 func run(args []string, rawOut, rawErrs io.Writer) int {
-	out, errs := command.Visible{W: rawOut}, command.Visible{W: rawErrs}
+	out, errs := command.Visible{W: rawOut, Colour: command.Coloured(rawOut)}, command.Visible{W: rawErrs, Colour: command.Coloured(rawErrs)}
+	say := func(format string, args ...any) {
+		_ = command.Paint(errs, command.Red, "getwork:")
+		_, _ = fmt.Fprintf(errs, " "+format+"\n", args...)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c commandLine
@@ -99,7 +103,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		kong.Bind(&command.Streams{Out: out, Errs: errs, RawOut: rawOut, RawErrs: rawErrs}),
 	)
 	if err != nil {
-		_, _ = fmt.Fprintln(errs, "getwork:", err)
+		say("%v", err)
 		return command.ExitFailed
 	}
 	if len(args) == 0 {
@@ -110,7 +114,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(errs, "getwork: %v\nTry getwork --help.\n", err)
+		say("%v\nTry getwork --help.", err)
 		return command.ExitUsage
 	}
 	warnOfToken(called, errs)
@@ -120,10 +124,10 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	case err == nil:
 		return command.ExitDone
 	case errors.As(err, &wrong):
-		_, _ = fmt.Fprintln(errs, "getwork:", err)
+		say("%v", err)
 		return command.ExitUsage
 	}
-	_, _ = fmt.Fprintln(errs, "getwork:", err)
+	say("%v", err)
 	return command.ExitFailed
 }
 

@@ -8,15 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"getwork/cmd/internal/command"
 )
 
-// Table prints aligned columns. An empty cell is printed as a hyphen, so that programs can count columns.
+// Table prints aligned columns. An empty cell is printed as a hyphen, so that programs can count columns. A terminal shows heads in
+// bold, and states in their colours.
 func Table(w io.Writer, heads []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, strings.Join(heads, "\t"))
+	lines := [][]string{heads}
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
@@ -24,9 +26,37 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 				cells[i] = "-"
 			}
 		}
-		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+		lines = append(lines, cells)
 	}
-	return t.Flush()
+	widths := make([]int, len(heads))
+	for _, cells := range lines {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var written bytes.Buffer // a line in one write
+	out := io.Writer(&written)
+	if v, is := w.(command.Visible); is {
+		out, w = command.Visible{W: &written, Colour: v.Colour}, v.W
+	}
+	for n, cells := range lines {
+		for i, cell := range cells {
+			colour := command.Usual
+			switch {
+			case n == 0:
+				colour = command.Bold
+			case heads[i] == "STATE":
+				colour = command.Of(cell)
+			}
+			_ = command.Paint(out, colour, cell)
+			if i < len(cells)-1 {
+				_, _ = fmt.Fprintf(out, "%*s", widths[i]-utf8.RuneCountInString(cell)+2, "")
+			}
+		}
+		written.WriteByte('\n')
+	}
+	_, err := w.Write(written.Bytes())
+	return err
 }
 
 // lean leaves out columns that are empty in every row, except the first few, which are always printed.

@@ -40,6 +40,23 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// A terminal shows heads in bold and states in their colours. Data can't change a colour, and doesn't move the columns.
+func TestTableOnTerminal(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	rows := [][]string{{"1", "completed", "\x1b[31mfailed"}, {"22", "held", "failed"}, {"3", "failed", "\u202e"}}
+	if err := Table(command.Visible{W: &b, Colour: true}, []string{"ID", "STATE", "ITEM"}, rows); err != nil {
+		t.Fatal(err)
+	}
+	const want = "\x1b[1mID\x1b[m  \x1b[1mSTATE\x1b[m      \x1b[1mITEM\x1b[m\n" +
+		"1   \x1b[32mcompleted\x1b[m  [31mfailed\n" +
+		"22  held       failed\n" +
+		"3   \x1b[31mfailed\x1b[m     \\u202e\n"
+	if b.String() != want {
+		t.Errorf("%q, not\n%q", b.String(), want)
+	}
+}
+
 func TestDetails(t *testing.T) {
 	t.Parallel()
 	for object, want := range map[string]string{

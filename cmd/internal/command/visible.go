@@ -11,7 +11,10 @@ import (
 // Visible writes text to a terminal. Item keys, titles and errors are data of the bank and of the authors of queries.
 // Characters that would control the terminal or reorder a line are written as escapes, which JSON reads as the same
 // characters.
-type Visible struct{ W io.Writer }
+type Visible struct {
+	W      io.Writer
+	Colour bool // whether [Paint] has an effect
+}
 
 // Write implements [io.Writer].
 func (v Visible) Write(text []byte) (int, error) {

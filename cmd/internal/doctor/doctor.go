@@ -151,15 +151,19 @@ func (r report) json(w io.Writer) error {
 
 // lines prints a line for each finding, and below it what to do.
 func (r report) lines(w io.Writer) error {
-	var b strings.Builder
 	for _, f := range r.Checks {
-		fmt.Fprintf(&b, "%-8s %-18s %s\n", f.State, f.Check, oneLine(f.Found))
+		if err := command.Paint(w, command.Of(string(f.State)), string(f.State)); err != nil {
+			return err
+		}
+		line := fmt.Sprintf("%*s %-18s %s\n", 8-len(f.State), "", f.Check, oneLine(f.Found))
 		if f.Advice != "" {
-			fmt.Fprintf(&b, "%28s%s\n", "-> ", oneLine(f.Advice))
+			line += fmt.Sprintf("%28s%s\n", "-> ", oneLine(f.Advice))
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s, %s\n", counted(len(r.Checks), "finding"), counted(r.Errors, "error"), counted(r.Warnings, "warning"))
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "\n%s, %s, %s\n", counted(len(r.Checks), "finding"), counted(r.Errors, "error"), counted(r.Warnings, "warning"))
 	return err
 }
 
