@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"getwork/assign"
 )
 
 // modules are the page's modules, by their names, with their literals.
@@ -110,7 +113,12 @@ func wanted(t *testing.T) map[string]map[string]message {
 			}
 		}
 	}
-	parts := map[string]map[string]message{}
+	asking := cards(t)
+	for _, module := range []string{"card.js", "approve.js", "screen.js"} {
+		reached[module] = true
+		maps.Copy(asking, messages(all[module]))
+	}
+	parts := map[string]map[string]message{"card": asking}
 	for key, of := range uses {
 		if slices.Contains(of, "account") { // which the users' view loads, too
 			of = slices.DeleteFunc(of, func(part string) bool { return part == "users" })
@@ -130,6 +138,41 @@ func wanted(t *testing.T) map[string]map[string]message {
 		}
 	}
 	return parts
+}
+
+var (
+	cardMarkup = regexp.MustCompile("(?s)card\\.Page\\(`(.*?)`")
+	cardText   = regexp.MustCompile(`(?m)^\twords\w+\s+= "(.*)"$|Title string \}\{"(.*?)"|asking\n(?s:.*?)\}\{a, "(.*?)"`)
+	cardHole   = regexp.MustCompile(`\{\{.*?\}\}`)
+)
+
+// cards are the texts of the pages beside the page that load card.js, as they stand in their sources.
+func cards(t *testing.T) map[string]message {
+	t.Helper()
+	found := map[string]message{}
+	for _, file := range []string{"identity/cli.go", "identity/wall.go", "identity/oidc/page.go", "identity/oidc/failure.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range cardMarkup.FindAllSubmatch(source, -1) {
+			for _, text := range visible([]string{cardHole.ReplaceAllString(string(m[1]), "")}) {
+				if text != "" { // an attribute that is all data
+					found[text] = message{in: []string{file}}
+				}
+			}
+		}
+		for _, m := range cardText.FindAllStringSubmatch(string(source), -1) {
+			found[m[1]+m[2]+m[3]] = message{in: []string{file}}
+		}
+	}
+	for _, kind := range []assign.Kind{assign.LogInFailed, assign.Forbidden, assign.Unavailable} { // of oidc's failures
+		found[assign.TitleOf(kind)] = message{in: []string{"problem.go"}}
+	}
+	if len(found) < 20 {
+		t.Fatalf("the pages beside the page have %d texts", len(found))
+	}
+	return found
 }
 
 var (
@@ -235,8 +278,9 @@ var (
 	code = regexp.MustCompile(`(?:[!=]== |\bcase |\bfrom |\bimport |\bimport\(|\w(?:\?\.)?\[|(?:querySelector|closest|matchMedia)\(|\bclass(?:Name)?[=:] ?(?:\$\{)?)$`)
 	// ours are parts of literals that look like text and are none, by module.
 	ours = map[string][]string{
-		"getwork.js": {""}, "approve.js": {""}, "screen.js": {""}, // a library for other programs, and pages beside this one: they are in English
-		"leave.js": {"getwork draft: "}, "page.js": {"another session"}, "session.js": {"me-menu card", "who plain"}, "words.js": {"\x00 \x00"},
+		"approve.js": {"Content-Type"}, "screen.js": {"Content-Type"},
+		"getwork.js": {""}, // a library for other programs: it is in English
+		"leave.js":   {"getwork draft: "}, "page.js": {"another session"}, "session.js": {"me-menu card", "who plain"}, "words.js": {"\x00 \x00"},
 		"keys.js":             {"input:not(", "\x00 \x00"},
 		"views/desk.js":       {"Arrow", "#\x00 "},
 		"views/desk/card.js":  {"\x00 \x00", "Escape"},
@@ -244,6 +288,7 @@ var (
 		"views/floor/plot.js": {"12px system-ui"}, "views/floor/tasks.js": {"in the inbox", "on the shelf", "fill over"},
 		"views/items/answer.js": {"card answer"}, "views/users/screen.js": {"ask account"}, "views/wall.js": {"Escape"},
 		"views/wall/ticker.js":      {"run \x00", "paused \x00", "held \x00"},
+		"views/account.js":          {"English", "Deutsch"},
 		"views/account/sessions.js": {"Edg", "Opera", "Firefox", "Chrom", "Safari", "Android", "Windows", "Mac OS", "CrOS", "Linux"},
 		"views/account/tokens.js":   {"gw_"},
 		"views/tasks/editor.js":     {"sql-wrong"}, "views/tasks/sql.js": {"all analyse"}, "views/desk/focus.js": {"input, "}, "views/tasks/fields.js": {"-help "}, "views/tasks/form.js": {"getwork draft: "},

@@ -63,9 +63,13 @@ func (a asking) check() error {
 }
 
 // A terminal and the page show the same few characters, so that people can see that they approve their own terminal.
-var approval = card.Page(`<h1>{{.Title}}?</h1>
-      <p>A terminal that calls itself <strong><bdi>{{.Label}}</bdi></strong> wants to work as <strong><bdi>{{.User}}</bdi></strong>.</p>
-      <p>Approve only if you have just typed <code>getwork login</code> yourself, and the terminal shows <strong>{{.Check}}</strong>.</p>
+var approval = card.Page(`<h1>{{.Title}}</h1>
+      <p>Approve only if you have just typed “getwork login” yourself, and the terminal shows the same characters as this page.</p>
+      <dl class="facts">
+        <div><dt>It calls itself</dt><dd><bdi>{{.Label}}</bdi></dd></div>
+        <div><dt>It will work as</dt><dd><bdi>{{.User}}</bdi></dd></div>
+        <div><dt>It shows</dt><dd><strong>{{.Check}}</strong></dd></div>
+      </dl>
       {{if .ByHand}}<p class="error">You will get a code to paste into that terminal. With this code anybody can work as you there: give it to nobody.</p>{{end}}
       <p><button id="approve" class="primary" type="button" data-challenge="{{.Challenge}}" data-port="{{.Port}}" data-label="{{.Label}}" disabled>Approve</button></p>
       <p id="said" role="status"></p>
@@ -107,7 +111,7 @@ func (t Terminals) show(w http.ResponseWriter, r *http.Request) error {
 		asking
 		Title, User, Check string
 		ByHand             bool
-	}{a, "Log in a terminal", c.Holder.User, Check(a.Challenge), a.Port == 0})
+	}{a, "Log in a terminal?", c.Holder.User, Check(a.Challenge), a.Port == 0})
 }
 
 // setPage sets the headers of a page that asks for a click. No other page may show it in a frame, where a click could be led astray.

@@ -1,4 +1,7 @@
 // The page on which somebody lets a terminal log in as them.
+import './card.js';
+import { t } from './lang.js';
+
 const button = document.getElementById('approve');
 const said = document.getElementById('said');
 button.disabled = false; // before this script is here, a click would do nothing
@@ -23,9 +26,9 @@ button.addEventListener('click', async () => {
     code.textContent = answer.code;
     code.hidden = false;
     button.hidden = true;
-    said.textContent = 'Paste this code into the terminal within a minute:';
+    said.textContent = t`Paste this code into the terminal within a minute:`;
   } catch (error) {
-    said.textContent = `That did not work: ${error.message}`;
+    said.textContent = t`That did not work: ${error.message}`;
     button.disabled = false;
   }
 });

@@ -6,10 +6,10 @@
 /** The languages, and the parts that have a table; en-XA, for tests, makes its texts itself. */
 const tables = {
   en: [],
-  de: ['page', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit'],
+  de: ['page', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'card'],
   'en-XA': ['page'],
 };
-const stored = 'getwork.lang';
+export const stored = 'getwork.lang'; // in localStorage
 const asked = new URLSearchParams(location.search).get('lang'); // ?lang=de chooses, and ?lang= leaves it to the browser again
 if (asked !== null) localStorage.setItem(stored, asked);
 

@@ -1,11 +1,14 @@
 // The page on which a screen on a wall opens its link. The link's code is behind the #, which is sent to no server by itself.
+import './card.js';
+import { t } from './lang.js';
+
 const button = document.getElementById('open');
 const said = document.getElementById('said');
 const code = location.hash.slice(1);
 
 button.disabled = !code; // before this script is here, a click would do nothing
 if (!code) {
-  said.textContent = 'This link is not whole: open it as it was made, with what is behind the #.';
+  said.textContent = t`This link is not whole: open it as it was made, with what is behind the #.`;
 }
 button.addEventListener('click', async () => {
   button.disabled = true;
@@ -20,7 +23,7 @@ button.addEventListener('click', async () => {
     if (!response.ok) throw new Error(answer.detail);
     location.replace(answer.next);
   } catch (error) {
-    said.textContent = `That did not work: ${error.message}`;
+    said.textContent = t`That did not work: ${error.message}`;
     button.disabled = false;
   }
 });

@@ -48,15 +48,15 @@ func (f *Failure) Facts() []any {
 	return facts
 }
 
-// What a person reads. There are few texts, because they can do few things.
+// What a person reads. There are few texts, because they can do few things. static/lang has them in other languages.
 const (
-	wordsAgain    = "This log-in can't be finished: it was begun too long ago, in another browser, or was finished already. Try again."
-	wordsProvider = "Your company's log-in service sent an answer that can't be accepted. Try again; if it happens each time, tell whoever runs getwork, who finds the reason in its log."
-	wordsAway     = "Your company's log-in service can't be reached, or does not answer, now. Try again in a moment."
-	wordsDenied   = "Your company's log-in service ended the log-in without letting you in. Try again."
-	wordsNoGrant  = "Your account has no role in getwork: none of its groups gives one. Ask whoever manages the groups of your company's accounts."
-	wordsName     = "Your account's name can't be used here: the log-in service does not send it, or sends something else. Tell whoever runs getwork, who finds the reason in its log."
-	wordsGroups   = "Your account's groups can't be used here. Tell whoever runs getwork, who finds the reason in its log."
+	wordsAgain    = "This log-in can’t be finished: it was begun too long ago, in another browser, or was finished already. Try again."
+	wordsProvider = "Your company’s log-in service sent an answer that can’t be accepted. Try again; if it happens each time, tell whoever runs getwork, who finds the reason in its log."
+	wordsAway     = "Your company’s log-in service can’t be reached, or does not answer, now. Try again in a moment."
+	wordsDenied   = "Your company’s log-in service ended the log-in without letting you in. Try again."
+	wordsNoGrant  = "Your account has no role in getwork: none of its groups gives one. Ask whoever manages the groups of your company’s accounts."
+	wordsName     = "Your account’s name can’t be used here: the log-in service does not send it, or sends something else. Tell whoever runs getwork, who finds the reason in its log."
+	wordsGroups   = "Your account’s groups can’t be used here. Tell whoever runs getwork, who finds the reason in its log."
 	wordsTooMany  = "Your account is in too many groups for them to be used. Tell whoever runs getwork: the log-in service should send app roles, or fewer groups."
 )
 

@@ -11,7 +11,8 @@ import (
 // failed is the page of somebody who does not come in.
 var failed = card.Page(`<h1>{{.Title}}</h1>
       <p>{{.Text}}</p>
-      <p><a href="{{.Again}}">Try again</a></p>`, "")
+      <p><a href="{{.Again}}">Try again</a></p>`, `
+  <script type="module" src="/static/card.js"></script>`)
 
 // page shows a refusal, and a link to try again.
 func page(w http.ResponseWriter, p assign.Problem, returnTo string) {

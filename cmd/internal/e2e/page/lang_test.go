@@ -88,7 +88,7 @@ const unbracketed = `(() => {
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
 		const e = walk.currentNode.parentElement;
-		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip')) continue;
+		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip, body [lang]')) continue;
 		let out = '';
 		for (const c of walk.currentNode.data) {
 			if (c === '[') depth++;

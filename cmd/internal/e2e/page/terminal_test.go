@@ -115,4 +115,13 @@ func TestPageApprovesTerminal(t *testing.T) {
 		t.Fatalf("getwork login --paste: %v", err)
 	}
 	c.Run(0, e2e.Text("first"), "pipeline")
+
+	// The pages beside the page speak its languages.
+	b.do(chromedp.Navigate(at.url + "/auth/wall?lang=de"))
+	b.shows("h1", "Die Wandansicht hier zeigen?")
+	b.shows("#said", "Dieser Link ist nicht vollständig")
+	b.do(chromedp.Navigate(at.url + "/auth/callback?code=none&state=none"))
+	b.shows("h1", "Die Anmeldung ist fehlgeschlagen")
+	b.shows("main", "Diese Anmeldung kann nicht abgeschlossen werden")
+	b.shows("a", "Noch einmal versuchen")
 }

@@ -1,5 +1,7 @@
 /** German: the account. */
 export default {
+  'Language': 'Sprache',
+  'As the browser wants': 'Wie im Browser eingestellt',
   'New service token': 'Neues Token für einen Dienst',
   'They can’t be read: {0}': 'Sie können nicht gelesen werden: {0}',
   'Sessions': 'Sitzungen',
