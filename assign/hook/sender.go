@@ -73,7 +73,7 @@ type event struct {
 func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
 
 // claimEvents repeats the index's conditions. A hook that has failed is tried with one event. The lock reads the row again, so
-// an event that another node has just claimed is not due any more.
+// an event that another node has just claimed is not due any more. Tests (task 0) don't wait for each other.
 const claimEvents = `
 with hooks as materialized (
   select h.id, case when h.failures > 0 then 1 else $2::bigint end as most
@@ -88,7 +88,7 @@ with hooks as materialized (
     where e.hook_id = h.id and e.state = 'waiting' and e.next_at <= (select clock_timestamp())
       and not exists (
         select from getwork.hook_event o
-        where o.hook_id = e.hook_id and o.task_id = e.task_id and o.item = e.item and o.state = 'waiting' and o.id < e.id)
+        where o.hook_id = e.hook_id and o.task_id = e.task_id and o.task_id <> 0 and o.item = e.item and o.state = 'waiting' and o.id < e.id)
     order by e.next_at
     limit h.most
     for update skip locked

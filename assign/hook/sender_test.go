@@ -264,6 +264,29 @@ func TestTestGoesFirst(t *testing.T) {
 	}
 }
 
+// A test does not wait for a former one that failed: it is for finding out whether the receiver is well by now.
+func TestTestAfterTest(t *testing.T) {
+	t.Parallel()
+	var bad atomic.Bool
+	bad.Store(true)
+	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) {
+		if bad.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	w, _ := d.hook()
+	for _, fails := range []bool{true, true, false} {
+		bad.Store(fails)
+		if _, err := d.Test(t.Context(), w.ID, anybody); err != nil {
+			t.Fatal(err)
+		}
+		d.once()
+	}
+	if want := "waiting 1, waiting 1, delivered 1"; d.states() != want {
+		t.Errorf("states: %s, want %s", d.states(), want)
+	}
+}
+
 // While Run runs, events go out by themselves, and its end leaves none half done.
 func TestRun(t *testing.T) {
 	t.Parallel()
