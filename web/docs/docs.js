@@ -81,6 +81,7 @@ try {
   const response = await fetch('/openapi.json');
   if (!response.ok) throw new Error(`the server answered ${response.status}`);
   main.replaceChildren(...page(await response.json()));
+  document.getElementById(location.hash.slice(1))?.scrollIntoView(); // the browser looked for it before it was there
 } catch (error) {
   main.replaceChildren(element('p', {}, `The description can't be read: ${error.message}. Try again in a moment.`));
 }
