@@ -9,7 +9,8 @@ import { onceAFrame, when } from '../parts.js';
 import { Reader } from '../reader.js';
 import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
-import { TokenForm, focusOn } from './account/tokenform.js';
+import { focusOn } from './account/focus.js';
+import { TokenForm } from './account/tokenform.js';
 import { Person, badges } from './users/person.js';
 
 export function open(app, place) {

@@ -6,6 +6,7 @@ import { plural, t } from '../../lang.js';
 import { byTitle } from '../../reader.js';
 import { logInAt } from '../../session.js';
 import { roleName } from '../../words.js';
+import { focusOn } from './focus.js';
 import { once } from './once.js';
 
 const scopes = [
@@ -17,9 +18,6 @@ const scopes = [
 const days = [7, 30, 90, 180, 365];
 const roles = ['agent', 'worker', 'observer', 'manager'];
 const keyOf = (user, service) => `getwork.token.${service ? 'service.' : ''}${user}`;
-
-/** Moves the focus to an element that the next frame draws. */
-export const focusOn = (id) => requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(id)?.focus()));
 
 export class TokenForm {
   /** Reports whether a form that was sent away for a newer log-in waits to be gone on with. */

@@ -6,7 +6,8 @@ import { t } from '../../lang.js';
 import { when } from '../../parts.js';
 import { ask } from '../../dialog.js';
 import { Reader } from '../../reader.js';
-import { TokenForm, focusOn } from './tokenform.js';
+import { focusOn } from './focus.js';
+import { TokenForm } from './tokenform.js';
 
 const kinds = { cli: t`terminal`, service: t`service` };
 const soon = 14 * 86_400_000; // ms before its end a token is marked
