@@ -6,7 +6,7 @@
 /** The languages, and the parts that have a table; en-XA, for tests, makes its texts itself. */
 const tables = {
   en: [],
-  de: ['page', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'card'],
+  de: ['page', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'webhooks', 'card'],
   'en-XA': ['page'],
 };
 export const stored = 'getwork.lang'; // in localStorage

@@ -31,6 +31,7 @@ const views = [
   { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
   { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
   { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
+  { path: '/webhooks', title: t`Web hooks`, may: (me) => manages(me) || me.admin, style: 'account.css', load: () => import('./views/webhooks.js') },
   { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
 ];
 
@@ -262,7 +263,8 @@ async function show() {
   element.dataset.view = view.path.slice(1) || 'desk';
   try {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
-    const parts = view.path === '/users' ? ['account', 'users'] : [view.path.slice(1) || 'desk']; // an administrator sees others' sessions and tokens
+    const part = view.path.slice(1) || 'desk';
+    const parts = ['users', 'webhooks'].includes(part) ? ['account', part] : [part]; // they show some of what the account does
     const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), style(plain.includes(view.path) ? '' : 'desk.css')]).catch(orNewer);
     if (signal.aborted) return;
     $('view').replaceChildren(element);

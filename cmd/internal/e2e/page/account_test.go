@@ -114,8 +114,8 @@ func TestPageSignsOutEverywhere(t *testing.T) {
 	three.shows("#log-in h1", "You are logged out")
 }
 
-// An administrator without a role sees users and the audit alone, and nothing that they may not use. They end sessions, block
-// people, and make tokens for services; the people's pages follow at once.
+// An administrator without a role sees users, the audit and web hooks alone, and nothing that they may not use. They end sessions,
+// block people, and make tokens for services and web hooks of all tasks; the people's pages follow at once.
 func TestPageAdministrator(t *testing.T) {
 	t.Parallel()
 	at := newBank(t)
@@ -127,7 +127,7 @@ func TestPageAdministrator(t *testing.T) {
 	oliver.works(1, e2e.Soon)
 	ada.comesIn(at, "/", "Ada")
 	ada.await(`location.pathname === '/users'`, e2e.Soon)
-	if links := ada.eval(`[...document.querySelectorAll('#views a')].map((e) => e.textContent).join(' ')`); links != "Users Audit" {
+	if links := ada.eval(`[...document.querySelectorAll('#views a')].map((e) => e.textContent).join(' ')`); links != "Users Audit Web hooks" {
 		t.Errorf("the views are %s", links)
 	}
 	ada.fill("searchbox", "Name", "TRA")
@@ -166,6 +166,14 @@ func TestPageAdministrator(t *testing.T) {
 	}
 	ada.choose("Act", "user.block")
 	ada.await(`[...document.querySelectorAll('tbody th')].map((e) => e.innerText.trim()).join() === 'user.block'`, e2e.Soon)
+	ada.use("link", "Web hooks")
+	ada.use("button", "New web hook")
+	ada.shows(".token-form .field", "All tasks")
+	ada.fill("textbox", "URL", "https://receiver.example/getwork")
+	ada.use("button", "Make the web hook")
+	ada.sees("Copy the secret now")
+	ada.use("button", "Done")
+	ada.sees("Nothing has been sent yet.")
 	if denied := ada.eval(`sessionStorage.denied ?? ''`); denied != "" {
 		t.Errorf("denied: %s", denied)
 	}

@@ -58,6 +58,13 @@ var firefoxStates = []struct {
 		f.await(`((list) => list.options.length > 1 && list.offsetWidth > 250)(document.querySelector('#view select'))`, e2e.Soon)
 	}},
 	{"person", "Mary,manager", "/people", way("L-20", "button", "Viktor")},
+	{"webhooks", "Mary,manager", "/webhooks", func(f *firefox, s *site) {
+		s.hooked()
+		f.open(s.Nodes[0].URL + "/webhooks")
+		way("6 failures in a row", "button", "New web hook")(f, s)
+	}},
+	{"webhook", "Mary,manager", "/webhooks?hook=2", way("no answer within 10s")},
+	{"webhook new secret", "Mary,manager", "/webhooks?hook=1", way("The former secret signs, too:", "button", "New secret")},
 	{"wall", "Olga,observer", "/wall?task=" + verifying + ",verify,documents,resting", way("A run found 40")},
 }
 

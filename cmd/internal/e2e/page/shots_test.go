@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -256,7 +257,7 @@ func TestPageStates(t *testing.T) {
 // The same for managers and observers.
 func TestPageManagerStates(t *testing.T) {
 	t.Parallel()
-	newStage(t).shows(t, managerStates)
+	newStage(t).shows(t, slices.Concat(managerStates, webhookStates))
 }
 
 // shows goes through states, and looks at each.

@@ -119,7 +119,7 @@ func TestPageSize(t *testing.T) {
 	l := b.watchTraffic()
 	b.do(chromedp.Navigate(url + "/#log-in=Mia,manager"))
 	b.state("live", e2e.Soon)
-	b.loads(l, url, "/", "/floor", "/tasks", "/tasks/verify", "/items", "/people", "/wall?task=verify")
+	b.loads(l, url, "/", "/floor", "/tasks", "/tasks/verify", "/items", "/people", "/webhooks", "/wall?task=verify")
 }
 
 // The same for people with a session, whose menu and warning are loaded besides.
@@ -130,7 +130,7 @@ func TestPageSizeInABank(t *testing.T) {
 	b := newBrowser(t, "")
 	b.opensAt(at, "/", "Boris")
 	b.state("live", e2e.Soon)
-	b.loads(b.watchTraffic(), at.url, "/floor", "/tasks/verify", "/account", "/users", "/users?user=Boris", "/audit")
+	b.loads(b.watchTraffic(), at.url, "/floor", "/tasks/verify", "/account", "/users", "/users?user=Boris", "/audit", "/webhooks")
 }
 
 // loads opens views, and checks what that costs.

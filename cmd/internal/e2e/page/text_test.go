@@ -81,6 +81,8 @@ func written(s *site) {
 		from unnest(` + quoted(nasty(190)) + `) with ordinality as u (item, n) order by n`})
 	s.manages("POST", "/tasks", map[string]any{"name": "fails", "title": arabic, "description": hebrew, "query": `select x::int as item from unnest(array[$$` + markup + `$$]) x`})
 	s.manages("POST", "/tasks", map[string]any{"name": "inbox", "title": long, "description": controls, "groups": []string{}})
+	s.Exec(`insert into getwork.hook (task_id, url, events, secret, created_by) select task_id, 'https://receiver.example/' || $1, '{work.closed}', 'secret', $2 from getwork.task_state where name = 'verify'`, long, evilUser)
+	s.Exec(`insert into getwork.hook_event (hook_id, task_id, item, type, body, state, ended_at, error) select 1, 1, left(e, 60), 'work.closed', '{}', 'dead', now(), e from unnest($1::text[]) e`, nasty(190))
 	if _, _, err := s.As(evilUser, 0).GetWork(s.T.Context(), "fails", 1, "Prefer", "wait=60"); err != nil {
 		s.T.Fatal(err)
 	}
@@ -155,6 +157,8 @@ func TestPageShowsTextAsText(t *testing.T) {
 	b.sees(evilUser)
 	b.use("button", evilUser[:8])
 	b.harmless(t, "people", evilUser)
+	open("/webhooks?hook=1", evilUser+",manager")
+	b.harmless(t, "webhook", markup, arabic, long, evilUser)
 	open("/wall?task=verify,fails,inbox", "Olga,observer")
 	b.harmless(t, "wall", markup, arabic)
 }

@@ -8,6 +8,7 @@ export default {
   'Wall': 'Wandanzeige',
   'Users': 'Benutzer',
   'Audit': 'Prüfprotokoll',
+  'Web hooks': 'Webhooks',
   'Your menu can’t be loaded: {0}.': 'Ihr Menü kann nicht geladen werden: {0}.',
   'this page did not load whole': 'diese Seite wurde nicht vollständig geladen',
   'No answer: {0}. Trying again every {1} s.': 'Keine Antwort: {0}. Neuer Versuch alle {1} s.',

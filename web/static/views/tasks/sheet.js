@@ -62,7 +62,7 @@ function head(view) {
       </span>`}
     </div>
     <p class="quiet"><code>${name}</code>${elsewhere ? nothing : html` · ${standing} ·
-      <a href=${`/items?task=${name}`}>${t`Find an item`}</a>`}</p>
+      <a href=${`/items?task=${name}`}>${t`Find an item`}</a> · <a href=${`/webhooks?task=${name}`}>${t`Web hooks`}</a>`}</p>
     ${task.paused && !elsewhere ? html`<p class="notice">${t`Paused: nothing is handed out. Held work stays held, and waiting requests keep waiting.`}</p>` : nothing}
   </header>`;
 }

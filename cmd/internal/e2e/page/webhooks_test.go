@@ -1,0 +1,272 @@
+package page
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
+)
+
+// hooked makes web hooks, if there are none: one that is well, one that fails and was away for days, and one with a long URL. Nothing is
+// sent to them.
+func (s *site) hooked() {
+	s.T.Helper()
+	s.Exec(`
+insert into getwork.hook (task_id, url, events, secret, failures, retry_at, created_at, created_by)
+select s.task_id, h.url, h.events, 'secret', h.failures, case when h.failures > 0 then clock_timestamp() + interval '48 seconds' end, clock_timestamp() - interval '9 days', 'Mary'
+from (values
+  (1, 'verify-bank-account', 'https://ledger.bank.example/getwork', '{work.closed,work.expired}'::text[], 0),
+  (2, null, 'https://127.0.0.1:1/getwork/events', '{run.failed,work.assigned,work.closed,work.expired}', 6),
+  (3, 'documents', 'https://archive.bank.example/v2/tenants/berlin-mitte/inbound/loan-documents/webhooks/getwork?channel=loan-desk&format=standard', '{work.assigned}', 0)
+) h (n, task, url, events, failures)
+left join getwork.task_state s on s.name = h.task
+where not exists (select from getwork.hook)
+order by n`)
+	s.Exec(`
+insert into getwork.hook_event (hook_id, task_id, item, type, body, state, attempts, created_at, next_at, ended_at, status, error)
+select h.id, 1, e.item, e.type, '{}', e.state, e.attempts, clock_timestamp() - e.age, clock_timestamp() + interval '40 minutes',
+  case when e.state <> 'waiting' then clock_timestamp() - e.age / 9 end, e.status, e.error
+from getwork.hook h cross join (values
+  ('L-2041', 'work.assigned', 'dead', 17, interval '100 hours', 503, 'answered 503'),
+  ('L-2041', 'work.closed', 'dead', 16, interval '99 hours', 503, 'answered 503'),
+  ('', 'run.failed', 'dead', 16, interval '98 hours', null, 'dial tcp 127.0.0.1:1: connect: connection refused'),
+  ('L-2048', 'work.assigned', 'delivered', 1, interval '20 hours', 204, null),
+  ('L-2048', 'work.closed', 'delivered', 3, interval '19 hours', 200, null),
+  ('L-2055', 'work.assigned', 'waiting', 4, interval '2 hours', null, 'no answer within 10s'),
+  ('L-2062', 'work.expired', 'waiting', 0, interval '1 minute', null, null)
+) e (item, type, state, attempts, age, status, error)
+where h.task_id is null and not exists (select from getwork.hook_event)`)
+}
+
+// withHooks opens an address anew once there are web hooks, and goes on.
+func withHooks(path string, then func(*stage)) func(*stage) {
+	return func(st *stage) {
+		st.t.Helper()
+		st.s.hooked()
+		st.visit(st.s.Nodes[0].URL, path, "Mary,manager")
+		then(st)
+	}
+}
+
+var webhookStates = []state{
+	{name: "webhooks none", user: "Mary,manager", path: "/webhooks", reach: sees("There are no web hooks yet.")},
+	{name: "webhooks", user: "Mary,manager", path: "/webhooks", reach: withHooks("/webhooks", sees("6 failures in a row"))},
+	{name: "webhook new", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
+		st.use("button", "New web hook")
+		st.fill("textbox", "URL", "http://receiver.example")
+		st.choose("Task", "Sort documents")
+		presses("URL begins with https://", "button Make the web hook")(st)
+	}},
+	{name: "webhook made", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
+		st.use("button", "New web hook")
+		st.fill("textbox", "URL", "https://receiver.example/getwork")
+		st.choose("Task", "Sort documents")
+		presses("Copy the secret now", "button Make the web hook")(st)
+	}},
+	{name: "webhook", user: "Mary,manager", path: "/webhooks?hook=2", reach: sees("no answer within 10s")},
+	{name: "webhook dead", user: "Mary,manager", path: "/webhooks?hook=2&state=dead", reach: sees("It is sent no more, unless you send it again.")},
+	{name: "webhook new secret", user: "Mary,manager", path: "/webhooks?hook=1", reach: presses("The former secret signs, too:", "button New secret")},
+	{name: "webhook test", user: "Mary,manager", path: "/webhooks?hook=2", reach: presses("127.0.0.1 is loopback", "button Send a test")},
+	{name: "webhook gone", user: "Mary,manager", path: "/webhooks?hook=999", reach: sees("It is deleted, or not yours to see.")},
+	{name: "webhooks unread", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
+		st.eval(`(() => {
+			const said = JSON.stringify({ detail: 'the database is away' });
+			window.serverSaid.push(said);
+			window.fetch = async () => new Response(said, { status: 503, headers: { 'Content-Type': 'application/problem+json' } });
+			return '';
+		})()`)
+		presses("They can’t be read: the database is away", "link Web hooks")(st)
+	}},
+}
+
+// posts is a receiver of web hooks, and what has come.
+type posts struct {
+	*httptest.Server
+	mu    sync.Mutex
+	sick  bool
+	found []post
+}
+
+type post struct {
+	id, event  string // webhook-id; its type and item
+	signatures []string
+	signed     string // what is signed
+	taken      bool
+}
+
+func newPosts(t *testing.T) *posts {
+	t.Helper()
+	p := &posts{}
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e struct {
+			Type string
+			Data struct{ Item string }
+		}
+		body, _ := io.ReadAll(r.Body)
+		if err := json.Unmarshal(body, &e); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		id := r.Header.Get("Webhook-Id")
+		p.found = append(p.found, post{id: id, event: strings.TrimSpace(e.Type + " " + e.Data.Item), taken: !p.sick,
+			signatures: strings.Fields(r.Header.Get("Webhook-Signature")), signed: id + "." + r.Header.Get("Webhook-Timestamp") + "." + string(body)})
+		if p.sick {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *posts) fails(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sick = yes
+}
+
+// came waits until an event has come so often, and returns its last post.
+func (p *posts) came(t *testing.T, event string, taken bool, times int) (last post) {
+	t.Helper()
+	e2e.Await(t, event+" comes", 2*e2e.Soon, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n := 0
+		for _, one := range p.found {
+			if one.event == event && one.taken == taken {
+				n++
+				last = one
+			}
+		}
+		return n >= times
+	})
+	return last
+}
+
+// signedBy reports whether one of the post's signatures is by that secret.
+func (p post) signedBy(t *testing.T, secret string) bool {
+	t.Helper()
+	text, found := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || !found || len(key) != 32 {
+		t.Fatalf("the secret is %q: %v", secret, err)
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte(p.signed))
+	return slices.Contains(p.signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
+
+// A manager makes a web hook, gives its secret to the receiver, and sends a test. When the receiver was away too long, they send the
+// dead events again. They change the secret, and delete the web hook.
+func TestPageWebhook(t *testing.T) {
+	t.Parallel()
+	p := newPosts(t)
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{&e2e.Site{T: t, URL: schematest.URL(t)}}
+	db, err := pgxpool.New(t.Context(), s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	s.DB = db
+	s.Nodes = cluster.Start(t, 1, cluster.Options{DatabaseURL: s.URL, Args: []string{"--webhook-allow", "127.0.0.1/32"}, Env: []string{"SSL_CERT_FILE=" + roots}})
+	leased(s, "1h", "a", "b", "c")
+	work := s.Takes("Oliver", 3)
+	completes := func(w assign.Work) { s.Disposed(s.As("Oliver", 0), w, "complete", "") }
+	b := newBrowser(t, "")
+	b.visit(s.Nodes[0].URL, "/", "Mary,manager")
+	b.use("link", "Web hooks")
+	b.sees("There are no web hooks yet.")
+	b.use("button", "New web hook")
+	b.await(`document.activeElement.id === 'hook-url'`, e2e.Soon)
+	b.keys(p.URL + "/getwork")
+	b.choose("Task", "verify")
+	b.use("checkbox", "work.assigned")
+	b.use("button", "Make the web hook")
+	b.await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
+	first := b.eval(`document.activeElement.value`)
+	b.use("button", "Copy")
+	b.await(`['Copied.', 'It is selected: copy it by keyboard.'].includes(document.querySelector('#said').textContent)`, e2e.Soon)
+	b.use("button", "Done")
+	b.sees("Nothing has been sent yet.")
+	if kept := b.eval(`document.documentElement.outerHTML + JSON.stringify([location, sessionStorage, localStorage])`); strings.Contains(kept, first) {
+		t.Errorf("of the secret %q there is still: %s", first, kept)
+	}
+	if got := column[string](s, `select s.name || ' ' || array_to_string(events, ' ') from getwork.hook join getwork.task_state s using (task_id)`); !slices.Equal(got, []string{"verify run.failed work.closed work.expired"}) {
+		t.Errorf("the web hook is %q", got)
+	}
+
+	b.use("button", "Send a test")
+	b.sees("The test was delivered: the receiver answered 200.")
+	if test := p.came(t, assign.WebhookTestEvent, true, 1); !test.signedBy(t, first) {
+		t.Error("the test is not signed by the secret")
+	}
+	completes(work[0])
+	p.came(t, "work.closed a", true, 1)
+	row := func(event, item, state string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('[data-delivery]')].some(({ innerText: is }) => is.includes(%q) && is.includes(%q) && is.includes(%q))`, event, item, state)
+	}
+	b.await(row("work.closed", "a", "delivered"), 2*e2e.Soon)
+
+	p.fails(true)
+	completes(work[1])
+	completes(work[2])
+	p.came(t, "work.closed b", false, 1)
+	p.came(t, "work.closed c", false, 1)
+	b.await(row("work.closed", "b", "answered 500"), 2*e2e.Soon)
+	b.shows(".facts .badge", "failing")
+	s.Exec(`update getwork.hook_event set since = since - interval '73 hours' where state = 'waiting'`)
+	s.Await("they are dead", 60*time.Second, `select count(*) = 2 from getwork.hook_event where state = 'dead'`)
+	b.use("button", "Dead")
+	b.await(row("work.closed", "b", "dead")+` && location.search.includes('dead')`, 2*e2e.Soon)
+	p.fails(false)
+	b.use("button", "Send work.closed of b again")
+	b.sees("1 event is sent again.")
+	if before, now := p.came(t, "work.closed b", false, 1), p.came(t, "work.closed b", true, 1); before.id != now.id {
+		t.Errorf("it has another id when it is sent again: %s, before %s", now.id, before.id)
+	}
+	b.use("button", "Send all dead ones again")
+	b.use("button", "Send them again")
+	p.came(t, "work.closed c", true, 1)
+	b.sees("No event is dead.")
+
+	b.use("button", "New secret")
+	b.use("button", "Make a new secret")
+	b.await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
+	second := b.eval(`document.activeElement.value`)
+	b.sees("the former secret signs, too")
+	b.use("button", "Done")
+	b.use("button", "Send a test")
+	b.sees("The test was delivered")
+	if test := p.came(t, assign.WebhookTestEvent, true, 2); second == first || !test.signedBy(t, first) || !test.signedBy(t, second) {
+		t.Errorf("the test is not signed by both secrets: %q", test.signatures)
+	}
+	b.use("button", "Delete web hook")
+	b.use("button", "Delete it")
+	b.sees("There are no web hooks yet.")
+	s.Await("it is deleted", e2e.Soon, `select not exists (select from getwork.hook)`)
+	b.use("link", "What is posted")
+	b.await(`document.querySelector('#WebhookEvent')?.getBoundingClientRect().top < innerHeight`, e2e.Soon)
+}
