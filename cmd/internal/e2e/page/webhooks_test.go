@@ -244,6 +244,7 @@ func TestPageWebhook(t *testing.T) {
 	p.fails(false)
 	b.use("button", "Send work.closed of b again")
 	b.sees("1 event is sent again.")
+	b.await(`document.activeElement.id === 'deliveries-title'`, e2e.Soon)
 	if before, now := p.came(t, "work.closed b", false, 1), p.came(t, "work.closed b", true, 1); before.id != now.id {
 		t.Errorf("it has another id when it is sent again: %s, before %s", now.id, before.id)
 	}
@@ -258,6 +259,7 @@ func TestPageWebhook(t *testing.T) {
 	second := b.eval(`document.activeElement.value`)
 	b.sees("the former secret signs, too")
 	b.use("button", "Done")
+	b.await(`document.activeElement.id === 'new-secret'`, e2e.Soon)
 	b.use("button", "Send a test")
 	b.sees("The test was delivered")
 	if test := p.came(t, assign.WebhookTestEvent, true, 2); second == first || !test.signedBy(t, first) || !test.signedBy(t, second) {

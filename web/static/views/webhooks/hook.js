@@ -145,12 +145,14 @@ export class Hook {
     });
   }
 
-  #redrive(id) {
-    return this.#act(async () => {
+  /** The button that was pressed goes away. */
+  async #redrive(id) {
+    await this.#act(async () => {
       const n = await this.#calls.redrive(this.#id, id && [id]);
       this.#until = Date.now() + soon;
       return n ? plural(n, '{0} event is sent again.', '{0} events are sent again.') : t`No event is dead any more.`;
     });
+    focusOn('deliveries-title');
   }
 
   async #redriveAll() {
@@ -186,7 +188,7 @@ export class Hook {
       </dl>
       <div class="toolbar">
         <button type="button" class="primary" aria-disabled=${busy ? 'true' : nothing} @click=${this.#sendTest}>${t`Send a test`}</button>
-        <button type="button" @click=${this.#rotate}>${t`New secret …`}</button>
+        <button id="new-secret" type="button" @click=${this.#rotate}>${t`New secret …`}</button>
         <button type="button" @click=${() => this.#delete(hook)}>${t`Delete web hook …`}</button>
       </div>
       <p class="test" role="status" data-kind=${kind ?? nothing} dir="auto">${text ?? ''}</p>
@@ -199,6 +201,7 @@ export class Hook {
     return shown(this.#app, secret, more, () => {
       this.#secret = null;
       this.#draw();
+      focusOn('new-secret');
     });
   }
 
@@ -208,7 +211,7 @@ export class Hook {
     const { none } = states.find(({ state }) => state === this.#state);
     return html`<section class="card" aria-labelledby="deliveries-title">
       <div class="toolbar">
-        <h2 id="deliveries-title">${t`Deliveries`}</h2>
+        <h2 id="deliveries-title" tabindex="-1">${t`Deliveries`}</h2>
         <div class="choice" role="group" aria-label=${t`Which`}>${states.map(({ state, name }) => html`
           <button type="button" aria-pressed=${state === this.#state} @click=${() => this.#choose(state)}>${name}${
             hook[state] ? html` <span class="count">${count(hook[state])}</span>` : nothing}</button>`)}</div>
