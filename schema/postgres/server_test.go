@@ -44,6 +44,9 @@ func child(dir string) {
 // folder makes a folder that the user postgres can reach. If the test runs as root, t.TempDir is none.
 func folder(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server of its own: not with -short")
+	}
 	dir, err := os.MkdirTemp("", "getwork-postgres-")
 	if err != nil {
 		t.Fatal(err)

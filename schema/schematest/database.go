@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver that pgtestdb opens by name
 	"github.com/peterldowns/pgtestdb"
 
 	"getwork/schema"
@@ -105,7 +104,7 @@ func configFor(admin string) (pgtestdb.Config, error) {
 		host = "[" + host + "]"
 	}
 	return pgtestdb.Config{
-		DriverName: "pgx",
+		DriverName: copyingDriver,
 		Host:       host,
 		Port:       strconv.Itoa(int(parsed.Port)),
 		User:       url.QueryEscape(parsed.User),
