@@ -13,7 +13,7 @@ demo: ## run the demo: PostgreSQL, three nodes and a page
 test: ## the README's test command: everything
 	go test ./...
 
-short: ## without pages, faults, long stories, measurements, torture and own servers; T=./assign/engine for one package
+short: ## what one process can show, on a real PostgreSQL; T=./assign/engine for one package
 	go test -short $(T)
 
 race: ## the engine, the live channel and the API with the race detector; T=./assign/engine for one package

@@ -38,9 +38,12 @@ func Race() bool {
 }
 
 // Binary returns the path of the getwork binary. The first call builds it, with the race detector if the test has it,
-// unless [WithoutRace] was called; [Clean] removes it.
+// unless [WithoutRace] was called; [Clean] removes it. With -short the test is skipped: `go test -short` runs what one process can show.
 func Binary(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes of getwork: not with -short")
+	}
 	built.mu.Lock()
 	defer built.mu.Unlock()
 	if built.path == "" && built.err == nil {

@@ -52,7 +52,6 @@ func (d *StartedDemo) ended() bool {
 // StartDemo starts a demo of a small bank on two nodes. It is killed with the test.
 func StartDemo(t *testing.T, dir string, args ...string) *StartedDemo {
 	t.Helper()
-	Long(t, "makes a bank")
 	d := &StartedDemo{T: t, Done: make(chan struct{})}
 	args = append([]string{"demo", "--nodes", "2", "--listen", "127.0.0.1:0", "--data-dir", dir, "--loans", "60"}, args...)
 	d.Cmd = exec.Command(cluster.Binary(t), args...)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"testing"
 
 	"go.uber.org/goleak"
 
@@ -20,12 +19,4 @@ func Main(m Runner) {
 	code := schematest.Main(m, goleak.IgnoreAnyFunction("getwork/cmd/internal/e2e.watchClock"))
 	cluster.Clean()
 	os.Exit(code)
-}
-
-// Long skips a test of `go test -short`, and says what takes long.
-func Long(t testing.TB, what string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip(what)
-	}
 }

@@ -63,7 +63,6 @@ func (f *front) count(method, suffix string) (n int) {
 
 // If no WebSocket gets through, the agent polls; and if a node is away, it waits for the node.
 func TestAgentWithoutSocket(t *testing.T) {
-	e2e.Long(t, "finds work ten seconds late")
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("60s", nil) // long enough that work which is found ten seconds late has not expired
@@ -82,7 +81,6 @@ func TestAgentWithoutSocket(t *testing.T) {
 
 // With a live channel nothing is read twice, and a lease is extended only as often as it must be.
 func TestAgentAsksLittle(t *testing.T) {
-	e2e.Long(t, "counts the calls of 24 s of work")
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", nil)

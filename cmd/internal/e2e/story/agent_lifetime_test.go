@@ -99,7 +99,6 @@ func TestAgentIsToldOfALoss(t *testing.T) {
 
 // An agent that was frozen for longer than the lease stops its program when it wakes.
 func TestAgentFrozen(t *testing.T) {
-	e2e.Long(t, "waits for leases of 12 s to end")
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", map[string]any{"max_attempts": 1})

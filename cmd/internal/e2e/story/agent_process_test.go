@@ -186,7 +186,6 @@ func TestAgentExitStatus(t *testing.T) {
 
 // A program that takes too long is stopped, and its work fails.
 func TestAgentTimeout(t *testing.T) {
-	e2e.Long(t, "waits for 16 s")
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", map[string]any{"max_attempts": 1})

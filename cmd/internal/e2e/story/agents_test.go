@@ -29,7 +29,6 @@ type sharing struct {
 // Agents on three nodes share a list of pages in pieces of at most five. Editors keep theirs for longer than the lease,
 // and renew it; some agents die, and others get their pieces; and the node that gave some leases dies.
 func TestAgentsShareAList(t *testing.T) {
-	e2e.Long(t, "waits for leases of 10 s to end, again and again")
 	t.Parallel()
 	l := &sharing{site: newSite(t, 3, ""), done: map[string]string{}}
 	l.Exec(fmt.Sprintf(`

@@ -2,6 +2,7 @@
 package story
 
 import (
+	"flag"
 	"testing"
 
 	_ "getwork/cmd/internal/cli"
@@ -10,7 +11,13 @@ import (
 	_ "getwork/cmd/internal/serve"
 )
 
-func TestMain(m *testing.M) { e2e.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		return // stories start processes
+	}
+	e2e.Main(m)
+}
 
 // site is a site of e2e, with the steps that tests of this package share.
 type site struct{ *e2e.Site }

@@ -138,7 +138,6 @@ func TestPauseAndResume(t *testing.T) {
 
 // A manager pages through the history of work while it grows: each row that existed at the start is seen once.
 func TestLeafThroughWork(t *testing.T) {
-	e2e.Long(t, "hands out 400 items")
 	t.Parallel()
 	s := newSite(t, 3, "")
 	s.Task("verify", "select i as item from generate_series(1, 400) i")

@@ -15,7 +15,6 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
-	"getwork/cmd/internal/e2e"
 )
 
 const things = 300
@@ -60,7 +59,6 @@ type span struct{ from, to time.Time }
 // Programs on three nodes empty an inbox two by two. A host dies while it holds work, and so does a node; nothing is
 // lost, and nothing is done twice.
 func TestClusteredPoller(t *testing.T) {
-	e2e.Long(t, "waits for leases of 15 s to end")
 	t.Parallel()
 	c := &crew{site: newSite(t, 3, ""), done: map[string]int{}, put: map[string]bool{}, spans: map[string][]span{}}
 	c.Create(map[string]any{"name": "things", "query": nil, "lease": "15s", "max_request": 2, "max_attempts": 4, "backoff": "300ms"})

@@ -10,7 +10,6 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
-	"getwork/cmd/internal/e2e"
 )
 
 // racer is one of several clients that write the same row at the same time.
@@ -50,7 +49,6 @@ var racers = []racer{
 // Eight clients on three nodes write the same row at the same time, half of the rows just as the lease ends: one of
 // them wins, and all are told the truth.
 func TestRacesOnOneRow(t *testing.T) {
-	e2e.Long(t, "waits for leases to end, many times")
 	t.Parallel()
 	const rows = 60
 	s := newSite(t, 3, "")

@@ -196,7 +196,6 @@ func dump(t *testing.T, database string) string {
 
 // Nothing that lets somebody in is in a node's log, in its tables, or in the environment of a program that an agent runs.
 func TestSecretsStaySecret(t *testing.T) {
-	e2e.Long(t, "drives all of log-in, and dumps the database")
 	t.Parallel()
 	s := &secrets{all: map[string]string{"client secret": clientSecret}}
 	l := newLogIns(t, "--log-level", "debug")

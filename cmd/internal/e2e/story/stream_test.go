@@ -15,7 +15,6 @@ import (
 // none. The shelf lasts four times as long as the query, so a refresh has as much time to spare as it takes. No other
 // test of this package runs meanwhile.
 func TestAStreamOfUsersWaitsForNoQuery(t *testing.T) {
-	e2e.Long(t, "asks for work for half a minute")
 	s := newSite(t, 3, "")
 	const query = `select i as item from generate_series(1, 100000) i, (select pg_sleep(5)) slept order by i`
 	s.Create(map[string]any{"name": "stream", "query": query, "fresh_for": "20s", "max_candidates": 2000})
