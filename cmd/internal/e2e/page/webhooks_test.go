@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
@@ -26,11 +27,11 @@ import (
 	"getwork/schema/schematest"
 )
 
-// hooked makes web hooks, if there are none: one that is well, one that fails and was away for days, and one with a long URL. Nothing is
-// sent to them.
-func (s *site) hooked() {
+// hooked makes web hooks, unless it has done so: one that is well, one that fails and was away for days, and one with a long URL.
+// Nothing is sent to them.
+func (s *site) hooked() (made bool) {
 	s.T.Helper()
-	s.Exec(`
+	done, err := s.DB.Exec(s.T.Context(), `
 insert into getwork.hook (task_id, url, events, secret, failures, retry_at, created_at, created_by)
 select s.task_id, h.url, h.events, 'secret', h.failures, case when h.failures > 0 then clock_timestamp() + interval '48 seconds' end, clock_timestamp() - interval '9 days', 'Mary'
 from (values
@@ -41,6 +42,9 @@ from (values
 left join getwork.task_state s on s.name = h.task
 where not exists (select from getwork.hook)
 order by n`)
+	if err != nil {
+		s.T.Fatal(err)
+	}
 	s.Exec(`
 insert into getwork.hook_event (hook_id, task_id, item, type, body, state, attempts, created_at, next_at, ended_at, status, error)
 select h.id, 1, e.item, e.type, '{}', e.state, e.attempts, clock_timestamp() - e.age, clock_timestamp() + interval '40 minutes',
@@ -55,37 +59,42 @@ from getwork.hook h cross join (values
   ('L-2062', 'work.expired', 'waiting', 0, interval '1 minute', null, null)
 ) e (item, type, state, attempts, age, status, error)
 where h.task_id is null and not exists (select from getwork.hook_event)`)
+	return done.RowsAffected() > 0
 }
 
-// withHooks opens an address anew once there are web hooks, and goes on.
-func withHooks(path string, then func(*stage)) func(*stage) {
+// withHooks is for states with web hooks. If there were none, the page is opened anew.
+func withHooks(then func(*stage)) func(*stage) {
 	return func(st *stage) {
 		st.t.Helper()
-		st.s.hooked()
-		st.visit(st.s.Nodes[0].URL, path, "Mary,manager")
+		if st.s.hooked() {
+			st.do(chromedp.Reload())
+			st.state("live", e2e.Soon)
+		}
 		then(st)
 	}
 }
 
 var webhookStates = []state{
 	{name: "webhooks none", user: "Mary,manager", path: "/webhooks", reach: sees("There are no web hooks yet.")},
-	{name: "webhooks", user: "Mary,manager", path: "/webhooks", reach: withHooks("/webhooks", sees("6 failures in a row"))},
-	{name: "webhook new", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
+	{name: "webhooks", user: "Mary,manager", path: "/webhooks", reach: withHooks(sees("6 failures in a row"))},
+	{name: "webhook new", user: "Mary,manager", path: "/webhooks?task=documents", reach: withHooks(func(st *stage) {
+		st.sees("Only those that are told of Sort documents.")
+		st.await(`[...document.querySelectorAll('[data-hook]')].map((e) => e.dataset.hook).join() === '2,3'`, e2e.Soon)
 		st.use("button", "New web hook")
+		st.await(`document.querySelector('#hook-task').value === 'documents'`, e2e.Soon)
 		st.fill("textbox", "URL", "http://receiver.example")
-		st.choose("Task", "Sort documents")
 		presses("URL begins with https://", "button Make the web hook")(st)
-	}},
+	})},
 	{name: "webhook made", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
 		st.use("button", "New web hook")
 		st.fill("textbox", "URL", "https://receiver.example/getwork")
 		st.choose("Task", "Sort documents")
 		presses("Copy the secret now", "button Make the web hook")(st)
 	}},
-	{name: "webhook", user: "Mary,manager", path: "/webhooks?hook=2", reach: sees("no answer within 10s")},
-	{name: "webhook dead", user: "Mary,manager", path: "/webhooks?hook=2&state=dead", reach: sees("It is sent no more, unless you send it again.")},
-	{name: "webhook new secret", user: "Mary,manager", path: "/webhooks?hook=1", reach: presses("The former secret signs, too:", "button New secret")},
-	{name: "webhook test", user: "Mary,manager", path: "/webhooks?hook=2", reach: presses("127.0.0.1 is loopback", "button Send a test")},
+	{name: "webhook", user: "Mary,manager", path: "/webhooks?hook=2", reach: withHooks(sees("no answer within 10s"))},
+	{name: "webhook dead", user: "Mary,manager", path: "/webhooks?hook=2&state=dead", reach: withHooks(sees("It is sent no more, unless you send it again."))},
+	{name: "webhook new secret", user: "Mary,manager", path: "/webhooks?hook=1", reach: withHooks(presses("The former secret signs, too:", "button New secret"))},
+	{name: "webhook test", user: "Mary,manager", path: "/webhooks?hook=2", reach: withHooks(presses("127.0.0.1 is loopback", "button Send a test"))},
 	{name: "webhook gone", user: "Mary,manager", path: "/webhooks?hook=999", reach: sees("It is deleted, or not yours to see.")},
 	{name: "webhooks unread", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
 		st.eval(`(() => {
@@ -193,6 +202,7 @@ func TestPageWebhook(t *testing.T) {
 	s.DB = db
 	s.Nodes = cluster.Start(t, 1, cluster.Options{DatabaseURL: s.URL, Args: []string{"--webhook-allow", "127.0.0.1/32"}, Env: []string{"SSL_CERT_FILE=" + roots}})
 	leased(s, "1h", "a", "b", "c")
+	s.Create(map[string]any{"name": "zeta"})
 	work := s.Takes("Oliver", 3)
 	completes := func(w assign.Work) { s.Disposed(s.As("Oliver", 0), w, "complete", "") }
 	b := newBrowser(t, "")
@@ -202,7 +212,13 @@ func TestPageWebhook(t *testing.T) {
 	b.use("button", "New web hook")
 	b.await(`document.activeElement.id === 'hook-url'`, e2e.Soon)
 	b.keys(p.URL + "/getwork")
+	b.choose("Task", "zeta")
 	b.choose("Task", "verify")
+	s.Create(map[string]any{"name": "first", "title": "A new one, before it"})
+	b.await(`document.querySelector('#hook-task').options.length === 5`, e2e.Soon)
+	if chosen := b.eval(`document.querySelector('#hook-task').value`); chosen != "verify" {
+		t.Errorf("the task that was chosen has become %q", chosen)
+	}
 	b.use("checkbox", "work.assigned")
 	b.use("button", "Make the web hook")
 	b.await(`document.activeElement.id === 'the-secret'`, e2e.Soon)

@@ -96,9 +96,9 @@ export class HookForm {
     const { task } = this.#typed;
     return html`<div class="field"><label for="hook-task">${t`Task`}</label>
       <select id="hook-task" required aria-invalid=${wrong} @change=${(e) => this.#type('task', e.target.value)}>
-        <option value="" ?selected=${!task}>${t`Choose …`}</option>
-        ${this.#global ? html`<option value=${anyTask} ?selected=${task === anyTask}>${t`All tasks`}</option>` : nothing}
-        ${(this.#tasks.all ?? []).map(({ name, title }) => html`<option value=${name} ?selected=${name === task}>${title || name}</option>`)}
+        <option value="" .selected=${live(!task)}>${t`Choose …`}</option>
+        ${this.#global ? html`<option value=${anyTask} .selected=${live(task === anyTask)}>${t`All tasks`}</option>` : nothing}
+        ${(this.#tasks.all ?? []).map(({ name, title }) => html`<option value=${name} .selected=${live(name === task)}>${title || name}</option>`)}
       </select></div>`;
   }
 }
