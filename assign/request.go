@@ -69,6 +69,8 @@ type Click struct {
 
 	Credential string    // what the user came in with; empty under --auth dev
 	ValidUntil time.Time // when that ends by itself; zero: it does not
+
+	Traceparent string // of the click's span, if that is sampled; empty for none
 }
 
 // MaxLinger is the longest that a request may linger.

@@ -242,7 +242,7 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"removeRequests":     {removeRequests, []any{int64(time.Hour)}},
 		"taskInUse":          {taskInUse, []any{task}},
 		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
-		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}}},
+		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil)}},
 		"selectHeld":         {selectHeld, []any{task, "item 5", "ann", ""}},
 		"selectGiven":        {selectGiven, []any{task, "item 5", "ann", ""}},
 		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now()}},

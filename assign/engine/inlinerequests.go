@@ -64,7 +64,7 @@ func (r *round) withInline(waiting []waiter, ids []int64) ([]waiter, error) {
 // holder.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
-  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale)
+  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
@@ -73,9 +73,10 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   c.lease * interval '1 microsecond',
   case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
-  case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17
+  case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
-  $14::text[], $15::timestamptz[]) as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until)
+  $14::text[], $15::timestamptz[], $18::text[])
+  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent)
 cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
@@ -90,6 +91,7 @@ type inlineRequests struct {
 	groups           []*string
 	credentials      []*string
 	untils           []*time.Time
+	traces           []*string
 
 	byID map[int64]*click
 }
@@ -104,6 +106,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.groups = append(s.groups, groupsOf(k.recorded))
 	s.credentials = append(s.credentials, credentialOf(k.recorded))
 	s.untils = append(s.untils, orNull(inMicroseconds(k.recorded.ValidUntil)))
+	s.traces = withTrace(s.traces, len(s.users)-1, k.recorded.Traceparent)
 	asked := k.Lease
 	if lease != nil {
 		asked = nil
@@ -149,7 +152,7 @@ func (s *inlineRequests) insert(x *pg.Writes, r *round, from supply) {
 	}
 	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, from.runID(), s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils,
-		from.rankedAt(), from.stale())
+		from.rankedAt(), from.stale(), s.traces)
 }
 
 // given adds work, as it was written, to the answer of its click.

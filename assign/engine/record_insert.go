@@ -27,17 +27,31 @@ func groupsOf(c assign.Click) *string {
 
 // credentialOf returns a click's credential as it is recorded; nil: none.
 func credentialOf(c assign.Click) *string {
-	if c.Credential == "" {
+	credential := c.Credential
+	if credential == "" {
 		return nil
 	}
-	return &c.Credential
+	return &credential
+}
+
+// withTrace adds the traceparent of a row's click to a column. unnest pads a column that is too short with nulls, so that rows
+// without one need nothing behind the last row that has one, and allocate nothing.
+func withTrace(column []*string, row int, traceparent string) []*string {
+	if traceparent == "" {
+		return column
+	}
+	for len(column) < row {
+		column = append(column, nil)
+	}
+	is := traceparent
+	return append(column, &is)
 }
 
 // Sorted by holder, like every insert of a batch. "+ 0" and "limit" make PostgreSQL look each holder up by the index of
 // holders, since there may be few clicks and thousands of waiting requests.
 const insertRequests = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
-  linger_until, completed_at, lease, groups, credential, valid_until)
+  linger_until, completed_at, lease, groups, credential, valid_until, traceparent)
 select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.ends is null then c.wanted else 0 end,
   case when c.ends is null then 'pending' when c.ends = 'failed' then 'failed' else 'none' end,
@@ -47,7 +61,7 @@ select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
   case when c.ends is not null then c.at end,
   case when v.lease is null then c.lease * interval '1 microsecond' end,
-  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until
+  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until, c.traceparent
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 cross join lateral (
@@ -58,8 +72,8 @@ cross join lateral (
       when u.linger > 0 then null
       when s.failed_until > clock_timestamp() and (v.recheck is not null or not coalesce(s.fresh_until > clock_timestamp(), false)) then 'failed'
     end as ends
-  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::timestamptz[])
-    as u (user_name, instance, wanted, linger, lease, groups, credential, valid_until)
+  from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::timestamptz[],
+    $10::text[]) as u (user_name, instance, wanted, linger, lease, groups, credential, valid_until, traceparent)
 ) c
 where s.task_id = $1 and s.deleted_at is null
   and case when c.credential is null then true else coalesce(c.valid_until > clock_timestamp(), true) and not getwork.ended(c.credential) end
@@ -104,7 +118,7 @@ func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHo
 	var wanted []int32
 	var lingers []int64
 	var leases []*int64
-	var groups, credentials []*string
+	var groups, credentials, traces []*string
 	var untils []*time.Time
 	for _, h := range slices.SortedFunc(maps.Keys(byHolder), assign.Holder.Compare) {
 		k := standing(byHolder[h])
@@ -116,8 +130,9 @@ func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHo
 		groups = append(groups, groupsOf(k))
 		credentials = append(credentials, credentialOf(k))
 		untils = append(untils, orNull(inMicroseconds(k.ValidUntil)))
+		traces = withTrace(traces, len(users)-1, k.Traceparent)
 	}
-	rows, err := tx.Query(ctx, c.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups, credentials, untils)
+	rows, err := tx.Query(ctx, c.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups, credentials, untils, traces)
 	if err != nil {
 		return err
 	}
