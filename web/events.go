@@ -54,6 +54,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
+	handshaken(r)
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {

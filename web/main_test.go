@@ -29,6 +29,7 @@ import (
 	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/assign/rights"
+	"getwork/assign/tracing"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -62,6 +63,7 @@ type stationOptions struct {
 	identify     Identify
 	authors      string // QueryAuthors
 	rights       bool   // sessions, tokens and users exist
+	traces       *tracing.Tracer
 }
 
 // panics is a header at which the identity of a test's node panics.
@@ -159,7 +161,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		Ready:    func(context.Context) []Check { return o.checks },
 		Draining: draining,
 		MaxCalls: o.limit, MaxWaiting: o.limit,
-		Log: log, LogCalls: o.logCalls,
+		Log: log, LogCalls: o.logCalls, Trace: o.traces,
 	}
 	if o.public != "" {
 		public, err := url.Parse(o.public)

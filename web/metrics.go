@@ -18,6 +18,7 @@ import (
 	"getwork/assign/engine"
 	"getwork/assign/hook"
 	"getwork/assign/pg"
+	"getwork/assign/tracing"
 )
 
 // Figures are shown at /metrics beside the engine's counters and this package's.
@@ -223,6 +224,8 @@ type call struct {
 	http.ResponseWriter
 	route  string // the pattern that matched; empty if none did
 	status int
+	began  time.Time
+	span   tracing.Call // of a call of the API, if tracing is on
 	named
 }
 
@@ -232,6 +235,9 @@ type callKey struct{}
 func (c *call) WriteHeader(status int) {
 	if c.status == 0 || c.status < 200 { // the final status follows an informational one
 		c.status = status
+	}
+	if status == http.StatusSwitchingProtocols {
+		c.endSpan(status)
 	}
 	c.ResponseWriter.WriteHeader(status)
 }
@@ -243,7 +249,7 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (m *metrics) measured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		c := &call{ResponseWriter: w}
+		c := &call{ResponseWriter: w, began: began}
 		next.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 		method, status := r.Method, c.status
 		if !slices.Contains(methods, method) {
@@ -260,6 +266,8 @@ func (m *metrics) measured(next http.Handler) http.Handler {
 		if c.route != "/api/v1/events" && c.route != "/api/v1/ws" && w.Header().Get("Preference-Applied") == "" {
 			m.took.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
 		}
+		c.made()
+		c.endSpan(status)
 		if m.log != nil {
 			c.record(m.log, r, method, status, time.Since(began))
 		}
@@ -268,13 +276,14 @@ func (m *metrics) measured(next http.Handler) http.Handler {
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
-// routed records the pattern that matched, for measured. It is the router's middleware, which the router skips if nothing
-// matches.
-func routed(next http.Handler) http.Handler {
+// routed records the pattern that matched, for measured, and begins the span of a call of the API. It is the router's middleware, which
+// the router skips if nothing matches.
+func (s *server) routed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(callKey{}).(*call); ok {
 			c.route, _ = mux.CurrentRoute(r).GetPathTemplate()
 			c.names(r)
+			c.beginSpan(s.Trace, r)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -46,7 +46,8 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
 	defer cancel()
 	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
-		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger))})
+		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger)),
+		Traceparent: traceparentOf(r)})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/assign/rights"
+	"getwork/assign/tracing"
 )
 
 // Config has the handler's settings and the parts of the node that it serves.
@@ -63,6 +64,8 @@ type Config struct {
 
 	Log      *slog.Logger
 	LogCalls bool // a line for each call
+
+	Trace *tracing.Tracer // makes a span of each call of the API; nil: off
 }
 
 // Check is one line of /readyz?verbose.
@@ -106,7 +109,7 @@ func (s *server) router() *mux.Router {
 	// Paths are matched as they were sent: an item's key is one percent-encoded segment, and nothing is cleaned
 	// or redirected.
 	m := mux.NewRouter().UseEncodedPath().SkipClean(true)
-	m.Use(routed, s.limited)
+	m.Use(s.routed, s.limited)
 	m.NotFoundHandler = s.handle(func(http.ResponseWriter, *http.Request) error {
 		return assign.Refuse(assign.NotFound, "there is nothing at this address")
 	})

@@ -18,6 +18,7 @@ import (
 	"getwork/assign/pg"
 	"getwork/assign/ranking"
 	"getwork/assign/records"
+	"getwork/assign/tracing"
 	"getwork/notify"
 )
 
@@ -39,7 +40,8 @@ type Config struct {
 
 	Records  *records.Records // shared with the API and the feed; nil: the engine's own
 	Announce *notify.Announcer
-	Audit    *audit.Writer // of what managers do; nil: nothing is audited
+	Audit    *audit.Writer   // of what managers do; nil: nothing is audited
+	Trace    *tracing.Tracer // makes spans of runs and of answered requests; nil: off
 	Log      *slog.Logger
 
 	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and ten times as often while a run is under way; default 2 s

@@ -15,11 +15,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"getwork/assign"
 	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/assign/records"
+	"getwork/assign/tracing"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
@@ -55,6 +57,7 @@ type nodeOptions struct {
 	every   time.Duration // between two announcements
 	dumb    bool          // its announcer can't send, as if the node had died before
 	log     io.Writer
+	tracer  trace.Tracer                                // nil: tracing is off
 	dial    func(under pgconn.DialFunc) pgconn.DialFunc // for calls
 }
 
@@ -110,9 +113,13 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	}
 	router := pg.Router{Calls: pools.API}
 	rs := records.New(router, nil)
-	f := feed.New(feed.Config{Node: name, DB: router, Records: rs, Log: log})
+	var traces *tracing.Tracer
+	if o.tracer != nil {
+		traces = tracing.New(tracing.Config{Tracer: o.tracer, DB: router, Log: log})
+	}
+	f := feed.New(feed.Config{Node: name, DB: router, Records: rs, Trace: traces, Log: log})
 	e := New(Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role, Confined: o.confine,
-		Channel: "getwork", Announce: announcer, Log: log, LookEvery: o.look, Steps: o.steps})
+		Channel: "getwork", Announce: announcer, Trace: traces, Log: log, LookEvery: o.look, Steps: o.steps})
 	working, endEngine := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	var engine, running sync.WaitGroup
@@ -123,6 +130,9 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	})
 	engine.Go(func() { _ = f.Run(working) })
 	running.Go(func() { _ = announcer.Run(ctx) })
+	if traces != nil {
+		running.Go(func() { _ = traces.Run(ctx) })
+	}
 	up := make(chan struct{}, 1)
 	switch {
 	case o.deaf:

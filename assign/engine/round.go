@@ -27,6 +27,7 @@ type round struct {
 	id    int64
 	task  int64
 	state lockedState
+	began time.Time // zero: tracing is off
 
 	matching ranking.Matching           // what the task's recheck said of the shelf's best candidates
 	dropped  bool                       // some of them no longer matched
@@ -116,7 +117,7 @@ func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, 
 
 // openRoundFor is openRound for a batch of clicks. It also reads what serving them needs, in the same round trip.
 func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch []*click) (*round, error) {
-	r := &round{e: e, tx: tx, task: task}
+	r := &round{e: e, tx: tx, task: task, began: e.Trace.Now()}
 	for {
 		locked, err := r.lock(ctx, batch)
 		if err != nil {

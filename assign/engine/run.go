@@ -13,6 +13,7 @@ import (
 
 	"getwork/assign/pg"
 	"getwork/assign/ranking"
+	"getwork/assign/tracing"
 	"getwork/notify"
 )
 
@@ -34,6 +35,7 @@ type runner struct{ *Engine }
 // lock knows that no other run of the task is alive, so it ends any run that is still marked as running.
 func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 	var id, lost int64
+	var waiting tracing.Waiting
 	err := rn.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		tag, err := tx.Exec(ctx, rn.SQL(closeOrphans), t.task)
 		if err != nil {
@@ -41,12 +43,16 @@ func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
 		}
 		lost = tag.RowsAffected()
 		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend, !t.view.Waits).Scan(&id)
+		if err == nil {
+			waiting, err = rn.Trace.Waiting(ctx, tx, t.task)
+		}
 		return []notify.Change{{Task: t.task, Runs: []int64{id}}}, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record the run: %w", err)
 	}
 	rn.RunEnds[RunLost].n.Add(lost)
+	rn.Trace.RunBegan(id, t.Name, waiting)
 	return id, nil
 }
 
@@ -78,6 +84,7 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	defer cancel()
 	var fault *ranking.ErrQuery
 	end := RunFinished
+	defer func() { rn.Trace.RunEnded(id, cmp.Or(string(end), "unknown")) }()
 	switch {
 	case err == nil:
 		err = rn.handOut(after, tx, t, id, found)
@@ -105,7 +112,11 @@ func (rn runner) ran(ctx context.Context, t taskView, run int64, end RunEnd, too
 	if took >= time.Second {
 		level = slog.LevelInfo
 	}
-	rn.Log.Log(ctx, level, "run", "task", t.Name, "run", run, "end", string(end), "seconds", took.Seconds())
+	facts := []any{"task", t.Name, "run", run, "end", string(end), "seconds", took.Seconds()}
+	if is := rn.Trace.RunTrace(run); is != "" {
+		facts = append(facts, "trace", is)
+	}
+	rn.Log.Log(ctx, level, "run", facts...)
 }
 
 // rankedAt is what a request is told of a run: everything that was committed before was seen by the query. A replica may have

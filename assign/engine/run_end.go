@@ -60,6 +60,7 @@ func (e *Engine) announcesAtOnce(task int64) bool {
 // free.
 func (e *Engine) after(r *round) {
 	e.countRound(r)
+	e.traceAnswered(r)
 	r.telling.End(true)
 	if r.leased {
 		e.wakeSweep()
@@ -69,6 +70,9 @@ func (e *Engine) after(r *round) {
 	}
 	refresher{e}.keepFresh(r)
 }
+
+// traceAnswered makes spans for the requests that a transaction has ended, after its commit, if tracing is on.
+func (e *Engine) traceAnswered(r *round) { e.Trace.Answered(r.id, r.run, r.began, r.answered) }
 
 // failRequests is the round of a run whose query failed by its own fault.
 func (rn runner) failRequests(ctx context.Context, tx pgx.Tx, t taskView, run int64, message string) error {
@@ -88,6 +92,7 @@ func (rn runner) failRequests(ctx context.Context, tx pgx.Tx, t taskView, run in
 // fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault. Lingering requests, and new
 // clicks that linger, wait for the end of the back-off.
 func (r *round) fail(ctx context.Context, run int64, message string) error {
+	r.run = run
 	if err := r.readWaiting(ctx); err != nil {
 		return err
 	}
@@ -148,6 +153,7 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 	})
 	if err == nil {
 		rn.countEnded(r)
+		rn.traceAnswered(r)
 	}
 	return end, err
 }
@@ -170,6 +176,7 @@ func (r *round) retry(ctx context.Context, timeout assign.Duration, run int64, c
 
 // failRetried ends the requests of a task whose run can't be completed.
 func (r *round) failRetried(ctx context.Context, run int64, message string) error {
+	r.run = run
 	if err := r.readWaiting(ctx); err != nil {
 		return err
 	}

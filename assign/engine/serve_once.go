@@ -88,6 +88,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 	})
 	if err == nil {
 		e.countEnded(r)
+		e.traceAnswered(r)
 	}
 	return true, err
 }

@@ -91,12 +91,14 @@ order by r.id`
 // deliverRequests delivers requests to their owners, and runs to the holders who wait on the task or follow it. A holder whom
 // a run has answered gets the end of the run together with the answer.
 func (f *Feed) deliverRequests(ctx context.Context, n news) error {
+	began := f.config.Trace.Now()
 	runs, requests, err := f.readNews(ctx, n)
 	if err != nil {
 		return fmt.Errorf("read the rounds' requests: %w", err)
 	}
 	told := map[taskHolder]bool{}
 	var events []assign.Event
+	var pushed []int64
 	err = f.config.Records.Fill(ctx, requests, func(r *assign.Request) {
 		events = append(events[:0], runs[r.TaskID]...)
 		if len(events) > 0 {
@@ -107,8 +109,12 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 			at = 0
 		}
 		events = slices.Insert(events, at, assign.Event{Type: "request", Body: r, Request: r})
-		f.to(r.Holder(), events...)
+		live := f.to(r.Holder(), events...)
+		if live && f.config.Trace != nil && r.State != assign.Pending {
+			pushed = append(pushed, r.ID)
+		}
 	})
+	f.config.Trace.Pushed(began, pushed)
 	if err != nil {
 		return err
 	}

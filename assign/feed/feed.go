@@ -11,6 +11,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/pg"
 	"getwork/assign/records"
+	"getwork/assign/tracing"
 )
 
 // Config is what a Feed needs.
@@ -19,6 +20,7 @@ type Config struct {
 	DB      pg.Router
 	SQL     func(string) string // puts the schema's name into a statement; nil: the schema is getwork
 	Records *records.Records
+	Trace   *tracing.Tracer // makes a span of each result that is pushed; nil: off
 	Log     *slog.Logger
 }
 
@@ -143,8 +145,9 @@ func (f *Feed) here() []assign.Holder {
 	return slices.Collect(maps.Keys(f.holders))
 }
 
-// to delivers to one holder's subscriptions. Those that want only requests get nothing else.
-func (f *Feed) to(h assign.Holder, events ...assign.Event) {
+// to delivers to one holder's subscriptions, and reports whether a live channel is among them. Subscriptions that want only requests
+// get nothing else.
+func (f *Feed) to(h assign.Holder, events ...assign.Event) (live bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	subs := f.holders[h]
@@ -155,6 +158,7 @@ func (f *Feed) to(h assign.Holder, events ...assign.Event) {
 	}
 	for _, s := range subs {
 		if !s.quiet {
+			live = true
 			s.deliver(events...)
 			continue
 		}
@@ -164,4 +168,5 @@ func (f *Feed) to(h assign.Holder, events ...assign.Event) {
 			}
 		}
 	}
+	return live
 }

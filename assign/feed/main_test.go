@@ -13,11 +13,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/pg"
 	"getwork/assign/records"
+	"getwork/assign/tracing"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -42,6 +44,8 @@ type nodeOptions struct {
 	every time.Duration // between two announcements
 	dumb  bool          // its announcer can't send, as if the node had died before
 	log   io.Writer
+
+	tracer trace.Tracer // nil: tracing is off
 }
 
 var nodeCount struct {
@@ -78,7 +82,11 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	}
 	router := pg.Router{Calls: pools.API}
 	rs := records.New(router, nil)
-	f := New(Config{Node: name, DB: router, Records: rs, Log: log})
+	var traces *tracing.Tracer
+	if o.tracer != nil {
+		traces = tracing.New(tracing.Config{Tracer: o.tracer, DB: router, Log: log})
+	}
+	f := New(Config{Node: name, DB: router, Records: rs, Trace: traces, Log: log})
 	e := engine.New(engine.Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, LookEvery: time.Hour, Steps: o.steps})
 	if o.still {
@@ -95,6 +103,9 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	})
 	engine.Go(func() { _ = f.Run(working) })
 	running.Go(func() { _ = announcer.Run(ctx) })
+	if traces != nil {
+		running.Go(func() { _ = traces.Run(ctx) })
+	}
 	up := make(chan struct{}, 1)
 	switch {
 	case o.deaf:

@@ -18,10 +18,11 @@ var mayImport = map[string][]string{
 	"getwork/assign/records":    {"getwork/assign", "getwork/assign/pg"},
 	"getwork/assign/ranking":    {"getwork/assign", "getwork/assign/pg", "getwork/assign/records"},
 	"getwork/assign/report":     {"getwork/assign"},
-	"getwork/assign/feed":       {"getwork/assign", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
+	"getwork/assign/tracing":    {"getwork/assign/pg"},
+	"getwork/assign/feed":       {"getwork/assign", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify"},
 	"getwork/assign/hook":       {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg"},
 	"getwork/assign/rights":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
-	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg", "getwork/assign/plan", "getwork/assign/ranking", "getwork/assign/records", "getwork/notify"},
+	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg", "getwork/assign/plan", "getwork/assign/ranking", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
@@ -29,7 +30,7 @@ var mayImport = map[string][]string{
 	"getwork/web/card":          {},
 	"getwork/web/contract":      {},
 	"getwork/web/grants":        {"getwork/assign"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/web/card"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/assign/tracing", "getwork/web/card"},
 	"getwork/web/identity":      {"getwork/assign", "getwork/assign/pg", "getwork/assign/rights", "getwork/web", "getwork/web/card", "getwork/web/grants", "getwork/web/identity/oidc"},
 	"getwork/web/identity/oidc": {"getwork/assign", "getwork/web/card", "getwork/web/grants"},
 	"getwork/ws":                {"getwork/assign"},
@@ -45,6 +46,11 @@ var standardOnly = map[string]bool{"getwork/assign": true, "getwork/assign/plan"
 // The pure function may import nothing with a clock, randomness, a log or I/O.
 var mayNot = map[string][]string{
 	"getwork/assign/plan": {"context", "time", "log", "log/slog", "math/rand", "math/rand/v2", "os", "io", "net", "fmt"},
+}
+
+// One package knows OpenTelemetry's API. By the third part of the path.
+var mayTrace = map[string][]string{
+	"getwork/assign/tracing": {"attribute", "codes", "propagation", "semconv", "trace"},
 }
 
 func TestLayout(t *testing.T) {
@@ -70,6 +76,9 @@ func TestLayout(t *testing.T) {
 			}
 			if slices.Contains(mayNot[p.ImportPath], i) {
 				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+			if strings.HasPrefix(i, "go.opentelemetry.io/") && !slices.Contains(mayTrace[p.ImportPath], strings.Split(i+"//", "/")[2]) {
+				t.Errorf("%s imports %s; see mayTrace", p.ImportPath, i)
 			}
 			if strings.HasPrefix(i, "nhooyr.io/") {
 				t.Errorf("%s imports %s, which is frozen", p.ImportPath, i)
