@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"getwork/cmd/internal/otlp"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
@@ -64,6 +66,19 @@ files, never from flags. This page is generated from the program.
 			}
 			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", strings.ReplaceAll(name, "|", `\|`), f.Envs[0], strings.ReplaceAll(f.Help, "|", `\|`))
 		}
+	}
+	b.WriteString(`
+## Traces
+
+OpenTelemetry's standard variables say whether and where a node sends traces; there are no flags for them.
+[operations.md](operations.md#traces) says what is sent. OpenTelemetry's other variables for OTLP over HTTP (certificates, compression,
+time-outs), for batches (` + "`OTEL_BSP_…`" + `) and for limits of spans hold, too.
+
+| variable | meaning |
+| --- | --- |
+`)
+	for _, v := range otlp.Variables {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, v.Meaning)
 	}
 	return b.String()
 }

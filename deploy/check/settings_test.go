@@ -175,14 +175,20 @@ func TestUnit(t *testing.T) {
 	output(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", unit)
 }
 
-// Each setting that the packages' file offers is one of getwork serve.
+// Each setting that the packages' file offers is one of getwork serve, or one of OpenTelemetry's that the manual lists.
 func TestSettingsFile(t *testing.T) {
 	t.Parallel()
 	all := regexp.MustCompile(`(?m)^#?([A-Z_]+)=`).FindAllStringSubmatch(read(t, "../package/getwork.env"), -1)
 	if len(all) < 10 {
 		t.Fatalf("only %d settings are found", len(all))
 	}
+	manual := read(t, "../../docs/configuration.md")
 	for _, one := range all {
-		knows(t, one[1])
+		switch {
+		case !strings.HasPrefix(one[1], "OTEL_"):
+			knows(t, one[1])
+		case !strings.Contains(manual, "`"+one[1]+"`"):
+			t.Errorf("docs/configuration.md does not list %s", one[1])
+		}
 	}
 }

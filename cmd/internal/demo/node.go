@@ -70,7 +70,7 @@ func (f *fleet) startNode(ctx context.Context, address string) (*nodeProcess, er
 }
 
 // nodeEnvironment returns this process's environment without the variables that configure getwork or PostgreSQL's
-// clients: only flags configure the demo's nodes.
+// clients: only flags configure the demo's nodes. OTEL_… stay, so that a collector shows the demo's traces.
 func nodeEnvironment() []string {
 	var env []string
 	for _, e := range os.Environ() {

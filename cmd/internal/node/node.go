@@ -107,12 +107,12 @@ func (n *Node) Launch() error {
 	return nil
 }
 
-// Environment returns this process's environment without the variables that configure a node. PG… variables stay,
-// because a URL may rely on them.
+// Environment returns this process's environment without the variables that configure a node or its traces. PG… variables
+// stay, because a URL may rely on them.
 func Environment() []string {
 	var env []string
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "GETWORK_") && !strings.HasPrefix(e, "DATABASE_URL=") {
+		if !strings.HasPrefix(e, "GETWORK_") && !strings.HasPrefix(e, "OTEL_") && !strings.HasPrefix(e, "DATABASE_URL=") {
 			env = append(env, e)
 		}
 	}

@@ -25,7 +25,9 @@ import (
 	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/assign/rights"
+	"getwork/assign/tracing"
 	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/otlp"
 	"getwork/notify"
 	"getwork/schema"
 	"getwork/web"
@@ -46,6 +48,8 @@ type node struct {
 	engine    *engine.Engine
 	hooks     hook.Config
 	sender    *hook.Sender
+	spans     *otlp.Sender       // nil: no collector, and tracing is off
+	tracer    *tracing.Tracer    // nil: the same
 	rights    *rights.Watch      // nil: --auth dev
 	source    *oidc.Source       // the identity provider; nil: there is none
 	logIns    *identity.LogIns   // nil: nobody logs in here
@@ -87,6 +91,9 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 
 	id := nodeID()
 	n := &node{config: c, log: log.With("node", id)}
+	if err := n.openSender(ctx, id); err != nil {
+		return nil, err
+	}
 	if err := n.openCertificate(); err != nil {
 		return nil, err
 	}
@@ -118,10 +125,11 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		return err
 	}
 	n.announcer = notify.NewAnnouncer(send, name.Channel(), id, n.log)
+	n.openTracer(name.SQL)
 	n.records = records.New(n.pools.Router(), name.SQL)
-	n.feed = feed.New(feed.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Records: n.records, Log: n.log})
+	n.feed = feed.New(feed.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Records: n.records, Trace: n.tracer, Log: n.log})
 	n.audit = &audit.Writer{Node: id, SQL: name.SQL, Log: n.log, DB: n.pools.Router()}
-	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
+	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, Trace: n.tracer, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
 		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
 	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log}
 	n.sender = hook.NewSender(n.hooks)
@@ -236,7 +244,7 @@ func (n *node) serveHTTP() {
 		FrameAncestors: n.config.FrameAncestors,
 
 		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures(), Hooks: n.sender},
-		Log:     n.log, LogCalls: n.config.LogCalls,
+		Log:     n.log, LogCalls: n.config.LogCalls, Trace: n.tracer,
 	})
 	if n.proxy != nil {
 		all = n.proxy.Handler(all)
@@ -301,6 +309,9 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	if n.logIns != nil {
 		part("identity provider", func() error { return n.source.Run(engine) })
 		part("log-ins", func() error { return n.logIns.Run(engine) })
+	}
+	if n.tracer != nil {
+		part("traces", func() error { return n.tracer.Run(hearing) })
 	}
 	part("announcer", func() error { return n.announcer.Run(hearing) })
 	if n.listener != nil {

@@ -36,7 +36,7 @@ type Command struct {
 	DrainTimeout          time.Duration `help:"How long a shutdown may take. If load balancers watch /readyz, a fifth of it is left for them to notice." default:"15s"`
 	LogFormat             string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel              slog.Level    `help:"debug, info, warn or error." default:"info"`
-	LogCalls              bool          `help:"Log a line for each call: method, route, status, seconds, user, task, request, and the trace of its traceparent header."`
+	LogCalls              bool          `help:"Log a line for each call: method, route, status, seconds, user, task, request and trace."`
 	PrivatePostgres       bool          `help:"Start a PostgreSQL of this node's own, instead of --database-url."`
 	DataDir               string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
 	UntilStdinCloses      bool          `hidden:"" help:"Shut down when standard input is closed, so that the node ends with its parent process."`

@@ -10,8 +10,8 @@ import (
 func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
 
 // shutDown ends the node's parts, each before the parts that it needs. First load balancers stop sending calls here,
-// then sockets and held answers go to other nodes, then open calls end, then rounds end or are given up, and last the
-// announcements to other nodes. If that takes too long, the process exits with status.
+// then sockets and held answers go to other nodes, then open calls end, then rounds end or are given up, then the
+// announcements to other nodes, and last the spans. If that takes too long, the process exits with status.
 func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
@@ -46,4 +46,5 @@ func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
 	endEngine()
 	n.engine.Wait(ctx)
 	endHearing()
+	n.endTraces(began)
 }
