@@ -31,7 +31,7 @@ func (r *round) recordInline(batch []*click) {
 // waiting.
 const selectIDs = `
 select nextval('getwork.work_requested_id_seq')
-from generate_series(1, $1)`
+from generate_series(1, (select $1::integer))`
 
 // withInline adds the clicks that are not recorded yet to the waiters, behind those who waited before. errSettle: a click makes
 // its holder's waiting request stand on something else.
@@ -191,14 +191,14 @@ select c.rank, c.item, c.details::text, ` + availabilityColumns + `
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
 where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1)
   and c.rank >= (select s.shelf_from from getwork.task_state s where s.task_id = $1) and not st.gone
-order by c.rank
-limit $2`
+order by c.rank`
 
 func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
-	a.asked = wanted(clicks)
+	var limit string
+	limit, a.asked = atMost(wanted(clicks))
 	batch.Queue(r.e.SQL(selectWaiting), r.task)
 	batch.Queue(r.e.SQL(selectIDs), len(clicks))
-	batch.Queue(r.e.SQL(selectShelfPrefetch), r.task, a.asked)
+	batch.Queue(r.e.SQL(selectShelfPrefetch+limit), r.task)
 	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
 		credentials, untils := proofColumns(a.proofs)
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)

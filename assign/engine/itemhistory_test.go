@@ -38,18 +38,19 @@ type looked struct {
 func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 	of := func(sql string, args ...any) looked { return looked{n.SQL(sql), args} }
 	none, conflicts := []int64{}, []int64{eyes}
+	limit, _ := atMost(1)
 	available := func(conflicts []int64) looked {
 		return of(selectAvailable, jobs, conflicts, []int64{1}, []string{old}, []int32{1}, []*string{nil}, nil, nil, 1)
 	}
 	return map[string]looked{
-		"a click on the shelf":                   of(selectShelfPrefetch, jobs, 1),
-		"a round of the shelf":                   of(selectShelf, jobs, none, run, 1, 1),
-		"a round of the shelf, four eyes":        of(selectShelf, jobs, conflicts, run, 1, 1),
-		"candidates for a recheck":               of(selectCandidates, jobs, 0, 10),
+		"a click on the shelf":                   of(selectShelfPrefetch+limit, jobs),
+		"a round of the shelf":                   of(selectShelf+limit, jobs, none, run, 1),
+		"a round of the shelf, four eyes":        of(selectShelf+limit, jobs, conflicts, run, 1),
+		"candidates for a recheck":               of(selectCandidates+limit, jobs, 0),
 		"a run's round":                          available(none),
 		"a run's round, four eyes":               available(conflicts),
-		"an inbox's round":                       of(selectInboxAlone, inbox, none, 1, 1),
-		"an inbox's round, four eyes":            of(selectInbox, inbox, conflicts, 1, 1),
+		"an inbox's round":                       of(selectInboxAlone+limit, inbox, none, 1),
+		"an inbox's round, four eyes":            of(selectInbox+limit, inbox, conflicts, 1),
 		"a claim":                                of(selectNamed, jobs, none, old, 1, nil, nil, nil, false),
 		"a claim of an inbox, four eyes":         of(selectNamed, inbox, conflicts, old, 1, nil, nil, nil, true),
 		"who holds it":                           of(selectHeld, jobs, old, "ann", ""),

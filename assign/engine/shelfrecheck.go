@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,8 +35,7 @@ where c.run_id = (
     select s.shelf_run from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
     where s.task_id = $1 and ` + records.ShelfLasts + `)
   and c.rank >= greatest($2, (select s.shelf_from from getwork.task_state s where s.task_id = $1)) and not st.gone
-order by c.rank
-limit $3`
+order by c.rank`
 )
 
 // withRecheckedShelf calls round with what the task's recheck says of the best candidates on its shelf, and again with more
@@ -89,7 +89,8 @@ func (l *shelfRecheck) ask(ctx context.Context, enough int) error {
 	for !l.all && enough > 0 {
 		var items []string
 		run := l.run
-		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates), l.task, l.next, ranking.RecheckAtOnce)
+		limit := "\nlimit " + strconv.Itoa(ranking.RecheckAtOnce) // in the text: see atMost
+		rows, err := l.e.api.Query(ctx, l.e.SQL(selectCandidates+limit), l.task, l.next)
 		if err == nil {
 			_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item string, err error) {
 				err = row.Scan(&l.next, &item, &run)

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,20 +78,33 @@ const selectShelf = `
 select c.rank, c.item, c.details::text, ` + availabilityColumns + `
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availability + `
 where c.run_id = $3 and c.rank >= $4 and not st.gone
-order by c.rank
-limit $5`
+order by c.rank`
+
+// atMost ends a statement that is to return at least n rows, if there are that many, and at most a quarter more; most is how many.
+//
+// The number stands in the text. Were it a parameter, PostgreSQL would make a new plan for each execution, which takes longer than
+// the execution: a plan for any number looks dear to it, because it expects a tenth of all rows. The few numbers, four for each
+// power of two, keep the texts few, and so the plans that a connection keeps.
+func atMost(n int) (limit string, most int) {
+	n = max(n, 4)
+	step := 1 << (bits.Len(uint(n)) - 3)
+	most = (n + step - 1) / step * step
+	return "\nlimit " + strconv.Itoa(most), most
+}
 
 // take reads the shelf from where it was left: candidates of a lower rank were handed out, or can't be any more.
 func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
 	offers, known := r.ahead.shelf(r, n)
 	if !known {
-		rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom, n)
+		limit, _ := atMost(n)
+		rows, err := r.tx.Query(ctx, r.e.SQL(selectShelf+limit), r.task, s.state.conflicts, s.state.shelfRun, s.state.shelfFrom)
 		if err == nil {
 			offers, err = pgx.CollectRows(rows, scanOffer)
 		}
 		if err != nil {
 			return nil, false, err
 		}
+		offers = offers[:min(n, len(offers))]
 	}
 	return offers, len(offers) < n, r.dropUnmatched(offers)
 }

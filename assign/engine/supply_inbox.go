@@ -39,8 +39,7 @@ with due as materialized (
   from getwork.item i
   where i.task_id = $1 and i.done_at is null and i.due_at <= (select clock_timestamp()) and i.due_at < 'infinity'
   order by i.priority desc, i.id
-  limit $2
-  for update skip locked
+  for update skip locked%s
 )
 update getwork.item i set due_at = null from due where i.id = due.id`
 
@@ -58,33 +57,35 @@ cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.ex
 	inboxTail = `i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
   and coalesce(i.exclusive <> all (array(
     select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')), true)
-order by i.priority desc, i.id
-limit $4`
+order by i.priority desc, i.id`
 
 	anyItem = `select exists (select from getwork.item where task_id = $1 and done_at is null)`
 
 	// Items that can't be handed out leave the index of ready ones. Items with several places stay in it: the free places are
-	// counted from work.
+	// counted from work. The sub-query hides how many items there are, for which there would be a new plan each time; see atMost.
 	parkItems = `
 update getwork.item i
 set due_at = 'infinity'
-where i.task_id = $1 and i.item = any($2::text[]) and i.done_at is null and ` + inboxPlaces + ` = 1`
+where i.task_id = $1 and i.item = any((select $2::text[])::text[]) and i.done_at is null and ` + inboxPlaces + ` = 1`
 )
 
 // take reads the best items that are ready now.
 func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
-	if _, err := r.tx.Exec(ctx, r.e.SQL(fallDue), r.task, max(n, 1000)); err != nil {
+	limit, _ := atMost(max(n, 1000))
+	if _, err := r.tx.Exec(ctx, r.e.SQL(fmt.Sprintf(fallDue, limit)), r.task); err != nil {
 		return nil, false, err
 	}
 	statement := selectInbox
 	if len(r.state.conflicts) == 0 {
 		statement = selectInboxAlone
 	}
-	rows, err := r.tx.Query(ctx, r.e.SQL(statement), r.task, r.state.conflicts, r.state.Slots, n)
+	limit, _ = atMost(n)
+	rows, err := r.tx.Query(ctx, r.e.SQL(statement+limit), r.task, r.state.conflicts, r.state.Slots)
 	if err != nil {
 		return nil, false, err
 	}
 	offers, err := pgx.CollectRows(rows, scanPushed)
+	offers = offers[:min(n, len(offers))]
 	if err != nil || len(offers) > 0 {
 		return offers, len(offers) < n, err
 	}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// A click's statements are planned a few times in a session, and no more. Planning takes longer than all else that PostgreSQL does
+// for one click, and a number in LIMIT is enough to have it done each time.
+func TestClicksArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "shelf", `select i as item from generate_series(1, 20000) i order by i`, func(s *assign.Settings) {
+		s.MaxCandidates, s.FreshFor = 20_000, assign.Duration(time.Hour)
+	})
+	newInbox(t, n, "inbox", nil)
+	items := make([]string, 5000)
+	for i := range items {
+		items[i] = fmt.Sprintf("item %d", i)
+	}
+	n.push(t, "inbox", items...)
+	n.endedRequest(t, n.click(t, "shelf", "first", 1).ID)
+	execute(t, pool(t, url), `analyze`)
+	for i := range 60 {
+		for _, task := range []string{"shelf", "inbox"} {
+			if r := n.click(t, task, fmt.Sprint("user ", i), 1+i%3); r.State != assign.Assigned {
+				t.Fatalf("%+v", r)
+			}
+		}
+	}
+	for _, c := range n.pools.API.AcquireAllIdle(t.Context()) {
+		var often *string
+		err := c.QueryRow(t.Context(), `select string_agg(format('%s times, and %s without: %s', custom_plans, generic_plans, left(statement, 150)), e'\n')
+			from pg_prepared_statements where custom_plans > 8`).Scan(&often)
+		c.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if often != nil {
+			t.Errorf("planned again and again:\n%s", *often)
+		}
+	}
+}
