@@ -46,3 +46,19 @@ func TestClicksArePlannedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A limit is never too small, at most a quarter too large, and one of few.
+func TestAtMost(t *testing.T) {
+	t.Parallel()
+	few := map[int]bool{}
+	for n := 1; n <= 1<<16; n++ {
+		_, most := atMost(n)
+		if most < n || 4*most > 5*n {
+			t.Fatalf("%d for %d", most, n)
+		}
+		few[most] = true
+	}
+	if limit, _ := atMost(9); limit != "\nlimit 10" || len(few) > 4*16 {
+		t.Errorf("%q, and %d limits", limit, len(few))
+	}
+}

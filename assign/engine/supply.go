@@ -86,8 +86,7 @@ order by c.rank`
 // the execution: a plan for any number looks dear to it, because it expects a tenth of all rows. The few numbers, four for each
 // power of two, keep the texts few, and so the plans that a connection keeps.
 func atMost(n int) (limit string, most int) {
-	n = max(n, 4)
-	step := 1 << (bits.Len(uint(n)) - 3)
+	step := 1 << max(bits.Len(uint(n))-3, 0)
 	most = (n + step - 1) / step * step
 	return "\nlimit " + strconv.Itoa(most), most
 }
