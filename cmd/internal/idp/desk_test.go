@@ -406,8 +406,9 @@ func (b *tab) refused(r reply, calls int, reason string, never ...string) {
 	if b.cookies[b.provider.SessionCookie()] != "" {
 		b.Error("there is a session's cookie")
 	}
+	told := strings.NewReplacer("description", "", `<script type="module" src="/static/card.js"></script>`, "").Replace(r.text) // without our own
 	for _, word := range append(never, "a text of the provider", "evil", "made-up", "Oliver", "loan-desk", "0001", "script") {
-		if word != "" && (strings.Contains(log, word) || strings.Contains(strings.ReplaceAll(r.text, "description", ""), word)) {
+		if word != "" && (strings.Contains(log, word) || strings.Contains(told, word)) {
 			b.Errorf("%q is told:\n%s\n%s", word, log, r.text)
 		}
 	}
