@@ -99,7 +99,7 @@ class People {
         <label class="quiet">${t`Task`} <select @change=${(e) => this.#of(e.target.value)}>
           <option value="" ?selected=${!this.#task}>${t`all tasks`}</option>
           ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
-          ${[...this.#titles].map(([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
+          ${repeat(this.#titles, ([name]) => name, ([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
         </select></label>
         <span class="push quiet">${at ? t`As of ${when(new Date(at).toISOString())}` : nothing}</span>
       </div>

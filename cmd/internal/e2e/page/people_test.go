@@ -53,4 +53,15 @@ func TestPagePeople(t *testing.T) {
 	b.press(`.choice button:last-child`)
 	b.await(`location.search === '?from=7d'`, e2e.Soon)
 	b.sees("in the last 7 days")
+
+	// The task that was chosen is still shown when another one comes before it.
+	s.Create(map[string]any{"name": "zoning", "query": nil})
+	b.await(`[...document.querySelectorAll('.toolbar option')].map((e) => e.value).join() === ',verify,zoning'`, 2*e2e.Soon)
+	b.choose("Task", "zoning")
+	b.choose("Task", "verify")
+	s.Create(map[string]any{"name": "archive", "query": nil})
+	b.await(`[...document.querySelectorAll('.toolbar option')].map((e) => e.value).join() === ',archive,verify,zoning'`, 2*e2e.Soon)
+	if shown := b.eval(`document.querySelector('.toolbar select').value + location.search`); shown != "verify?from=7d&task=verify" {
+		t.Errorf("the list shows %s", shown)
+	}
 }
