@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/logs"
 )
 
 func TestMessagesArriveInOrder(t *testing.T) {
@@ -41,7 +42,7 @@ func TestGarbledMessagesAreDroppedAndLogged(t *testing.T) {
 	say(t, other, "come here")
 	say(t, other, `{"round":1}`)
 	s.hears(t, other, 1)
-	if n := s.logged.count("dropped a notification"); n != 1 {
+	if n := s.logged.Count("dropped a notification"); n != 1 {
 		t.Errorf("logged %d times, want once a minute", n)
 	}
 }
@@ -167,10 +168,10 @@ func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 			}
 			s.hears(t, other, 1)
 			failing.Store(false)
-			for s.logged.count("sends its echo again") == 0 {
+			for s.logged.Count("sends its echo again") == 0 {
 				s.hears(t, other, 2)
 			}
-			if n := s.logged.count("can't send its echo"); n != 1 {
+			if n := s.logged.Count("can't send its echo"); n != 1 {
 				t.Errorf("logged %d times that echoes fail, want once", n)
 			}
 			select {
@@ -196,17 +197,17 @@ func TestSilentLISTENIsExplained(t *testing.T) {
 			return direct(ctx)
 		}
 	})
-	for s.logged.count("--listen-database-url") == 0 { // an attempt that was slow to connect logs no explanation
+	for s.logged.Count("--listen-database-url") == 0 { // an attempt that was slow to connect logs no explanation
 		await(t, attempts, "another attempt")
 	}
 	for range 3 {
 		await(t, attempts, "another attempt after the explanation")
 	}
 	s.stop()
-	if n := s.logged.count("--listen-database-url"); n != 1 {
+	if n := s.logged.Count("--listen-database-url"); n != 1 {
 		t.Errorf("the pooler was explained %d times, want once", n)
 	}
-	if n := s.logged.count("level=ERROR"); n != 1 {
+	if n := s.logged.Count("level=ERROR"); n != 1 {
 		t.Errorf("%d errors logged, want one", n)
 	}
 	if len(s.up)+len(s.down) != 0 {
@@ -218,7 +219,7 @@ func TestSilentLISTENIsExplained(t *testing.T) {
 func TestStandbyIsTriedWithBackoffAndFewWords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var logged logBuffer
+		var logged logs.Buffer
 		attempts := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -239,7 +240,7 @@ func TestStandbyIsTriedWithBackoffAndFewWords(t *testing.T) {
 		if attempts < 400 || attempts > 1200 {
 			t.Errorf("%d attempts in an hour, want one in about 5 s", attempts)
 		}
-		if n := logged.count("listener is down"); n < 50 || n > 60 {
+		if n := logged.Count("listener is down"); n < 50 || n > 60 {
 			t.Errorf("%d lines in an hour, want one a minute", n)
 		}
 	})

@@ -1,10 +1,8 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"getwork/schema/schematest/logs"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -29,7 +28,7 @@ type station struct {
 	up       chan struct{}
 	down     chan error
 	messages chan Message
-	logged   *logBuffer
+	logged   *logs.Buffer
 	stop     func() // ends Run and waits until it has returned
 }
 
@@ -51,7 +50,7 @@ func tune(t *testing.T, url string, change func(*station, *pgx.ConnConfig)) *sta
 		up:       make(chan struct{}, 1000),
 		down:     make(chan error, 1000),
 		messages: make(chan Message, 1000),
-		logged:   &logBuffer{},
+		logged:   &logs.Buffer{},
 	}
 	s.Listener = &Listener{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
@@ -136,25 +135,4 @@ func (s *station) hears(t *testing.T, conn *pgx.Conn, id int64) {
 	if diff := cmp.Diff(want, await(t, s.messages, "a message")); diff != "" {
 		t.Fatalf("message (-want +got):\n%s", diff)
 	}
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logBuffer) count(s string) int {
-	return strings.Count(l.String(), s)
 }

@@ -14,12 +14,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"getwork/assign/tracing"
+	"getwork/schema/schematest/logs"
 )
 
 // Each call has a line that names who called, the task, the request and the trace, and nothing of the item.
 func TestCallLog(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log logs.Buffer
 	n := start(t, stationOptions{log: &log, logCalls: true})
 	n.newTask(t, "verify", five, "")
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -47,7 +48,7 @@ func TestCallLog(t *testing.T) {
 // trace of its span, whether or not its client names one, and a click records its span.
 func TestCallsAreSpans(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log logs.Buffer
 	spans := tracetest.NewSpanRecorder()
 	tracer := tracing.New(tracing.Config{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")})
 	n := start(t, stationOptions{log: &log, logCalls: true, traces: tracer})

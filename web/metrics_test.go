@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"getwork/schema/schematest/logs"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -246,7 +247,7 @@ func TestMetricsOfAnotherHost(t *testing.T) {
 // Whatever a client accepts, it gets the figures, and the log stays empty.
 func TestMetricsEncodings(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log logs.Buffer
 	n := start(t, stationOptions{log: &log})
 	for accept, coding := range map[string]string{"": "", "gzip": "gzip", "br": "", "identity;q=0": "", "*;q=0": "", "gzip;q=0, identity;q=0": "", "zstd": "", "gzip;q=x": "", ";;,": ""} {
 		r := n.file(t, "GET", "/metrics", "Accept-Encoding", accept).want(200)
@@ -254,7 +255,7 @@ func TestMetricsEncodings(t *testing.T) {
 			t.Errorf("%q: %q, %.100q", accept, got, r.body)
 		}
 	}
-	if got := log.count("level=ERROR"); got > 0 {
-		t.Errorf("%d errors in the log:\n%s", got, log.b.String())
+	if got := log.Count("level=ERROR"); got > 0 {
+		t.Errorf("%d errors in the log:\n%s", got, log.String())
 	}
 }

@@ -1,15 +1,14 @@
 package web
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/logs"
 )
 
 // Every route that takes a body refuses these.
@@ -128,41 +127,17 @@ func TestReadiness(t *testing.T) {
 	bad.call(t, "GET", "/livez", nil, "").want(200)
 }
 
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func (b *buffer) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.b.String(), s)
-}
-
 // A panic is answered as a problem without details, and logged once.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log logs.Buffer
 	n := start(t, stationOptions{log: &log})
 	r := n.call(t, "GET", "/api/v1/tasks", as("oliver", panics, "yes"), "")
 	r.refused(500, "internal")
 	if strings.Contains(r.body, "secret") || strings.Contains(r.body, "goroutine") {
 		t.Errorf("the answer tells of the inside: %s", r.body)
 	}
-	if got := log.count("panic: secret"); got != 1 {
+	if got := log.Count("panic: secret"); got != 1 {
 		t.Errorf("logged %d times", got)
 	}
 }
@@ -170,7 +145,7 @@ func TestPanic(t *testing.T) {
 // While the database is away, calls are answered 503 with Retry-After; when it is back, so is everything.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log logs.Buffer
 	server := schematest.OwnServer(t, map[string]string{"synchronous_commit": "on"})
 	n := startOn(t, server.URL("getwork"), stationOptions{log: &log})
 	n.newTask(t, "verify", five, `,"paused":true`)

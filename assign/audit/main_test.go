@@ -1,19 +1,17 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/logs"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
@@ -22,32 +20,12 @@ func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 type desk struct {
 	*Writer
 	db  *pgxpool.Pool
-	log *log
+	log *logs.Buffer // what the node logs
 }
-
-// log is what a node logs.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *log) lines() int { return strings.Count(l.String(), "msg=audit ") }
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{db: schematest.Pool(t), log: &log{}}
+	d := &desk{db: schematest.Pool(t), log: &logs.Buffer{}}
 	d.Writer = &Writer{Node: "n1", Log: slog.New(slog.NewTextHandler(d.log, nil)).With("node", "n1"), DB: d.db}
 	return d
 }

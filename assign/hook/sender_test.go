@@ -233,16 +233,21 @@ func TestDeadAndRedriven(t *testing.T) {
 	}
 }
 
+// failsWhile is a receiver that answers 502 while it is bad.
+func failsWhile(bad *atomic.Bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if bad.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}
+}
+
 // A test goes at once, before all others and while the hook waits after failures.
 func TestTestGoesFirst(t *testing.T) {
 	t.Parallel()
 	var bad atomic.Bool
 	bad.Store(true)
-	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) {
-		if bad.Load() {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-	})
+	d := newDesk(t, failsWhile(&bad))
 	w, _ := d.hook()
 	d.assign("a")
 	d.once()
@@ -269,11 +274,7 @@ func TestTestAfterTest(t *testing.T) {
 	t.Parallel()
 	var bad atomic.Bool
 	bad.Store(true)
-	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) {
-		if bad.Load() {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-	})
+	d := newDesk(t, failsWhile(&bad))
 	w, _ := d.hook()
 	for _, fails := range []bool{true, true, false} {
 		bad.Store(fails)

@@ -1,14 +1,12 @@
 package tracing
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"getwork/assign/pg"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/logs"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -27,24 +26,6 @@ const (
 	theirs = "4bf92f3577b34da6a3ce929d0e0e4736"
 	header = "00-" + theirs + "-00f067aa0ba902b7-"
 )
-
-// buffer is a log that several goroutines write.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // newTracer returns a tracer that samples as the sampler says, and what it has recorded.
 func newTracer(c Config, sampler sdktrace.Sampler) (*Tracer, *tracetest.SpanRecorder) {
@@ -137,7 +118,7 @@ func TestOff(t *testing.T) {
 func TestNobodyWaitsForSpans(t *testing.T) {
 	t.Parallel()
 	db := schematest.Pool(t)
-	var log buffer
+	var log logs.Buffer
 	tracer, _ := newTracer(Config{DB: pg.Router{Calls: db}, Log: slog.New(slog.NewTextHandler(&log, nil))}, sdktrace.AlwaysSample())
 	for range queued + 7 {
 		tracer.Answered(1, 0, tracer.Now(), []int64{1})

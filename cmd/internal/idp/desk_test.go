@@ -1,7 +1,6 @@
 package idp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest/logs"
 	"getwork/web/grants"
 	"getwork/web/identity/oidc"
 )
@@ -32,7 +32,7 @@ type desk struct {
 	source   *oidc.Source
 	provider *oidc.Provider
 	url      string
-	log      *lines
+	log      *logs.Buffer
 	clock    *clock
 }
 
@@ -46,7 +46,7 @@ type options struct {
 
 func open(t *testing.T, o options) *desk {
 	t.Helper()
-	d := &desk{T: t, sessions: &sessions{once: map[[32]byte]bool{}, alive: map[string]*oidc.Login{}}, log: &lines{}, clock: &clock{}}
+	d := &desk{T: t, sessions: &sessions{once: map[[32]byte]bool{}, alive: map[string]*oidc.Login{}}, log: &logs.Buffer{}, clock: &clock{}}
 	server := httptest.NewUnstartedServer(nil)
 	d.url = "http://" + server.Listener.Addr().String()
 	var err error
@@ -268,32 +268,6 @@ func (s *sessions) last() *oidc.Login {
 	return s.began[len(s.began)-1]
 }
 
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// take returns what was logged since it was last called.
-func (l *lines) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
-}
-
 // tab is a browser that follows no redirect by itself. Go's cookie jar would not send Secure cookies over HTTP, as browsers
 // do on loopback.
 type tab struct {
@@ -380,7 +354,7 @@ func (b *tab) back(address, sub string) string {
 // Sessions, and none of the words.
 func (b *tab) refused(r reply, calls int, reason string, never ...string) {
 	b.Helper()
-	log := b.log.take()
+	log := b.log.Take()
 	status := 400
 	switch reason {
 	case "no-grant", "name-missing", "name-form":

@@ -21,7 +21,7 @@ func TestWrongAnswers(t *testing.T) {
 			own := *d
 			own.T = t
 			b := own.browser()
-			d.log.take()
+			d.log.Take()
 			calls := d.count()
 			d.idp.Set(Wrongs[name].Wrong)
 			defer d.idp.Set(Wrong{})
@@ -224,7 +224,7 @@ func TestOtherBrowsers(t *testing.T) {
 	d := open(t, options{})
 	victim, attacker := d.browser(), d.browser()
 	theirs := attacker.back(attacker.leave(""), "0002")
-	d.log.take()
+	d.log.Take()
 	victim.refused(victim.get(theirs), 0, "no-cookie", hidden(theirs)...)
 
 	// The attacker's code with the victim's state: PKCE.
@@ -247,11 +247,11 @@ func TestOtherBrowsers(t *testing.T) {
 	late := victim.leave("")
 	kept := maps.Clone(victim.cookies)
 	callback := victim.back(late, "0001")
-	d.log.take()
+	d.log.Take()
 	if r := victim.get(callback); r.StatusCode != http.StatusSeeOther {
 		t.Fatal(r.StatusCode)
 	}
-	d.log.take()
+	d.log.Take()
 	victim.cookies = kept
 	victim.refused(victim.get(callback), 1, "state-used", hidden(callback)...)
 
@@ -272,14 +272,14 @@ func TestOtherBrowsers(t *testing.T) {
 		} else {
 			change()
 		}
-		d.log.take()
+		d.log.Take()
 		victim.refused(victim.get(callback), 1, reason, hidden(callback)...)
 	}
 	victim.cookies = map[string]string{}
 	d.clock.forward(time.Hour)
 	callback = victim.back(victim.leave(""), "0001")
 	d.clock.forward(-10 * time.Minute)
-	d.log.take()
+	d.log.Take()
 	victim.refused(victim.get(callback), 1, "too-late")
 }
 
@@ -349,7 +349,7 @@ func TestAgain(t *testing.T) {
 			}
 		}})
 		r := b.get(b.back(away, "0003"))
-		if (r.StatusCode == http.StatusSeeOther) != (tt.reason == "") || !strings.Contains(d.log.take(), tt.reason) {
+		if (r.StatusCode == http.StatusSeeOther) != (tt.reason == "") || !strings.Contains(d.log.Take(), tt.reason) {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
 		if tt.proved == 0 && !d.last().AuthTime.IsZero() {
@@ -358,7 +358,7 @@ func TestAgain(t *testing.T) {
 		if r := b.logIn("0003"); r.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s, without again: %d", name, r.StatusCode)
 		}
-		d.log.take()
+		d.log.Take()
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAway(t *testing.T) {
 	}
 	// It goes away again between the start of a log-in and its end.
 	callback := b.back(b.leave(""), "0001")
-	d.log.take()
+	d.log.Take()
 	d.idp.Close()
 	delete(b.cookies, d.provider.SessionCookie())
 	b.refused(b.get(callback), 1, "token-endpoint", hidden(callback)...)
@@ -138,7 +138,7 @@ func TestSlowProvider(t *testing.T) {
 		w.(http.Flusher).Flush()
 		hang(w, r)
 	}))
-	d.log.take()
+	d.log.Take()
 	b.refused(b.get(callback), 0, "token-endpoint", hidden(callback)...)
 }
 
@@ -168,9 +168,9 @@ func TestKeysRotate(t *testing.T) {
 	d.idp.mu.Lock()
 	d.idp.key = old
 	d.idp.mu.Unlock()
-	d.log.take()
+	d.log.Take()
 	d.browser().logIn("0001")
-	if log := d.log.take(); !strings.Contains(log, "reason=signature") {
+	if log := d.log.Take(); !strings.Contains(log, "reason=signature") {
 		t.Errorf("a withdrawn key: %s", log)
 	}
 }
@@ -367,7 +367,7 @@ func TestBackchannel(t *testing.T) {
 	b := d.browser()
 	message := func(change func(map[string]any), lie Wrong) reply {
 		t.Helper()
-		d.log.take()
+		d.log.Take()
 		d.idp.Set(lie)
 		defer d.idp.Set(Wrong{})
 		return b.call("POST", "/auth/backchannel", url.Values{"logout_token": {d.idp.LogoutToken("getwork", "0001", change)}}.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "*/*")
@@ -430,7 +430,7 @@ func TestBackchannel(t *testing.T) {
 			}
 		}
 		r := message(tt.change, lie)
-		log := d.log.take()
+		log := d.log.Take()
 		if r.StatusCode != 400 || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v", name, r.StatusCode, r.Header)
 		}

@@ -1,42 +1,23 @@
 package otlp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"getwork/cmd/internal/otlp/otlptest"
+	"getwork/schema/schematest/logs"
 	"getwork/schema/schematest/timeout"
 )
 
 // The SDK reads the environment of the process, and has global handlers of errors. So these tests run one after another.
 
-// buffer is a log that several goroutines write.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // start starts a sender with these variables, as NAME=value.
-func start(t *testing.T, log *buffer, variables ...string) (*Sender, error) {
+func start(t *testing.T, log *logs.Buffer, variables ...string) (*Sender, error) {
 	t.Helper()
 	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")
@@ -61,7 +42,7 @@ func TestOff(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_TRACES_EXPORTER=none"},
 	} {
 		t.Run(fmt.Sprint(variables), func(t *testing.T) {
-			var log buffer
+			var log logs.Buffer
 			if s, err := start(t, &log, variables...); s != nil || err != nil || log.String() != "" {
 				t.Errorf("%v, %v, %s", s, err, log.String())
 			}
@@ -89,7 +70,7 @@ func TestRefused(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_CERTIFICATE=/nowhere":                                 "read tls ca cert file",
 	} {
 		t.Run(variable, func(t *testing.T) {
-			var log buffer
+			var log logs.Buffer
 			s, err := start(t, &log, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", variable)
 			if s != nil || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
@@ -110,7 +91,7 @@ func TestSent(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			to := otlptest.Start(t)
-			var log buffer
+			var log logs.Buffer
 			s, err := start(t, &log, "OTEL_EXPORTER_OTLP_ENDPOINT="+to.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20hunter2", c.variable)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +123,7 @@ func TestCollectorRefuses(t *testing.T) {
 		_, _ = fmt.Fprintf(w, "not %s, %s", r.Header.Get("Authorization"), strings.Repeat("and not now ", 1000))
 		return true
 	}
-	var log buffer
+	var log logs.Buffer
 	s, err := start(t, &log, "OTEL_EXPORTER_OTLP_ENDPOINT="+to.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20hunter2", "OTEL_BSP_SCHEDULE_DELAY=10")
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +151,7 @@ func TestCollectorIsSilent(t *testing.T) {
 		}
 		return true
 	}
-	var log buffer
+	var log logs.Buffer
 	s, err := start(t, &log, "OTEL_EXPORTER_OTLP_ENDPOINT="+to.URL, "OTEL_BSP_SCHEDULE_DELAY=10")
 	if err != nil {
 		t.Fatal(err)
