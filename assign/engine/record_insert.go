@@ -27,7 +27,7 @@ func groupsOf(c assign.Click) *string {
 
 // credentialOf returns a click's credential as it is recorded; nil: none.
 func credentialOf(c assign.Click) *string {
-	credential := c.Credential
+	credential := c.Credential // a copy: a pointer into c would allocate all of c
 	if credential == "" {
 		return nil
 	}
@@ -43,8 +43,8 @@ func withTrace(column []*string, row int, traceparent string) []*string {
 	for len(column) < row {
 		column = append(column, nil)
 	}
-	is := traceparent
-	return append(column, &is)
+	recorded := traceparent // a copy: a pointer to the parameter would allocate it where there is none to record, too
+	return append(column, &recorded)
 }
 
 // Sorted by holder, like every insert of a batch. "+ 0" and "limit" make PostgreSQL look each holder up by the index of

@@ -26,7 +26,7 @@ func tool(t *testing.T, name string, args ...string) {
 	path := filepath.Join(found.Dir, name)
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath(name); err != nil {
-			t.Skip(err)
+			t.Skipf("%v: on Debian, apt-get install postgresql-client", err)
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {

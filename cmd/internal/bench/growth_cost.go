@@ -98,7 +98,7 @@ func (e *Env) rankingMemory(ctx context.Context, rows int) (mib float64, err err
 			return err
 		}
 		if most := peak(s.nodes[0].PID()); before > 0 {
-			mib = max(most-before, 0.1) / 1024
+			mib = max(most-before, 0.1) / 1024 // never 0, which says that there was no room
 		}
 		return nil
 	})

@@ -46,7 +46,7 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 			case n == 0:
 				colour = command.Bold
 			case heads[i] == "STATE":
-				colour = command.Of(cell)
+				colour = command.ColourOf(cell)
 			}
 			_ = command.Paint(out, colour, cell)
 			if i < len(cells)-1 {

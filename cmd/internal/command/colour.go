@@ -42,11 +42,11 @@ func Paint(w io.Writer, c Colour, text string) error {
 	return err
 }
 
-// Of returns the colour of a state or an outcome: green for what went well, yellow for what is to be looked at, red for what failed.
+// ColourOf returns the colour of a state or an outcome: green for what went well, yellow for what is to be looked at, red for what failed.
 // Everything else is usual.
-func Of(state string) Colour { return ofState[state] }
+func ColourOf(state string) Colour { return coloursOf[state] }
 
-var ofState = map[string]Colour{
+var coloursOf = map[string]Colour{
 	"ok": Green, "completed": Green, "assigned": Green, "finished": Green, "delivered": Green,
 	"warning": Yellow, "paused": Yellow, "expired": Yellow, "partial": Yellow, "lost": Yellow, "never": Yellow,
 	"error": Red, "failed": Red, "dead": Red,

@@ -152,7 +152,7 @@ func (r report) json(w io.Writer) error {
 // lines prints a line for each finding, and below it what to do.
 func (r report) lines(w io.Writer) error {
 	for _, f := range r.Checks {
-		if err := command.Paint(w, command.Of(string(f.State)), string(f.State)); err != nil {
+		if err := command.Paint(w, command.ColourOf(string(f.State)), string(f.State)); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("%*s %-18s %s\n", 8-len(f.State), "", f.Check, oneLine(f.Found))

@@ -67,7 +67,7 @@ class Hooks {
         <h1>${t`Web hooks`}</h1>
         ${this.#form ? nothing : html`<button id="new-hook" type="button" class="push" @click=${this.#new}>${t`New web hook`}</button>`}
       </div>
-      <p class="quiet">${t`A web hook tells another program what happens: it posts events to its URL.`} <a href="/docs#WebhookEvent">${t`What is posted`}</a></p>
+      <p class="quiet">${t`A web hook tells another program what happens: it posts events to its URL.`} <a href="/docs#WebhookEvent">${t`The shape of an event`}</a></p>
       ${this.#task ? html`<p dir="auto">${t`Only those that are told of ${html`<b>${this.#tasks.title(this.#task)}</b>`}.`} <a href="/webhooks">${t`All web hooks`}</a></p>` : nothing}
       ${this.#form ? this.#form.template() : nothing}
       <p class="error" role="alert" dir="auto">${error ? t`They can’t be read: ${error.message}` : ''}</p>

@@ -2,7 +2,7 @@
 export default {
   'New web hook': 'Neuer Webhook',
   'A web hook tells another program what happens: it posts events to its URL.': 'Ein Webhook teilt einem anderen Programm mit, was geschieht: Er sendet Ereignisse an dessen URL.',
-  'What is posted': 'Was gesendet wird',
+  'The shape of an event': 'So sieht ein Ereignis aus',
   'Only those that are told of {0}.': 'Nur die, denen Ereignisse von {0} mitgeteilt werden.',
   'None is told of this task.': 'Keinem werden Ereignisse dieser Aufgabe mitgeteilt.',
   'There are no web hooks yet.': 'Es gibt noch keine Webhooks.',
