@@ -221,6 +221,9 @@ func image(t *testing.T, dist string) {
 		if !slices.Equal(all, []string{"getwork"}) {
 			t.Errorf("%s: the image has %v", arch, all)
 		}
+		store := t.TempDir()
+		output(t, "buildah", "--root", store+"/root", "--runroot", store+"/run", "--storage-driver", "vfs", "pull", "--quiet",
+			"docker-archive:"+one(t, dist, "getwork_*_image_"+arch+".tar")) // it is read as an image
 	}
 }
 
