@@ -42,7 +42,7 @@ export default {
   'The former secret signs, too:': 'Das bisherige Geheimnis signiert noch:',
   'Make a new secret': 'Neues Geheimnis erzeugen',
   'Delete this web hook?': 'Diesen Webhook löschen?',
-  'Nothing is sent to {0} any more, and what waits for it or is dead is removed.': 'An {0} wird nichts mehr gesendet. Was darauf wartet oder unzustellbar ist, wird entfernt.',
+  'Nothing is sent to {0} any more. Its waiting and its dead events are removed.': 'An {0} wird nichts mehr gesendet. Wartende und unzustellbare Ereignisse werden entfernt.',
   'Delete it': 'Löschen',
   'The web hook is deleted.': 'Der Webhook ist gelöscht.',
   '{0} events are sent again.': { one: '{0} Ereignis wird erneut gesendet.', other: '{0} Ereignisse werden erneut gesendet.' },

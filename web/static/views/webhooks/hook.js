@@ -133,7 +133,7 @@ export class Hook {
   async #delete(hook) {
     const yes = await ask({
       title: t`Delete this web hook?`,
-      text: t`Nothing is sent to ${hook.url} any more, and what waits for it or is dead is removed.`,
+      text: t`Nothing is sent to ${hook.url} any more. Its waiting and its dead events are removed.`,
       yes: t`Delete it`,
       danger: true,
     });
