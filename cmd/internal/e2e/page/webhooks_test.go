@@ -285,6 +285,6 @@ func TestPageWebhook(t *testing.T) {
 	b.use("button", "Delete it")
 	b.sees("There are no web hooks yet.")
 	s.Await("it is deleted", e2e.Soon, `select not exists (select from getwork.hook)`)
-	b.use("link", "What is posted")
+	b.use("link", "The shape of an event")
 	b.await(`document.querySelector('#WebhookEvent')?.getBoundingClientRect().top < innerHeight`, e2e.Soon)
 }
