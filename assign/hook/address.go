@@ -24,6 +24,7 @@ var closed = prefixes(
 	"::/8",                   // unspecified, loopback, IPv4 in other forms, NAT64 of the network's own
 	"fe80::/10", "fec0::/10", // link-local and site-local
 	"fd00:ec2::/32", "fd20:ce::/32", // metadata of AWS, and of Google
+	"fd00:c1::/32", "fd00:42::/32", // metadata of Oracle, and of Scaleway
 	"2002::/16", "2001::/32", "100::/64", // 6to4, Teredo, discard
 	"ff00::/8", // multicast
 )

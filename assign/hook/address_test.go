@@ -19,7 +19,7 @@ func TestAddresses(t *testing.T) {
 		"93.184.216.34": true, "10.0.0.1": true, "172.16.0.1": true, "192.168.1.1": true, "100.64.0.1": true, "2606:2800:220:1::1": true, "fd12:3456::1": true, "64:ff9b::5db8:d822": true,
 		"127.0.0.1": false, "127.255.0.1": false, "127.0.0.2": true, "0.0.0.0": false, "169.254.169.254": false, "100.100.100.200": false, "168.63.129.16": false, "192.0.0.192": false,
 		"224.0.0.1": false, "255.255.255.255": false, "::": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:127.0.0.2": true, "::127.0.0.1": false,
-		"fe80::1": false, "fe80::1%eth0": false, "fec0::1": false, "fd00:ec2::254": false, "fd20:ce::254": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::7f00:1": false, "::ffff:0:7f00:1": false,
+		"fe80::1": false, "fe80::1%eth0": false, "fec0::1": false, "fd00:ec2::254": false, "fd20:ce::254": false, "fd00:c1::a9fe:a9fe": false, "fd00:42::42": false, "::ffff:a9fe:a9fe": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::7f00:1": false, "::ffff:0:7f00:1": false,
 		"2002:7f00:1::": false, "2001:0:1::1": false, "ff02::1": false,
 	} {
 		if err := checkAddress(allow, netip.MustParseAddr(address), false); (err == nil) != want {

@@ -183,7 +183,10 @@ func TestLease(t *testing.T) {
 // What was not delivered within three days is dead, and sent again when somebody says so.
 func TestDeadAndRedriven(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("a secret of the receiver, which nobody is shown"))
+	})
 	w, _ := d.hook(assign.WorkAssignedEvent)
 	d.assign("a")
 	d.assign("b")
