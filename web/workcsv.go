@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"getwork/assign"
 )
@@ -46,7 +47,7 @@ func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, limi
 // harmless keeps a spreadsheet from taking what strangers wrote for a formula: such a cell begins with an apostrophe.
 // https://owasp.org/www-community/attacks/CSV_Injection
 func harmless(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", first) { // also in full width
 		return "'" + cell
 	}
 	return cell
