@@ -42,7 +42,8 @@ func restored(t *testing.T, server *postgres.Server) string {
 }
 
 // moves lets users work in one cluster, moves the tables into another, whose transaction ids are lower, and lets users go on
-// there. Nothing that is done, held or put off may be handed out, and the fresh shelf that came along costs one run.
+// there. Nothing that is done, held or put off may be handed out, the fresh shelf that came along costs one run, and who waited
+// waits on.
 func moves(t *testing.T, parameters map[string]string, next *postgres.Server, move func(from, to string)) {
 	t.Helper()
 	former := schematest.OwnServer(t, parameters)
@@ -79,6 +80,8 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 	let(n, old, "6 is done, too", assign.Disposition{Outcome: "complete"})
 	later := assign.Duration(4 * time.Hour)
 	let(n, old, "3 is put off", assign.Disposition{Outcome: "return", After: &later})
+	newInbox(t, n, "inbox", nil)
+	waits := n.linger(t, "inbox", "waits", 1)
 	n.stop()
 
 	to := restored(t, next)
@@ -105,6 +108,10 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 		t.Errorf("%d runs, want the former cluster's and one more", runs)
 	}
 	let(n, db, "2 is held", assign.Disposition{Outcome: "complete"})
+	n.push(t, "inbox", "came later")
+	if got := fmt.Sprint(items(n.endedRequest(t, waits.ID))); got != "[came later]" {
+		t.Errorf("who waited there got %s here", got)
+	}
 	if got := query[string](t, db, `select string_agg(type, ', ' order by id) from getwork.hook_event where item = '4'`); got != "work.assigned, work.closed" {
 		t.Errorf("events for web hooks, of an item that was assigned there and closed here: %s", got)
 	}
