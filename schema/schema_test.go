@@ -3,6 +3,9 @@ package schema_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -253,6 +256,24 @@ order by 1`)
 	}
 	if len(bare) > 0 {
 		t.Errorf("no comment on %v", bare)
+	}
+}
+
+// A migration says what becomes of older nodes, which go on beside it during a rolling upgrade. The first 13 came out together.
+func TestMigrationsSpeakOfOlderNodes(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files[13:] {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up, _, _ := strings.Cut(string(text), "---- create above / drop below ----"); !strings.Contains(up, "Older nodes") {
+			t.Errorf("%s does not say whether older nodes work beside it: begin a sentence of its comment with \"Older nodes\"", file)
+		}
 	}
 }
 
