@@ -139,4 +139,7 @@ func TestKubernetesDrains(t *testing.T) {
 		}
 		knows(t, name)
 	}
+	for _, v := range c.deployment.Spec.Template.Spec.Containers[0].Env {
+		knows(t, v.Name)
+	}
 }
