@@ -30,12 +30,13 @@ lint: ## format, vet and lint
 bench: ## how many clicks this machine can take, in two minutes
 	go run ./cmd/getwork bench --quick
 
-matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, defences switched off, all looks, a release made twice: hours
+matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an upgrade and a restore under load, defences switched off, all looks, a release made twice: hours
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
+	for scenario in upgrade restore; do go run ./cmd/getwork-torture --scenario $$scenario --for 2m --every 1s --users 60 || exit 1; done
 	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
 	go -C deploy/check test -count=1 -timeout 90m ./...
