@@ -91,6 +91,9 @@ func (s *site) index(view string) []byte {
 	const begins = "page.js"
 	modules := s.imports(begins, nil)
 	modules = s.imports("views/"+cmp.Or(strings.Split(view, "/")[1], "desk")+".js", modules)
+	if view == "/tasks" {
+		modules = s.imports("views/tasks/list.js", modules) // which a task's page does without
+	}
 	var links bytes.Buffer
 	if style := styles[view]; style != "" {
 		fmt.Fprintf(&links, "  <link rel=\"stylesheet\" href=\"/static/%s\">\n", style)

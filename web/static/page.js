@@ -25,7 +25,7 @@ const manages = ({ role }) => role === 'manager';
 const views = [
   { path: '/', title: t`Work`, may: works, load: () => import('./views/desk.js') },
   { path: '/floor', title: t`Floor`, may: watches, load: () => import('./views/floor.js') },
-  { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js') },
+  { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
   { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
   { path: '/people', title: t`People`, may: watches, load: () => import('./views/people.js') },
   { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },

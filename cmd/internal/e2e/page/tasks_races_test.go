@@ -163,7 +163,7 @@ func TestPageTaskListOvertaken(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
 	got := inPage[string](b, fakes+`
-		const { open } = await view('tasks.js');
+		const { openList: open } = await view('tasks/list.js');
 		const c = client();
 		const first = later();
 		let n = 0;
