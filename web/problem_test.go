@@ -2,8 +2,19 @@ package web
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +59,97 @@ func TestProblemsOfIdentity(t *testing.T) {
 			t.Errorf("%v at %q with %q: %d %v %s", tt.err, tt.path, tt.sent, w.Code, w.Header(), w.Body)
 		}
 	}
+}
+
+var (
+	kindLine = regexp.MustCompile(`(?m)^\t\w+ +Kind = "([\w-]+)"`)
+	typeName = regexp.MustCompile(`"(/problems/[\w-]+)"`)
+	verb     = regexp.MustCompile(`%[+#]?\d*[a-zA-Z]`)
+)
+
+// Each language has a text for each type of problem, by its title. Its other texts of problems are what the server or getwork.js says.
+func TestProblemsAreTranslated(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../assign/refusal.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	titles, types := map[string]bool{}, map[string]bool{}
+	for _, m := range kindLine.FindAllSubmatch(source, -1) {
+		titles[assign.TitleOf(assign.Kind(m[1]))] = true
+		types["/problems/"+string(m[1])] = true
+	}
+	for _, m := range typeName.FindAllSubmatch(description, -1) {
+		if !types[string(m[1])] {
+			t.Errorf("openapi.json has the type %s, of which refusal.go has no kind", m[1])
+		}
+	}
+	if len(titles) < 25 || titles[""] {
+		t.Fatalf("the titles of the types: %q", slices.Sorted(maps.Keys(titles)))
+	}
+	said := saidOfProblems(t)
+	for lang := range languages(t) {
+		file := theSite().files["lang/"+lang+"/problems.js"]
+		if file == nil {
+			t.Errorf("%s has no texts of problems", lang)
+			continue
+		}
+		has := map[string]bool{}
+		for _, m := range entry.FindAllStringSubmatch(string(file.plain), -1) {
+			key, text := unescaped(m[1]), unescaped(m[2])
+			if has[key] {
+				t.Errorf("%s: twice: %q", lang, key)
+			}
+			has[key] = true
+			for _, hole := range holes.FindAllString(text, -1) {
+				if !strings.Contains(key, hole) {
+					t.Errorf("%s: %q has a value that %q has not", lang, text, key)
+				}
+			}
+			parts := holes.Split(key, -1)
+			for i := range parts {
+				parts[i] = regexp.QuoteMeta(parts[i])
+			}
+			shape := regexp.MustCompile(`(?s)^` + strings.Join(parts, `.+`) + `$`)
+			if !titles[key] && !slices.ContainsFunc(said, shape.MatchString) {
+				t.Errorf("%s: neither the server nor getwork.js says %q", lang, key)
+			}
+		}
+		for title := range titles {
+			if !has[title] {
+				t.Errorf("%s has no text for problems with the title %q", lang, title)
+			}
+		}
+	}
+}
+
+// saidOfProblems are the strings in the sources of the API and in getwork.js, in which values are x, as clients may read them.
+func saidOfProblems(t *testing.T) (all []string) {
+	t.Helper()
+	for _, root := range []string{".", "../assign"} {
+		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					text, _ := strconv.Unquote(l.Value)
+					all = append(all, verb.ReplaceAllString(strings.ReplaceAll(text, "%q", `"x"`), "x"))
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range literals(string(theSite().files["getwork.js"].plain)) {
+		all = append(all, strings.Join(l.parts, "x"))
+	}
+	return all
 }

@@ -1,6 +1,6 @@
 // The page on which somebody lets a terminal log in as them.
 import './card.js';
-import { t } from './lang.js';
+import { t, translate } from './lang.js';
 
 const button = document.getElementById('approve');
 const said = document.getElementById('said');
@@ -17,7 +17,7 @@ button.addEventListener('click', async () => {
       body: JSON.stringify({ challenge, port: Number(port), label }),
     });
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.detail);
+    if (!response.ok) throw await translate(Object.assign(new Error(answer.detail), answer));
     if (answer.next) {
       location.replace(answer.next); // this machine, where the terminal listens
       return;

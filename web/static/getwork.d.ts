@@ -163,6 +163,8 @@ export interface RestOptions {
   headers?: Record<string, string>;
   fetch?: typeof globalThis.fetch;
   parse?: (text: string) => any;
+  /** Puts the problem of a call into another language. */
+  translate?: (problem: Problem) => Problem | Promise<Problem>;
   clock?: { setTimeout(f: () => void, ms: number): any };
   dated?: (ms: number) => void;
 }

@@ -82,7 +82,7 @@ export class Problem extends Error {
  *
  * Options are those of connect(); dated, if given, is called with the server's time (ms) of each answer, to the second.
  */
-export function rest({ url = '', headers: always, fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, clock = globalThis, dated } = {}) {
+export function rest({ url = '', headers: always, fetch = (...args) => globalThis.fetch(...args), parse = JSON.parse, clock = globalThis, dated, translate = (e) => e } = {}) {
   async function once(method, path, { body, headers, within = 30_000, keepalive = false, signal } = {}) {
     const late = AbortSignal.timeout(within);
     const init = { method, headers: { ...always, ...headers }, cache: 'no-store', keepalive, signal: signal ? AbortSignal.any([signal, late]) : late };
@@ -110,12 +110,12 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
    * 429}; the answer is {status, tag, body}.
    */
   async function call(method, path, { repeats = 2, ...options } = {}) {
-    nameable(path);
     for (let more = repeats; ; more--) {
       try {
+        nameable(path);
         return await once(method, path, options);
       } catch (e) {
-        if (e.status !== 429 || more === 0) throw e;
+        if (e.status !== 429 || more === 0) throw await translate(e);
         await new Promise((resolve) => clock.setTimeout(resolve, e.retryAfter || 2_000));
       }
     }
@@ -224,6 +224,7 @@ function nameable(path) {
  *              headers, as Node's does. A browser's does not, and sends cookies
  *   watch      true: for a program that only watches tasks. It has no pipeline, which an observer may not read
  *   parse      parses JSON text, for callers who distinguish 1.50 from 1.5; default: JSON.parse
+ *   translate  puts a call's Problem into another language, and returns it or its promise
  *   fetch, WebSocket, clock {now, setTimeout, clearTimeout}, random, delays: for tests, and other surroundings
  */
 export function connect(options = {}) {
@@ -259,9 +260,9 @@ class Client extends EventTarget {
   #closed = new Set();
   #closing = new Map(); // the future state of work that is being closed, by id
 
-  constructor({ url = '', headers, watch = false, fetch, parse = JSON.parse, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
+  constructor({ url = '', headers, watch = false, fetch, parse = JSON.parse, translate, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
     super();
-    this.#api = rest({ url, headers, fetch, parse, clock, dated: (time) => this.#dated(time) });
+    this.#api = rest({ url, headers, fetch, parse, translate, clock, dated: (time) => this.#dated(time) });
     this.#headers = headers;
     this.#watch = watch;
     this.#parse = parse;

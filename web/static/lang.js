@@ -6,7 +6,7 @@
 /** The languages, and the parts that have a table; en-XA, for tests, makes its texts itself. */
 const tables = {
   en: [],
-  de: ['page', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'webhooks', 'card'],
+  de: ['page', 'problems', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'webhooks', 'card'],
   'en-XA': ['page'],
 };
 export const stored = 'getwork.lang'; // in localStorage
@@ -28,6 +28,11 @@ export async function speak(...parts) {
   const files = parts.filter((part) => tables[lang].includes(part)).map((part) => import(`./lang/${lang}/${part}.js`));
   for (const { default: more } of await Promise.all(files)) texts = texts ? Object.assign(texts, more) : more;
 }
+
+const problems = tables[lang].includes('problems') ? import('./problems.js').then(({ read }) => read(lang)).catch(() => {}) : null;
+
+/** Puts a call's problem into the page's language. */
+export const translate = async (e) => (await problems)?.(e) ?? e;
 
 const text = (v) => (typeof v === 'number' ? number.format(v) : v);
 

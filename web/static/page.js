@@ -12,7 +12,7 @@
 
 import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
-import { speak, speakIn, t } from './lang.js';
+import { speak, speakIn, t, translate } from './lang.js';
 import { parse, roleName } from './words.js';
 
 const $ = (id) => document.getElementById(id);
@@ -52,7 +52,7 @@ $('skip').addEventListener('click', (e) => {
 start();
 
 async function start() {
-  const api = rest({ parse, fetch: noticing });
+  const api = rest({ parse, translate, fetch: noticing });
   let me;
   try {
     await logInAsAsked(api);
@@ -70,7 +70,7 @@ async function start() {
   }
   forgetOthers(me.user);
   $('banner').hidden = true;
-  const client = me.role ? connect({ parse, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
+  const client = me.role ? connect({ parse, translate, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
   app = { api, client, me, go, style, say: announce, keys: shortcuts($('help')), leaving: new Set() };
   $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;

@@ -1,6 +1,6 @@
 // The page on which a screen on a wall opens its link. The link's code is behind the #, which is sent to no server by itself.
 import './card.js';
-import { t } from './lang.js';
+import { t, translate } from './lang.js';
 
 const button = document.getElementById('open');
 const said = document.getElementById('said');
@@ -20,7 +20,7 @@ button.addEventListener('click', async () => {
       body: JSON.stringify({ code }),
     });
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.detail);
+    if (!response.ok) throw await translate(Object.assign(new Error(answer.detail), answer));
     location.replace(answer.next);
   } catch (error) {
     said.textContent = t`That did not work: ${error.message}`;

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
 
 	"getwork/cmd/internal/e2e"
 )
@@ -106,7 +107,7 @@ const unbracketed = `(() => {
 	return [...loose].slice(0, 20).join('\n');
 })()`
 
-// German is spoken where the browser wants it: getting work, returning and completing it.
+// German is spoken where the browser wants it: getting work, returning and completing it, and making a task that is refused.
 func TestPageInGerman(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, "")
@@ -144,4 +145,34 @@ func TestPageInGerman(t *testing.T) {
 		return strings.Join(column[string](s, `select state from getwork.work order by id`), " ") == "returned completed"
 	})
 	b.sees("Heute abgegeben")
+
+	// What the server refuses is said in German, too, apart from what PostgreSQL says.
+	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
+	b.set("set-name", "verify")
+	b.set("set-query", "select 1 as item, nothing")
+	b.press("#save")
+	b.shows("#set-query-error", `PostgreSQL meldet: column "nothing" does not exist (SQLSTATE 42703)`)
+	b.await(`document.querySelector('.sql-wrong').textContent === 'nothing'`, e2e.Soon)
+	b.set("set-query", "select 1 as item")
+	b.press("#save")
+	b.shows("#view .error[role=alert]", "Es gibt schon eine Aufgabe „verify“")
+	got := inPage[string](b, `
+		const say = await (await import('/static/problems.js')).read('de');
+		return [
+			{ title: 'Not allowed', detail: 'this call comes from another site\'s page' },
+			{ title: 'The request is not valid', detail: 'slots: from 1 to 10000', errors: [{ field: 'slots', detail: 'from 1 to 10000' }] },
+			{ title: 'The work is closed', detail: 'work 7 was closed as returned; it can\'t be changed any more' },
+			{ detail: 'the server answered with status 502' },
+			{ title: 'Of a newer server', detail: 'and not known here' },
+			new TypeError('a mistake'),
+		].map((one) => say(one)).map(({ message, errors }) => [message, ...errors.map((e) => e.detail)].join(' | ')).join('\n');`)
+	const want = `Das dürfen Sie nicht: this call comes from another site's page
+slots: von 1 bis 10.000 | von 1 bis 10.000
+Die Arbeit 7 ist schon abgegeben (zurückgegeben) und kann nicht mehr geändert werden
+Der Server hat mit dem Status 502 geantwortet
+and not known here
+a mistake`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what is said (-want +got):\n%s", diff)
+	}
 }

@@ -7,7 +7,7 @@ import { Preview } from './preview.js';
 import { fields } from './settings.js';
 
 /** The place in an error's text; it is shown beside it, as line and column. */
-const told = / at position (\d+) of the (?:query|recheck)$/;
+const told = /(?<=SQLSTATE \w+\))\D+(\d+)\D*$/;
 const plain = (error) => error.replace(told, '');
 
 export class Queries {
