@@ -224,9 +224,29 @@ const viewAt = (path) => views.find((v) => v.path === path || (v.path !== '/' &&
 
 function showLinks() {
   const mine = views.filter((v) => v.title && v.may(app.me));
-  $('views').replaceChildren(...mine.map((v) => Object.assign(document.createElement('a'), { href: v.path, textContent: v.title })));
+  const links = () => mine.map((v) => Object.assign(document.createElement('a'), { href: v.path, textContent: v.title }));
+  $('views').prepend(...links());
+  $('rest').append(...links());
   $('views').hidden = mine.length < 2;
+  new ResizeObserver(fold).observe($('views'));
 }
+
+/** Puts links that have no room in the bar behind “More”. */
+function fold() {
+  const [bar, rest] = [$('views'), $('rest')].map((nav) => [...nav.querySelectorAll('a')]);
+  for (let n = bar.length; n > 0; n--) {
+    bar.forEach((link, i) => { link.hidden = i >= n; });
+    rest.forEach((link, i) => { link.hidden = i < n; });
+    $('more').hidden = n === bar.length;
+    if ($('views').scrollWidth <= $('views').clientWidth) return;
+  }
+}
+
+$('rest').addEventListener('click', () => $('rest').hidePopover());
+$('rest').addEventListener('beforetoggle', () => {
+  const { right, bottom } = $('more').getBoundingClientRect();
+  Object.assign($('rest').style, { top: `${bottom + window.scrollY + 6}px`, right: `${document.documentElement.clientWidth - right}px` });
+});
 
 /** Opens another view, or the same with other parameters. replace: without a new entry in the browser's history. */
 function go(path, { replace = false } = {}) {
@@ -254,10 +274,11 @@ async function show() {
     [view] = mine;
     history.replaceState(null, '', view.path);
   }
-  for (const link of $('views').children) {
+  for (const link of [...$('views').children, ...$('rest').children]) {
     if (link.pathname === view.path) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
+  fold(); // the current link is wider
   document.title = titleOf(view);
   const element = document.createElement('div');
   element.dataset.view = view.path.slice(1) || 'desk';

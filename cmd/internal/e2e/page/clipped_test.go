@@ -27,6 +27,26 @@ const clipped = `(() => {
 	return found.join('\n');
 })()`
 
+// ragged returns what is wrong with the bar: views in more than one row or in none, texts in several lines, and more than two rows on a phone.
+const ragged = `(() => {
+	const found = [], nav = document.querySelector('#views'), seen = (e) => e.checkVisibility();
+	const bar = [...nav.children].filter(seen), box = (e) => e.getBoundingClientRect();
+	const middle = (e) => Math.round(box(e).top + box(e).bottom) / 2;
+	if (new Set(bar.map(middle)).size !== 1) found.push('views in several rows');
+	if (bar.some((e) => box(e).right > box(nav).right + 1)) found.push('views over the edge');
+	const [all, rest] = ['#views a', '#rest a'].map((links) => [...document.querySelectorAll(links)]);
+	if (all.length < 2 || all.length !== rest.length || all.some((e, i) => e.hidden === rest[i].hidden)) found.push('a view that is nowhere, or twice');
+	if (bar.length < 4) found.push('only ' + bar.length + ' views beside each other');
+	for (const e of [...document.querySelectorAll('.top > :not(nav)'), ...bar].filter(seen)) {
+		const lines = document.createRange();
+		lines.selectNodeContents(e);
+		if (box(lines).height > 32) found.push('several lines: ' + e.textContent);
+	}
+	const rows = new Set([...document.querySelectorAll('.top > *')].filter((e) => seen(e) && e.id !== 'rest').map((e) => Math.round(middle(e) / 12)));
+	if (rows.size > (innerWidth > 800 ? 1 : 2)) found.push(rows.size + ' rows');
+	return found.join('\n');
+})()`
+
 // On the screens of a wall and a floor all text can be read in full.
 func TestPageNothingIsClipped(t *testing.T) {
 	t.Parallel()
@@ -52,6 +72,9 @@ func TestPageNothingIsClipped(t *testing.T) {
 			b.as(look{width: size[0], height: size[1], scheme: "light"})
 			if found := b.eval(clipped); found != "" {
 				t.Errorf("%s, %d x %d:\n%s", where, size[0], size[1], found)
+			}
+			if found := b.eval(ragged); where != "wall" && found != "" {
+				t.Errorf("%s, %d x %d, the bar: %s", where, size[0], size[1], found)
 			}
 			b.shoot(fmt.Sprintf("whole-%s-%d", where, size[0]))
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/cmd/internal/e2e"
@@ -156,6 +157,27 @@ func TestPageInGerman(t *testing.T) {
 	b.set("set-query", "select 1 as item")
 	b.press("#save")
 	b.shows("#view .error[role=alert]", "Es gibt schon eine Aufgabe „verify“")
+
+	// A manager's bar has one row of views on a phone, and the others behind a button.
+	b.visit(s.Nodes[0].URL, "/webhooks", "Mia,manager")
+	for _, l := range []look{{width: 390, height: 844, scheme: "dark"}, {width: 1024, height: 768, scheme: "light"}, {width: 1366, height: 768, scheme: "light"}} {
+		b.as(l)
+		b.await(fmt.Sprintf(`document.querySelector('#views a[href="/webhooks"]').hidden === %v`, l.width < 1366), e2e.Soon)
+		if found := b.eval(ragged); found != "" {
+			t.Errorf("the bar at %d: %s", l.width, found)
+		}
+		b.shoot(fmt.Sprintf("german-bar-%d", l.width))
+	}
+	b.as(look{width: 390, height: 844, scheme: "light"})
+	b.await(`!document.querySelector('#more').hidden`, e2e.Soon)
+	b.eval(`(document.querySelector('#more').focus(), '')`)
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.await(`document.querySelector('#rest:popover-open')`, e2e.Soon)
+	b.fits(t)
+	b.audit(t)
+	b.shoot("german-more-390")
+	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	b.await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view h1')`, e2e.Soon)
 	got := inPage[string](b, `
 		const say = await (await import('/static/problems.js')).read('de');
 		return [

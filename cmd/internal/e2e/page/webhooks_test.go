@@ -101,9 +101,10 @@ var webhookStates = []state{
 			const said = JSON.stringify({ detail: 'the database is away' });
 			window.serverSaid.push(said);
 			window.fetch = async () => new Response(said, { status: 503, headers: { 'Content-Type': 'application/problem+json' } });
+			document.querySelector('#views a[href="/webhooks"]').click(); // on a phone it is behind "More"
 			return '';
 		})()`)
-		presses("They can’t be read: the database is away", "link Web hooks")(st)
+		st.sees("They can’t be read: the database is away")
 	}},
 }
 
