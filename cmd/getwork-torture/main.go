@@ -43,6 +43,7 @@ type flags struct {
 	Settle    time.Duration `help:"How long requests may wait after everything is healed." default:"${settle}"`
 	Isolation string        `help:"The server's default_transaction_isolation, such as 'repeatable read'." placeholder:"LEVEL"`
 	Binary    string        `help:"The getwork to run; by default it is built from the source of this program's module." placeholder:"PATH" type:"path"`
+	Former    string        `help:"With --scenario upgrade: an earlier getwork, which is upgraded to the one to run; by default that one is, to one with another migration." placeholder:"PATH" type:"existingfile"`
 	Race      bool          `help:"Build getwork with the race detector."`
 	Serve     []string      `help:"A further flag of getwork serve, such as --serve=--no-listen; may be repeated." placeholder:"FLAG" sep:"none"`
 	DataDir   string        `help:"Folder in which PostgreSQL's data is created; by default it is in memory, if there is room." placeholder:"DIR" type:"path"`
@@ -128,7 +129,7 @@ type exiting int
 
 func (f flags) options(errs io.Writer) torture.Options {
 	return torture.Options{Seed: f.Seed, For: f.For, Nodes: f.Nodes, Users: f.Users, Agents: f.Agents, Every: f.Every, Faults: f.Faults, Without: f.Without,
-		Scenario: f.Scenario, Think: f.Think, Settle: f.Settle, Isolation: f.Isolation, Binary: f.Binary, Race: f.Race,
+		Scenario: f.Scenario, Think: f.Think, Settle: f.Settle, Isolation: f.Isolation, Binary: f.Binary, Former: f.Former, Race: f.Race,
 		Flags: f.Serve, DataDir: f.DataDir, Out: f.Out,
 		Log: func(format string, args ...any) { _, _ = fmt.Fprintf(errs, "torture: "+format+"\n", args...) }}
 }

@@ -32,6 +32,8 @@ func TestCommandLine(t *testing.T) {
 		{"--nodes 1", exitUsage, "--nodes"},
 		{"--seeds 0", exitUsage, "--seeds"},
 		{"--binary getwork --race", exitUsage, "--race"},
+		{"--former " + kept + " --scenario mixed", exitUsage, "--scenario upgrade"},
+		{"--former " + kept + "-not", exitUsage, "--former"},
 		{"--nonsense", exitUsage, "--help"},
 		{"--judge " + kept, exitClean, "violations   0"},
 		{strings.NewReplacer("getwork-torture ", "", "'", "").Replace(again.Command()) + " --judge " + kept, exitClean, "violations   0"},

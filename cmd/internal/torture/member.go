@@ -78,6 +78,8 @@ func (m *member) start(ctx context.Context) error {
 		m.running, m.meant = true, new(atomic.Bool)
 		if m.stage.upgraded.Load() {
 			m.node.Use(m.stage.newer)
+		} else {
+			m.node.Use(m.stage.binary)
 		}
 		err := m.node.Start(ctx)
 		if err == nil {

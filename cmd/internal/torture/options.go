@@ -25,6 +25,7 @@ type Options struct {
 	Recovery  time.Duration // how long sockets may take after that to report everything; 0: the checker's default
 	Isolation string        // the server's default_transaction_isolation
 	Binary    string        // the getwork to run; empty: it is built
+	Former    string        // the getwork that is upgraded, in the scenario upgrade; empty: Binary is, to one with another migration
 	Race      bool          // build the binary with the race detector
 	DataDir   string        // folder in which PostgreSQL's data is created; empty: in memory, if there is room
 	Out       string        // folder for the history and the nodes' logs; empty: they are kept only if there is a violation
@@ -87,6 +88,8 @@ func (o Options) Complete() (Options, error) {
 		return o, fmt.Errorf("--for and --settle must be at least 1s, --every at least 10ms, --think at least 1ms")
 	case o.Binary != "" && o.Race:
 		return o, fmt.Errorf("--binary is not built here, so --race has no effect on it; leave it out")
+	case o.Former != "" && o.Scenario != "upgrade":
+		return o, fmt.Errorf("--former is upgraded, which only --scenario upgrade does")
 	case !slices.Contains([]string{"", "read committed", "repeatable read", "serializable"}, o.Isolation):
 		return o, fmt.Errorf(`--isolation must be "read committed", "repeatable read" or "serializable", not %q`, o.Isolation)
 	}
@@ -140,6 +143,9 @@ func (o Options) Command() string {
 	}
 	if o.Isolation != "" {
 		args = append(args, fmt.Sprintf("--isolation '%s'", o.Isolation))
+	}
+	if o.Former != "" {
+		args = append(args, "--former "+o.Former)
 	}
 	for _, f := range o.Flags {
 		args = append(args, fmt.Sprintf("--serve='%s'", f))

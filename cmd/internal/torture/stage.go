@@ -33,7 +33,8 @@ type stage struct {
 	login    string          // the same with the nodes' login
 	binary   string          // of the nodes
 	newer    string          // the binary of the nodes that replace them; empty: none do
-	former   int             // the version of the schema before the one of newer
+	former   int             // the version of the schema that binary makes, and latest the one that newer does
+	latest   int
 	members  []*member
 	sockets  atomic.Int64 // how many were opened
 	findings *findings

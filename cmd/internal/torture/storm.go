@@ -22,6 +22,7 @@ type storm struct {
 	setting sync.Mutex    // held by a fault of the clock
 	closing sync.Mutex    // held while the provider is away
 	set     history.Clock // when the clock was set last
+	turns   int           // how often the nodes were upgraded
 
 	mu      sync.Mutex
 	struck  map[string]int

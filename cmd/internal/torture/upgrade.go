@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -37,6 +38,45 @@ const newerMigration = `alter table getwork.work_requested add column upgraded i
 alter table getwork.work_requested drop column upgraded;
 `
 
+// findVersions finds the programs of both versions, and which schema each of them makes.
+func (s *stage) findVersions(ctx context.Context) (err error) {
+	if s.o.Former != "" {
+		s.binary, s.newer = s.o.Former, s.binary
+	} else if err := s.buildNewer(ctx); err != nil {
+		return err
+	}
+	if s.former, err = s.knows(ctx, s.binary); err != nil {
+		return err
+	}
+	if s.latest, err = s.knows(ctx, s.newer); err != nil {
+		return err
+	}
+	s.o.Log("from version %d of the schema to %d, and back", s.former, s.latest)
+	if s.former > s.latest {
+		return fmt.Errorf("--former knows version %d of the schema, and the program that is to replace it only %d", s.former, s.latest)
+	}
+	return nil
+}
+
+var knownSchema = regexp.MustCompile(`newest that this program knows is (\d+)`)
+
+// knows returns the version of the schema that a program makes.
+func (s *stage) knows(ctx context.Context, binary string) (version int, err error) {
+	out, err := s.command(ctx, binary, "migrate", "status")
+	found := knownSchema.FindSubmatch(out)
+	if err != nil || found == nil {
+		return 0, errors.Join(err, fmt.Errorf("%s migrate status says:\n%s", binary, out))
+	}
+	return strconv.Atoi(string(found[1]))
+}
+
+// command runs a command of one of the programs, on the database.
+func (s *stage) command(ctx context.Context, binary string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, binary, append(args, "--database-url", s.url)...)
+	command.Env = node.Environment()
+	return command.CombinedOutput()
+}
+
 // buildNewer builds a getwork with one more migration.
 func (s *stage) buildNewer(ctx context.Context) error {
 	source, err := node.Source()
@@ -53,7 +93,6 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.former = len(all)
 	file := filepath.Join(s.dir, "overlay.json")
 	if err := errors.Join(os.WriteFile(added, []byte(newerMigration), 0o600), os.WriteFile(file, overlay, 0o600)); err != nil {
 		return err
@@ -63,30 +102,90 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	return Build(ctx, s.newer, s.o, "-overlay", file)
 }
 
-// upgrade migrates, and replaces the nodes one after the other. The next call goes back to the former version.
+// upgrade goes to the newer version and back: first half of the way, then, by two calls, all of it.
 func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
-	if s.upgraded.Load() {
+	switch {
+	case s.upgraded.Load():
 		s.downgrade(ctx)
-		return
+	case s.former < s.latest && s.turns%2 == 0:
+		s.turns++
+		s.giveUp(ctx)
+	default:
+		s.turns++
+		s.forward(ctx, s.members)
 	}
+}
+
+// forward migrates, and replaces the nodes one after the other.
+func (s *storm) forward(ctx context.Context, nodes []*member) {
 	s.upgraded.Store(true)
 	s.epoch.Add(1) // from now on a node of the old version may be refused when it starts
 	defer s.epoch.Add(1)
 	s.migrate(ctx)
-	for i := 0; i < len(s.members) && s.pause(500*time.Millisecond); {
-		m, back := s.spare(i, func(m *member) bool { return m.number == i && m.process.TryLock() })
-		if m == nil {
-			continue
+	s.replace(nodes, "upgrade")
+}
+
+// replace ends each node and starts it again, one after the other, with the version that new processes have now.
+func (s *storm) replace(nodes []*member, kind string) {
+	for _, m := range nodes {
+		back := s.takeOut(m)
+		if back == nil {
+			return
 		}
-		s.strike(planned{kind: Kind{Name: "upgrade"}}, m.number, "", m.drain, func() { s.restarted(m) })
-		m.process.Unlock()
+		s.strike(planned{kind: Kind{Name: kind}}, m.number, "", m.drain, func() { s.restarted(m) })
 		back()
-		i++
 	}
 }
 
-// downgrade ends the newer nodes, takes the migration back with their program, and starts nodes of the former version.
+// takeOut waits until a node can be spared, and takes it out of service until back is called. If the storm is over
+// before, it returns nil.
+func (s *storm) takeOut(m *member) (back func()) {
+	for s.pause(500 * time.Millisecond) {
+		if taken, back := s.spare(m.number, func(other *member) bool { return other == m && m.process.TryLock() }); taken != nil {
+			return func() { m.process.Unlock(); back() }
+		}
+	}
+	return nil
+}
+
+// giveUp replaces all nodes but one, and then goes back without a pause in service. The newer ones end, one after the
+// other. The former one serves on while the migration is taken back: it knows the schema before it and the one after it.
+// Only then can others of the former version start.
+func (s *storm) giveUp(ctx context.Context) {
+	stays := s.members[len(s.members)-1]
+	stays.process.Lock() // no fault ends it: it could not start again
+	defer stays.process.Unlock()
+	newer := s.members[:len(s.members)-1]
+	s.forward(ctx, newer)
+	ended := 0
+	for _, m := range newer {
+		back := s.takeOut(m)
+		if back == nil {
+			break
+		}
+		began := s.rec.Now()
+		m.drain()
+		defer func() {
+			s.restarted(m)
+			s.record("give up", m.number, began, "")
+			back()
+		}()
+		ended++
+	}
+	if ended == len(newer) && s.takeBack(ctx) {
+		s.count("give up")
+	}
+}
+
+// downgrade goes back from the newer version. If that has migrated, no node can serve while the schema goes back: those
+// of the former version don't start before, because they don't know the newer schema, and those of the newer version
+// need it. So all end. Otherwise nodes are replaced one by one.
 func (s *storm) downgrade(ctx context.Context) {
+	if s.former == s.latest {
+		s.upgraded.Store(false)
+		s.replace(s.members, "downgrade")
+		return
+	}
 	for _, m := range s.members {
 		m.process.Lock()
 		defer m.process.Unlock()
@@ -99,24 +198,28 @@ func (s *storm) downgrade(ctx context.Context) {
 		ending.Go(m.drain)
 	}
 	ending.Wait()
-	s.database.Lock() // it stays up meanwhile
-	command := exec.CommandContext(ctx, s.newer, "migrate", "down", "--to", strconv.Itoa(s.former), "--database-url", s.url)
-	command.Env = node.Environment()
-	out, err := command.CombinedOutput()
-	s.database.Unlock()
-	if err != nil && ctx.Err() == nil {
-		s.findings.add("process", "the migration can't be taken back: %v\n%s", err, out)
-	} else {
-		s.upgraded.Store(false)
-	}
+	s.takeBack(ctx)
 	for _, m := range s.members {
-		if !s.upgraded.Load() {
-			m.node.Use(s.binary)
-		}
 		s.restarted(m)
 	}
 	s.count("downgrade")
 	s.record("downgrade", -1, began, "")
+}
+
+// takeBack takes the migrations back with the newer program; nodes start with the former one again.
+func (s *storm) takeBack(ctx context.Context) (done bool) {
+	s.database.Lock() // it stays up meanwhile
+	defer s.database.Unlock()
+	s.epoch.Add(1)
+	defer s.epoch.Add(1)
+	if out, err := s.command(ctx, s.newer, "migrate", "down", "--to", strconv.Itoa(s.former)); err != nil {
+		if ctx.Err() == nil {
+			s.findings.add("process", "the migration can't be taken back: %v\n%s", err, out)
+		}
+		return false
+	}
+	s.upgraded.Store(false)
+	return true
 }
 
 // migrate runs the newer version's migrations, while nodes of the old version serve. That breaks nothing, so it is no
@@ -125,9 +228,7 @@ func (s *storm) migrate(ctx context.Context) {
 	s.count("migrate")
 	for {
 		before := s.epoch.Load()
-		command := exec.CommandContext(ctx, s.newer, "migrate", "up", "--database-url", s.url)
-		command.Env = node.Environment()
-		out, err := command.CombinedOutput()
+		out, err := s.command(ctx, s.newer, "migrate", "up")
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -140,4 +241,12 @@ func (s *storm) migrate(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// migrateLast makes the schema whose tables are read at the end.
+func (s *stage) migrateLast(ctx context.Context) error {
+	if out, err := s.command(ctx, s.newer, "migrate", "up"); err != nil {
+		return fmt.Errorf("migrate before the tables are read: %w\n%s", err, out)
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ type requestBody struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	CompletedAt *time.Time `json:"completed_at"`
 	RankedAt    *time.Time `json:"ranked_at"`
-	Stale       bool       `json:"stale"`
+	Stale       *bool      `json:"stale"` // nil: an older node, which does not know it, nor RankedAt
 	Work        []workBody `json:"work"`
 }
 

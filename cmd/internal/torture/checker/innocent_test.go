@@ -31,8 +31,9 @@ func TestNotBroken(t *testing.T) {
 			h.turns(6)
 			h.Tables.Runs[0].FinishedAt = h.at(101)
 		}, Fair},
-		"all were warned":         {func(h *tale) { h.runOut(true) }, Warned},
-		"a limit that is reached": {func(h *tale) { *h.Tables.Versions[0].MaxOpen = 1; h.endsFor(2, "partial", "at_limit") }, Reasons},
+		"all were warned":                   {func(h *tale) { h.runOut(true) }, Warned},
+		"an older node tells of no ranking": {func(h *tale) { h.request(0).RankedAt = h.at(0); h.request(0).Stale = true }, EndsOnce},
+		"a limit that is reached":           {func(h *tale) { *h.Tables.Versions[0].MaxOpen = 1; h.endsFor(2, "partial", "at_limit") }, Reasons},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := tale{told().end()}

@@ -130,7 +130,7 @@ func (t requestJudge) judgeSightOfRequest(r *request, s requestSight) {
 	}
 	t.judged("sights of ended requests")
 	if same := s.State == row.State && s.Requested == row.Requested && s.Assigned == row.Assigned && equal(s.Reason, row.Reason) &&
-		toldOf(s.Error, row.Error) && equalTimes(s.CompletedAt, row.CompletedAt) && equalTimes(s.RankedAt, row.RankedAt) && s.Stale == row.Stale; !same {
+		toldOf(s.Error, row.Error) && equalTimes(s.CompletedAt, row.CompletedAt) && (s.Stale == nil || equalTimes(s.RankedAt, row.RankedAt) && *s.Stale == row.Stale); !same {
 		t.broken(EndsOnce, at, "request %d of %s was told to have ended as %s (%d, %d), and its row says %s (%d, %d)",
 			r.id, s.User,
 			s.State, s.Requested, s.Assigned, row.State, row.Requested, row.Assigned)

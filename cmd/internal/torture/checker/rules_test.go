@@ -88,6 +88,7 @@ var broken = []struct {
 	{"less work than was assigned", func(h *tale) { h.work(loan2).Request = nil }, EndsOnce, "there are 0 rows of work"},
 	{"somebody else's work", func(h *tale) { h.work(loan2).User = "oliver" }, EndsOnce, "somebody else's work"},
 	{"a time of its end too much", func(h *tale) { h.request(last).CompletedAt = nil }, EndsOnce, "lacks the time of its end"},
+	{"a stale ranking in an answer", func(h *tale) { change(h.call(history.Status, 0), `"assigned":1`, `"assigned":1,"stale":true`) }, EndsOnce, "was told to have ended"},
 	{"it ended otherwise", func(h *tale) { h.request(1).CompletedAt = h.at(2.2) }, EndsOnce, "was told to have ended"},
 	{"waits after its end", func(h *tale) {
 		h.add(history.Call{Kind: history.Status, Who: tracy, Request: h.request(1).ID}, 3, 200, h.waiting(1))
