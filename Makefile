@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test short race e2e lint bench matrix release baseline postgres
+.PHONY: help demo test short race e2e lint bench matrix release baseline postgres upgrades
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,7 @@ matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an 
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
 	for scenario in upgrade restore; do go run ./cmd/getwork-torture --scenario $$scenario --for 2m --every 1s --users 60 || exit 1; done
+	$(MAKE) upgrades
 	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
 	go -C deploy/check test -count=1 -timeout 90m ./...
@@ -45,6 +46,13 @@ postgres: ## the schema, the engine, the stories and a minute of faults with the
 	postgres --version
 	go test -race -count=1 -timeout 30m ./schema/... ./assign/engine ./cmd/internal/e2e/story
 	go run ./cmd/getwork-torture --for 1m --every 300ms --users 120
+
+FROM ?= 014
+
+upgrades: ## what was before a migration is upgraded to today's program under load and faults, and back; FROM="012 014" for several
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && for migration in $(FROM); do \
+	  former=$$(.ci/former $$migration "$$folder") || exit 1; [ -z "$$former" ] || \
+	  go run ./cmd/getwork-torture --scenario upgrade --former "$$former" --for 2m --every 1s --users 60 || exit 1; done
 
 release: ## binaries, packages, images, SBOMs and checksums, into dist/
 	deploy/release
