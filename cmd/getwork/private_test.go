@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/node"
 	"getwork/schema/postgres"
+	"getwork/schema/schematest"
 )
 
 // A node with a PostgreSQL of its own that is killed with -9 leaves no server behind, and the next start finds the work
@@ -106,6 +109,47 @@ func TestServeWithoutDatabase(t *testing.T) {
 		if said := errs.String(); strings.Count(said, "connection refused") != 1 || !strings.Contains(said, "check the URL (--database-url") {
 			t.Errorf("%s says:\n%s", given, said)
 		}
+	}
+}
+
+// A node of an older version does not start on a newer schema, and touches nothing there; one that runs goes on. The message says
+// both ways out.
+func TestServeRefusesANewerSchema(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `update getwork.schema_version set version = 999`); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, args := range [][]string{nil, {"--no-migrate"}} {
+		n := node.New(node.Options{Binary: cluster.Binary(t), DatabaseURL: url, Args: args})
+		t.Cleanup(n.Kill)
+		if err := n.Start(t.Context()); err == nil {
+			t.Errorf("serve %s starts", args)
+		}
+		said[fmt.Sprint("serve ", args)] = n.Output()
+	}
+	for _, way := range []string{"up", "down --to 0"} {
+		var out, errs strings.Builder
+		args := append(append([]string{"migrate"}, strings.Fields(way)...), "--database-url", url)
+		if status := run(args, &out, &errs); status != command.ExitFailed {
+			t.Errorf("%s: exit status %d, want %d", args, status, command.ExitFailed)
+		}
+		said["migrate "+way] = errs.String()
+	}
+	for what, text := range said {
+		if !strings.Contains(text, "is at version 999") || !strings.Contains(text, "run the newer getwork, or go back with its `getwork migrate down`") {
+			t.Errorf("%s says:\n%s", what, text)
+		}
+	}
+	var version int
+	if err := conn.QueryRow(t.Context(), `select version from getwork.schema_version`).Scan(&version); err != nil || version != 999 {
+		t.Errorf("version %d, %v", version, err)
 	}
 }
 
