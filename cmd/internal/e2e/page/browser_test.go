@@ -135,19 +135,32 @@ func (b *browser) await(expression string, within time.Duration) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last string // what was wrong at the last look
 	for {
-		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
-		if err == nil && yes {
+		wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(looking, expression), chromedp.EvalAwaitPromise))
+		if err == nil && wrong == "" {
 			return
+		}
+		if err == nil {
+			last = wrong
 		}
 		select {
 		case <-ctx.Done():
 			shown, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
-			b.t.Fatalf("not within %v: %s (last error: %v). The page shows:\n%s", within, expression, err, shown)
+			b.t.Fatalf("not within %v: %s (last: %s, %v). The page shows:\n%s", within, expression, last, err, shown)
 		case <-tick.C:
 		}
 	}
 }
+
+// looking looks in the page itself for half a second, since a call for each look takes a third of the tests' CPU. It is a
+// promise of the empty string once the expression is true, else of what was wrong at the last look.
+const looking = `(async () => {
+	const look = () => { try { return (%s) ? '' : 'false'; } catch (e) { return String(e); } };
+	let wrong = look();
+	for (const end = performance.now() + 500; wrong && performance.now() < end; wrong = look()) await new Promise((f) => setTimeout(f, 20));
+	return wrong;
+})()`
 
 // logIn opens the page and logs in by name.
 func (b *browser) logIn(url, user string) {

@@ -31,13 +31,13 @@ func (b *browser) awaitIn(url, expression string, within time.Duration) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		yes, err := chromedp.Run(b.ctx, inFrame[bool](url, "!!("+expression+")"))
-		if err == nil && yes {
+		wrong, err := chromedp.Run(b.ctx, inFrame[string](url, fmt.Sprintf(looking, expression)))
+		if err == nil && wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
 			shown, _ := chromedp.Run(b.ctx, inFrame[string](url, "document.body.innerText"))
-			b.t.Fatalf("in the frame of %s not within %v: %s (last error: %v). It shows:\n%s", url, within, expression, err, shown)
+			b.t.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, wrong, err, shown)
 		}
 		<-tick.C
 	}
@@ -57,7 +57,7 @@ func inFrame[T any](url, expression string) chromedp.Action[T] {
 			if err != nil {
 				return nothing, err
 			}
-			return chromedp.Evaluate[T](expression, func(p *runtime.EvaluateParams) { p.ContextID = world.ExecutionContextID })(ctx, tab)
+			return chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, func(p *runtime.EvaluateParams) { p.ContextID = world.ExecutionContextID })(ctx, tab)
 		}
 		return nothing, fmt.Errorf("no frame shows %s", url)
 	}

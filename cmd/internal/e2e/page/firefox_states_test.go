@@ -123,7 +123,9 @@ func (f *firefox) looks(t *testing.T, n int, name string) {
 			if l.scheme == "dark" {
 				return
 			}
-			f.audit(t)
+			if allLooks || n%4 == 0 { // axe sees the same in both browsers
+				f.audit(t)
+			}
 			if wide := f.eval(tooWide); wide != "" {
 				t.Error("the page scrolls sideways: ", wide)
 			}

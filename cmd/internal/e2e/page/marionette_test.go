@@ -122,8 +122,9 @@ func (f *firefox) eval(expression string) (text string) {
 func (f *firefox) await(expression string, within time.Duration) {
 	f.t.Helper()
 	f.until(expression, within, func() (yes bool, err error) {
-		err = f.try("WebDriver:ExecuteScript", body("return !!("+expression+")"), &yes)
-		return yes, err
+		var wrong string
+		err = f.try("WebDriver:ExecuteScript", body("return "+fmt.Sprintf(looking, expression)), &wrong)
+		return err == nil && wrong == "", err
 	})
 }
 
