@@ -1,0 +1,375 @@
+package story
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign"
+	"getwork/cmd/internal/certs"
+	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/idp"
+	process "getwork/cmd/internal/node"
+	"getwork/schema/postgres"
+	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
+)
+
+// machines are those of docs/install.md and docs/three-nodes.md. Each is a folder that stands for its files, and a shell. Their
+// addresses are of this machine's loopback network, their programs are real: PostgreSQL, nodes, nginx, Prometheus.
+type machines struct {
+	t                  *testing.T
+	dir                string
+	database           *postgres.Server
+	control            *httptest.Server
+	sockets            string           // PostgreSQL's folder of them
+	hba                string           // its file of who is let in
+	owner              string           // its account
+	nginx              string           // the program
+	authority          *certs.Authority // which the machines trust
+	idp                *idp.Provider
+	public, prometheus string        // the addresses of nginx and Prometheus
+	oliver             employee      // who works through loans
+	held               []assign.Work // what he held at the backup
+	hosts              map[string]*host
+	changes            *strings.Replacer // what the test types instead of what the guide says
+}
+
+// host is one machine.
+type host struct {
+	*machines
+	name, address, root string
+	env                 []string
+	shell               io.Writer
+	said                *bufio.Reader
+	kill                func() // ends the shell
+
+	services map[string]*service // by name; only systemctl's calls use it
+}
+
+// addresses are the machines' last bytes.
+var addresses = map[string]int{"source": 1, "db": 10, "node1": 11, "node2": 12, "node3": 13, "front": 20, "plain": 30}
+
+// newMachines returns the machines, with a PostgreSQL as Debian installs it, which admits only itself, and with an identity provider.
+func newMachines(t *testing.T) *machines {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the guide is for Debian")
+	}
+	for _, needed := range []string{"bash", "curl", "openssl", "psql", "pg_dump", "pg_restore", "promtool", "prometheus"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skip("the guide's commands can't be typed here: ", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "getwork-guide-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // for PostgreSQL's account
+		t.Fatal(err)
+	}
+	m := &machines{t: t, dir: dir, hosts: map[string]*host{}, authority: certs.New(t)}
+	if m.nginx, err = exec.LookPath("nginx"); err != nil {
+		if m.nginx, err = exec.LookPath("/usr/sbin/nginx"); err != nil { // only in root's path
+			t.Skip("the guide's commands can't be typed here: ", err)
+		}
+	}
+	if m.idp, err = idp.Start(idp.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.idp.Close() })
+	m.startDatabase()
+	m.control = httptest.NewServer(http.HandlerFunc(m.controlled))
+	t.Cleanup(m.control.Close)
+
+	at, network := ports(t, 5), fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+	u, err := url.Parse(m.database.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.public, m.prometheus = "https://localhost"+at[3], "http://127.0.0.1"+at[2]
+	m.changes = strings.NewReplacer(
+		"10.0.0.20/32", "127.0.0.1/32", "10.0.0.0/24", "127.0.0.0/8", // where calls come from on a loopback network
+		"10.0.0.", network,
+		":5432", ":"+u.Port(), ":8080", at[0], ":9091", at[1], ":9090", at[2],
+		"listen 443 ", "listen 127.0.0.1"+at[3]+" ", "listen 80;", "listen 127.0.0.1"+at[4]+";",
+		"https://id.bank.example/realms/bank", m.idp.Issuer,
+		"https://getwork.bank.example", m.public,
+		"getwork.bank.example", "localhost", "db.bank.example", "localhost",
+		"15s", "1s", // Prometheus waits so long before it asks
+	)
+	if err := os.WriteFile(dir+"/authority.pem", m.authority.PEM(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, last := range addresses {
+		m.hosts[name] = m.newHost(name, network+strconv.Itoa(last))
+	}
+	m.fill()
+	return m
+}
+
+// fill gives machines the files that the guide expects there.
+func (m *machines) fill() {
+	m.t.Helper()
+	source, front := m.hosts["source"], m.hosts["front"]
+	if err := os.Mkdir(source.root+"/root/dist", 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	source.write("root/dist/getwork_0.1.0~dev-1_amd64.deb", "a package\n", 0o644)
+	repository, err := filepath.Abs("../../../..")
+	err = errors.Join(err, os.Symlink(repository+"/deploy", source.root+"/root/deploy"), os.Symlink(cluster.Binary(m.t), source.root+"/root/dist/getwork_0.1.0-dev_linux_amd64"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	browsers := m.authority.Write(m.t.TempDir(), 1, time.Time{})
+	for from, to := range map[string]string{browsers.Cert: "getwork.crt", browsers.Key: "getwork.key"} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		front.write("etc/nginx/"+to, string(text), 0o600)
+	}
+	conf := "pid nginx.pid;\nevents {}\nhttp {\naccess_log off;\n" // Debian's is longer
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += kind + "_temp_path " + kind + ";\n"
+	}
+	front.write("etc/nginx/nginx.conf", conf+"include "+front.root+"/etc/nginx/conf.d/*.conf;\n}\n", 0o644)
+}
+
+// startDatabase starts a server that is durable, as Debian's is, and has the database postgres alone.
+func (m *machines) startDatabase() {
+	m.t.Helper()
+	m.database = schematest.OwnServer(m.t, map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"})
+	db := m.superuser("postgres")
+	var version, major int
+	var data string
+	if err := db.QueryRow(m.t.Context(), `select current_setting('server_version_num')::int / 10000, current_setting('unix_socket_directories'), current_setting('hba_file'), current_setting('data_directory')`).
+		Scan(&version, &m.sockets, &m.hba, &data); err != nil {
+		m.t.Fatal(err)
+	}
+	out, _ := exec.CommandContext(m.t.Context(), "pg_dump", "--version").Output()
+	if _, err := fmt.Sscanf(string(out), "pg_dump (PostgreSQL) %d", &major); err != nil || major < version {
+		m.t.Skipf("PostgreSQL %d, and %s can't dump it", version, out)
+	}
+	if info, err := os.Stat(data); err == nil {
+		if u, err := user.LookupId(strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)); err == nil {
+			m.owner = u.Username
+		}
+	}
+	if _, err := db.Exec(m.t.Context(), `drop database getwork`); err != nil { // the test server's own
+		m.t.Fatal(err)
+	}
+}
+
+// superuser connects to a database as PostgreSQL's superuser.
+func (m *machines) superuser(database string) *pgx.Conn {
+	m.t.Helper()
+	db, err := pgx.Connect(m.t.Context(), m.database.URL(database))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return db
+}
+
+// ports returns free ports, each as ":1234", below those that the kernel uses for outgoing connections.
+func ports(t *testing.T, n int) (found []string) {
+	t.Helper()
+	for range 1000 {
+		at := ":" + strconv.Itoa(10_000+rand.IntN(22_000))
+		l, err := net.Listen("tcp", at)
+		if err != nil || slices.Contains(found, at) {
+			continue
+		}
+		defer l.Close()
+		if found = append(found, at); len(found) == n {
+			return found
+		}
+	}
+	t.Fatal("too few free ports")
+	return nil
+}
+
+// standIns are the programs that would change the machine that the test runs on, or reach another. All others are real.
+var standIns = map[string]string{
+	// What Debian's packages bring is here already; getwork's brings an empty file of settings.
+	"apt-get": `
+[ "$1 $2" = "install -y" ] || exit 2
+shift 2
+for package; do
+	case $package in
+	postgresql | openssl | curl | nginx | prometheus) ;;
+	./getwork_*_amd64.deb)
+		[ -f "$package" ] || exit 2
+		mkdir -p "$ROOT/etc/getwork"
+		cp "$SOURCE/deploy/package/getwork.env" "$ROOT/etc/getwork/"
+		chmod 640 "$ROOT/etc/getwork/getwork.env"
+		ln -sf "$GETWORK" "$ROOT/usr/bin/getwork"
+		;;
+	*) echo "the test knows no package $package" >&2; exit 2 ;;
+	esac
+done`,
+	"systemctl": `exec curl -sS --fail-with-body --data-binary "$*" "$CONTROL/$MACHINE"`,
+	// The test's server belongs to the test's user or, for root, to another.
+	"runuser": `
+[ "$1 $2 $3" = "-u postgres --" ] || exit 2
+shift 3
+export PGHOST="$SOCKETS" PGPORT="$DBPORT" PGUSER=postgres
+[ "$(id -u)" != 0 ] || exec /usr/sbin/runuser -u "$DBOWNER" -- "$@"
+exec "$@"`,
+	// Another machine's files are in another folder, which settings name.
+	"scp": `
+to=${!#}; set -- "${@:1:$#-1}"
+at=${to#root@}; root=$MACHINES/${at%%:*}; to=${at#*:}
+to=${to#"$ROOT"}
+case $to in /*) to=$root$to ;; *) to=$root/root/$to ;; esac
+for file; do
+	cp -p "$file" "$to"
+	[ -d "$to" ] && copy=$to/${file##*/} || copy=$to
+	case $copy in *.env) sed -i "s#$ROOT/#$root/#g" "$copy" ;; esac
+done`,
+	"ssh": `
+root=$MACHINES/${1#root@}
+cd "$root/root"
+exec bash -ec "${2//"$ROOT"/$root}"`,
+	// There is no group getwork here.
+	"install": `
+args=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	-g) [ "$2" = getwork ] && shift 2 ;;
+	*) args+=("$1"); shift ;;
+	esac
+done
+exec /usr/bin/install "${args[@]}"`,
+	"systemd-sysusers": `[ -f "$ROOT/etc/sysusers.d/$1" ]`,
+	"chgrp":            `[ "$1" = getwork ] && shift && ls "$@" >/dev/null`,
+	"nginx":            `exec "$PROXY" -p "$ROOT/var" -e stderr -c "$ROOT/etc/nginx/nginx.conf" -q "$@"`,
+}
+
+// newHost returns a machine whose shell lasts until the end of the test, or of a command that fails.
+func (m *machines) newHost(name, address string) *host {
+	m.t.Helper()
+	h := &host{machines: m, name: name, address: address, root: filepath.Join(m.dir, address), services: map[string]*service{}}
+	for _, dir := range []string{"root", "bin", "etc/nginx/conf.d", "etc/nginx/sites-enabled", "etc/prometheus", "etc/default", "etc/systemd/system", "etc/sysusers.d", "usr/bin", "usr/local/sbin", "var/backups", "var/lib/prometheus"} {
+		if err := os.MkdirAll(filepath.Join(h.root, dir), 0o755); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	for program, script := range standIns {
+		h.write("bin/"+program, "#!/bin/bash\nset -eu\n"+script+"\n", 0o755)
+	}
+	u, err := url.Parse(m.database.URL("postgres"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	source, err := filepath.Abs("../../../..")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	env := slices.DeleteFunc(process.Environment(), func(e string) bool {
+		return strings.HasPrefix(e, "PG") || strings.HasPrefix(e, "LC_") || strings.HasPrefix(e, "LANG")
+	})
+	h.env = append(env, "HOME="+h.root+"/root", "PATH="+h.root+"/bin:"+h.root+"/usr/bin:"+os.Getenv("PATH")+":/usr/sbin", "LC_ALL=C.UTF-8", "GORACE=atexit_sleep_ms=0",
+		"SSL_CERT_FILE="+m.dir+"/authority.pem", "CURL_CA_BUNDLE="+m.dir+"/authority.pem", "PROXY="+m.nginx, "GETWORK="+cluster.Binary(m.t),
+		"ROOT="+h.root, "MACHINES="+m.dir, "MACHINE="+name, "SOURCE="+source, "CONTROL="+m.control.URL,
+		"SOCKETS="+m.sockets, "DBPORT="+u.Port(), "DBOWNER="+m.owner)
+	c := exec.Command("bash", "--noprofile", "--norc", "-e")
+	c.Dir, c.Env = h.root+"/root", h.env
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	c.Stderr = c.Stdout
+	if err := errors.Join(err1, err2); err != nil {
+		m.t.Fatal(err)
+	}
+	h.shell, h.said = in, bufio.NewReader(out)
+	if h.kill, _, err = runs(m.t, c); err != nil {
+		m.t.Fatal(err)
+	}
+	return h
+}
+
+func (h *host) write(name, text string, mode os.FileMode) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.root, name), []byte(text), mode); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// runs starts a program that ends with the test at the latest. end ends it before, and returns when it is gone.
+func runs(t *testing.T, c *exec.Cmd) (end func(), ended <-chan struct{}, err error) {
+	t.Helper()
+	c.SysProcAttr = process.Attributes()
+	started, gone := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the kernel ends the program with the thread that started it
+		defer runtime.UnlockOSThread()
+		defer close(gone)
+		err := c.Start()
+		started <- err
+		if err == nil {
+			_ = c.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, nil, err
+	}
+	end = sync.OnceFunc(func() {
+		_ = c.Process.Kill()
+		<-gone
+	})
+	t.Cleanup(end)
+	return end, gone, nil
+}
+
+// absolute finds the paths of files that are a machine's own.
+var absolute = regexp.MustCompile(`(^|[\s'"=:<>])(/(?:etc|usr/bin|usr/local/sbin|var/backups)/)`)
+
+// typed types commands, and returns what is printed. A command that fails ends the test, unless "|| true" follows.
+func (h *host) typed(commands, otherwise string) string {
+	h.t.Helper()
+	commands = absolute.ReplaceAllString(h.changes.Replace(commands), "${1}"+h.root+"${2}")
+	h.write("typed", commands, 0o600)
+	h.t.Logf("%s# %s", h.name, strings.TrimSpace(commands))
+	late := time.AfterFunc(timeout.Scale(time.Minute), h.kill)
+	defer late.Stop()
+	const end = "that was typed"
+	if _, err := fmt.Fprintf(h.shell, ". %q </dev/null %s; echo; echo %q\n", h.root+"/typed", otherwise, end); err != nil {
+		h.t.Fatal(err)
+	}
+	var said strings.Builder
+	for {
+		line, err := h.said.ReadString('\n')
+		if line == end+"\n" {
+			h.t.Logf("%s", said.String())
+			return said.String()
+		}
+		said.WriteString(line)
+		if err != nil {
+			h.t.Fatalf("a command of the guide fails, or takes too long:\n%s\nit says\n%s", commands, said.String())
+		}
+	}
+}
