@@ -29,10 +29,16 @@ export async function speak(...parts) {
   for (const { default: more } of await Promise.all(files)) texts = texts ? Object.assign(texts, more) : more;
 }
 
-const problems = tables[lang].includes('problems') ? import('./problems.js').then(({ read }) => read(lang)).catch(() => {}) : null;
+let problems; // the server's, once it has told one
 
-/** Puts a call's problem into the page's language. */
-export const translate = async (e) => (await problems)?.(e) ?? e;
+/** Puts a call's problem into the page's language. What the server says is loaded with the first one; while it is away, nothing can be. */
+export async function translate(e) {
+  if (!tables[lang].includes('problems') || e.status === undefined) return e;
+  const message = e.status ? t`the server answered with status ${e.status}` : t`the server can’t be reached`;
+  if (!e.status || !e.title) return Object.assign(e, { message, detail: message });
+  problems ??= import('./problems.js').then(({ read }) => read(lang));
+  return problems.then((put) => put(e), () => e);
+}
 
 const text = (v) => (typeof v === 'number' ? number.format(v) : v);
 

@@ -18,7 +18,7 @@ export async function read(lang) {
     return undefined;
   };
   return (problem) => {
-    const { title, errors = [], detail = problem.message } = problem;
+    const { title, detail, errors = [] } = problem;
     const what = texts[title];
     const say = (english) => known(english) ?? (!what ? english : english && english !== title ? `${what}: ${english}` : what);
     const [first] = errors; // a call with several wrong fields names the first of them: “slots: from 1 to 10000”

@@ -179,19 +179,22 @@ func TestPageInGerman(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view h1')`, e2e.Soon)
 	got := inPage[string](b, `
-		const say = await (await import('/static/problems.js')).read('de');
-		return [
-			{ title: 'Not allowed', detail: 'this call comes from another site\'s page' },
-			{ title: 'The request is not valid', detail: 'slots: from 1 to 10000', errors: [{ field: 'slots', detail: 'from 1 to 10000' }] },
-			{ title: 'The work is closed', detail: 'work 7 was closed as returned; it can\'t be changed any more' },
-			{ detail: 'the server answered with status 502' },
-			{ title: 'Of a newer server', detail: 'and not known here' },
+		const { translate } = await import('/static/lang.js');
+		const said = await Promise.all([
+			{ status: 403, title: 'Not allowed', detail: 'this call comes from another site\'s page' },
+			{ status: 400, title: 'The request is not valid', detail: 'slots: from 1 to 10000', errors: [{ field: 'slots', detail: 'from 1 to 10000' }] },
+			{ status: 409, title: 'The work is closed', detail: 'work 7 was closed as returned; it can\'t be changed any more' },
+			{ status: 502, title: '', detail: 'the server answered with status 502' },
+			{ status: 0, title: 'No answer', detail: 'the server has not answered within 30 s' },
+			{ status: 418, title: 'Of a newer server', detail: 'and not known here' },
 			new TypeError('a mistake'),
-		].map((one) => say(one)).map(({ message, errors }) => [message, ...errors.map((e) => e.detail)].join(' | ')).join('\n');`)
+		].map(translate));
+		return said.map(({ message, errors = [] }) => [message, ...errors.map((e) => e.detail)].join(' | ')).join('\n');`)
 	const want = `Das dürfen Sie nicht: this call comes from another site's page
 slots: von 1 bis 10.000 | von 1 bis 10.000
 Die Arbeit 7 ist schon abgegeben (zurückgegeben) und kann nicht mehr geändert werden
-Der Server hat mit dem Status 502 geantwortet
+der Server hat mit dem Status 502 geantwortet
+der Server ist nicht erreichbar
 and not known here
 a mistake`
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -31,10 +31,6 @@ export default {
   'Something went wrong here': 'Auf dem Server ist ein Fehler aufgetreten',
   'Not available now': 'Zurzeit nicht verfügbar',
 
-  'No answer': 'Keine Antwort',
-  'the server can’t be reached': 'Der Server ist nicht erreichbar',
-  'the server has not answered within {0} s': 'Der Server hat nicht innerhalb von {0} s geantwortet',
-  'the server answered with status {0}': 'Der Server hat mit dem Status {0} geantwortet',
   'Not an address': 'Keine Adresse',
   '“{0}” can’t be named in an address, where it is a step in the path; use the command line: getwork items': '„{0}“ kann in keiner Adresse stehen, weil es dort ein Schritt im Pfad ist; verwenden Sie die Befehlszeile: getwork items',
 
