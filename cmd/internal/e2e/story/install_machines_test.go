@@ -221,7 +221,7 @@ var standIns = map[string]string{
 shift 2
 for package; do
 	case $package in
-	postgresql | openssl | curl | nginx | prometheus) ;;
+	postgresql | openssl | curl | nginx | prometheus | cron) ;;
 	./getwork_*_amd64.deb)
 		[ -f "$package" ] || exit 2
 		mkdir -p "$ROOT/etc/getwork"
@@ -261,6 +261,7 @@ args=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-g) [ "$2" = getwork ] && shift 2 ;;
+	-o) [ "$2" = postgres ] && { [ "$(id -u)" != 0 ] || args+=(-o "$DBOWNER"); } && shift 2 ;;
 	*) args+=("$1"); shift ;;
 	esac
 done
@@ -274,7 +275,7 @@ exec /usr/bin/install "${args[@]}"`,
 func (m *machines) newHost(name, address string) *host {
 	m.t.Helper()
 	h := &host{machines: m, name: name, address: address, root: filepath.Join(m.dir, address), services: map[string]*service{}}
-	for _, dir := range []string{"root", "bin", "etc/nginx/conf.d", "etc/nginx/sites-enabled", "etc/prometheus", "etc/default", "etc/systemd/system", "etc/sysusers.d", "usr/bin", "usr/local/sbin", "var/backups", "var/lib/prometheus"} {
+	for _, dir := range []string{"root", "bin", "etc/nginx/conf.d", "etc/nginx/sites-enabled", "etc/prometheus", "etc/default", "etc/systemd/system", "etc/sysusers.d", "etc/cron.d", "usr/bin", "usr/local/sbin", "var/backups", "var/lib/prometheus"} {
 		if err := os.MkdirAll(filepath.Join(h.root, dir), 0o755); err != nil {
 			m.t.Fatal(err)
 		}

@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
@@ -85,8 +88,8 @@ func (s step) typedOn(t *testing.T, h *host) {
 	}
 }
 
-// The guides docs/install.md and docs/three-nodes.md are typed as they stand there, on machines that are folders: from PostgreSQL to
-// three nodes behind nginx, with log-in, alarms and a backup that is restored.
+// The guides docs/install.md, docs/three-nodes.md and docs/durable.md are typed as they stand there, on machines that are folders: from
+// PostgreSQL to three nodes behind nginx, with log-in, alarms and a backup that is restored.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t)
@@ -94,8 +97,10 @@ func TestInstall(t *testing.T) {
 		"The first token, task and work": m.openToTheNetwork,
 		"nginx in front":                 m.peopleLogIn,
 		"Alarms":                         m.rulesAreEvaluated,
+		"A backup each night":            m.workGoesOn,
+		"The restore, now":               m.nothingTwice,
 	}
-	for _, guide := range []string{"install", "three-nodes"} {
+	for _, guide := range []string{"install", "three-nodes", "durable"} {
 		all := steps(t, guide)
 		for i, s := range all {
 			for _, name := range s.on {
@@ -225,4 +230,45 @@ func (m *machines) rulesAreEvaluated() {
 		}
 		return true
 	})
+}
+
+// workGoesOn: Oliver gets work after the backup, which the restore forgets. And somebody copies the SQL of operations.md.
+func (m *machines) workGoesOn() {
+	m.oliver.gets(2)
+	_, raise := operations(m.t, "sql")
+	m.hosts["db"].write("root/raise-ids.sql", raise, 0o600)
+}
+
+// nothingTwice: Oliver is still logged in and holds what he held at the backup. Tracy gets all else, under new ids.
+func (m *machines) nothingTwice() {
+	var mine assign.Pipeline
+	if _, err := m.oliver.call(http.StatusOK, "GET", "/api/v1/pipeline", "", &mine); err != nil {
+		m.t.Fatal(err)
+	}
+	if diff := cmp.Diff(items(m.held), items(mine.Work)); diff != "" {
+		m.t.Errorf("Oliver held at the backup, and holds after the restore (-backup +restore):\n%s", diff)
+	}
+	all := slices.Concat([]string{"20", "19"}, items(mine.Work)) // the guide's reader has the first two
+	tracy, hers := m.logIn("0002"), []assign.Work{}
+	for len(hers) < 20-len(all) {
+		hers = append(hers, tracy.gets(5)...)
+	}
+	for _, w := range hers {
+		if w.ID < 1_000_000 {
+			m.t.Errorf("work %d has an id that may have been given out between backup and restore", w.ID)
+		}
+	}
+	all = append(all, items(hers)...)
+	slices.Sort(all)
+	if once := slices.Compact(slices.Clone(all)); len(once) != 20 {
+		m.t.Errorf("handed out are %v; want all of the twenty loans, each once", all)
+	}
+}
+
+func items(work []assign.Work) (all []string) {
+	for _, w := range work {
+		all = append(all, w.Item)
+	}
+	slices.Sort(all)
+	return all
 }
