@@ -2,6 +2,11 @@ package doctor
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -206,4 +211,76 @@ func TestJudgements(t *testing.T) {
 	if got := size(3 << 30); got != "3 GiB" || size(12) != "12 B" {
 		t.Errorf("3 GiB are %q, 12 bytes %q", got, size(12))
 	}
+}
+
+// Each check has a test that breaks it: a case of the tables above or a call of expect, or, where no server here can be so wrong, a
+// judgement of what it would say.
+func TestEachCheckIsBroken(t *testing.T) {
+	t.Parallel()
+	judged := map[string]string{"version": "versionFinding", "client-check": "clientCheckFinding"}
+	broken, calls := brokenByTests(t)
+	for _, c := range checks {
+		if by := judged[c.name]; by != "" && calls[by] {
+			continue
+		}
+		if !broken[c.name] {
+			t.Errorf("no test breaks the check %s: add a case that expects a warning or an error", c.name)
+		}
+	}
+}
+
+// brokenByTests returns the checks that a case of a test finds broken, and the functions that TestJudgements calls.
+func brokenByTests(t *testing.T) (found, judges map[string]bool) {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, judges = map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range tree.Decls {
+			f, isFunc := d.(*ast.FuncDecl)
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.CompositeLit:
+					fields := fieldsOf(n)
+					if name, err := strconv.Unquote(fields["check"]); err == nil && (fields["state"] == "Warning" || fields["state"] == "Error") {
+						found[name] = true
+					}
+				case *ast.CallExpr:
+					if name, is := n.Fun.(*ast.Ident); is && isFunc && f.Name.Name == "TestJudgements" {
+						judges[name.Name] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	return found, judges
+}
+
+// fieldsOf returns the fields of a literal whose values are names or constants.
+func fieldsOf(c *ast.CompositeLit) map[string]string {
+	fields := map[string]string{}
+	for _, e := range c.Elts {
+		pair, is := e.(*ast.KeyValueExpr)
+		if !is {
+			continue
+		}
+		key, is := pair.Key.(*ast.Ident)
+		if !is {
+			continue
+		}
+		switch v := pair.Value.(type) {
+		case *ast.Ident:
+			fields[key.Name] = v.Name
+		case *ast.BasicLit:
+			fields[key.Name] = v.Value
+		}
+	}
+	return fields
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,9 @@ import (
 
 	"getwork/cmd/internal/certs"
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/idp"
+	"getwork/cmd/internal/proxy"
 	"getwork/schema/schematest/pgbouncer"
 )
 
@@ -131,6 +134,32 @@ func TestNodeChecks(t *testing.T) {
 	w.expect(broken{check: "connections", state: OK, says: "2 nodes with up to 17 connections need 34"})
 	node.Kill()
 	w.expect(broken{check: "nodes", args: []string{"--node-url", node.URL}, state: Error, says: node.URL + " does not answer"})
+
+	// A node that has lost its database, and something else that listens there.
+	target, err := proxy.Target(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := proxy.Start(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	through, err := line.URL(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff := cluster.Start(t, 1, cluster.Options{DatabaseURL: through})[0]
+	line.Refuse(true)
+	line.Cut()
+	e2e.Await(t, "the node is not ready", e2e.Soon, func() bool { return cutOff.Ready() == http.StatusServiceUnavailable })
+	w.expect(broken{check: "nodes", args: []string{"--node-url", cutOff.URL}, state: Error, says: cutOff.URL + " is not ready: it answers with status 503"})
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
+	w.expect(broken{check: "nodes", args: []string{"--node-url", page.URL}, state: Error, says: page.URL + " is not ready: it answers with status 404"})
+	timeless := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.Header()["Date"] = nil }))
+	defer timeless.Close()
+	w.expect(broken{check: "nodes", args: []string{"--node-url", timeless.URL}, state: Warning, says: timeless.URL + " does not say what time it is there"})
 }
 
 // Tasks whose query is wrong, slow or forgotten, and requests that nobody serves.
