@@ -4,8 +4,14 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,5 +78,37 @@ func TestPushRowsAndExport(t *testing.T) {
 	}
 	if len(ids) != 1500 {
 		t.Errorf("%d lines with %d ids, want 1500", len(lines), len(ids))
+	}
+	continuesExport(t, c, b)
+}
+
+var printedCursor = regexp.MustCompile(`--cursor (\S+) continues after (\d+) rows`)
+
+// continuesExport cuts an export after its first page. From the cursor that it printed the rest follows, without the head of the table.
+func continuesExport(t *testing.T, c e2e.Terminal, whole []byte) {
+	t.Helper()
+	node, err := url.Parse(strings.TrimPrefix(c.Env[0], "GETWORK_URL="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(node)
+	line := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("cursor") {
+			http.Error(rw, "no such thing", http.StatusTeapot) // which is not tried again
+			return
+		}
+		forward.ServeHTTP(rw, r)
+	}))
+	defer line.Close()
+	cut := c
+	cut.Env = append(slices.Clone(c.Env), "GETWORK_URL="+line.URL)
+	command, out, errs := cut.Command("work", "export", "--task", "bulk")
+	cut.Expect(command.Args[1:], 1, e2e.Text("the export is not complete"), command.Run(), "", errs.String())
+	printed := printedCursor.FindStringSubmatch(errs.String())
+	if printed == nil || printed[2] != "1000" || strings.Count(out.String(), "\n") != 1001 {
+		t.Fatalf("cut, it printed %d lines and\n%s", strings.Count(out.String(), "\n"), errs)
+	}
+	if rest := c.Run(0, nil, "work", "export", "--task", "bulk", "--cursor", printed[1]); out.String()+rest != string(whole) {
+		t.Errorf("the rest of %d lines does not make the table whole; it begins\n%.300s", strings.Count(rest, "\n"), rest)
 	}
 }
