@@ -151,6 +151,12 @@ var innocent = []struct {
 		c.Ended += 6 * time.Second
 		h.fault("freeze", c.Node, c.Began.Seconds(), c.Ended.Seconds())
 	}},
+	{"answered late, since another node stood still", func(h *tale) {
+		h.promise(time.Second)
+		c := h.call(history.Click, 3)
+		c.Ended += 5 * time.Second
+		h.fault("freeze", c.Node+1, c.Began.Seconds(), c.Ended.Seconds())
+	}},
 	{"a claim that was over by its answer", func(h *tale) {
 		c := h.call(history.Claim, 0)
 		c.Body, _ = json.Marshal(h.workNow(loan4))

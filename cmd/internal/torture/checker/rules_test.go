@@ -120,6 +120,12 @@ var broken = []struct {
 		h.promise(time.Second)
 		h.call(history.Click, 3).Ended += 6 * time.Second
 	}, Prompt, "took 6."},
+	{"a click is answered late, although another node has lost its locks", func(h *tale) {
+		h.promise(time.Second)
+		c := h.call(history.Click, 3)
+		c.Ended += 8 * time.Second
+		h.fault("freeze", c.Node+1, c.Began.Seconds(), c.Ended.Seconds())
+	}, Prompt, "took 8."},
 
 	{"a completion is lost", func(h *tale) { h.work(loan1).State = "expired" }, Kept, "was answered 200"},
 	{"another way to return", func(h *tale) { h.work(loan2).After = pointer(time.Hour) }, Kept, "was answered 200"},
