@@ -18,8 +18,8 @@ const unlocked = 5 * time.Second
 var stops = []string{"freeze", "freeze-run", "proxy-freeze"}
 
 // stoodStill reports whether a node stood still during a call.
-func (t *trial) stoodStill(c *history.Call) bool {
-	return slices.ContainsFunc(t.faults, func(f *history.Fault) bool {
+func stoodStill(faults []*history.Fault, c *history.Call) bool {
+	return slices.ContainsFunc(faults, func(f *history.Fault) bool {
 		return slices.Contains(stops, f.Kind) && f.Began < c.Ended && f.Ended > c.Began
 	})
 }
@@ -46,7 +46,7 @@ func (t *trial) judgePrompt() {
 	for _, i := range promised {
 		c := t.entries[i].Call
 		most := c.Within + busier*usual
-		if t.stoodStill(c) {
+		if stoodStill(t.faults, c) {
 			most += unlocked
 		}
 		if c.Ended-c.Began > most {
