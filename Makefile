@@ -32,6 +32,7 @@ bench: ## how many clicks this machine can take, in two minutes
 
 matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an upgrade and a restore under load, defences switched off, all looks, a release made twice: hours
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
+	GETWORK_TEST_FAILOVER=all go test -race -count=1 -timeout 10m -run TestInstall ./cmd/internal/e2e/story
 	GETWORK_TEST_MODE=polling go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve

@@ -2,7 +2,6 @@ package patroni
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +19,7 @@ const memory = "/dev/shm"
 type folder struct {
 	path    string
 	account *syscall.Credential
-	watch   *exec.Cmd
-	hold    io.Closer // while it is open, the folder lives
+	end     func() error // kills the processes, and deletes the folder
 }
 
 // watched is a shell script: when its standard input ends, it kills the processes that work below a folder until none
@@ -57,19 +55,27 @@ func newFolder(p programs) (*folder, error) {
 	if err := p.give(path); err != nil {
 		return nil, err
 	}
-	f.watch = exec.Command("/bin/sh", "-c", watched, "getwork-patroni", path)
-	f.watch.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: f.account}
-	if f.hold, err = f.watch.StdinPipe(); err != nil {
+	f.end, err = Watch(path, f.account)
+	return f, err
+}
+
+// Watch has a shell wait for the end of this process, which may even be kill -9, or for end. Then the shell kills all processes that
+// work below the folder, frozen or not, and deletes it. It runs as that account; nil is this process's own.
+func Watch(folder string, as *syscall.Credential) (end func() error, err error) {
+	shell := exec.Command("/bin/sh", "-c", watched, "getwork-patroni", folder)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
+	hold, err := shell.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
-	return f, f.watch.Start()
+	return func() error {
+		_ = hold.Close()
+		return shell.Wait()
+	}, shell.Start()
 }
 
 // remove ends all processes and deletes the folder.
-func (f *folder) remove() error {
-	_ = f.hold.Close()
-	return f.watch.Wait()
-}
+func (f *folder) remove() error { return f.end() }
 
 // make makes a folder below it that belongs to the processes' account.
 func (f *folder) make(p programs, name string) (string, error) {

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -32,28 +31,32 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/idp"
 	process "getwork/cmd/internal/node"
+	"getwork/cmd/internal/patroni"
 	"getwork/schema/postgres"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
 // machines are those of docs/install.md and docs/three-nodes.md. Each is a folder that stands for its files, and a shell. Their
+// failovers, set by GETWORK_TEST_FAILOVER=all, types the guide to Patroni, too, which takes as long as the others together.
+var failovers = os.Getenv("GETWORK_TEST_FAILOVER") == "all"
+
 // addresses are of this machine's loopback network, their programs are real: PostgreSQL, nodes, nginx, Prometheus.
 type machines struct {
 	t                  *testing.T
 	dir                string
 	database           *postgres.Server
 	control            *httptest.Server
-	sockets            string           // PostgreSQL's folder of them
-	hba                string           // its file of who is let in
-	owner              string           // its account
-	nginx              string           // the program
-	authority          *certs.Authority // which the machines trust
+	sockets            string              // PostgreSQL's folder of them
+	hba                string              // its file of who is let in
+	account            *syscall.Credential // of PostgreSQL, for root; else nil
+	nginx              string              // the program
+	authority          *certs.Authority    // which the machines trust
 	idp                *idp.Provider
-	public, prometheus string        // the addresses of nginx and Prometheus
-	oliver             employee      // who works through loans
-	held               []assign.Work // what he held at the backup
-	hosts              map[string]*host
+	public, prometheus string            // the addresses of nginx and Prometheus
+	oliver             employee          // who works through loans
+	held               []assign.Work     // what he held at the backup
+	hosts              map[string]*host  // by name, and by address
 	changes            *strings.Replacer // what the test types instead of what the guide says
 }
 
@@ -66,11 +69,11 @@ type host struct {
 	said                *bufio.Reader
 	kill                func() // ends the shell
 
-	services map[string]*service // by name; only systemctl's calls use it
+	services map[string]func() // end them, by name; only systemctl's calls use it
 }
 
 // addresses are the machines' last bytes.
-var addresses = map[string]int{"source": 1, "db": 10, "node1": 11, "node2": 12, "node3": 13, "front": 20, "plain": 30}
+var addresses = map[string]int{"source": 1, "db": 10, "node1": 11, "node2": 12, "node3": 13, "front": 20, "plain": 30, "pg1": 41, "pg2": 42, "pg3": 43}
 
 // newMachines returns the machines, with a PostgreSQL as Debian installs it, which admits only itself, and with an identity provider.
 func newMachines(t *testing.T) *machines {
@@ -78,7 +81,11 @@ func newMachines(t *testing.T) *machines {
 	if runtime.GOOS != "linux" {
 		t.Skip("the guide is for Debian")
 	}
-	for _, needed := range []string{"bash", "curl", "openssl", "psql", "pg_dump", "pg_restore", "promtool", "prometheus"} {
+	programs := []string{"bash", "curl", "openssl", "psql", "pg_dump", "pg_restore", "promtool", "prometheus"}
+	if failovers {
+		programs = append(programs, "patroni", "patronictl", "etcd")
+	}
+	for _, needed := range programs {
 		if _, err := exec.LookPath(needed); err != nil {
 			t.Skip("the guide's commands can't be typed here: ", err)
 		}
@@ -87,7 +94,15 @@ func newMachines(t *testing.T) *machines {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	end, err := patroni.Watch(dir, nil) // Patroni's servers outlive it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := os.Chmod(dir, 0o755); err != nil { // for PostgreSQL's account
 		t.Fatal(err)
 	}
@@ -105,7 +120,7 @@ func newMachines(t *testing.T) *machines {
 	m.control = httptest.NewServer(http.HandlerFunc(m.controlled))
 	t.Cleanup(m.control.Close)
 
-	at, network := ports(t, 5), fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+	at, network := ports(t, 8), fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
 	u, err := url.Parse(m.database.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -119,13 +134,19 @@ func newMachines(t *testing.T) *machines {
 		"https://id.bank.example/realms/bank", m.idp.Issuer,
 		"https://getwork.bank.example", m.public,
 		"getwork.bank.example", "localhost", "db.bank.example", "localhost",
-		"15s", "1s", // Prometheus waits so long before it asks
+		":2379", at[5], ":2380", at[6], ":8008", at[7],
+		"15s", "1s", "ttl: 30", "ttl: 8", "loop_wait: 10", "loop_wait: 1", "retry_timeout: 10", "retry_timeout: 3", // how long Prometheus and Patroni wait
+		"local all postgres peer", "local all postgres trust", // as a user of another name
 	)
 	if err := os.WriteFile(dir+"/authority.pem", m.authority.PEM(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, last := range addresses {
-		m.hosts[name] = m.newHost(name, network+strconv.Itoa(last))
+		if strings.HasPrefix(name, "pg") && !failovers {
+			continue
+		}
+		h := m.newHost(name, network+strconv.Itoa(last))
+		m.hosts[name], m.hosts[h.address] = h, h
 	}
 	m.fill()
 	return m
@@ -174,10 +195,9 @@ func (m *machines) startDatabase() {
 	if _, err := fmt.Sscanf(string(out), "pg_dump (PostgreSQL) %d", &major); err != nil || major < version {
 		m.t.Skipf("PostgreSQL %d, and %s can't dump it", version, out)
 	}
-	if info, err := os.Stat(data); err == nil {
-		if u, err := user.LookupId(strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)); err == nil {
-			m.owner = u.Username
-		}
+	if info, err := os.Stat(data); err == nil && os.Geteuid() == 0 {
+		of := info.Sys().(*syscall.Stat_t)
+		m.account = &syscall.Credential{Uid: of.Uid, Gid: of.Gid}
 	}
 	if _, err := db.Exec(m.t.Context(), `drop database getwork`); err != nil { // the test server's own
 		m.t.Fatal(err)
@@ -221,7 +241,7 @@ var standIns = map[string]string{
 shift 2
 for package; do
 	case $package in
-	postgresql | openssl | curl | nginx | prometheus | cron) ;;
+	postgresql | openssl | curl | nginx | prometheus | cron | postgresql-common | patroni | etcd-server | python3-etcd) ;;
 	./getwork_*_amd64.deb)
 		[ -f "$package" ] || exit 2
 		mkdir -p "$ROOT/etc/getwork"
@@ -238,7 +258,7 @@ done`,
 [ "$1 $2 $3" = "-u postgres --" ] || exit 2
 shift 3
 export PGHOST="$SOCKETS" PGPORT="$DBPORT" PGUSER=postgres
-[ "$(id -u)" != 0 ] || exec /usr/sbin/runuser -u "$DBOWNER" -- "$@"
+[ -z "$DBOWNER" ] || exec setpriv --reuid="$DBOWNER" --regid="$DBOWNER" --clear-groups -- "$@"
 exec "$@"`,
 	// Another machine's files are in another folder, which settings name.
 	"scp": `
@@ -249,35 +269,52 @@ case $to in /*) to=$root$to ;; *) to=$root/root/$to ;; esac
 for file; do
 	cp -p "$file" "$to"
 	[ -d "$to" ] && copy=$to/${file##*/} || copy=$to
-	case $copy in *.env) sed -i "s#$ROOT/#$root/#g" "$copy" ;; esac
+	case $copy in *.env | *.yml) sed -i "s#$ROOT/#$root/#g" "$copy" ;; esac
 done`,
 	"ssh": `
-root=$MACHINES/${1#root@}
-cd "$root/root"
-exec bash -ec "${2//"$ROOT"/$root}"`,
+at=${1#root@}; root=$MACHINES/$at; shift
+typed=${*//"$ROOT"/$root}
+export PATH=${PATH//"$ROOT"/$root} HOME=$root/root MACHINE=$at ROOT=$root
+cd
+exec bash -ec "$typed"`,
 	// There is no group getwork here.
 	"install": `
 args=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-g) [ "$2" = getwork ] && shift 2 ;;
-	-o) [ "$2" = postgres ] && { [ "$(id -u)" != 0 ] || args+=(-o "$DBOWNER"); } && shift 2 ;;
+	-o) [ "$2" = postgres ] && { [ -z "$DBOWNER" ] || args+=(-o "$DBOWNER"); } && shift 2 ;;
 	*) args+=("$1"); shift ;;
 	esac
 done
 exec /usr/bin/install "${args[@]}"`,
 	"systemd-sysusers": `[ -f "$ROOT/etc/sysusers.d/$1" ]`,
-	"chgrp":            `[ "$1" = getwork ] && shift && ls "$@" >/dev/null`,
-	"nginx":            `exec "$PROXY" -p "$ROOT/var" -e stderr -c "$ROOT/etc/nginx/nginx.conf" -q "$@"`,
+	"chown": `
+[ "$1" = postgres ] || exit 2
+shift
+[ -z "$DBOWNER" ] || exec /usr/bin/chown "$DBOWNER" "$@"
+ls "$@" >/dev/null`,
+	"rm": `
+for file; do
+	case $file in -* | "$ROOT"/*) ;; *) echo "not of this machine: $file" >&2; exit 2 ;; esac
+done
+exec /usr/bin/rm "$@"`,
+	"chgrp": `[ "$1" = getwork ] && shift && ls "$@" >/dev/null`,
+	"nginx": `exec "$PROXY" -p "$ROOT/var" -e stderr -c "$ROOT/etc/nginx/nginx.conf" -q "$@"`,
 }
 
 // newHost returns a machine whose shell lasts until the end of the test, or of a command that fails.
 func (m *machines) newHost(name, address string) *host {
 	m.t.Helper()
-	h := &host{machines: m, name: name, address: address, root: filepath.Join(m.dir, address), services: map[string]*service{}}
-	for _, dir := range []string{"root", "bin", "etc/nginx/conf.d", "etc/nginx/sites-enabled", "etc/prometheus", "etc/default", "etc/systemd/system", "etc/sysusers.d", "etc/cron.d", "usr/bin", "usr/local/sbin", "var/backups", "var/lib/prometheus"} {
+	h := &host{machines: m, name: name, address: address, root: filepath.Join(m.dir, address), services: map[string]func(){}}
+	for _, dir := range []string{"root", "bin", "etc/nginx/conf.d", "etc/nginx/sites-enabled", "etc/prometheus", "etc/default", "etc/systemd/system", "etc/sysusers.d", "etc/cron.d", "etc/postgresql-common", "etc/patroni", "var/lib/postgresql", "var/lib/etcd", "var/run/postgresql", "usr/bin", "usr/local/sbin", "var/backups", "var/lib/prometheus"} {
 		if err := os.MkdirAll(filepath.Join(h.root, dir), 0o755); err != nil {
 			m.t.Fatal(err)
+		}
+		if m.account != nil && strings.HasSuffix(dir, "/postgresql") {
+			if err := os.Chown(filepath.Join(h.root, dir), int(m.account.Uid), int(m.account.Gid)); err != nil {
+				m.t.Fatal(err)
+			}
 		}
 	}
 	for program, script := range standIns {
@@ -286,6 +323,10 @@ func (m *machines) newHost(name, address string) *host {
 	u, err := url.Parse(m.database.URL("postgres"))
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	owner := ""
+	if m.account != nil {
+		owner = strconv.FormatUint(uint64(m.account.Uid), 10)
 	}
 	source, err := filepath.Abs("../../../..")
 	if err != nil {
@@ -296,8 +337,8 @@ func (m *machines) newHost(name, address string) *host {
 	})
 	h.env = append(env, "HOME="+h.root+"/root", "PATH="+h.root+"/bin:"+h.root+"/usr/bin:"+os.Getenv("PATH")+":/usr/sbin", "LC_ALL=C.UTF-8", "GORACE=atexit_sleep_ms=0",
 		"SSL_CERT_FILE="+m.dir+"/authority.pem", "CURL_CA_BUNDLE="+m.dir+"/authority.pem", "PROXY="+m.nginx, "GETWORK="+cluster.Binary(m.t),
-		"ROOT="+h.root, "MACHINES="+m.dir, "MACHINE="+name, "SOURCE="+source, "CONTROL="+m.control.URL,
-		"SOCKETS="+m.sockets, "DBPORT="+u.Port(), "DBOWNER="+m.owner)
+		"ROOT="+h.root, "MACHINES="+m.dir, "MACHINE="+address, "SOURCE="+source, "CONTROL="+m.control.URL,
+		"SOCKETS="+m.sockets, "DBPORT="+u.Port(), "DBOWNER="+owner)
 	c := exec.Command("bash", "--noprofile", "--norc", "-e")
 	c.Dir, c.Env = h.root+"/root", h.env
 	in, err1 := c.StdinPipe()
@@ -323,7 +364,11 @@ func (h *host) write(name, text string, mode os.FileMode) {
 // runs starts a program that ends with the test at the latest. end ends it before, and returns when it is gone.
 func runs(t *testing.T, c *exec.Cmd) (end func(), ended <-chan struct{}, err error) {
 	t.Helper()
-	c.SysProcAttr = process.Attributes()
+	attributes := process.Attributes()
+	if c.SysProcAttr != nil {
+		attributes.Credential = c.SysProcAttr.Credential
+	}
+	c.SysProcAttr = attributes
 	started, gone := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // the kernel ends the program with the thread that started it
@@ -347,12 +392,18 @@ func runs(t *testing.T, c *exec.Cmd) (end func(), ended <-chan struct{}, err err
 }
 
 // absolute finds the paths of files that are a machine's own.
-var absolute = regexp.MustCompile(`(^|[\s'"=:<>])(/(?:etc|usr/bin|usr/local/sbin|var/backups)/)`)
+var absolute = regexp.MustCompile(`(^|[\s'"=:<>])(/(?:etc|usr/bin|usr/local/sbin|var/backups|var/lib|var/run)/)`)
+
+// foreign finds those that typed does not know.
+var foreign = regexp.MustCompile(`[\s'"=:<>(,]/(?:etc|var|root|home|boot|opt|usr/(?:bin|local|sbin|share))/`)
 
 // typed types commands, and returns what is printed. A command that fails ends the test, unless "|| true" follows.
 func (h *host) typed(commands, otherwise string) string {
 	h.t.Helper()
 	commands = absolute.ReplaceAllString(h.changes.Replace(commands), "${1}"+h.root+"${2}")
+	if left := foreign.FindString(strings.ReplaceAll(commands, h.root, "~")); left != "" {
+		h.t.Fatalf("a command would touch a file of the test's own machine (%s):\n%s", left, commands)
+	}
 	h.write("typed", commands, 0o600)
 	h.t.Logf("%s# %s", h.name, strings.TrimSpace(commands))
 	late := time.AfterFunc(timeout.Scale(time.Minute), h.kill)

@@ -10,16 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"getwork/cmd/internal/cluster"
 	process "getwork/cmd/internal/node"
 	"getwork/schema/schematest/timeout"
 )
-
-// service is a program that systemd would run.
-type service struct{ end func() }
 
 // controlled answers the machines' systemctl: the path is the machine, the body what was typed.
 func (m *machines) controlled(w http.ResponseWriter, r *http.Request) {
@@ -33,21 +32,22 @@ func (m *machines) controlled(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *host) systemctl(typed string) error {
-	verb, unit, _ := strings.Cut(strings.Replace(typed, " --now", "", 1), " ")
-	if unit == "postgresql" && verb == "restart" {
+	words := strings.Fields(typed)
+	verb, unit := words[0], words[len(words)-1]
+	switch {
+	case verb == "daemon-reload", (verb == "enable" || verb == "disable") && !slices.Contains(words, "--now"):
+		return nil
+	case unit == "postgresql" && verb == "restart":
 		ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(time.Minute))
 		defer cancel()
 		return h.database.Restart(ctx)
 	}
-	if typed == "daemon-reload" {
-		return nil
-	}
-	start := map[string]func() (func(), error){"getwork": h.serve, "nginx": h.proxy, "prometheus": h.watch}[unit]
+	start := map[string]func() (func(), error){"getwork": h.serve, "nginx": h.proxy, "prometheus": h.watch, "etcd": h.agree, "patroni": h.replicate}[unit]
 	if start == nil {
 		return fmt.Errorf("the test knows no systemctl %s", typed)
 	}
-	if s := h.services[unit]; s != nil {
-		s.end()
+	if end := h.services[unit]; end != nil {
+		end()
 		delete(h.services, unit)
 	}
 	switch verb {
@@ -56,7 +56,7 @@ func (h *host) systemctl(typed string) error {
 		if err != nil {
 			return err
 		}
-		h.services[unit] = &service{end}
+		h.services[unit] = end
 	case "disable", "stop":
 	default:
 		return fmt.Errorf("the test knows no systemctl %s", typed)
@@ -133,6 +133,20 @@ func (h *host) watch() (func(), error) {
 	return end, err
 }
 
+// agree starts etcd with the settings of the machine.
+func (h *host) agree() (func(), error) {
+	end, _, err := runs(h.t, h.standIn("bash", "-ec", `set -a; . "$0/etc/default/etcd"; ETCD_DATA_DIR=$0/var/lib/etcd/default exec etcd`, h.root))
+	return end, err
+}
+
+// replicate starts Patroni with the settings of the machine, as PostgreSQL's account.
+func (h *host) replicate() (func(), error) {
+	c := h.standIn("patroni", h.root+"/etc/patroni/config.yml")
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: h.account}
+	end, _, err := runs(h.t, c)
+	return end, err
+}
+
 // starts waits until a program serves, so that the guide, which asks every second, need not ask twice.
 func starts(ended <-chan struct{}, serves func() bool) error {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -158,5 +172,6 @@ func (h *host) standIn(program string, args ...string) *exec.Cmd {
 	}
 	c.Dir, c.Env = h.root, h.env
 	c.Stdout, c.Stderr = h.t.Output(), h.t.Output()
+	c.WaitDelay = time.Second // Patroni's servers outlive it, and hold its output
 	return c
 }

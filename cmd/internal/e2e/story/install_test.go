@@ -89,7 +89,7 @@ func (s step) typedOn(t *testing.T, h *host) {
 }
 
 // The guides docs/install.md, docs/three-nodes.md and docs/durable.md are typed as they stand there, on machines that are folders: from
-// PostgreSQL to three nodes behind nginx, with log-in, alarms and a backup that is restored.
+// PostgreSQL to three nodes behind nginx, with log-in, alarms and a backup that is restored. With failovers docs/patroni.md, too.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t)
@@ -100,7 +100,11 @@ func TestInstall(t *testing.T) {
 		"A backup each night":            m.workGoesOn,
 		"The restore, now":               m.nothingTwice,
 	}
-	for _, guide := range []string{"install", "three-nodes", "durable"} {
+	guides := []string{"install", "three-nodes", "durable"}
+	if failovers {
+		guides, then["A fail-over"] = append(guides, "patroni"), m.nothingLost
+	}
+	for _, guide := range guides {
 		all := steps(t, guide)
 		for i, s := range all {
 			for _, name := range s.on {
@@ -230,6 +234,18 @@ func (m *machines) rulesAreEvaluated() {
 		}
 		return true
 	})
+}
+
+// nothingLost: Oliver is still logged in after the fail-over, and holds what he held.
+func (m *machines) nothingLost() {
+	var mine assign.Pipeline
+	e2e.Await(m.t, "nodes find the new primary", e2e.Soon, func() bool {
+		_, err := m.oliver.call(http.StatusOK, "GET", "/api/v1/pipeline", "", &mine)
+		return err == nil
+	})
+	if diff := cmp.Diff(items(m.held), items(mine.Work)); diff != "" {
+		m.t.Errorf("Oliver held before the fail-over, and holds after it (-before +after):\n%s", diff)
+	}
 }
 
 // workGoesOn: Oliver gets work after the backup, which the restore forgets. And somebody copies the SQL of operations.md.
