@@ -136,6 +136,7 @@ func newMachines(t *testing.T) *machines {
 		"getwork.bank.example", "localhost", "db.bank.example", "localhost",
 		":2379", at[5], ":2380", at[6], ":8008", at[7],
 		"15s", "1s", "ttl: 30", "ttl: 8", "loop_wait: 10", "loop_wait: 1", "retry_timeout: 10", "retry_timeout: 3", // how long Prometheus and Patroni wait
+		"{max_connections: 200,", "{max_connections: 200, dynamic_shared_memory_type: mmap,", // files that go with the folder
 		"local all postgres peer", "local all postgres trust", // as a user of another name
 	)
 	if err := os.WriteFile(dir+"/authority.pem", m.authority.PEM(), 0o644); err != nil {
