@@ -98,6 +98,7 @@ func TestFirefoxStates(t *testing.T) {
 				f.state("live", e2e.Soon)
 			}
 			what.reach(f, s)
+			f.await(explained, e2e.Soon)
 			f.looks(t, n, what.name)
 		})
 	}

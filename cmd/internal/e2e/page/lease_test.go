@@ -40,16 +40,17 @@ func (s *site) manages(method, path string, body any) (answered struct{ Token st
 // typeNote types into the first card's note.
 func (b *browser) typeNote(text string) {
 	b.t.Helper()
-	b.click("#work li:first-child summary")
-	b.await(`(() => {
+	b.await(fmt.Sprintf(`(() => {
+		(%s)('#work li:first-child summary');
 		const item = document.querySelector('#work li:first-child');
 		const details = item?.querySelector('details');
-		if (details && !details.open) details.open = true; // a restored draft opened it before the click
+		if (details && !details.open) details.querySelector('summary').click(); // a restored draft has opened it
 		const note = item?.querySelector('textarea');
 		note?.focus();
 		return !!note && document.activeElement === note;
-	})()`, e2e.Soon)
+	})()`, opens), e2e.Soon)
 	b.do(chromedp.KeyEvent(text))
+	b.await(fmt.Sprintf(`document.querySelector('#work li:first-child textarea').value.includes(%q)`, text), e2e.Soon)
 }
 
 // opens opens what an element is behind, as a person does: the item in the list, one of its menus, a task's options.

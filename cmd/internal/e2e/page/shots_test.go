@@ -245,7 +245,11 @@ func (st *stage) open(what state) {
 	if what.reach != nil {
 		what.reach(st)
 	}
+	st.await(explained, e2e.Soon)
 }
+
+// explained is true where no answer about an item is awaited: until then its buttons change.
+const explained = `!document.querySelector('.give-up')`
 
 // A worker's views, in each state that matters, on a screen and on a telephone, in light and dark: axe finds nothing serious,
 // nobody scrolls sideways, everything can be reached by keyboard, and pictures are taken for people to look at.
