@@ -42,8 +42,8 @@ func TestLooksAgainAfterTheLock(t *testing.T) {
 	}
 }
 
-// This is what happens without it: one pass alone, which is everything but looking again, leaves Tracy waiting and servable,
-// with no node on the way to her.
+// This is what happens without it: one pass under the lock alone, without looking again and without handing the run's slot on,
+// leaves Tracy waiting and servable, with no node on the way to her.
 func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -51,6 +51,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	close(busy.open)
 	a := startNode(t, url, nodeOptions{steps: read.hold, deaf: true})
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
+	a.idle(t) // the new task has woken it; it would serve Oliver itself, and look again
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
 		_, err := (recorder{a.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, []*click{oliver}, ranking.Matching{})
@@ -61,18 +62,14 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	}
 	attempted := make(chan error, 1)
 	go func() {
-		_, _, err := a.serveOnce(t.Context(), task.ID, false)
+		_, err := (locker{a.Engine}).tryLock(t.Context(), task.ID)
 		attempted <- err
 	}()
 	<-read.reached
 	b := startNode(t, url, nodeOptions{steps: busy.hold, deaf: true})
 	tracy := b.click(t, "task", "tracy", 1)
 	<-busy.reached
-	await(t, "her node has given up", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.loops) == 0
-	})
+	b.idle(t)
 	close(read.open)
 	if err := <-attempted; err != nil {
 		t.Fatal(err)
