@@ -146,7 +146,9 @@ func (b *browser) await(expression string, within time.Duration) {
 		}
 		select {
 		case <-ctx.Done():
-			shown, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+			again, end := context.WithTimeout(b.ctx, 5*time.Second) // a page that has crashed never answers
+			shown, _ := chromedp.Run(again, chromedp.Evaluate[string]("document.body.innerText"))
+			end()
 			b.t.Fatalf("not within %v: %s (last: %s, %v). The page shows:\n%s", within, expression, last, err, shown)
 		case <-tick.C:
 		}

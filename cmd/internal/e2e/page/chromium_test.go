@@ -68,8 +68,7 @@ func (c *chromium) launch(path string) error {
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(folder, "profile")), chromedp.Env("TMPDIR="+folder), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.Flag("process-per-site", true), // a window that goes to about:blank and back needs no process more
-		chromedp.WindowSize(1280, 800), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("lang", "en-US"))...)
+		chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("lang", "en-US"))...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	c.end = func() error {
 		err := chromedp.Cancel(ctx)
