@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -78,7 +77,6 @@ func (n *Node) Launch() error {
 	command := exec.Command(n.options.Binary, append(args, n.options.Args...)...)
 	command.Env = append(Environment(), "GORACE=atexit_sleep_ms=0") // without it, each exit with the race detector takes a second longer
 	command.Env = append(command.Env, n.options.Env...)
-	command.SysProcAttr = Attributes()
 	life := &life{out: newOutput(), done: make(chan struct{})}
 	command.Stdout, command.Stderr = life.out, life.out
 	stdin, err := command.StdinPipe()
@@ -86,24 +84,14 @@ func (n *Node) Launch() error {
 		return fmt.Errorf("start node: %w", err)
 	}
 	life.stdin = stdin
-	started := make(chan error)
-	go func() {
-		// The kernel kills the process when the thread that started it ends. This thread lasts until the process is
-		// gone.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		life.process = command.Process
-		started <- err
-		if err == nil {
-			life.err = command.Wait()
-		}
+	err = Tie(command, func(err error) {
+		life.err = err
 		close(life.done)
-	}()
-	if err := <-started; err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("start node: %w", err)
 	}
-	n.life = life
+	life.process, n.life = command.Process, life
 	return nil
 }
 

@@ -45,11 +45,11 @@ func startNginx(t *testing.T, listen, server string) {
 	}
 	c := exec.Command(nginx(t), "-e", "stderr", "-p", dir, "-c", file)
 	c.Stderr = t.Output()
-	c.SysProcAttr = process.Attributes()
-	if err := c.Start(); err != nil {
+	gone := make(chan struct{})
+	if err := process.Tie(c, func(error) { close(gone) }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	t.Cleanup(func() { _ = c.Process.Kill(); <-gone })
 	timeout.Await(t, "nginx listens", func() bool {
 		conn, err := net.Dial("tcp", listen)
 		if err == nil {

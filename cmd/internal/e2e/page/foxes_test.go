@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,20 +102,8 @@ func (f *foxProcess) launch(path string) error {
 	defer printed.Close()
 	f.cmd = exec.Command(path, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", f.folder)
 	f.cmd.Env = append(os.Environ(), "HOME="+f.folder, "TMPDIR="+f.folder, "MOZ_CRASHREPORTER_DISABLE=1")
-	f.cmd.Stdout, f.cmd.Stderr, f.cmd.SysProcAttr = printed, printed, node.Attributes()
-	started := make(chan error)
-	go func() {
-		// The kernel kills the process when the thread that started it ends; see [node.Attributes].
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := f.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = f.cmd.Wait()
-			close(f.ended)
-		}
-	}()
-	return <-started
+	f.cmd.Stdout, f.cmd.Stderr = printed, printed
+	return node.Tie(f.cmd, func(error) { close(f.ended) })
 }
 
 func (f *foxProcess) printed() string { return filepath.Join(f.folder, "printed") }

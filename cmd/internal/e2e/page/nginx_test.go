@@ -123,15 +123,10 @@ func inFront(t *testing.T, command func(dir, listen string) *exec.Cmd) (address 
 		_ = free.Close()
 		c := command(t.TempDir(), listen)
 		c.Stdout, c.Stderr = t.Output(), t.Output()
-		c.SysProcAttr = process.Attributes()
-		if err := c.Start(); err != nil {
+		ended := make(chan struct{})
+		if err := process.Tie(c, func(error) { close(ended) }); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan struct{})
-		go func() {
-			_ = c.Wait()
-			close(ended)
-		}()
 		t.Cleanup(func() {
 			_ = c.Process.Kill()
 			<-ended

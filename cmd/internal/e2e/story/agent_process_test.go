@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -106,21 +105,8 @@ func startAgent(t *testing.T, address string, args ...string) *agentProcess {
 	}
 	a.cmd.Env = append(a.cmd.Env, "GORACE=atexit_sleep_ms=0")
 	a.cmd.Stdout, a.cmd.Stderr = a.out, a.out
-	a.cmd.SysProcAttr = node.Attributes()
 	a.cmd.WaitDelay = 5 * time.Second // a program that the agent left behind keeps the output open
-	started := make(chan error)
-	go func() {
-		defer close(a.done)
-		// On Linux the agent dies with the thread that started it, so this thread lasts as long.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := a.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = a.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := node.Tie(a.cmd, func(error) { close(a.done) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,11 +36,11 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// machines are those of docs/install.md and docs/three-nodes.md. Each is a folder that stands for its files, and a shell. Their
-// failovers, set by GETWORK_TEST_FAILOVER=all, types the guide to Patroni, too, which takes as long as the others together.
+// failovers has the guide to Patroni typed, too, which takes as long as the others together.
 var failovers = os.Getenv("GETWORK_TEST_FAILOVER") == "all"
 
-// addresses are of this machine's loopback network, their programs are real: PostgreSQL, nodes, nginx, Prometheus.
+// machines are those of the guides. Each is a folder that stands for its files, and a shell. Their addresses are of this machine's
+// loopback network; their programs are real, but for the standIns: PostgreSQL, nodes, nginx, Prometheus, etcd, Patroni.
 type machines struct {
 	t                  *testing.T
 	dir                string
@@ -234,76 +233,6 @@ func ports(t *testing.T, n int) (found []string) {
 	return nil
 }
 
-// standIns are the programs that would change the machine that the test runs on, or reach another. All others are real.
-var standIns = map[string]string{
-	// What Debian's packages bring is here already; getwork's brings an empty file of settings.
-	"apt-get": `
-[ "$1 $2" = "install -y" ] || exit 2
-shift 2
-for package; do
-	case $package in
-	postgresql | openssl | curl | nginx | prometheus | cron | postgresql-common | patroni | etcd-server | python3-etcd) ;;
-	./getwork_*_amd64.deb)
-		[ -f "$package" ] || exit 2
-		mkdir -p "$ROOT/etc/getwork"
-		cp "$SOURCE/deploy/package/getwork.env" "$ROOT/etc/getwork/"
-		chmod 640 "$ROOT/etc/getwork/getwork.env"
-		ln -sf "$GETWORK" "$ROOT/usr/bin/getwork"
-		;;
-	*) echo "the test knows no package $package" >&2; exit 2 ;;
-	esac
-done`,
-	"systemctl": `exec curl -sS --fail-with-body --data-binary "$*" "$CONTROL/$MACHINE"`,
-	// The test's server belongs to the test's user or, for root, to another.
-	"runuser": `
-[ "$1 $2 $3" = "-u postgres --" ] || exit 2
-shift 3
-export PGHOST="$SOCKETS" PGPORT="$DBPORT" PGUSER=postgres
-[ -z "$DBOWNER" ] || exec setpriv --reuid="$DBOWNER" --regid="$DBOWNER" --clear-groups -- "$@"
-exec "$@"`,
-	// Another machine's files are in another folder, which settings name.
-	"scp": `
-to=${!#}; set -- "${@:1:$#-1}"
-at=${to#root@}; root=$MACHINES/${at%%:*}; to=${at#*:}
-to=${to#"$ROOT"}
-case $to in /*) to=$root$to ;; *) to=$root/root/$to ;; esac
-for file; do
-	cp -p "$file" "$to"
-	[ -d "$to" ] && copy=$to/${file##*/} || copy=$to
-	case $copy in *.env | *.yml) sed -i "s#$ROOT/#$root/#g" "$copy" ;; esac
-done`,
-	"ssh": `
-at=${1#root@}; root=$MACHINES/$at; shift
-typed=${*//"$ROOT"/$root}
-export PATH=${PATH//"$ROOT"/$root} HOME=$root/root MACHINE=$at ROOT=$root
-cd
-exec bash -ec "$typed"`,
-	// There is no group getwork here.
-	"install": `
-args=()
-while [ $# -gt 0 ]; do
-	case $1 in
-	-g) [ "$2" = getwork ] && shift 2 ;;
-	-o) [ "$2" = postgres ] && { [ -z "$DBOWNER" ] || args+=(-o "$DBOWNER"); } && shift 2 ;;
-	*) args+=("$1"); shift ;;
-	esac
-done
-exec /usr/bin/install "${args[@]}"`,
-	"systemd-sysusers": `[ -f "$ROOT/etc/sysusers.d/$1" ]`,
-	"chown": `
-[ "$1" = postgres ] || exit 2
-shift
-[ -z "$DBOWNER" ] || exec /usr/bin/chown "$DBOWNER" "$@"
-ls "$@" >/dev/null`,
-	"rm": `
-for file; do
-	case $file in -* | "$ROOT"/*) ;; *) echo "not of this machine: $file" >&2; exit 2 ;; esac
-done
-exec /usr/bin/rm "$@"`,
-	"chgrp": `[ "$1" = getwork ] && shift && ls "$@" >/dev/null`,
-	"nginx": `exec "$PROXY" -p "$ROOT/var" -e stderr -c "$ROOT/etc/nginx/nginx.conf" -q "$@"`,
-}
-
 // newHost returns a machine whose shell lasts until the end of the test, or of a command that fails.
 func (m *machines) newHost(name, address string) *host {
 	m.t.Helper()
@@ -360,36 +289,6 @@ func (h *host) write(name, text string, mode os.FileMode) {
 	if err := os.WriteFile(filepath.Join(h.root, name), []byte(text), mode); err != nil {
 		h.t.Fatal(err)
 	}
-}
-
-// runs starts a program that ends with the test at the latest. end ends it before, and returns when it is gone.
-func runs(t *testing.T, c *exec.Cmd) (end func(), ended <-chan struct{}, err error) {
-	t.Helper()
-	attributes := process.Attributes()
-	if c.SysProcAttr != nil {
-		attributes.Credential = c.SysProcAttr.Credential
-	}
-	c.SysProcAttr = attributes
-	started, gone := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // the kernel ends the program with the thread that started it
-		defer runtime.UnlockOSThread()
-		defer close(gone)
-		err := c.Start()
-		started <- err
-		if err == nil {
-			_ = c.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, nil, err
-	}
-	end = sync.OnceFunc(func() {
-		_ = c.Process.Kill()
-		<-gone
-	})
-	t.Cleanup(end)
-	return end, gone, nil
 }
 
 // absolute finds the paths of files that are a machine's own.

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
+	"testing"
 	"time"
 
 	"getwork/cmd/internal/cluster"
@@ -142,9 +143,25 @@ func (h *host) agree() (func(), error) {
 // replicate starts Patroni with the settings of the machine, as PostgreSQL's account.
 func (h *host) replicate() (func(), error) {
 	c := h.standIn("patroni", h.root+"/etc/patroni/config.yml")
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: h.account}
+	c.SysProcAttr = process.Attributes()
+	c.SysProcAttr.Credential = h.account
 	end, _, err := runs(h.t, c)
 	return end, err
+}
+
+// runs starts a program that ends with the test at the latest. end ends it before, and returns when it is gone.
+func runs(t *testing.T, c *exec.Cmd) (end func(), ended <-chan struct{}, err error) {
+	t.Helper()
+	gone := make(chan struct{})
+	if err := process.Tie(c, func(error) { close(gone) }); err != nil {
+		return nil, nil, err
+	}
+	end = sync.OnceFunc(func() {
+		_ = c.Process.Kill()
+		<-gone
+	})
+	t.Cleanup(end)
+	return end, gone, nil
 }
 
 // starts waits until a program serves, so that the guide, which asks every second, need not ask twice.

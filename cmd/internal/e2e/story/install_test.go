@@ -75,7 +75,7 @@ func (s step) missing(h *host, output string) string {
 	return ""
 }
 
-// on types a step on one of its machines.
+// typedOn types a step on one of its machines.
 func (s step) typedOn(t *testing.T, h *host) {
 	t.Helper()
 	if s.again {
