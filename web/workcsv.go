@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"getwork/assign"
+	"getwork/web/sheet"
 )
 
 // csvName is the name of the file that a browser saves.
@@ -36,21 +35,12 @@ func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, limi
 		row := []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, work.User, work.Instance, string(work.State), csvTime(&work.AssignedAt),
 			csvTime(work.ClosedAt), csvTime(work.AvailableAt), strconv.Itoa(work.Attempt), csvText(work.Error), csvText(work.Note), string(work.Details)}
 		for i := range row {
-			row[i] = harmless(row[i])
+			row[i] = sheet.Text(row[i])
 		}
 		_ = c.Write(row)
 	}
 	c.Flush()
 	return nil // a client that is gone needs no answer
-}
-
-// harmless keeps a spreadsheet from taking what strangers wrote for a formula: such a cell begins with an apostrophe.
-// https://owasp.org/www-community/attacks/CSV_Injection
-func harmless(cell string) string {
-	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", first) { // also in full width
-		return "'" + cell
-	}
-	return cell
 }
 
 func csvTime(t *time.Time) string {

@@ -56,8 +56,8 @@ func TestWorkSearch(t *testing.T) {
 func TestWorkAsCSV(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
-	n.newTask(t, "verify", `select item, 'a, "b"' as text from unnest(array['=1+1', '＝1', 'plain']) item`, "")
-	for _, w := range n.take(t, "verify", "oliver", 3) {
+	n.newTask(t, "verify", `select item, 'a, "b"' as text from unnest(array['=1+1', '@x', '＝1', 'plain']) item`, "")
+	for _, w := range n.take(t, "verify", "oliver", 4) {
 		n.call(t, "POST", "/api/v1/work/"+strconv.FormatInt(w.ID, 10)+"/disposition", as("oliver"), `{"outcome":"complete","note":"-2 days"}`).want(200)
 	}
 	rows := func(h headers, query string) (items, notes []string) {
@@ -77,7 +77,7 @@ func TestWorkAsCSV(t *testing.T) {
 		return items, notes
 	}
 	items, notes := rows(manager(), "")
-	if diff := cmp.Diff([]string{"plain", "'＝1", "'=1+1"}, items); diff != "" {
+	if diff := cmp.Diff([]string{"plain", "'＝1", "'@x", "'=1+1"}, items); diff != "" {
 		t.Error(diff)
 	}
 	if notes[0] != "'-2 days" {

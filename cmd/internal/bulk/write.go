@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"getwork/assign"
+	"getwork/web/sheet"
 )
 
 // Writer writes work, one row after the other.
@@ -61,17 +61,9 @@ func cells(w assign.Work) []string {
 	row := []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, strconv.Itoa(w.Slot), w.User, w.Instance, string(w.State), strconv.Itoa(w.Attempt),
 		moment(&w.AssignedAt), moment(w.LeaseExpiresAt), moment(w.ClosedAt), moment(w.AvailableAt), text(w.Error), text(w.Note), string(w.Details)}
 	for i := range row {
-		row[i] = harmless(row[i])
+		row[i] = sheet.Text(row[i])
 	}
 	return row
-}
-
-// harmless puts an apostrophe before text that a spreadsheet would execute as a formula. Keys and notes are written by others.
-func harmless(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", []rune(cell)[0]) {
-		return "'" + cell
-	}
-	return cell
 }
 
 func moment(t *time.Time) string {
