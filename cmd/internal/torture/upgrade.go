@@ -104,14 +104,14 @@ func (s *stage) buildNewer(ctx context.Context) error {
 
 // upgrade goes to the newer version and back: first half of the way, then, by two calls, all of it.
 func (s *storm) upgrade(ctx context.Context, _ *rand.Rand) {
-	switch {
-	case s.upgraded.Load():
+	if s.upgraded.Load() {
 		s.downgrade(ctx)
-	case s.former < s.latest && s.turns%2 == 0:
-		s.turns++
+		return
+	}
+	s.turns++
+	if s.former < s.latest && s.turns%2 == 1 {
 		s.giveUp(ctx)
-	default:
-		s.turns++
+	} else {
 		s.forward(ctx, s.members)
 	}
 }
