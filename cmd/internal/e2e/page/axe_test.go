@@ -45,17 +45,23 @@ func (f finding) String() string {
 	return b.String()
 }
 
-// audit runs axe on the page. Serious and critical findings fail the test, others are logged.
-func (b *browser) audit(t *testing.T) {
-	t.Helper()
-	if b.eval(`typeof axe`) == "undefined" {
-		b.eval(axeSource + "; ''") // by DevTools, because the page's policy would not allow a script element
+// Axe returns axe's findings on the page, as JSON.
+func (b *Browser) Axe() string {
+	b.T.Helper()
+	if b.Eval(`typeof axe`) == "undefined" {
+		b.Eval(axeSource + "; ''") // by DevTools, because the page's policy would not allow a script element
 	}
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
 	if err != nil {
-		t.Fatal("axe: ", err)
+		b.T.Fatal("axe: ", err)
 	}
-	judge(t, text)
+	return text
+}
+
+// Audit runs axe on the page. Serious and critical findings fail the test, others are logged.
+func (b *Browser) Audit(t *testing.T) {
+	t.Helper()
+	judge(t, b.Axe())
 }
 
 // judge reports axe's findings.
@@ -77,21 +83,19 @@ func judge(t *testing.T, text string) {
 // Axe runs and finds faults: a test that can't fail would look the same as a good page.
 func TestPageAxeFinds(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	b.await(`document.querySelector('#user')?.checkVisibility()`, e2e.Soon)
-	b.eval(`(document.querySelector('label[for=user]').remove(), document.querySelector('#user').removeAttribute('aria-label'), '')`)
-	b.eval(axeSource + "; ''")
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
-	if err != nil || !strings.Contains(text, `"id":"label"`) {
-		t.Errorf("a field without a label is not found: %s, %v", text, err)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	b.Await(`document.querySelector('#user')?.checkVisibility()`, e2e.Soon)
+	b.Eval(`(document.querySelector('label[for=user]').remove(), document.querySelector('#user').removeAttribute('aria-label'), '')`)
+	if found := b.Axe(); !strings.Contains(found, `"id":"label"`) {
+		t.Errorf("a field without a label is not found: %s", found)
 	}
 }
 
-// The page is used by role, such as button, and by name, as users of screen readers find things. A name that equals the
+// find finds an element by role, such as button, and by name, as users of screen readers find things. A name that equals the
 // given one comes before one that begins with it, and that before one that contains it; otherwise the first counts.
-func (b *browser) find(ctx context.Context, role, name string) (cdp.BackendNodeID, error) {
+func (b *Browser) find(ctx context.Context, role, name string) (cdp.BackendNodeID, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a page that is about to be left may never answer
 	defer cancel()
 	return chromedp.Run(ctx, func(ctx context.Context, tab *chromedp.Target) (found cdp.BackendNodeID, err error) {
@@ -143,8 +147,8 @@ func heard(n *accessibility.Node) (name string) {
 }
 
 // with calls a JavaScript function, with the element of that role and name as this, until its result is true.
-func (b *browser) with(role, name, function string) {
-	b.t.Helper()
+func (b *Browser) with(role, name, function string) {
+	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, e2e.Soon)
 	defer cancel()
 	tick := time.NewTicker(30 * time.Millisecond)
@@ -167,7 +171,7 @@ func (b *browser) with(role, name, function string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("the %s %q can't be used: %v. The page shows:\n%s", role, name, err, b.eval("document.body.innerText"))
+			b.T.Fatalf("the %s %q can't be used: %v. The page shows:\n%s", role, name, err, b.Eval("document.body.innerText"))
 		}
 	}
 }
@@ -189,40 +193,40 @@ const reachable = `function () {
 	return true;
 }`
 
-// use clicks the element of that role and name with the mouse, and again if it moved away just before.
-func (b *browser) use(role, name string) {
-	b.t.Helper()
+// Use clicks the element of that role and name with the mouse, and again if it moved away just before.
+func (b *Browser) Use(role, name string) {
+	b.T.Helper()
 	for range 3 {
 		b.with(role, name, reachable)
 		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](`window.aim`))
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
-		b.do(chromedp.MouseClickXY(at[0], at[1]))
+		b.Do(chromedp.MouseClickXY(at[0], at[1]))
 		if missed, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`window.hit === false`)); err != nil || !missed {
 			return // the click may have led to another page
 		}
 	}
-	b.t.Fatalf("the %s %q moves away from each click", role, name)
+	b.T.Fatalf("the %s %q moves away from each click", role, name)
 }
 
-// leave clicks an element that reloads the page. It does not use the mouse, whose click would never be confirmed.
-func (b *browser) leave(role, name string) {
-	b.t.Helper()
+// Leave clicks an element that reloads the page. It does not use the mouse, whose click would never be confirmed.
+func (b *Browser) Leave(role, name string) {
+	b.T.Helper()
 	b.with(role, name, `function () { return this.checkVisibility() && !this.disabled && setTimeout(() => this.click()) > 0; }`)
 }
 
-// fill types a text into the field of that role and name, replacing its content.
-func (b *browser) fill(role, name, text string) {
-	b.t.Helper()
-	b.use(role, name)
-	b.eval(`(document.activeElement.select?.(), '')`)
-	b.do(chromedp.KeyEvent(text))
+// Fill types a text into the field of that role and name, replacing its content.
+func (b *Browser) Fill(role, name, text string) {
+	b.T.Helper()
+	b.Use(role, name)
+	b.Eval(`(document.activeElement.select?.(), '')`)
+	b.Do(chromedp.KeyEvent(text))
 }
 
-// choose selects an option of a list by its text.
-func (b *browser) choose(name, option string) {
-	b.t.Helper()
+// Choose selects an option of a list by its text.
+func (b *Browser) Choose(name, option string) {
+	b.T.Helper()
 	b.with("combobox", name, fmt.Sprintf(`function () {
 		const found = [...this.options].find((o) => o.label.trim().startsWith(%q));
 		if (!found || this.disabled) return false;
@@ -234,16 +238,16 @@ func (b *browser) choose(name, option string) {
 	}`, option))
 }
 
-// sees waits until the page shows a text, anywhere.
-func (b *browser) sees(text string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`%s.includes(%q)`, b.reads(`document.body`), text), e2e.Soon)
+// Sees waits until the page shows a text, anywhere.
+func (b *Browser) Sees(text string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`%s.includes(%q)`, b.reads(`document.body`), text), e2e.Soon)
 }
 
-// visit opens a path of a node as a user, such as "Mary,manager", and waits for the view.
-func (b *browser) visit(address, path, user string) {
-	b.t.Helper()
+// Visit opens a path of a node as a user, such as "Mary,manager", and waits for the view.
+func (b *Browser) Visit(address, path, user string) {
+	b.T.Helper()
 	name, _, _ := strings.Cut(user, ",")
-	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path+"#log-in="+url.PathEscape(user)))
-	b.await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view > *')`, name), e2e.Soon)
+	b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path+"#log-in="+url.PathEscape(user)))
+	b.Await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view > *')`, name), e2e.Soon)
 }

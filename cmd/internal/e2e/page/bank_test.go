@@ -15,20 +15,20 @@ import (
 	"getwork/schema/schematest"
 )
 
-// bank is a site where people log in at an identity provider. Its first node, under --auth dev, is for the test's own steps; people
-// use the one at url.
-type bank struct {
-	*site
-	idp  *idp.Provider
-	url  string
-	node *cluster.Node
+// Bank is a site where people log in at an identity provider. Its first node, under --auth dev, is for the test's own steps; people
+// use the other one, at its address.
+type Bank struct {
+	*e2e.Site
+	IDP     *idp.Provider
+	Address string
+	Node    *cluster.Node
 }
 
-// subs are the provider's names of the people in the tests.
-var subs = map[string]string{"Oliver": "0001", "Tracy": "0002", "Mia": "0003", "Ada": "0004", "Boris": "0005", "Otto": "0006"}
+// Subs are the provider's names of the people in the tests.
+var Subs = map[string]string{"Oliver": "0001", "Tracy": "0002", "Mia": "0003", "Ada": "0004", "Boris": "0005", "Otto": "0006"}
 
-// newBank starts the two nodes and the provider.
-func newBank(t *testing.T, args ...string) *bank {
+// NewBank starts the two nodes and the provider.
+func NewBank(t *testing.T, args ...string) *Bank {
 	t.Helper()
 	people := append([]idp.Person{}, idp.People...)
 	people = append(people,
@@ -44,69 +44,69 @@ func newBank(t *testing.T, args ...string) *bank {
 	if err := os.WriteFile(secret, []byte(words+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &bank{site: newSite(t, 1, schematest.Plain(t)), idp: p}
+	b := &Bank{Site: e2e.NewSite(t, 1, schematest.Plain(t)), IDP: p}
 	all := []string{"--auth", "oidc", "--public-url", "http://127.0.0.1:0", "--trust-query-writers",
 		"--oidc-issuer", p.Issuer, "--oidc-client-id", "getwork", "--oidc-client-secret-file", secret, "--grant", "observer=loan-audit"}
 	for _, grant := range idp.Grants {
 		all = append(all, "--grant", grant)
 	}
-	b.node = cluster.Start(t, 1, cluster.Options{DatabaseURL: b.URL, Args: append(all, args...)})[0]
-	b.url = b.node.URL
-	p.Register(idp.Client{ID: "getwork", Secret: words, Redirects: []string{b.url + "/auth/callback"}, AfterOut: []string{b.url + "/"},
-		Messages: []string{b.url + "/auth/backchannel"}})
+	b.Node = cluster.Start(t, 1, cluster.Options{DatabaseURL: b.URL, Args: append(all, args...)})[0]
+	b.Address = b.Node.URL
+	p.Register(idp.Client{ID: "getwork", Secret: words, Redirects: []string{b.Address + "/auth/callback"}, AfterOut: []string{b.Address + "/"},
+		Messages: []string{b.Address + "/auth/backchannel"}})
 	return b
 }
 
 // comesIn opens an address, and logs in at the provider by the page's link.
-func (b *browser) comesIn(at *bank, path, user string) {
-	b.t.Helper()
-	b.do(chromedp.Navigate(at.url + path))
+func (b *Browser) comesIn(at *Bank, path, user string) {
+	b.T.Helper()
+	b.Do(chromedp.Navigate(at.Address + path))
 	b.follows("Log in")
-	b.picks(user)
+	b.Picks(user)
 }
 
 // follows follows the link of the page for those who are not logged in.
-func (b *browser) follows(link string) {
-	b.t.Helper()
-	b.shows("#log-in a", link)
-	b.eval(`(document.querySelector('#log-in a').click(), '')`)
+func (b *Browser) follows(link string) {
+	b.T.Helper()
+	b.Shows("#log-in a", link)
+	b.Eval(`(document.querySelector('#log-in a').click(), '')`)
 }
 
-// picks is a log-in at the provider, and waits until the page has come back.
-func (b *browser) picks(user string) {
-	b.t.Helper()
-	pick := fmt.Sprintf(`button[value="%s"]`, subs[user])
-	b.await(fmt.Sprintf(`document.querySelector('%s')`, pick), e2e.Soon)
-	b.eval(fmt.Sprintf(`(document.querySelector('%s').click(), '')`, pick))
-	b.await(fmt.Sprintf(`document.querySelector('button#who #name')?.textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
+// Picks is a log-in at the provider, and waits until the page has come back.
+func (b *Browser) Picks(user string) {
+	b.T.Helper()
+	pick := fmt.Sprintf(`button[value="%s"]`, Subs[user])
+	b.Await(fmt.Sprintf(`document.querySelector('%s')`, pick), e2e.Soon)
+	b.Eval(fmt.Sprintf(`(document.querySelector('%s').click(), '')`, pick))
+	b.Await(fmt.Sprintf(`document.querySelector('button#who #name')?.textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
 }
 
-// throwsOut ends all sessions of a person at the provider, which tells the node.
-func (at *bank) throwsOut(user string) {
+// ThrowsOut ends all sessions of a person at the provider, which tells the node.
+func (at *Bank) ThrowsOut(user string) {
 	at.T.Helper()
-	if err := at.idp.LogOut(at.T.Context(), subs[user]); err != nil {
+	if err := at.IDP.LogOut(at.T.Context(), Subs[user]); err != nil {
 		at.T.Fatal(err)
 	}
 }
 
-// provedLongAgo makes all log-ins an hour old, for a page of somebody who may make tokens that manage.
-func (at *bank) provedLongAgo(b *browser) {
+// ProvedLongAgo makes all log-ins an hour old, for a page of somebody who may make tokens that manage.
+func (at *Bank) ProvedLongAgo(b *Browser) {
 	at.T.Helper()
 	at.Exec(`update getwork.session set auth_time = clock_timestamp() - interval '1 hour', changed = pg_current_xact_id() where ended_at is null`)
-	inPage[any](b, `await until(async () => (await fetch('/api/v1/tokens', { method: 'POST', headers: { 'Content-Type': 'application/json' },
+	InPage[any](b, `await until(async () => (await fetch('/api/v1/tokens', { method: 'POST', headers: { 'Content-Type': 'application/json' },
 		body: '{"label": "", "scopes": ["manage"]}' })).status === 401)`) // the node keeps what it has read for a second
 }
 
 // opensAt opens an address as a user, whoever was logged in before; nobody: empty.
-func (b *browser) opensAt(at *bank, path, user string) {
-	b.t.Helper()
-	b.do(chromedp.Navigate(at.url + "/livez"))
-	inPage[any](b, `await fetch('/auth/logout', { method: 'POST' }); sessionStorage.clear()`)
+func (b *Browser) opensAt(at *Bank, path, user string) {
+	b.T.Helper()
+	b.Do(chromedp.Navigate(at.Address + "/livez"))
+	InPage[any](b, `await fetch('/auth/logout', { method: 'POST' }); sessionStorage.clear()`)
 	if user == "" {
-		b.do(chromedp.Navigate(at.url + path))
-		b.shows("#log-in a", "Log in")
+		b.Do(chromedp.Navigate(at.Address + path))
+		b.Shows("#log-in a", "Log in")
 		return
 	}
-	b.do(chromedp.Navigate(at.url + "/auth/login?again=1&return_to=" + url.QueryEscape(path)))
-	b.picks(user)
+	b.Do(chromedp.Navigate(at.Address + "/auth/login?again=1&return_to=" + url.QueryEscape(path)))
+	b.Picks(user)
 }

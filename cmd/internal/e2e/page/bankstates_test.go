@@ -11,27 +11,27 @@ import (
 // What only those see who log in at a provider, in each state that matters: as in TestPageStates.
 func TestPageBankStates(t *testing.T) {
 	t.Parallel()
-	at := newBank(t)
-	leased(at.site, "1h", "L-2041", "L-2048", "L-2055", "L-2062")
+	at := NewBank(t)
+	Leased(at.Site, "1h", "L-2041", "L-2048", "L-2055", "L-2062")
 	at.Create(map[string]any{"name": "documents", "title": "Sort documents"})
-	b := newBrowser(t, undoLasts+";"+noting)
+	b := NewBrowser(t, UndoLasts+";"+noting)
 	b.opensAt(at, "/", "Tracy")
 	at.Got(at.As("Tracy", 0), "verify", 2)
 	at.Exec(`insert into getwork.principal (name, name_key, iss, sub, kind, role, groups, seen_at, created_at, blocked_at)
 		select name, lower(name), $1, name, 'person', 'worker', '{loan-desk}', clock_timestamp() - n * interval '7 hours', clock_timestamp() - interval '90 days',
 		case when n % 4 = 0 then clock_timestamp() - interval '1 day' end
-		from unnest('{Uma,Viktor,Wanda,Xenia,Yorick,Zoé de la Fontaine-Besançon}'::text[]) with ordinality as u (name, n)`, at.idp.Issuer)
-	(&stage{browser: b, s: at.site, bank: at}).shows(t, bankStates)
+		from unnest('{Uma,Viktor,Wanda,Xenia,Yorick,Zoé de la Fontaine-Besançon}'::text[]) with ordinality as u (name, n)`, at.IDP.Issuer)
+	(&stage{Browser: b, s: at.Site, bank: at}).shows(t, bankStates)
 }
 
 // made makes a token of the page's user.
 func made(label string, then func(*stage)) func(*stage) {
 	return func(st *stage) {
-		st.t.Helper()
-		inPage[any](st.browser, `const answer = await fetch('/api/v1/tokens', { method: 'POST', headers: { 'Content-Type': 'application/json' },
+		st.T.Helper()
+		InPage[any](st.Browser, `const answer = await fetch('/api/v1/tokens', { method: 'POST', headers: { 'Content-Type': 'application/json' },
 			body: JSON.stringify({ label: '`+label+`', scopes: ['read', 'work'], tasks: ['verify', 'documents'], expires_in: '240h' }) });
 			if (answer.status !== 201) throw new Error(await answer.text());`)
-		st.do(chromedp.Reload())
+		st.Do(chromedp.Reload())
 		then(st)
 	}
 }
@@ -39,40 +39,40 @@ func made(label string, then func(*stage)) func(*stage) {
 var bankStates = []state{
 	{name: "log-in link"},
 	{name: "logged out", user: "Oliver", path: "/", reach: func(st *stage) {
-		st.state("live", e2e.Soon)
+		st.State("live", e2e.Soon)
 		st.s.Got(st.s.As("Oliver", 0), "verify", 1)
-		st.works(1, e2e.Soon)
-		st.typeNote("half a note")
-		st.bank.throwsOut("Oliver")
-		st.sees("waits in this tab for the same person")
+		st.Works(1, e2e.Soon)
+		st.TypeNote("half a note")
+		st.bank.ThrowsOut("Oliver")
+		st.Sees("waits in this tab for the same person")
 	}},
 	{name: "blocked", user: "Oliver", path: "/", reach: func(st *stage) {
 		set := func(at string) {
 			st.s.Exec(`update getwork.principal set blocked_at = ` + at + `, changed = pg_current_xact_id() where name = 'Oliver'`)
 		}
 		set(`clock_timestamp()`)
-		st.sees("Your account is blocked; ask an administrator.")
+		st.Sees("Your account is blocked; ask an administrator.")
 		set(`null`)
 	}},
 	{name: "menu", user: "Oliver", path: "/", reach: presses("Logged in until", "button Oliver")},
 	{name: "session ends", user: "Oliver", path: "/account", reach: func(st *stage) {
 		st.s.Exec(`update getwork.session set idle_at = clock_timestamp() + interval '170 seconds', active_at = clock_timestamp() - interval '27 minutes' where ended_at is null`)
-		inPage[any](st.browser, `await until(async () => Date.parse((await (await fetch('/api/v1/me')).json()).idle_at) - Date.now() < 3 * 60_000)`)
-		st.do(chromedp.Reload())
-		st.sees("You have done nothing here for a while.")
+		InPage[any](st.Browser, `await until(async () => Date.parse((await (await fetch('/api/v1/me')).json()).idle_at) - Date.now() < 3 * 60_000)`)
+		st.Do(chromedp.Reload())
+		st.Sees("You have done nothing here for a while.")
 	}, each: true},
 	{name: "account", user: "Oliver", path: "/account", reach: made("nightly report", sees("nightly report"))},
 	{name: "account new token", user: "Mia", path: "/account", reach: presses("all else that a manager may", "button New token")},
 	{name: "account token", user: "Mia", path: "/account", reach: func(st *stage) {
-		st.use("button", "New token")
-		st.fill("textbox", "What it is for", "wall in the hall")
+		st.Use("button", "New token")
+		st.Fill("textbox", "What it is for", "wall in the hall")
 		presses("Copy the token now", "button Make the token")(st)
 	}},
 	{name: "account step-up", user: "Mia", path: "/account", reach: func(st *stage) {
-		st.bank.provedLongAgo(st.browser)
-		st.use("button", "New token")
-		st.fill("textbox", "What it is for", "release robot")
-		st.use("checkbox", "manage")
+		st.bank.ProvedLongAgo(st.Browser)
+		st.Use("button", "New token")
+		st.Fill("textbox", "What it is for", "release robot")
+		st.Use("checkbox", "manage")
 		presses("Log in again, and come back here", "button Make the token")(st)
 	}},
 	{name: "account end", user: "Oliver", path: "/account", reach: presses("This ends your sessions in all browsers", "button Sign out everywhere")},
@@ -85,9 +85,9 @@ var bankStates = []state{
 	{name: "screen link", user: "Ada", path: "/users", reach: presses("Copy the link now", "button Link for a screen", "button Make the link")},
 	{name: "audit", user: "Ada", path: "/audit", reach: sees("session.end")},
 	{name: "audit detail", user: "Ada", path: "/audit?act=log-in", reach: func(st *stage) {
-		st.await(`document.querySelector('#view details')`, e2e.Soon)
-		st.eval(`(document.querySelector('#view details').open = true, '')`)
-		st.sees("Node")
+		st.Await(`document.querySelector('#view details')`, e2e.Soon)
+		st.Eval(`(document.querySelector('#view details').open = true, '')`)
+		st.Sees("Node")
 	}},
 	{name: "many links", user: "Boris", path: "/audit?actor=nobody", reach: sees("There is no such act.")},
 }
@@ -95,18 +95,18 @@ var bankStates = []state{
 // The same in Firefox, whose cookies, pop-overs and fields differ.
 func TestFirefoxBankStates(t *testing.T) {
 	t.Parallel()
-	f := newFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
-	at := newBank(t)
+	f := NewFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
+	at := NewBank(t)
 	at.Create(map[string]any{"name": "documents", "title": "Sort documents"})
 	for n, what := range []struct {
 		name, user, path string
-		reach            func(*firefox, *site)
+		reach            func(*Firefox, *e2e.Site)
 	}{
 		{"log-in link", "", "/wall", way("Log in")},
 		{"menu", "Mia", "/account", way("Logged in until", "button", "Mia")},
-		{"account token", "Mia", "/account", func(f *firefox, s *site) {
-			f.press("button", "New token")
-			f.fill(css("#token-label"), "nightly report")
+		{"account token", "Mia", "/account", func(f *Firefox, s *e2e.Site) {
+			f.Press("button", "New token")
+			f.Fill(CSS("#token-label"), "nightly report")
 			way("Copy the token now", "button", "Make the token")(f, s)
 		}},
 		{"users", "Ada", "/users", way("Name of the service", "button", "New service token")},
@@ -114,18 +114,18 @@ func TestFirefoxBankStates(t *testing.T) {
 		{"audit", "Ada", "/audit", way("Node", "summary", "More about")},
 	} {
 		t.Run(what.name, func(t *testing.T) {
-			defer func(before *testing.T) { f.t, at.T = before, before }(f.t)
-			f.t, at.T = t, t
-			f.size(looks[0].width, looks[0].height)
+			defer func(before *testing.T) { f.T, at.T = before, before }(f.T)
+			f.T, at.T = t, t
+			f.Size(Looks[0].Width, Looks[0].Height)
 			if what.user == "" {
-				f.open(at.url + what.path)
+				f.Open(at.Address + what.path)
 			} else {
-				f.open(at.url + "/auth/login?again=1&return_to=" + what.path)
-				f.click(css(`button[value="` + subs[what.user] + `"]`))
-				f.shows("button#who #name", what.user)
+				f.Open(at.Address + "/auth/login?again=1&return_to=" + what.path)
+				f.Click(CSS(`button[value="` + Subs[what.user] + `"]`))
+				f.Shows("button#who #name", what.user)
 			}
-			what.reach(f, at.site)
-			f.looks(t, n, what.name)
+			what.reach(f, at.Site)
+			f.lookAt(t, n, what.name)
 		})
 	}
 }

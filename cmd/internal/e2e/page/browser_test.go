@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,27 +22,32 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// browser is a window of a real browser, with a profile of its own.
-type browser struct {
-	t    *testing.T
+// Browser is a window of a real browser, with a profile of its own.
+type Browser struct {
+	T    *testing.T
 	ctx  context.Context
-	lang string // pseudo, or empty: English
+	Lang string // [Pseudo], or empty: English
 
 	mu   sync.Mutex
 	said []string // the console's messages: violations of the page's policy, and exceptions
 }
 
-// newBrowser opens a window of Chromium, or skips the test if it is not installed. script runs before each page's own
+// NewBrowser opens a window of Chromium, or skips the test if it is not installed. script runs before each page's own
 // scripts.
-func newBrowser(t *testing.T, script string) *browser {
+func NewBrowser(t *testing.T, script string) *Browser {
 	t.Helper()
 	return newBrowserOf(t, &shared, script)
 }
 
-// newBrowserOf is newBrowser for a process of one's choice.
-func newBrowserOf(t *testing.T, c *chromium, script string) *browser {
+// NewDesktopBrowser is [NewBrowser] for the program that people have, which can keep a screen on.
+func NewDesktopBrowser(t *testing.T, script string) *Browser {
 	t.Helper()
-	b := &browser{t: t}
+	return newBrowserOf(t, &desktop, script)
+}
+
+func newBrowserOf(t *testing.T, c *chromium, script string) *Browser {
+	t.Helper()
+	b := &Browser{T: t}
 	process, err := c.start()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skipf("none of %s is on the PATH; on Debian: apt-get install %s", strings.Join(c.programs, ", "), c.programs[0])
@@ -54,7 +60,7 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *browser {
 	t.Cleanup(cancel)
 	b.ctx = ctx
 	b.alwaysFocused()
-	b.do(func(ctx context.Context, tab *chromedp.Target) (chromedp.Void, error) {
+	b.Do(func(ctx context.Context, tab *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return chromedp.Void{}, err
 	})
@@ -72,16 +78,16 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *browser {
 }
 
 // alwaysFocused makes the window behave as if it had the focus, which otherwise only one of all tests' windows has.
-func (b *browser) alwaysFocused() {
-	b.t.Helper()
-	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+func (b *Browser) alwaysFocused() {
+	b.T.Helper()
+	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
 	}))
 }
 
 // listen records messages that must not appear. Failed loads may: tests take nodes away.
-func (b *browser) listen(event any) {
+func (b *Browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -94,18 +100,32 @@ func (b *browser) listen(event any) {
 	}
 }
 
-func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
+// Context is the window's, for chromedp's own functions.
+func (b *Browser) Context() context.Context { return b.ctx }
+
+// Forgives removes those of the console's messages that contain a text, which would fail the test at its end, and reports whether
+// there were any.
+func (b *Browser) Forgives(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := len(b.said)
+	b.said = slices.DeleteFunc(b.said, func(line string) bool { return strings.Contains(line, text) })
+	return len(b.said) < before
+}
+
+// Do takes steps of chromedp, and fails the test if one fails.
+func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
+	b.T.Helper()
 	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
-// click clicks an element once it is there, enabled, and stands still.
-func (b *browser) click(selector string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(steady, fmt.Sprintf("(%s(%q), document.querySelector(%[2]q))", opens, selector)), e2e.Soon)
-	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+// Click clicks an element once it is there, enabled, and stands still.
+func (b *Browser) Click(selector string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(steady, fmt.Sprintf("(%s(%q), document.querySelector(%[2]q))", opens, selector)), e2e.Soon)
+	b.Do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
 // steady reports whether an element can be clicked, and has not moved since the last call.
@@ -118,26 +138,26 @@ const steady = `((e) => {
 	return before === now;
 })(%s)`
 
-// eval evaluates an expression in the page.
-func (b *browser) eval(expression string) string {
-	b.t.Helper()
+// Eval evaluates an expression in the page that is a text.
+func (b *Browser) Eval(expression string) string {
+	b.T.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](expression))
 	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
+		b.T.Fatalf("%s: %v", expression, err)
 	}
 	return v
 }
 
-// await waits until an expression is true in the page, even across a reload.
-func (b *browser) await(expression string, within time.Duration) {
-	b.t.Helper()
+// Await waits until an expression is true in the page, even across a reload.
+func (b *Browser) Await(expression string, within time.Duration) {
+	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(within))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var last string // what was wrong at the last look
 	for {
-		wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(looking, expression), chromedp.EvalAwaitPromise))
+		wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(Looking, expression), chromedp.EvalAwaitPromise))
 		if err == nil && wrong == "" {
 			return
 		}
@@ -149,54 +169,54 @@ func (b *browser) await(expression string, within time.Duration) {
 			again, end := context.WithTimeout(b.ctx, 5*time.Second) // a page that has crashed never answers
 			shown, _ := chromedp.Run(again, chromedp.Evaluate[string]("document.body.innerText"))
 			end()
-			b.t.Fatalf("not within %v: %s (last: %s, %v). The page shows:\n%s", within, expression, last, err, shown)
+			b.T.Fatalf("not within %v: %s (last: %s, %v). The page shows:\n%s", within, expression, last, err, shown)
 		case <-tick.C:
 		}
 	}
 }
 
-// looking looks in the page itself for half a second, since a call for each look takes a third of the tests' CPU. It is a
+// Looking looks in the page itself for half a second, since a call for each look takes a third of the tests' CPU. It is a
 // promise of the empty string once the expression is true, else of what was wrong at the last look.
-const looking = `(async () => {
+const Looking = `(async () => {
 	const look = () => { try { return (%s) ? '' : 'false'; } catch (e) { return String(e); } };
 	let wrong = look();
 	for (const end = performance.now() + 500; wrong && performance.now() < end; wrong = look()) await new Promise((f) => setTimeout(f, 20));
 	return wrong;
 })()`
 
-// logIn opens the page and logs in by name.
-func (b *browser) logIn(url, user string) {
-	b.t.Helper()
-	b.do(chromedp.Navigate(url), chromedp.SendKeys(chromedp.ID("user"), user, chromedp.NodeVisible))
-	b.eval(`(document.querySelector('#log-in-form button').click(), '')`) // no mouse, since the click reloads the page
-	b.await(`document.querySelector('#tasks .task')`, e2e.Soon)
+// LogIn opens the page and logs in by name.
+func (b *Browser) LogIn(url, user string) {
+	b.T.Helper()
+	b.Do(chromedp.Navigate(url), chromedp.SendKeys(chromedp.ID("user"), user, chromedp.NodeVisible))
+	b.Eval(`(document.querySelector('#log-in-form button').click(), '')`) // no mouse, since the click reloads the page
+	b.Await(`document.querySelector('#tasks .task')`, e2e.Soon)
 }
 
-// state waits for the page's message about its connection to the server.
-func (b *browser) state(name string, within time.Duration) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`document.querySelector('#chip').dataset.state === %q`, name), within)
+// State waits for the page's message about its connection to the server.
+func (b *Browser) State(name string, within time.Duration) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`document.querySelector('#chip').dataset.state === %q`, name), within)
 }
 
-// banner waits for the banner's text.
-func (b *browser) banner(text string, within time.Duration) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`document.querySelector('#banner').checkVisibility() && %s.includes(%q)`, b.reads(`document.querySelector('#banner')`), text), within)
+// Banner waits for the banner's text.
+func (b *Browser) Banner(text string, within time.Duration) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`document.querySelector('#banner').checkVisibility() && %s.includes(%q)`, b.reads(`document.querySelector('#banner')`), text), within)
 }
 
-// works waits until the pipeline has that many items.
-func (b *browser) works(n int, within time.Duration) {
-	b.t.Helper()
-	b.await(hasWorks(n), within)
+// Works waits until the pipeline has that many items.
+func (b *Browser) Works(n int, within time.Duration) {
+	b.T.Helper()
+	b.Await(hasWorks(n), within)
 }
 
 func hasWorks(n int) string {
 	return fmt.Sprintf(`document.querySelectorAll('#work > li').length === %d`, n)
 }
 
-// yes reports whether an expression is true in the page now.
-func (b *browser) yes(expression string) bool {
-	b.t.Helper()
+// Yes reports whether an expression is true in the page now.
+func (b *Browser) Yes(expression string) bool {
+	b.T.Helper()
 	yes, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 	return err == nil && yes
 }
@@ -204,9 +224,9 @@ func (b *browser) yes(expression string) bool {
 // drawn is a promise that is fulfilled with the page's next frame, or after a second if there is none.
 const drawn = `Promise.race([new Promise((f) => requestAnimationFrame(() => f(true))), new Promise((f) => setTimeout(f, 1000, true))])`
 
-// promptly waits until something is true that is promised within a time. Delays caused by the machine count little: a
+// Promptly waits until something is true that is promised within a time. Delays caused by the machine count little: a
 // turn in which the page, a node or the database is late with something cheap counts as a twentieth of a second.
-func (s *site) promptly(b *browser, what string, within time.Duration, so func() bool) {
+func (b *Browser) Promptly(s *e2e.Site, what string, within time.Duration, so func() bool) {
 	s.T.Helper()
 	const most = 50 * time.Millisecond
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -237,16 +257,16 @@ func (s *site) promptly(b *browser, what string, within time.Duration, so func()
 	}
 }
 
-// getsWorks waits until the pipeline has that many items, within the promised second.
-func (s *site) getsWorks(b *browser, n int) {
+// GetsWorks waits until the pipeline has that many items, within the promised second.
+func (b *Browser) GetsWorks(s *e2e.Site, n int) {
 	s.T.Helper()
-	s.promptly(b, fmt.Sprintf("%d items in the pipeline", n), time.Second, func() bool { return b.yes(hasWorks(n)) })
+	b.Promptly(s, fmt.Sprintf("%d items in the pipeline", n), time.Second, func() bool { return b.Yes(hasWorks(n)) })
 }
 
-// notes records what elements show from now on, for showed: some texts appear only for a moment.
-func (b *browser) notes(selector string) {
-	b.t.Helper()
-	b.eval(fmt.Sprintf(`(() => {
+// Notes records what elements show from now on, for [Browser.Showed]: some texts appear only for a moment.
+func (b *Browser) Notes(selector string) {
+	b.T.Helper()
+	b.Eval(fmt.Sprintf(`(() => {
 		const shown = window.shown = new Set();
 		const look = () => document.querySelectorAll(%q).forEach((e) => shown.add(e.innerText.replace(/\s+/g, ' ')));
 		look();
@@ -255,16 +275,16 @@ func (b *browser) notes(selector string) {
 	})()`, selector))
 }
 
-// showed waits until a recorded text contains the given one.
-func (b *browser) showed(text string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`[...shown].some((one) => one.includes(%q))`, text), e2e.Soon)
+// Showed waits until a recorded text contains the given one.
+func (b *Browser) Showed(text string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`[...shown].some((one) => one.includes(%q))`, text), e2e.Soon)
 }
 
-// getWork selects a count, clicks, and waits until the page shows that the request is pending.
-func (b *browser) getWork(count int) {
-	b.t.Helper()
-	b.eval(fmt.Sprintf(`(document.querySelector('.task input[value="%d"]').click(), '')`, count))
-	b.click(".task form button")
-	b.await(`document.querySelector('.pending').checkVisibility()`, e2e.Soon)
+// GetWork selects a count, clicks, and waits until the page shows that the request is pending.
+func (b *Browser) GetWork(count int) {
+	b.T.Helper()
+	b.Eval(fmt.Sprintf(`(document.querySelector('.task input[value="%d"]').click(), '')`, count))
+	b.Click(".task form button")
+	b.Await(`document.querySelector('.pending').checkVisibility()`, e2e.Soon)
 }

@@ -11,17 +11,17 @@ import (
 )
 
 // charted waits until the charts' table has that sum in a column.
-func (b *browser) charted(column string, sum int) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`(() => {
+func (b *Browser) charted(column string, sum int) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`(() => {
 		const table = document.querySelector('.history');
 		const at = [...table?.tHead.rows[0].cells ?? []].findIndex((c) => c.textContent === %q);
 		return [...table?.tBodies[0].rows ?? []].reduce((n, row) => n + Number(row.cells[at].textContent), 0) === %d;
 	})()`, column, sum), e2e.Soon)
 }
 
-// painted tells for each chart whether one of its colours is visible; of two equal values one hides the other.
-const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
+// Painted tells for each chart whether one of its colours is visible; of two equal values one hides the other.
+const Painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
 	const root = getComputedStyle(document.documentElement), tone = (name) => root.getPropertyValue(name).match(/[^#]{2}/g).map((x) => parseInt(x, 16));
 	const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height), tones = [tone('--chart-1'), tone('--chart-4')];
 	for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && tones.some((rgb) => rgb.every((x, j) => Math.abs(x - data[i + j]) < 20))) return true;
@@ -32,16 +32,16 @@ const painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
 // is reloaded.
 func TestPageFloorCharts(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
 	s.Task("empty", `select 1 as item where false`)
 	first := s.Takes("Oliver", 3)
-	b.visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
+	b.State("live", e2e.Soon)
 	b.charted("Given", 1)
 	b.charted("Handed out", 3)
-	b.shows(`.scrolls`, "scrolls sideways")
+	b.Shows(`.scrolls`, "scrolls sideways")
 	s.Disposed(s.As("Oliver", 1), first[0], "complete", "")
 	s.Disposed(s.As("Oliver", 1), first[1], "return", "1h")
 	if r, _, err := s.As("Tracy", 1).GetWork(t.Context(), "empty", 1, "Prefer", "wait=20"); err != nil || r.State != assign.None {
@@ -52,32 +52,32 @@ func TestPageFloorCharts(t *testing.T) {
 	}
 	s.Takes("Tracy", 1)
 	b.charted("Handed out", 4)
-	b.await(`document.querySelector('.history tbody tr td:last-child').textContent === '2'`, e2e.Soon) // held now
-	b.click(`[data-part=charts] .push`)
-	b.await(`[...document.querySelectorAll('.plot canvas')].filter((c) => c.checkVisibility() && c.width > 200).length === 5`, e2e.Soon)
-	b.await(painted+` === 'true,true,true,true,true'`, e2e.Soon)
-	b.await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')
+	b.Await(`document.querySelector('.history tbody tr td:last-child').textContent === '2'`, e2e.Soon) // held now
+	b.Click(`[data-part=charts] .push`)
+	b.Await(`[...document.querySelectorAll('.plot canvas')].filter((c) => c.checkVisibility() && c.width > 200).length === 5`, e2e.Soon)
+	b.Await(Painted+` === 'true,true,true,true,true'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')
 		|| !document.querySelector('[data-chart=work] .plot').ariaLabel.includes('handed out 4')`, e2e.Soon) // unless the step is over
-	b.shows(`[data-part=charts] p`, "times those of the slowest of them")
-	b.shows(`[data-chart=waits]`, "median") // by their names, and the usual time beside them
-	b.shows(`[data-chart=waits]`, "90th percentile")
-	b.await(`/usual \d/.test(document.querySelector('[data-chart=runs]').innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon)
-	b.await(`(document.querySelector('[data-part=charts]').innerText.match(/since \d/g) ?? []).length === 1`, e2e.Soon) // the period, once
-	b.click(`[data-task=empty] h3 a`)
+	b.Shows(`[data-part=charts] p`, "times those of the slowest of them")
+	b.Shows(`[data-chart=waits]`, "median") // by their names, and the usual time beside them
+	b.Shows(`[data-chart=waits]`, "90th percentile")
+	b.Await(`/usual \d/.test(document.querySelector('[data-chart=runs]').innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon)
+	b.Await(`(document.querySelector('[data-part=charts]').innerText.match(/since \d/g) ?? []).length === 1`, e2e.Soon) // the period, once
+	b.Click(`[data-task=empty] h3 a`)
 	b.floor("charts", "!slowest", e2e.Soon)
-	b.click(`[data-part=charts] .choice button`)
-	b.click(`[data-part=charts] .push`)
+	b.Click(`[data-part=charts] .choice button`)
+	b.Click(`[data-part=charts] .push`)
 	b.charted("Asked", 1)
 	b.charted("Given", 0)
 	const address = "/floor?task=empty&hours=1&as=table"
-	if is := b.eval(`location.pathname + location.search`); is != address {
+	if is := b.Eval(`location.pathname + location.search`); is != address {
 		t.Errorf("the address is %s, want %s", is, address)
 	}
-	b.do(chromedp.Reload())
+	b.Do(chromedp.Reload())
 	b.charted("Asked", 1)
-	b.await(`document.querySelectorAll('.history tbody tr').length === 60`, e2e.Soon)
+	b.Await(`document.querySelectorAll('.history tbody tr').length === 60`, e2e.Soon)
 	b.floor("held", "Nobody holds anything.", e2e.Soon)
-	b.press(`[data-part=tasks] .push`)
+	b.Press(`[data-part=tasks] .push`)
 	b.charted("Asked", 3)
 	b.floor("held", "Oliver 1 held", e2e.Soon)
 }
@@ -110,10 +110,10 @@ const historyScript = `(async () => {
 // stays held while no event comes.
 func TestPageFloorHistory(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	got, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
 	if want := "0 3 20 58 60 3,2,1,, 4,0,1,, 59,4,6,30,70 59,3,4,5,70 60 61,0,6,, 0"; err != nil || got != want {
 		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
 	}

@@ -30,28 +30,28 @@ const scripts = `
 		: type + (detail ? ' ' + (detail.item ?? detail.name ?? detail.task ?? detail.type ?? detail.user) + ' ' + (detail.state ?? '') : ''))));
 `
 
-// inPage runs a script in the page, and returns its result, decoded from JSON.
-func inPage[T any](b *browser, script string) (v T) {
-	b.t.Helper()
+// InPage runs a script in the page, and returns its result, decoded from JSON.
+func InPage[T any](b *Browser, script string) (v T) {
+	b.T.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {`+scripts+script+`})().then((v) => JSON.stringify(v ?? null), (e) => JSON.stringify({ failed: e.stack }))`, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	if strings.HasPrefix(text, `{"failed":`) {
-		b.t.Fatal(text)
+		b.T.Fatal(text)
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		b.t.Fatalf("%s: %v", text, err)
+		b.T.Fatalf("%s: %v", text, err)
 	}
 	return v
 }
 
-// workbench opens a page of a node where nobody is logged in, so that scripts have the connection for themselves.
-func workbench(t *testing.T, url, user, role string) *browser {
+// Workbench opens a page of a node where nobody is logged in, so that scripts have the connection for themselves.
+func Workbench(t *testing.T, url, user, role string) *Browser {
 	t.Helper()
-	b := newBrowser(t, "")
-	b.do(chromedp.Navigate(url + "/livez"))
-	inPage[any](b, fmt.Sprintf(`await rest().logIn(%q, %q)`, user, role))
+	b := NewBrowser(t, "")
+	b.Do(chromedp.Navigate(url + "/livez"))
+	InPage[any](b, fmt.Sprintf(`await rest().logIn(%q, %q)`, user, role))
 	return b
 }
 
@@ -59,15 +59,15 @@ func workbench(t *testing.T, url, user, role string) *browser {
 // push is gone, the observer is told to read again with each poll, and once more when it is back.
 func TestPageClientWatches(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(line.Close)
-	b := workbench(t, "http://"+line.Addr(), "Olga", "observer")
-	inPage[any](b, `
+	b := Workbench(t, "http://"+line.Addr(), "Olga", "observer")
+	InPage[any](b, `
 		window.paths = [];
 		window.client = connect({
 			watch: true, delays: { poll: [100, 200, 300], socket: [50, 100], silence: 60_000, steady: 0 }, // a machine that stands still is not silent
@@ -87,38 +87,38 @@ func TestPageClientWatches(t *testing.T) {
 		if (asked.some((p) => p !== '/api/v1/me') || polling.state.error) throw new Error('asked for ' + asked + ' ' + polling.state.error);
 		polling.close();`)
 	s.Takes("Oliver", 2)
-	b.await(`noted.filter((n) => n.startsWith('task verify')).length > 1`, e2e.Soon)
+	b.Await(`noted.filter((n) => n.startsWith('task verify')).length > 1`, e2e.Soon)
 	line.Refuse(true)
 	line.Cut()
-	b.await(`client.state.name === 'polling' && noted.filter((n) => n === 'reread').length >= 3`, e2e.Soon)
-	b.eval(`(noted.length = 0, '')`)
+	b.Await(`client.state.name === 'polling' && noted.filter((n) => n === 'reread').length >= 3`, e2e.Soon)
+	b.Eval(`(noted.length = 0, '')`)
 	line.Refuse(false)
-	b.await(`client.state.name === 'live' && noted.lastIndexOf('reread') >= 0`, e2e.Soon)
-	b.eval(`(noted.length = 0, '')`)
+	b.Await(`client.state.name === 'live' && noted.lastIndexOf('reread') >= 0`, e2e.Soon)
+	b.Eval(`(noted.length = 0, '')`)
 	line.Cut() // a single loss is a node that restarts, and no reason to poll
-	b.await(`noted.filter((n) => !n.startsWith('task')).join() === 'connecting,reread,live'`, e2e.Soon)
-	inPage[any](b, `
+	b.Await(`noted.filter((n) => !n.startsWith('task')).join() === 'connecting,reread,live'`, e2e.Soon)
+	InPage[any](b, `
 		if (client.user.role !== 'observer') throw new Error('hello says ' + client.user.role);
 		await rest().logOut();`)
 	line.Refuse(true)
 	line.Cut()
-	b.await(`client.state.name === 'polling'`, e2e.Soon)
+	b.Await(`client.state.name === 'polling'`, e2e.Soon)
 	line.Refuse(false)
-	b.await(`client.state.reason === 'unauthenticated'`, e2e.Soon)
+	b.Await(`client.state.reason === 'unauthenticated'`, e2e.Soon)
 }
 
 // A connection whose other end is gone is silent. The client notices, and replaces it. A connection on which nothing
 // happens is kept, and nobody is told of the ping.
 func TestPageClientNoticesASilentLine(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(line.Close)
-	b := workbench(t, "http://"+line.Addr(), "Oliver", "worker")
-	inPage[any](b, `
+	b := Workbench(t, "http://"+line.Addr(), "Oliver", "worker")
+	InPage[any](b, `
 		window.sent = 0;
 		const { send } = WebSocket.prototype;
 		WebSocket.prototype.send = function (m) { sent++; send.call(this, m); };
@@ -132,24 +132,24 @@ func TestPageClientNoticesASilentLine(t *testing.T) {
 		window.client = connect({ delays: { ...often, silence: 1000 } });
 		await until(() => client.state.name === 'live');`)
 	line.Freeze(proxy.Both)
-	b.await(`client.state.name === 'polling' || client.state.name === 'connecting'`, e2e.Soon)
+	b.Await(`client.state.name === 'polling' || client.state.name === 'connecting'`, e2e.Soon)
 	line.Thaw()
-	b.await(`client.state.name === 'live'`, 2*e2e.Soon)
+	b.Await(`client.state.name === 'live'`, 2*e2e.Soon)
 }
 
 // When the network is back, or a user returns to the page, nobody waits for a timer. A client that has run out of
 // patience goes on; a closed one stays closed.
 func TestPageClientWakes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(line.Close)
 	s.Task("verify", `select 1 as item`)
-	b := workbench(t, "http://"+line.Addr(), "Oliver", "worker")
-	inPage[any](b, `
+	b := Workbench(t, "http://"+line.Addr(), "Oliver", "worker")
+	InPage[any](b, `
 		const never = 3600e3;
 		const silence = 60_000; // a machine that stands still is not silent
 		window.client = connect({ delays: { silence, socket: [never, never], poll: [never, never, never] } });
@@ -161,18 +161,18 @@ func TestPageClientWakes(t *testing.T) {
 		await asked;`)
 	line.Refuse(true)
 	line.Cut()
-	b.await(`client.state.name === 'connecting'`, e2e.Soon)
-	b.eval(`(hasty.resume(), '')`)
-	b.await(`hasty.state.reason === 'patience'`, e2e.Soon)
+	b.Await(`client.state.name === 'connecting'`, e2e.Soon)
+	b.Eval(`(hasty.resume(), '')`)
+	b.Await(`hasty.state.reason === 'patience'`, e2e.Soon)
 	line.Refuse(false)
 	for _, offline := range []bool{true, false} {
-		b.network(func(ctx context.Context, tab *chromedp.Target) error {
+		b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 			_, err := cdp.Call(ctx, tab, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: offline, DownloadThroughput: -1, UploadThroughput: -1})
 			return err
-		})
+		}))
 	}
-	b.await(`client.state.name === 'live' && hasty.state.name === 'live'`, e2e.Soon)
-	if state := b.eval(`ended.state.reason`); state != "closed" {
+	b.Await(`client.state.name === 'live' && hasty.state.name === 'live'`, e2e.Soon)
+	if state := b.Eval(`ended.state.reason`); state != "closed" {
 		t.Errorf("a client that was closed is %s", state)
 	}
 }
@@ -180,10 +180,10 @@ func TestPageClientWakes(t *testing.T) {
 // A machine that sleeps does not poll, so its patience is not used up when it wakes.
 func TestPageClientSleeps(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	address, _ := withoutSockets(t, s.Nodes[0])
-	b := workbench(t, address, "Oliver", "worker")
-	inPage[any](b, `
+	s := e2e.NewSite(t, 1, "")
+	address, _ := WithoutSockets(t, s.Nodes[0])
+	b := Workbench(t, address, "Oliver", "worker")
+	InPage[any](b, `
 		let asleep = 0;
 		const clock = { now: () => Date.now() + asleep, setTimeout: (...of) => setTimeout(...of), clearTimeout: (id) => clearTimeout(id) };
 		const client = connect({ clock, delays: { poll: [50, 50, 50], socket: [50, 100] } });

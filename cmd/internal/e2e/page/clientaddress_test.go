@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"getwork/cmd/internal/e2e"
 )
 
 // callFrom makes a task with a call that leaves from an address of this machine, and returns its status. It claims to have
@@ -32,10 +34,10 @@ func callFrom(t *testing.T, address, url, task string, header http.Header) int {
 // that reaches the node itself is believed nothing.
 func TestClientAddressBehindProxies(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "", "--trusted-proxy", "127.0.0.1")
+	s := e2e.NewSite(t, 1, "", "--trusted-proxy", "127.0.0.1")
 	audited := func(task string) string {
 		t.Helper()
-		all := column[string](s, `select host(address) from getwork.audit where act = 'task.create' and object = $1`, task)
+		all := e2e.Column[string](s, `select host(address) from getwork.audit where act = 'task.create' and object = $1`, task)
 		if len(all) != 1 {
 			t.Fatalf("addresses in the audit for %s: %q", task, all)
 		}

@@ -14,10 +14,10 @@ import (
 // once, and a client's own actions are no news.
 func TestPageClientLateAnswers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	open := gated(s)
-	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
-	inPage[any](b, `
+	s := e2e.NewSite(t, 1, "")
+	open := Gated(s)
+	b := Workbench(t, s.Nodes[0].URL, "Oliver", "worker")
+	InPage[any](b, `
 		window.late = Promise.withResolvers();
 		window.client = connect({ fetch: async (path, init) => {
 			const answer = await fetch(path, init);
@@ -29,11 +29,11 @@ func TestPageClientLateAnswers(t *testing.T) {
 		await until(() => client.state.name === 'live');
 		window.asked = client.getWork('verify', 2);`)
 	e2e.Await(t, "the click is recorded", e2e.Soon, func() bool {
-		return column[int](s, `select count(*)::int from getwork.work_requested where state = 'pending'`)[0] == 1
+		return e2e.Column[int](s, `select count(*)::int from getwork.work_requested where state = 'pending'`)[0] == 1
 	})
 	open()
-	b.await(`client.work.size === 2`, e2e.Soon)
-	inPage[any](b, `
+	b.Await(`client.work.size === 2`, e2e.Soon)
+	InPage[any](b, `
 		late.resolve();
 		const answer = await asked;
 		if (answer.state !== 'pending' || client.requests.size || client.work.size !== 2) throw new Error(answer.state + ' ' + client.requests.size + ' ' + client.work.size);
@@ -53,7 +53,7 @@ func TestPageClientLateAnswers(t *testing.T) {
 		await until(() => client.work.size === 0);
 		late.resolve();
 		if ((await extended).state !== 'held' || client.work.size) throw new Error('what is closed came back');`)
-	if got, want := inPage[[]string](b, `return noted.filter((n) => n !== 'request verify pending')`), []string{"request verify assigned", "gone 2 completed"}; !cmp.Equal(got, want) {
+	if got, want := InPage[[]string](b, `return noted.filter((n) => n !== 'request verify pending')`), []string{"request verify assigned", "gone 2 completed"}; !cmp.Equal(got, want) {
 		t.Errorf("the client reported %q, want %q", got, want)
 	}
 }
@@ -62,8 +62,8 @@ func TestPageClientLateAnswers(t *testing.T) {
 // effect is not.
 func TestPageClientRetryAfter(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "", "--max-calls", "1")
-	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
+	s := e2e.NewSite(t, 1, "", "--max-calls", "1")
+	b := Workbench(t, s.Nodes[0].URL, "Oliver", "worker")
 	lock, err := s.DB.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestPageClientRetryAfter(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `lock table getwork.work in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	inPage[any](b, `
+	InPage[any](b, `
 		window.tries = [];
 		let underWay = 0;
 		// They are repeated when the server said, but not before there is room: there are only two more calls.
@@ -84,11 +84,11 @@ func TestPageClientRetryAfter(t *testing.T) {
 			return answer;
 		} });
 		window.answers = Promise.all([1, 2, 3].map(() => api.pipeline()));`)
-	b.await(`tries.some((one) => one.status === 429)`, e2e.Soon)
+	b.Await(`tries.some((one) => one.status === 429)`, e2e.Soon)
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inPage[any](b, `
+	InPage[any](b, `
 		await answers;
 		const refused = tries.find((one) => one.status === 429);
 		const last = tries.at(-1);
@@ -105,9 +105,9 @@ func TestPageClientRetryAfter(t *testing.T) {
 // The calls of a manager and an observer, on a real node.
 func TestPageClientManages(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	b := workbench(t, s.Nodes[0].URL, "Mary", "manager")
-	inPage[any](b, `
+	s := e2e.NewSite(t, 1, "")
+	b := Workbench(t, s.Nodes[0].URL, "Mary", "manager")
+	InPage[any](b, `
 		const api = rest();
 		const same = (got, want) => { if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(JSON.stringify(got) + ', want ' + JSON.stringify(want)); };
 		const refused = async (call, type) => same(await call.then(() => 'done', (e) => (e instanceof Problem ? e.type : e)), '/problems/' + type);
@@ -153,10 +153,10 @@ func TestPageClientManages(t *testing.T) {
 // In the page only lit-html can turn text into markup or scripts.
 func TestPagePolicy(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	b := newBrowser(t, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s := e2e.NewSite(t, 1, "")
+	b := NewBrowser(t, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 	for _, try := range []string{
 		`document.body.innerHTML = '<b>x</b>'`,
 		`document.createElement('script').src = 'https://elsewhere.example/x.js'`,
@@ -164,11 +164,9 @@ func TestPagePolicy(t *testing.T) {
 		`new DOMParser().parseFromString('<b>x</b>', 'text/html')`,
 		`trustedTypes.createPolicy('other', {})`,
 	} {
-		if done := b.eval(`(() => { try { ` + try + `; return 'done'; } catch (e) { return e.name; } })()`); done != "TypeError" {
+		if done := b.Eval(`(() => { try { ` + try + `; return 'done'; } catch (e) { return e.name; } })()`); done != "TypeError" {
 			t.Errorf("%s: %s", try, done)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.said = nil // the violations of the attempts
+	b.Forgives("") // the violations of the attempts
 }

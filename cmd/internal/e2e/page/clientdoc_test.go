@@ -73,27 +73,27 @@ func ownPage(t *testing.T, n *cluster.Node) (address string) {
 // The browser programs in docs/client.md do what the page says.
 func TestClientDocInABrowser(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)
 	s.Task("approve", `select 1 as item`)
 	own := ownPage(t, s.Nodes[0])
-	b := workbench(t, own, "Oliver", "worker")
+	b := Workbench(t, own, "Oliver", "worker")
 
-	b.do(chromedp.Navigate(own + "/own/page.js"))
-	b.await(`document.querySelector('#status').textContent === 'live'`, e2e.Soon)
-	b.click("#get")
-	b.await(`[...document.querySelectorAll('#work li')].map((li) => li.textContent).join() === '1,2'`, e2e.Soon)
+	b.Do(chromedp.Navigate(own + "/own/page.js"))
+	b.Await(`document.querySelector('#status').textContent === 'live'`, e2e.Soon)
+	b.Click("#get")
+	b.Await(`[...document.querySelectorAll('#work li')].map((li) => li.textContent).join() === '1,2'`, e2e.Soon)
 
-	b.do(chromedp.Navigate(own + "/own/none.js"))
-	b.eval(`(new Worker('/worker.js', { type: 'module' }).onmessage = (e) => { window.held = e.data; }, '')`)
-	b.await(`window.held?.length === 2`, e2e.Soon)
-	inPage[any](b, `await rest().getWork('verify', { count: 4 }, { Prefer: 'wait=20' });`)
-	b.await(`window.held.length === 6`, e2e.Soon)
+	b.Do(chromedp.Navigate(own + "/own/none.js"))
+	b.Eval(`(new Worker('/worker.js', { type: 'module' }).onmessage = (e) => { window.held = e.data; }, '')`)
+	b.Await(`window.held?.length === 2`, e2e.Soon)
+	InPage[any](b, `await rest().getWork('verify', { count: 4 }, { Prefer: 'wait=20' });`)
+	b.Await(`window.held.length === 6`, e2e.Soon)
 
 	states := func() string {
-		return strings.Join(column[string](s, `select state::text from getwork.work order by item::int`), " ")
+		return strings.Join(e2e.Column[string](s, `select state::text from getwork.work order by item::int`), " ")
 	}
-	inPage[any](b, `
+	InPage[any](b, `
 		const { disposeLater } = await import('/undo.js');
 		window.client = connect({ fetch: (path, init) => {
 			if (init.keepalive) sessionStorage.kept = Number(sessionStorage.kept ?? 0) + 1;
@@ -110,16 +110,16 @@ func TestClientDocInABrowser(t *testing.T) {
 	if got := states(); got != "completed held held held held held" {
 		t.Errorf("before the page is left, work is %s", got)
 	}
-	b.do(chromedp.Navigate("about:blank"))
+	b.Do(chromedp.Navigate("about:blank"))
 	e2e.Await(t, "the outcome is sent as the page is left", e2e.Soon, func() bool { return states() == "completed held never held held held" })
 
-	b.do(chromedp.Navigate(own + "/livez"))
-	if kept := b.eval(`sessionStorage.kept`); kept != "1" { // the browser may have sent another in time, too
+	b.Do(chromedp.Navigate(own + "/livez"))
+	if kept := b.Eval(`sessionStorage.kept`); kept != "1" { // the browser may have sent another in time, too
 		t.Errorf("%s calls were to outlive the page, want 1", kept)
 	}
-	inPage[any](b, `await rest().logIn('Olga', 'observer')`)
-	b.do(chromedp.Navigate(own + "/own/watch.js"))
-	b.await(`document.querySelector('#counts').dataset.verify === '0 waiting'`, e2e.Soon)
+	InPage[any](b, `await rest().logIn('Olga', 'observer')`)
+	b.Do(chromedp.Navigate(own + "/own/watch.js"))
+	b.Await(`document.querySelector('#counts').dataset.verify === '0 waiting'`, e2e.Soon)
 	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "other", "query": nil}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestClientDocInABrowser(t *testing.T) {
 	if _, _, err := s.As("Tracy", 0).Linger(t.Context(), "approve", 1, "1h"); err != nil {
 		t.Fatal(err)
 	}
-	b.await(`document.querySelector('#counts').dataset.approve === '1 waiting'`, e2e.Soon)
+	b.Await(`document.querySelector('#counts').dataset.approve === '1 waiting'`, e2e.Soon)
 }
 
 // nodeFlags are flags for what later versions of Node have by default. Before version 20 there is no WebSocket, and the
@@ -159,7 +159,7 @@ func nodeFlags(t *testing.T, node string) []string {
 func TestClientDocInNode(t *testing.T) {
 	t.Parallel()
 	node := installed(t, "node", "nodejs")
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "archive", "query": nil}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,12 +195,12 @@ func TestClientDocInNode(t *testing.T) {
 	go func() { ended <- c.Wait() }()
 	completed := func(want int) func() bool {
 		return func() bool {
-			return column[int](s, `select count(*)::int from getwork.work where state = 'completed' and user_name = 'archive'`)[0] == want
+			return e2e.Column[int](s, `select count(*)::int from getwork.work where state = 'completed' and user_name = 'archive'`)[0] == want
 		}
 	}
 	e2e.Await(t, "the existing jobs are done", e2e.Soon, completed(2))
 	e2e.Await(t, "the program waits for more", e2e.Soon, func() bool {
-		return column[int](s, `select count(*)::int from getwork.work_requested where state = 'pending'`)[0] == 1
+		return e2e.Column[int](s, `select count(*)::int from getwork.work_requested where state = 'pending'`)[0] == 1
 	})
 	push("c")
 	e2e.Await(t, "the new job is done", 3*e2e.Soon, completed(3))

@@ -27,8 +27,8 @@ const clipped = `(() => {
 	return found.join('\n');
 })()`
 
-// ragged returns what is wrong with the bar: views in more than one row or in none, texts in several lines, and more than two rows on a phone.
-const ragged = `(() => {
+// Ragged returns what is wrong with the bar: views in more than one row or in none, texts in several lines, and more than two rows on a phone.
+const Ragged = `(() => {
 	const found = [], nav = document.querySelector('#views'), seen = (e) => e.checkVisibility();
 	const bar = [...nav.children].filter(seen), box = (e) => e.getBoundingClientRect();
 	const middle = (e) => Math.round(box(e).top + box(e).bottom) / 2;
@@ -50,14 +50,14 @@ const ragged = `(() => {
 // On the screens of a wall and a floor all text can be read in full.
 func TestPageNothingIsClipped(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify user submitted bank account", "lease": "2h",
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	s.Manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify user submitted bank account", "lease": "2h",
 		"query": `select 'loan ' || 4400 + i as item from generate_series(1, 9) i order by i`})
-	s.manages("POST", "/tasks", map[string]any{"name": "broken", "title": "Check the documents of self-employed applicants",
+	s.Manages("POST", "/tasks", map[string]any{"name": "broken", "title": "Check the documents of self-employed applicants",
 		"query": `select ('the address of an applicant that is missing, as ' || repeat('it often is, ', 12) || i)::int as item from generate_series(1, 2) i`})
 	for i, title := range []string{"Call back", "Review photos", "Approve"} {
-		s.manages("POST", "/tasks", map[string]any{"name": fmt.Sprint("other-", i), "title": title, "paused": i == 1})
+		s.Manages("POST", "/tasks", map[string]any{"name": fmt.Sprint("other-", i), "title": title, "paused": i == 1})
 	}
 	if _, a, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Fatalf("%d %s %v", a.Status, a.Body, err)
@@ -69,24 +69,24 @@ func TestPageNothingIsClipped(t *testing.T) {
 	whole := func(where string, sizes ...[2]int64) {
 		t.Helper()
 		for _, size := range sizes {
-			b.as(look{width: size[0], height: size[1], scheme: "light"})
-			if found := b.eval(clipped); found != "" {
+			b.As(Look{Width: size[0], Height: size[1], Scheme: "light"})
+			if found := b.Eval(clipped); found != "" {
 				t.Errorf("%s, %d x %d:\n%s", where, size[0], size[1], found)
 			}
-			if found := b.eval(ragged); where != "wall" && found != "" {
+			if found := b.Eval(Ragged); where != "wall" && found != "" {
 				t.Errorf("%s, %d x %d, the bar: %s", where, size[0], size[1], found)
 			}
-			b.shoot(fmt.Sprintf("whole-%s-%d", where, size[0]))
+			b.Shoot(fmt.Sprintf("whole-%s-%d", where, size[0]))
 		}
 	}
-	b.visit(s.Nodes[0].URL, "/wall", "Mary,manager")
+	b.Visit(s.Nodes[0].URL, "/wall", "Mary,manager")
 	b.wall("broken", "invalid input syntax", e2e.Soon)
 	b.figure("verify", "given", 3, e2e.Soon)
-	if got := b.eval(`[...document.querySelectorAll('.tile h2')].map((e) => e.textContent.split(' ')[0]).join()`); got != "Approve,Call,Check,Review,Verify" {
+	if got := b.Eval(`[...document.querySelectorAll('.tile h2')].map((e) => e.textContent.split(' ')[0]).join()`); got != "Approve,Call,Check,Review,Verify" {
 		t.Errorf("the tasks are not in the order of their titles: %s", got)
 	}
 	whole("wall", [2]int64{1280, 720}, [2]int64{1920, 1080}, [2]int64{1024, 768}, [2]int64{390, 844})
-	b.visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
+	b.Visit(s.Nodes[0].URL, "/floor?as=table", "Mary,manager")
 	b.floor("waiting", "Review photos", e2e.Soon)
 	b.unfold("Bartholomew Fitzgerald-Montgomery")
 	b.floor("held", "Reassign", e2e.Soon)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
+
+	"getwork/cmd/internal/e2e"
 )
 
 // clientScript runs static/getwork.js with a fake clock, network and sockets, and returns its actions with their times,
@@ -71,10 +73,10 @@ const clientScript = `(async () => {
 // The module's whole behaviour on a connection that comes and goes, on the fake clock.
 func TestPageClient(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](clientScript, chromedp.EvalAwaitPromise))
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	text, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](clientScript, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}

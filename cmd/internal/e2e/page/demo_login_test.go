@@ -12,8 +12,8 @@ import (
 )
 
 // entersDemo logs somebody in, in the pane of a node: by the page's link, and at the provider.
-func (b *browser) entersDemo(d *e2e.StartedDemo, node, who string) {
-	b.t.Helper()
+func (b *Browser) entersDemo(d *e2e.StartedDemo, node, who string) {
+	b.T.Helper()
 	provider := regexp.MustCompile(`identity provider of the demo's own, (http://[0-9.:]+),`).FindStringSubmatch(d.Printed())[1]
 	b.awaitIn(node, `document.querySelector('#log-in a')?.textContent === 'Log in' && (document.querySelector('#log-in a').click(), true)`, e2e.Soon)
 	b.awaitIn(provider, fmt.Sprintf(`[...document.querySelectorAll('button')].some((e) => e.textContent.startsWith(%q) && (e.click(), true))`, who), e2e.Soon)
@@ -21,8 +21,8 @@ func (b *browser) entersDemo(d *e2e.StartedDemo, node, who string) {
 }
 
 // pressIn clicks the element with that text in a node's pane.
-func (b *browser) pressIn(node, selector, text string) {
-	b.t.Helper()
+func (b *Browser) pressIn(node, selector, text string) {
+	b.T.Helper()
 	b.awaitIn(node, fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.textContent.trim() === %q && (e.click(), true))`, selector, text), e2e.Soon)
 }
 
@@ -31,7 +31,7 @@ func (b *browser) pressIn(node, selector, text string) {
 func TestDemoLogIn(t *testing.T) {
 	t.Parallel()
 	dir := e2e.DemoDir(t)
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	d := e2e.StartDemo(t, dir, "--nodes", "4", "--auth", "oidc")
 	nodes := d.Ready()
 	db := databaseOf(d)
@@ -58,8 +58,8 @@ func TestDemoLogIn(t *testing.T) {
 	b.pressIn(nodes[1], "dialog button", "Sign out everywhere")
 	b.awaitIn(nodes[1], `document.querySelector('#log-in h1')`, timeout.Scale(2*time.Second))
 
-	b.click(`[data-scene=getwork] button`) // the crowd comes with tokens; a small bank has no loans for all
-	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done' && document.querySelector('[data-scene=getwork] .dots .dot[data-is=served]')`, soonPlayed)
+	b.Click(`[data-scene=getwork] button`) // the crowd comes with tokens; a small bank has no loans for all
+	b.Await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done' && document.querySelector('[data-scene=getwork] .dots .dot[data-is=served]')`, soonPlayed)
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

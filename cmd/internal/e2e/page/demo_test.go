@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,19 +24,19 @@ import (
 
 // awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may have another
 // origin, which the page around it can't read.
-func (b *browser) awaitIn(url, expression string, within time.Duration) {
-	b.t.Helper()
+func (b *Browser) awaitIn(url, expression string, within time.Duration) {
+	b.T.Helper()
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		wrong, err := chromedp.Run(b.ctx, inFrame[string](url, fmt.Sprintf(looking, expression)))
+		wrong, err := chromedp.Run(b.Context(), inFrame[string](url, fmt.Sprintf(Looking, expression)))
 		if err == nil && wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			shown, _ := chromedp.Run(b.ctx, inFrame[string](url, "document.body.innerText"))
-			b.t.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, wrong, err, shown)
+			shown, _ := chromedp.Run(b.Context(), inFrame[string](url, "document.body.innerText"))
+			b.T.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, wrong, err, shown)
 		}
 		<-tick.C
 	}
@@ -64,18 +63,16 @@ func inFrame[T any](url, expression string) chromedp.Action[T] {
 }
 
 // openDemo opens a demo's page in a window that shows all of it: a frame outside of the window is not drawn.
-func (b *browser) openDemo(d *e2e.StartedDemo) {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(1400, 1600), chromedp.Navigate(d.Page()))
+func (b *Browser) openDemo(d *e2e.StartedDemo) {
+	b.T.Helper()
+	b.Do(chromedp.EmulateViewport(1400, 1600), chromedp.Navigate(d.Page()))
 }
 
 // auditAround runs axe on the page without its frames. Axe asks them all the same, and they don't answer.
-func (b *browser) auditAround(t *testing.T) {
+func (b *Browser) auditAround(t *testing.T) {
 	t.Helper()
-	b.audit(t)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.said = slices.DeleteFunc(b.said, func(line string) bool { return strings.Contains(line, "Failed to execute 'postMessage'") })
+	b.Audit(t)
+	b.Forgives("Failed to execute 'postMessage'")
 }
 
 var databaseLine = regexp.MustCompile(`psql '([^']+)'`)
@@ -100,40 +97,40 @@ func told(t *testing.T, db *pgx.Conn, sql string, into ...any) {
 }
 
 // compared is the demo page's table, a line for each row.
-func (b *browser) compared() string {
-	b.t.Helper()
-	return b.eval(`[...document.querySelectorAll('#comparison tr')].map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join(' | ')).join('\n')`)
+func (b *Browser) compared() string {
+	b.T.Helper()
+	return b.Eval(`[...document.querySelectorAll('#comparison tr')].map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join(' | ')).join('\n')`)
 }
 
 // inView fails unless the element that the expression finds in a node's pane lies within the window, whose page was not scrolled.
-func (b *browser) inView(node, found string) {
-	b.t.Helper()
+func (b *Browser) inView(node, found string) {
+	b.T.Helper()
 	b.awaitIn(node, found, e2e.Soon)
-	b.eval(`(scrollTo(0, 0), '')`)
-	bottom, err := chromedp.Run(b.ctx, inFrame[float64](node, "("+found+").getBoundingClientRect().bottom"))
+	b.Eval(`(scrollTo(0, 0), '')`)
+	bottom, err := chromedp.Run(b.Context(), inFrame[float64](node, "("+found+").getBoundingClientRect().bottom"))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	around := fmt.Sprintf(`(() => { const f = document.querySelector('iframe[src^=%q]').getBoundingClientRect(); return JSON.stringify([f.top + %f, Math.min(f.bottom, innerHeight)]); })()`, node, bottom)
 	var ends [2]float64
-	if err := json.Unmarshal([]byte(b.eval(around)), &ends); err != nil {
-		b.t.Fatal(err)
+	if err := json.Unmarshal([]byte(b.Eval(around)), &ends); err != nil {
+		b.T.Fatal(err)
 	}
 	if ends[0] > ends[1] {
-		b.t.Errorf("in the pane of %s %s ends at %.0f, below what is in view (%.0f)", node, found, ends[0], ends[1])
+		b.T.Errorf("in the pane of %s %s ends at %.0f, below what is in view (%.0f)", node, found, ends[0], ends[1])
 	}
 }
 
 // firstButtons fails unless, on a usual laptop's screen, everybody's button of the main task is in view.
-func (b *browser) firstButtons(nodes []string, shot string) {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(1366, 768))
+func (b *Browser) firstButtons(nodes []string, shot string) {
+	b.T.Helper()
+	b.Do(chromedp.EmulateViewport(1366, 768))
 	for _, node := range nodes[:2] {
 		b.inView(node, `[...document.querySelectorAll('#tasks button')].find((e) => e.ariaLabel?.startsWith('Get Work: Verify'))`)
 	}
 	b.inView(nodes[2], `[...document.querySelectorAll('#view a, #view button, #view h3')].find((e) => e.textContent.includes('Verify'))`)
-	b.shoot(shot)
-	b.do(chromedp.EmulateViewport(1400, 1600))
+	b.Shoot(shot)
+	b.Do(chromedp.EmulateViewport(1400, 1600))
 }
 
 const (
@@ -145,7 +142,7 @@ const (
 // among fifty who click on three nodes. Then the visitor presses Ctrl-C in the middle of it. The fifty queries at once would starve
 // other tests, so that nothing runs beside it.
 func TestDemoPage(t *testing.T) {
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--nodes", "3", "--loans", "1500")
 	nodes := d.Ready()
 	family := d.Family()
@@ -166,12 +163,12 @@ func TestDemoPage(t *testing.T) {
 
 	b.auditAround(t)
 	b.firstButtons(nodes, "demo-begin")
-	b.eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true';
+	b.Eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true';
 		window.racing ||= /[1-9][0-9]* queries under way, [1-9][0-9]* loans handed out twice/.test(document.querySelector('[data-scene=naive] .now')?.textContent); })
 		.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true }), '')`)
-	b.click(`[data-scene=getwork] button`)
-	b.await(`window.barred`, e2e.Soon) // while the other is played
-	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
+	b.Click(`[data-scene=getwork] button`)
+	b.Await(`window.barred`, e2e.Soon) // while the other is played
+	b.Await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
 	var held, different, queries int
 	told(t, db, heldByDemo, &held, &different)
 	told(t, db, `select count(distinct round_id) from getwork.work_requested where user_name like 'demo person %'`, &queries)
@@ -181,16 +178,16 @@ func TestDemoPage(t *testing.T) {
 	if b.compared() != "" {
 		t.Errorf("one half alone is compared:\n%s", b.compared())
 	}
-	b.await(`document.querySelector('[data-scene=getwork] [role=status]').textContent.startsWith('50 of 50 people served. No loan is with two people. ')`, e2e.Soon)
-	if told := b.eval(`document.querySelector('[data-scene=getwork] [role=status]').textContent`); !regexp.MustCompile(`One query ran, on node [123], for 50 people|2 queries ran`).MatchString(told) {
+	b.Await(`document.querySelector('[data-scene=getwork] [role=status]').textContent.startsWith('50 of 50 people served. No loan is with two people. ')`, e2e.Soon)
+	if told := b.Eval(`document.querySelector('[data-scene=getwork] [role=status]').textContent`); !regexp.MustCompile(`One query ran, on node [123], for 50 people|2 queries ran`).MatchString(told) {
 		t.Errorf("fifty clicked, and the page says %s", told)
 	}
-	b.await(`document.querySelectorAll('[data-scene=getwork] .dots .dot[data-is=served]').length === 50`, e2e.Soon)
+	b.Await(`document.querySelectorAll('[data-scene=getwork] .dots .dot[data-is=served]').length === 50`, e2e.Soon)
 
-	b.click(`[data-scene=naive] button`)
-	b.await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=twice]').length > 1`, soonPlayed)
-	b.await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, 3*soonPlayed)
-	b.await(`window.racing`, e2e.Soon)
+	b.Click(`[data-scene=naive] button`)
+	b.Await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=twice]').length > 1`, soonPlayed)
+	b.Await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, 3*soonPlayed)
+	b.Await(`window.racing`, e2e.Soon)
 	shown := b.compared()
 	t.Logf("%d rounds:\n%s", queries, shown)
 	for _, row := range []string{`Without \| With getwork`, `people \| 50 \| 50`, `queries run \| 50 \| [12]`, `assignments \| 100 \| 100`, `duplicate assignments \| [1-9][0-9]* \| 0`} {
@@ -212,8 +209,8 @@ func TestDemoPage(t *testing.T) {
 		t.Errorf("afterwards the crowd holds %d loans, and the scratch table is %v", held, table)
 	}
 
-	b.click(`[data-scene=naive] button`)
-	b.await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=waits]').length > 0`, soonPlayed)
+	b.Click(`[data-scene=naive] button`)
+	b.Await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=waits]').length > 0`, soonPlayed)
 	_ = db.Close(t.Context())
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -222,24 +219,24 @@ func TestDemoPage(t *testing.T) {
 		t.Errorf("exit status %d after SIGTERM", status)
 	}
 	e2e.Gone(t, family, time.Second)
-	b.await(`document.querySelector('#error').textContent.includes('does not answer')`, e2e.Soon)
+	b.Await(`document.querySelector('#error').textContent.includes('does not answer')`, e2e.Soon)
 }
 
 // A scene that is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while
 // people wait on it loses no loans, once it is back.
 func TestDemoPageStops(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
 	d.Ready()
 	db := databaseOf(d)
 	b.openDemo(d)
-	b.await(`document.querySelectorAll('iframe').length === 2 && document.body.innerText.includes('no room for Mia here')`, e2e.Soon)
+	b.Await(`document.querySelectorAll('iframe').length === 2 && document.body.innerText.includes('no room for Mia here')`, e2e.Soon)
 	for _, scene := range []string{"naive", "getwork"} {
-		b.click(`[data-scene=` + scene + `] button`)
-		b.click(`[data-scene=` + scene + `] button + button:not([hidden])`)
-		b.await(`document.activeElement.matches('[data-scene=`+scene+`] .primary')`, e2e.Soon) // the focus stays on something that exists
-		b.await(fmt.Sprintf(`document.querySelector('[data-scene=%s]').dataset.state === 'stopped'`, scene), e2e.Soon)
+		b.Click(`[data-scene=` + scene + `] button`)
+		b.Click(`[data-scene=` + scene + `] button + button:not([hidden])`)
+		b.Await(`document.activeElement.matches('[data-scene=`+scene+`] .primary')`, e2e.Soon) // the focus stays on something that exists
+		b.Await(fmt.Sprintf(`document.querySelector('[data-scene=%s]').dataset.state === 'stopped'`, scene), e2e.Soon)
 	}
 	e2e.Await(t, "nobody of the crowd holds or waits for anything", e2e.Soon, func() bool {
 		var held, waiting int
@@ -247,31 +244,31 @@ func TestDemoPageStops(t *testing.T) {
 		return held == 0 && waiting == 0
 	})
 
-	b.click(`[data-scene=getwork] button`)
-	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=waits]').length > 25`, soonPlayed)
-	b.click(`[data-node="2"] button`) // people who wait there go on at the other node, as with a load balancer in front
-	b.await(`document.querySelector('[data-node="2"] button').textContent === 'Start'`, e2e.Soon)
-	b.await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
-	b.await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=served]').length === 50`, e2e.Soon)
+	b.Click(`[data-scene=getwork] button`)
+	b.Await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=waits]').length > 25`, soonPlayed)
+	b.Click(`[data-node="2"] button`) // people who wait there go on at the other node, as with a load balancer in front
+	b.Await(`document.querySelector('[data-node="2"] button').textContent === 'Start'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-scene=getwork]').dataset.state === 'done'`, soonPlayed)
+	b.Await(`document.querySelectorAll('[data-scene=getwork] .dot[data-is=served]').length === 50`, e2e.Soon)
 }
 
 // When a node is killed its pane says so, and comes back with the node. The last node can't be killed.
 func TestDemoPageKillsNode(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t))
 	nodes := d.Ready()
 	b.openDemo(d)
 	b.awaitIn(nodes[0], `document.querySelector('#chip').dataset.state === 'live'`, e2e.Soon)
-	b.click(`[data-node="1"] button`)
-	b.await(`document.querySelector('[data-node="1"] .badge').textContent === 'killed'`, e2e.Soon)
+	b.Click(`[data-node="1"] button`)
+	b.Await(`document.querySelector('[data-node="1"] .badge').textContent === 'killed'`, e2e.Soon)
 	b.awaitIn(nodes[0], `document.querySelector('#banner').checkVisibility()`, e2e.Soon)
-	b.click(`[data-node="2"] button`)
-	b.await(`document.querySelector('#error').textContent.includes('the last living node')`, e2e.Soon)
-	b.await(`document.querySelector('[data-node="1"] button').ariaLabel === 'Start node 1'`, e2e.Soon)
-	b.do(chromedp.Reload())
-	b.await(`document.querySelector('[data-node="1"] .down')`, e2e.Soon) // no frame, which would show the browser's own error
-	b.click(`[data-node="1"] button`)
+	b.Click(`[data-node="2"] button`)
+	b.Await(`document.querySelector('#error').textContent.includes('the last living node')`, e2e.Soon)
+	b.Await(`document.querySelector('[data-node="1"] button').ariaLabel === 'Start node 1'`, e2e.Soon)
+	b.Do(chromedp.Reload())
+	b.Await(`document.querySelector('[data-node="1"] .down')`, e2e.Soon) // no frame, which would show the browser's own error
+	b.Click(`[data-node="1"] button`)
 	b.awaitIn(nodes[0], `document.querySelector('#chip').dataset.state === 'live' && document.querySelector('#name').textContent === 'Oliver'`, e2e.Soon)
 	if !strings.Contains(d.Printed(), "node 1 was killed from the page; the other 1 go on") {
 		t.Errorf("the demo says %s", d.Printed())
@@ -281,8 +278,8 @@ func TestDemoPageKillsNode(t *testing.T) {
 // The demo's page obeys only itself, and a node's page may be framed only where it was told.
 func TestDemoPageKeepsToItself(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t))
 	d.Ready()
 	address := d.Page()
@@ -322,16 +319,10 @@ func TestDemoPageKeepsToItself(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `<!doctype html><iframe src=%q onload="document.title='loaded'"></iframe>`, url)
 		}))
 		defer around.Close()
-		b.do(chromedp.Navigate(around.URL))
-		b.await(`document.title === 'loaded'`, e2e.Soon)
+		b.Do(chromedp.Navigate(around.URL))
+		b.Await(`document.title === 'loaded'`, e2e.Soon)
 		e2e.Await(t, "the console says that "+url+" is not shown in a strange page's frame", e2e.Soon, func() bool { // it may come after the load
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			refused := strings.Contains(strings.Join(b.said, "\n"), "frame-ancestors")
-			if refused {
-				b.said = nil
-			}
-			return refused
+			return b.Forgives("frame-ancestors")
 		})
 	}
 	frames(s.Nodes[0].URL)
@@ -342,11 +333,11 @@ func TestDemoPageKeepsToItself(t *testing.T) {
 // A node that ends by itself, or is killed from a terminal, is shown as gone.
 func TestDemoPageNodeEnds(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
 	d.Ready()
 	b.openDemo(d)
-	b.await(`document.querySelectorAll('iframe').length === 2`, e2e.Soon)
+	b.Await(`document.querySelectorAll('iframe').length === 2`, e2e.Soon)
 	_, text, _ := strings.Cut(d.Printed(), "(process ")
 	pid, _, _ := strings.Cut(text, ")")
 	n, err := strconv.Atoi(pid)
@@ -357,5 +348,5 @@ func TestDemoPageNodeEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	e2e.Await(t, "the demo says so", e2e.Soon, func() bool { return strings.Contains(d.Printed(), "the other 1 go on") })
-	b.await(`document.querySelector('[data-node="1"] button').textContent === 'Start'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-node="1"] button').textContent === 'Start'`, e2e.Soon)
 }

@@ -18,79 +18,79 @@ import (
 // in it.
 func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "10m", "a", "b")
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "10m", "a", "b")
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
 	held := s.Takes("Oliver", 1)
-	b.works(1, e2e.Soon)
-	b.typeNote("mine")
-	b.press("#work .complete")
-	b.shows("#work .going", "a: completed.")
-	s.manages("POST", fmt.Sprintf("/work/%d/reassign", held[0].ID), map[string]any{"user": "Tracy"})
-	b.await(`!document.querySelector('.going')`, e2e.Soon)
-	b.shows(".why", "Your note is kept.")
+	b.Works(1, e2e.Soon)
+	b.TypeNote("mine")
+	b.Press("#work .complete")
+	b.Shows("#work .going", "a: completed.")
+	s.Manages("POST", fmt.Sprintf("/work/%d/reassign", held[0].ID), map[string]any{"user": "Tracy"})
+	b.Await(`!document.querySelector('.going')`, e2e.Soon)
+	b.Shows(".why", "Your note is kept.")
 }
 
 // A lease that ended while the server was away does not lose a note.
 func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "15s", "a", "b") // longer than typing, and killing a node, may take
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "15s", "a", "b") // longer than typing, and killing a node, may take
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
 	s.Takes("Oliver", 1)
-	b.works(1, e2e.Soon)
-	b.typeNote("mine")
+	b.Works(1, e2e.Soon)
+	b.TypeNote("mine")
 	s.Nodes[0].Kill()
-	b.press("#work .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t be reached now")
+	b.Press("#work .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t be reached now")
 	s.Await("the lease is over", 2*e2e.Soon, `select lease_expires_at < now() from getwork.work`)
 	s.Nodes[0].Restart()
-	b.await(`!document.querySelector('.going')`, 3*e2e.Soon)
-	b.shows(".why", "Your note is kept.")
+	b.Await(`!document.querySelector('.going')`, 3*e2e.Soon)
+	b.Shows(".why", "Your note is kept.")
 }
 
 // A log-out in one window sends what waits in another.
 func TestPageDeskLogOutElsewhere(t *testing.T) {
 	t.Parallel()
-	b, s := desk(t, undoLasts, "1h", 2)
-	other := b.window()
-	other.do(chromedp.Navigate(s.Nodes[0].URL))
-	other.works(2, e2e.Soon)
-	other.eval(unhurried + " ''")
-	b.press("#work li:first-child .complete")
-	other.shows("#work .going", "a: completed. In another tab.")
-	other.press("#log-out")
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	s.disposes("a completed, b held")
+	b, s := desk(t, UndoLasts, "1h", 2)
+	other := b.Window()
+	other.Do(chromedp.Navigate(s.Nodes[0].URL))
+	other.Works(2, e2e.Soon)
+	other.Eval(unhurried + " ''")
+	b.Press("#work li:first-child .complete")
+	other.Shows("#work .going", "a: completed. In another tab.")
+	other.Press("#log-out")
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s.Disposes("a completed, b held")
 }
 
 // If two are completed with "and next", two more come.
 func TestPageDeskTwoNexts(t *testing.T) {
 	t.Parallel()
-	b, _ := desk(t, undoLasts, "1h", 3)
-	b.eval(`(document.querySelector('.key').focus(), '')`)
-	b.keys("nn")
-	b.await(`document.querySelectorAll('.going').length === 2`, e2e.Soon)
-	b.works(5, e2e.Soon)
+	b, _ := desk(t, UndoLasts, "1h", 3)
+	b.Eval(`(document.querySelector('.key').focus(), '')`)
+	b.Keys("nn")
+	b.Await(`document.querySelectorAll('.going').length === 2`, e2e.Soon)
+	b.Works(5, e2e.Soon)
 }
 
 // After a log-out no more work comes.
 func TestPageDeskLogOutAtLimit(t *testing.T) {
 	t.Parallel()
-	b, s := desk(t, unhurried+undoLasts, "1h", 2)
-	s.changes("verify", map[string]any{"max_open": 2}, 0)
-	b.shows(".task", "You hold 2 of at most 2.")
-	b.press(".next")
-	b.shows("#work .going", "Then the next is asked for.")
-	b.press("#log-out")
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	s.disposes("a completed, b held")
-	if n := column[int](s, `select count(*)::int from getwork.work_requested`)[0]; n != 1 {
+	b, s := desk(t, unhurried+UndoLasts, "1h", 2)
+	s.Changes("verify", map[string]any{"max_open": 2}, 0)
+	b.Shows(".task", "You hold 2 of at most 2.")
+	b.Press(".next")
+	b.Shows("#work .going", "Then the next is asked for.")
+	b.Press("#log-out")
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s.Disposes("a completed, b held")
+	if n := e2e.Column[int](s, `select count(*)::int from getwork.work_requested`)[0]; n != 1 {
 		t.Errorf("%d requests, want the first alone", n)
 	}
 }
@@ -98,9 +98,9 @@ func TestPageDeskLogOutAtLimit(t *testing.T) {
 // A proxy without a node answers 502.
 func TestPageDeskBadGateway(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "1h", "a", "b")
+	b := NewBrowser(t, UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "1h", "a", "b")
 	target, err := url.Parse(s.Nodes[0].URL)
 	if err != nil {
 		t.Fatal(err)
@@ -118,39 +118,39 @@ func TestPageDeskBadGateway(t *testing.T) {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	b.logIn(server.URL, "Oliver")
+	b.LogIn(server.URL, "Oliver")
 	s.Takes("Oliver", 2)
-	b.works(2, e2e.Soon)
-	b.press("#work li:first-child .complete")
+	b.Works(2, e2e.Soon)
+	b.Press("#work li:first-child .complete")
 	away.Store(true)
-	b.eval(`(passes(), '')`)
-	b.await(`document.querySelector('.going .quiet')?.textContent.includes('as soon as it can be') || document.querySelector('#work .error')?.textContent`, e2e.Soon)
-	if said := b.eval(`document.querySelector('#work .error')?.textContent ?? ''`); said != "" {
+	b.Eval(`(passes(), '')`)
+	b.Await(`document.querySelector('.going .quiet')?.textContent.includes('as soon as it can be') || document.querySelector('#work .error')?.textContent`, e2e.Soon)
+	if said := b.Eval(`document.querySelector('#work .error')?.textContent ?? ''`); said != "" {
 		t.Errorf("the work is not kept: %s", said)
 	}
 	away.Store(false)
-	s.disposes("a completed, b held")
+	s.Disposes("a completed, b held")
 }
 
 // Where digits need Shift, as in France, the second key of g 1 comes after a Shift key.
 func TestPageDeskShiftWithinSequence(t *testing.T) {
 	t.Parallel()
-	b, _ := desk(t, undoLasts, "1h", 0)
-	b.await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
-	b.eval(`(() => {
+	b, _ := desk(t, UndoLasts, "1h", 0)
+	b.Await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
+	b.Eval(`(() => {
 		for (const [key, shiftKey] of [['g', false], ['Shift', true], ['1', true]]) document.body.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true, cancelable: true }));
 		return '';
 	})()`)
-	b.works(3, e2e.Soon)
+	b.Works(3, e2e.Soon)
 }
 
 // A snapshot that was read before an answer, and comes after it, does not remove what the answer brought.
 func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	got := inPage[[]string](b, `
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	got := InPage[[]string](b, `
 		let socket;
 		class Socket {
 			constructor() { socket = this; }

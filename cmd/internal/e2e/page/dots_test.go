@@ -16,11 +16,11 @@ import (
 // address.
 func TestDotsAsKeys(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	url := s.Nodes[0].URL
 	s.Create(map[string]any{"name": "box"})
-	s.manages("POST", "/tasks/box/items", []map[string]any{{"item": "."}, {"item": ".."}, {"item": "..."}, {"item": "%2e"}, {"item": "a/../b"}})
+	s.Manages("POST", "/tasks/box/items", []map[string]any{{"item": "."}, {"item": ".."}, {"item": "..."}, {"item": "%2e"}, {"item": "a/../b"}})
 
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_URL=" + url, "GETWORK_USER=Oliver"}}
 	for _, key := range []string{".", "..", "...", "%2e", "a/../b"} {
@@ -41,8 +41,8 @@ func TestDotsAsKeys(t *testing.T) {
 		}
 	}
 
-	b.visit(url, "/tasks", "Mary,manager")
-	got := inPage[[]string](b, `
+	b.Visit(url, "/tasks", "Mary,manager")
+	got := InPage[[]string](b, `
 		const called = () => performance.getEntriesByType('resource').filter((e) => /tasks[/]box|items|claim/.test(new URL(e.name).pathname) && !e.name.includes('/static/'));
 		const api = rest();
 		const client = connect();
@@ -72,7 +72,7 @@ func TestDotsAsKeys(t *testing.T) {
 		}
 	}
 
-	b.do(chromedp.Navigate(url + "/items?task=box&item=.."))
-	b.shows(".answer .error", "It can’t be said why: “..” can’t be named in an address")
-	b.shows(".timeline", "Oliver") // parts that need no such address work
+	b.Do(chromedp.Navigate(url + "/items?task=box&item=.."))
+	b.Shows(".answer .error", "It can’t be said why: “..” can’t be named in an address")
+	b.Shows(".timeline", "Oliver") // parts that need no such address work
 }

@@ -14,27 +14,27 @@ import (
 // firefoxStates are the states to look at in Firefox, too: each view, and whatever a browser may show in its own way.
 var firefoxStates = []struct {
 	name, user, path string
-	reach            func(*firefox, *site)
+	reach            func(*Firefox, *e2e.Site)
 }{
 	{"log-in", "", "", way("Who are you?")},
 	{"desk", "Oliver", "/", way("You hold nothing.")},
 	{"desk help", "Oliver", "/", way("Complete and next", "button", "Keyboard shortcuts")},
 	{"desk pending", "Pia", "/", way("ago.", "button", "Get Work: verify")},
-	{"desk with work", "Wanda", "/", func(f *firefox, s *site) {
+	{"desk with work", "Wanda", "/", func(f *Firefox, s *e2e.Site) {
 		s.Got(s.As("Wanda", 0), verifying, 2)
 		way("March. Salary", "summary", "Note")(f, s)
-		f.click(css("[data-menu=return] > button"))
-		f.press("button", "other …")
+		f.Click(CSS("[data-menu=return] > button"))
+		f.Press("button", "other …")
 	}},
-	{"desk dense", "Dora", "/", func(f *firefox, s *site) {
+	{"desk dense", "Dora", "/", func(f *Firefox, s *e2e.Site) {
 		s.Got(s.As("Dora", 0), "many", 20)
-		f.works(20)
+		f.Works(20)
 	}},
-	{"floor", "Mary,manager", "/floor", func(f *firefox, s *site) {
+	{"floor", "Mary,manager", "/floor", func(f *Firefox, s *e2e.Site) {
 		way("Uma")(f, s)
 		for _, scheme := range []string{"light", "dark", "light"} { // the charts change their colours with everything else
-			f.scheme(scheme)
-			f.await(painted+` === 'true,true,true,true,true'`, e2e.Soon)
+			f.Scheme(scheme)
+			f.Await(Painted+` === 'true,true,true,true,true'`, e2e.Soon)
 		}
 	}},
 	{"floor table", "Olga,observer", "/floor", way("Uma", "button", "1 hour", "button", "As a table", "summary", "Viktor")},
@@ -42,8 +42,8 @@ var firefoxStates = []struct {
 	{"tasks", "Mary,manager", "/tasks", way("Paused for the audit")},
 	{"task new", "Mary,manager", "/tasks?new=1", way("New task")},
 	{"task", "Mary,manager", "/tasks/" + verifying, way("from generate_series")},
-	{"task error", "Mary,manager", "/tasks/none-left", func(f *firefox, s *site) {
-		f.fill(css("#set-query"), "select 1 as item\nfrom nowhere")
+	{"task error", "Mary,manager", "/tasks/none-left", func(f *Firefox, s *e2e.Site) {
+		f.Fill(CSS("#set-query"), "select 1 as item\nfrom nowhere")
 		way("does not exist", "button", "Save")(f, s)
 	}},
 	{"task preview", "Mary,manager", "/tasks/" + verifying, way("Applicant", "button", "Preview")},
@@ -53,14 +53,14 @@ var firefoxStates = []struct {
 	{"item held", "Mary,manager", "/items?task=" + verifying + "&item=L-2069", way("Tracy")},
 	{"item put off", "Mary,manager", "/items?item=L-2055", way("March statement")},
 	{"item let go", "Mary,manager", "/items?task=" + verifying + "&item=L-2069", way("Never again", "button", "Let go")},
-	{"people", "Olga,observer", "/people", func(f *firefox, s *site) {
+	{"people", "Olga,observer", "/people", func(f *Firefox, s *e2e.Site) {
 		way("Viktor")(f, s)
-		f.await(`((list) => list.options.length > 1 && list.offsetWidth > 250)(document.querySelector('#view select'))`, e2e.Soon)
+		f.Await(`((list) => list.options.length > 1 && list.offsetWidth > 250)(document.querySelector('#view select'))`, e2e.Soon)
 	}},
 	{"person", "Mary,manager", "/people", way("L-20", "button", "Viktor")},
-	{"webhooks", "Mary,manager", "/webhooks", func(f *firefox, s *site) {
-		s.hooked()
-		f.open(s.Nodes[0].URL + "/webhooks")
+	{"webhooks", "Mary,manager", "/webhooks", func(f *Firefox, s *e2e.Site) {
+		hooked(s)
+		f.Open(s.Nodes[0].URL + "/webhooks")
 		way("6 failures in a row", "button", "New web hook")(f, s)
 	}},
 	{"webhook", "Mary,manager", "/webhooks?hook=2", way("no answer within 10s")},
@@ -69,13 +69,13 @@ var firefoxStates = []struct {
 }
 
 // way leads to a state: it clicks elements, given as selector and name in turn, until a text is visible.
-func way(text string, what ...string) func(*firefox, *site) {
-	return func(f *firefox, _ *site) {
-		f.t.Helper()
+func way(text string, what ...string) func(*Firefox, *e2e.Site) {
+	return func(f *Firefox, _ *e2e.Site) {
+		f.T.Helper()
 		for i := 0; i < len(what); i += 2 {
-			f.press(what[i], what[i+1])
+			f.Press(what[i], what[i+1])
 		}
-		f.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), e2e.Soon)
+		f.Await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), e2e.Soon)
 	}
 }
 
@@ -83,102 +83,108 @@ func way(text string, what ...string) func(*firefox, *site) {
 // everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at.
 func TestFirefoxStates(t *testing.T) {
 	t.Parallel()
-	f := newFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
-	s := newSite(t, 1, "")
-	s.day()
+	f := NewFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
+	s := e2e.NewSite(t, 1, "")
+	day(s)
 	for n, what := range firefoxStates {
 		t.Run(what.name, func(t *testing.T) {
-			defer func(before *testing.T) { f.t, s.T = before, before }(f.t)
-			f.t, s.T = t, t
-			f.size(looks[0].width, looks[0].height)
+			defer func(before *testing.T) { f.T, s.T = before, before }(f.T)
+			f.T, s.T = t, t
+			f.Size(Looks[0].Width, Looks[0].Height)
 			if what.user == "" {
-				f.open(s.Nodes[0].URL)
+				f.Open(s.Nodes[0].URL)
 			} else {
-				f.visit(s.Nodes[0].URL, what.path, what.user)
-				f.state("live", e2e.Soon)
+				f.Visit(s.Nodes[0].URL, what.path, what.user)
+				f.State("live", e2e.Soon)
 			}
 			what.reach(f, s)
-			f.await(explained, e2e.Soon)
-			f.looks(t, n, what.name)
+			f.Await(explained, e2e.Soon)
+			f.lookAt(t, n, what.name)
 		})
 	}
 }
 
-// looks looks at the n-th state on a screen or on a telephone.
-func (f *firefox) looks(t *testing.T, n int, name string) {
+// lookAt looks at the n-th state on a screen or on a telephone.
+func (f *Firefox) lookAt(t *testing.T, n int, name string) {
 	t.Helper()
-	for _, l := range looks {
-		if l.scheme == "dark" && shots == "" {
+	for _, l := range Looks {
+		if l.Scheme == "dark" && Shots == "" {
 			continue // colours are the same everywhere; only the browser's own fields differ
 		}
-		if !allLooks && l != looks[2*(n%2)] {
+		if !allLooks && l != Looks[2*(n%2)] {
 			continue // Chromium covers both
 		}
-		t.Run(l.name, func(t *testing.T) {
-			f.size(l.width, l.height)
-			f.scheme(l.scheme)
-			f.eval(`(document.activeElement?.blur(), '')`)
-			f.eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(''))))`)
-			f.eval(`(document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
-			f.shoot(name + " " + l.name)
-			if l.scheme == "dark" {
+		t.Run(l.Name, func(t *testing.T) {
+			f.Size(l.Width, l.Height)
+			f.Scheme(l.Scheme)
+			f.Eval(`(document.activeElement?.blur(), '')`)
+			f.Eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(''))))`)
+			f.Eval(`(document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
+			f.Shoot(name + " " + l.Name)
+			if l.Scheme == "dark" {
 				return
 			}
 			if allLooks || n%4 == 0 { // axe sees the same in both browsers
-				f.audit(t)
+				f.Audit(t)
 			}
-			if wide := f.eval(tooWide); wide != "" {
+			if wide := f.Eval(tooWide); wide != "" {
 				t.Error("the page scrolls sideways: ", wide)
 			}
-			if f.eval(`document.querySelector('.menu [aria-expanded=true]') ? 'open' : ''`) == "" { // leaving a menu closes it
-				f.walk(t)
+			if f.Eval(`document.querySelector('.menu [aria-expanded=true]') ? 'open' : ''`) == "" { // leaving a menu closes it
+				f.walkFirefox(t)
 			}
 		})
 	}
 }
 
-// shoot takes a picture of the page.
-func (f *firefox) shoot(name string) {
-	f.t.Helper()
-	if shots == "" {
+// Shoot takes a picture of the page.
+func (f *Firefox) Shoot(name string) {
+	f.T.Helper()
+	if Shots == "" {
 		return
 	}
 	png := f.screenshot()
-	err := os.MkdirAll(shots, 0o755)
+	err := os.MkdirAll(Shots, 0o755)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(shots, "firefox-"+strings.ReplaceAll(name, " ", "-")+".png"), png, 0o644)
+		err = os.WriteFile(filepath.Join(Shots, "firefox-"+strings.ReplaceAll(name, " ", "-")+".png"), png, 0o644)
 	}
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }
 
-// audit runs axe on the page.
-func (f *firefox) audit(t *testing.T) {
+// Axe returns axe's findings on the page, as JSON.
+func (f *Firefox) Axe() string {
+	f.T.Helper()
+	if f.Eval(`typeof axe`) == "undefined" {
+		f.Execute(axeSource)
+	}
+	return f.Eval(axeRun)
+}
+
+// Audit runs axe on the page, as [Browser.Audit] does.
+func (f *Firefox) Audit(t *testing.T) {
 	t.Helper()
-	if f.eval(`typeof axe`) == "undefined" {
-		f.do("WebDriver:ExecuteScript", body(axeSource), nil)
-	}
-	judge(t, f.eval(axeRun))
+	judge(t, f.Axe())
 }
 
-// walk goes through the page with the Tab key, and back.
-func (f *firefox) walk(t *testing.T) {
+// walkFirefox goes through the page with the Tab key, and back.
+func (f *Firefox) walkFirefox(t *testing.T) {
 	t.Helper()
 	var names []string
-	if err := json.Unmarshal([]byte(f.eval(stops)), &names); err != nil {
+	if err := json.Unmarshal([]byte(f.Eval(stops)), &names); err != nil {
 		t.Fatal(err)
 	}
 	tab := func(times int, key string) (found []stop) {
 		for pressed := 0; len(found) < times && pressed < times+10; pressed += times - len(found) {
-			f.keys(strings.ReplaceAll(key, keyTab, strings.Repeat(keyTab, times-len(found))))
-			found = stopped(t, f.eval(`JSON.stringify(window.walked)`))
+			f.Keys(strings.ReplaceAll(key, KeyTab, strings.Repeat(KeyTab, times-len(found))))
+			found = stopped(t, f.Eval(`JSON.stringify(window.walked)`))
 		}
 		return found
 	}
-	forth := tab(len(names), keyTab)
-	f.eval(`(window.walked = [], '')`)
-	walked(t, names, forth, tab(max(0, len(names)-1), keyShift+keyTab))
+	forth := tab(len(names), KeyTab)
+	f.Eval(`(window.walked = [], '')`)
+	walked(t, names, forth, tab(max(0, len(names)-1), KeyShift+KeyTab))
 }
 
 // covered returns the element with the focus if none of it is visible, and otherwise "". Once the Tab key has gone through
@@ -197,40 +203,40 @@ const covered = `((e) => {
 // outside of the window.
 func TestFirefoxFocusIsSeen(t *testing.T) {
 	t.Parallel()
-	f := newFirefox(t, nil)
-	s := newSite(t, 1, "")
+	f := NewFirefox(t, nil)
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)
 	s.Takes("Mary", 5)
-	for _, l := range []look{looks[0], looks[2]} {
-		f.size(l.width, l.height)
+	for _, l := range []Look{Looks[0], Looks[2]} {
+		f.Size(l.Width, l.Height)
 		for _, path := range []string{"/tasks/verify", "/"} {
-			f.visit(s.Nodes[0].URL, path, "Mary,manager")
-			f.await(`document.querySelector('#save, #work .complete')`, e2e.Soon)
+			f.Visit(s.Nodes[0].URL, path, "Mary,manager")
+			f.Await(`document.querySelector('#save, #work .complete')`, e2e.Soon)
 			last := ""
-			for _, key := range []string{keyTab, keyShift + keyTab} {
-				f.eval(`(window.begin = document.activeElement, '')`)
+			for _, key := range []string{KeyTab, KeyShift + KeyTab} {
+				f.Eval(`(window.begin = document.activeElement, '')`)
 				const look = `JSON.stringify({ Covered: ` + covered + `, Last: document.activeElement.outerHTML.slice(0, 160),
 					Through: [begin, document.body].includes(document.activeElement) })`
 				through := false
 				for n := 0; n < 20 || n < 200 && !through; n++ {
-					f.keys(key)
+					f.Keys(key)
 					var is struct {
 						Covered, Last string
 						Through       bool
 					}
-					if err := json.Unmarshal([]byte(f.eval(look)), &is); err != nil {
+					if err := json.Unmarshal([]byte(f.Eval(look)), &is); err != nil {
 						t.Fatal(err)
 					}
 					if is.Covered != "" {
-						t.Errorf("%s, %d pixels wide: the element with the focus, %s, is not visible after %s", path, l.width, is.Covered, last)
+						t.Errorf("%s, %d pixels wide: the element with the focus, %s, is not visible after %s", path, l.Width, is.Covered, last)
 					}
 					last, through = is.Last, is.Through
 				}
 			}
 		}
 	}
-	f.click(css("#tab-tasks")) // on a telephone
-	f.await(`document.querySelector('#tasks').checkVisibility() && !document.querySelector('#work').checkVisibility()`, e2e.Soon)
-	f.click(css("#tab-pipeline"))
-	f.await(`document.querySelector('#work .complete').checkVisibility() && !document.querySelector('#tasks').checkVisibility()`, e2e.Soon)
+	f.Click(CSS("#tab-tasks")) // on a telephone
+	f.Await(`document.querySelector('#tasks').checkVisibility() && !document.querySelector('#work').checkVisibility()`, e2e.Soon)
+	f.Click(CSS("#tab-pipeline"))
+	f.Await(`document.querySelector('#work .complete').checkVisibility() && !document.querySelector('#tasks').checkVisibility()`, e2e.Soon)
 }

@@ -10,13 +10,13 @@ import (
 // Seven days is the most that may be asked for, and what the view asks for.
 func TestPagePeopleSevenDays(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	leased(s, "10m", "a", "b")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	Leased(s, "10m", "a", "b")
 	s.Disposed(s.As("Oliver", 1), s.Takes("Oliver", 1)[0], "return", "0s")
-	b.visit(s.Nodes[0].URL, "/people?from=7d", "Mary,manager")
-	b.await(`document.querySelector('#view .error').textContent || document.querySelector('[data-user=Oliver]')`, e2e.Soon)
-	if said := b.eval(`document.querySelector('#view .error').textContent`); said != "" {
+	b.Visit(s.Nodes[0].URL, "/people?from=7d", "Mary,manager")
+	b.Await(`document.querySelector('#view .error').textContent || document.querySelector('[data-user=Oliver]')`, e2e.Soon)
+	if said := b.Eval(`document.querySelector('#view .error').textContent`); said != "" {
 		t.Error(said)
 	}
 }
@@ -24,30 +24,30 @@ func TestPagePeopleSevenDays(t *testing.T) {
 // A renamed task is shown under its new name, and its events still come.
 func TestPageFloorRenamed(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
 	s.Got(s.As("Tracy", 1), "jobs", 2)
-	b.visit(s.Nodes[0].URL, "/floor", "Otto,observer")
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('[data-task=jobs]')`, e2e.Soon)
-	inPage[any](b, `const m = rest({ headers: { 'X-Getwork-User': 'Mia', 'X-Getwork-Role': 'manager' } });
+	b.Visit(s.Nodes[0].URL, "/floor", "Otto,observer")
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('[data-task=jobs]')`, e2e.Soon)
+	InPage[any](b, `const m = rest({ headers: { 'X-Getwork-User': 'Mia', 'X-Getwork-Role': 'manager' } });
 		await m.updateTask('jobs', { name: 'tasks' }, '*');`)
 	s.Got(s.As("Tracy", 1), "tasks", 2)
-	b.await(`document.querySelector('[data-task=tasks]') && !document.querySelector('[data-task=jobs]')`, e2e.Soon)
+	b.Await(`document.querySelector('[data-task=tasks]') && !document.querySelector('[data-task=jobs]')`, e2e.Soon)
 }
 
 // A keyboard user who shows all tasks goes on from the same place.
 func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
-	b.visit(s.Nodes[0].URL, "/floor?task=jobs", "Otto,observer")
-	b.press(`.floor .toolbar button.push`)
-	b.await(`document.querySelector('.floor .toolbar button.push').hidden`, e2e.Soon)
-	inPage[any](b, `await new Promise((f) => setTimeout(f, 100));`)
-	if at := b.eval(`document.activeElement.tagName`); at == "BODY" {
+	b.Visit(s.Nodes[0].URL, "/floor?task=jobs", "Otto,observer")
+	b.Press(`.floor .toolbar button.push`)
+	b.Await(`document.querySelector('.floor .toolbar button.push').hidden`, e2e.Soon)
+	InPage[any](b, `await new Promise((f) => setTimeout(f, 100));`)
+	if at := b.Eval(`document.activeElement.tagName`); at == "BODY" {
 		t.Error("the focus is nowhere")
 	}
 }
@@ -56,7 +56,7 @@ func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 func TestPageItemsOlderOfAnother(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { open } = await view('items.js');
 		const older = later();
 		const row = (id, item) => ({ id: String(id), task: 'jobs', item, user: item + '-user', state: 'completed', assigned_at: new Date().toISOString(), closed_at: new Date().toISOString() });
@@ -88,7 +88,7 @@ func TestPageItemsOlderOfAnother(t *testing.T) {
 func TestPageFloorStale(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[map[string]any](b, fakes+`
+	got := InPage[map[string]any](b, fakes+`
 		const { open } = await view('floor.js');
 		const c = client();
 		let answer = async () => [task('jobs', { held: 1 })];
@@ -124,7 +124,7 @@ func TestPageFloorStale(t *testing.T) {
 func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { releaseDialog } = await view('release.js');
 		let held = 'first';
 		const listed = later();
@@ -158,7 +158,7 @@ func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 func TestPageFloorHistoryRenamed(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[float64](b, fakes+`
+	got := InPage[float64](b, fakes+`
 		const { History, spans } = await view('floor/history.js');
 		const h = new History(spans[0]);
 		const bucket = (at, held) => ({ at: new Date(at).toISOString(), requests: 0, given: 0, empty: 0, failed: 0, cancelled: 0, held });
@@ -177,7 +177,7 @@ func TestPageFloorHistoryRenamed(t *testing.T) {
 func TestPageWallHour(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { open } = await view('wall.js');
 		const handed = Date.now() - 57 * 60000;
 		const none = async () => ({ requests: [], runs: [] });
@@ -202,7 +202,7 @@ func TestPageWallHour(t *testing.T) {
 func TestPagePeopleSpan(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { open } = await view('people.js');
 		let fail = false;
 		const p = place();
@@ -225,7 +225,7 @@ func TestPagePeopleSpan(t *testing.T) {
 func TestPageWallStale(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[map[string]any](b, fakes+`
+	got := InPage[map[string]any](b, fakes+`
 		const { open } = await view('wall.js');
 		const { Tasks } = await view('desk/tasks.js');
 		const slow = later();
@@ -256,7 +256,7 @@ func TestPageWallStale(t *testing.T) {
 func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[bool](b, fakes+`
+	got := InPage[bool](b, fakes+`
 		const { open } = await view('floor.js');
 		const c = client();
 		const p = place();
@@ -280,7 +280,7 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 func TestPagePeopleClosed(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { open } = await view('people.js');
 		const p = place();
 		const person = { user: 'Oliver', assigned: 1, closed: 1, completed: 1, returned: 0, never: 0, failed: 0, expired: 0, share: 0 };

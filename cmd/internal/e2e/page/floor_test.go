@@ -14,9 +14,9 @@ import (
 
 // floor waits until a part of the floor (tasks, waiting, held or charts) contains a text or, if it begins with "!",
 // does not.
-func (b *browser) floor(name, text string, within time.Duration) {
-	b.t.Helper()
-	b.await(onFloor(name, text), within)
+func (b *Browser) floor(name, text string, within time.Duration) {
+	b.T.Helper()
+	b.Await(onFloor(name, text), within)
 }
 
 func onFloor(name, text string) string {
@@ -25,55 +25,55 @@ func onFloor(name, text string) string {
 }
 
 // unfold shows what a user holds. It uses no pointer, since a message of the page may cover the place for a while.
-func (b *browser) unfold(user string) {
-	b.t.Helper()
-	b.press(fmt.Sprintf(`[data-user=%q] summary`, user))
-	b.await(fmt.Sprintf(`document.querySelector('[data-user=%q] tbody tr')`, user), e2e.Soon)
+func (b *Browser) unfold(user string) {
+	b.T.Helper()
+	b.Press(fmt.Sprintf(`[data-user=%q] summary`, user))
+	b.Await(fmt.Sprintf(`document.querySelector('[data-user=%q] tbody tr')`, user), e2e.Soon)
 }
 
 // A manager at one node sees what people do at another, as it happens: who waits, the current run, and who holds what.
 func TestPageFloor(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	open := gated(s)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	open := Gated(s)
 	s.Task("idle", `select 1 as item`)
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.State("live", e2e.Soon)
 	b.floor("tasks", "idle waiting 0 held 0 on the shelf 0 No runs yet.", e2e.Soon)
 	b.floor("waiting", "Nobody waits.", e2e.Soon)
 	b.floor("held", "Nobody holds anything.", e2e.Soon)
 	follows := func(part, text string) {
 		t.Helper()
-		s.promptly(b, part+" says "+text, e2e.ModeNow.Late(), func() bool { return b.yes(onFloor(part, text)) })
+		b.Promptly(s, part+" says "+text, e2e.ModeNow.Late(), func() bool { return b.Yes(onFloor(part, text)) })
 	}
-	b.press(`[data-task=idle] .pause`) // where one sees the problem
+	b.Press(`[data-task=idle] .pause`) // where one sees the problem
 	b.floor("tasks", "idle paused", e2e.Soon)
-	b.press(`[data-task=idle] .pause`)
+	b.Press(`[data-task=idle] .pause`)
 	b.floor("tasks", "!idle paused", e2e.Soon)
-	if log := column[string](s, `select by || ' ' || paused || ' ' || version from getwork.task_pause order by n`); strings.Join(log, ", ") != "Mary true 1, Mary false 1" {
+	if log := e2e.Column[string](s, `select by || ' ' || paused || ' ' || version from getwork.task_pause order by n`); strings.Join(log, ", ") != "Mary true 1, Mary false 1" {
 		t.Errorf("the log says %v", log)
 	}
 	s.Click("Oliver", 1, 2)
 	follows("waiting", "Oliver verify 2")
 	follows("tasks", "verify waiting 1 held 0 on the shelf 0 Running for 0:")
-	b.await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // the time advances by itself
+	b.Await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // the time advances by itself
 	s.Click("Tracy", 1, 1)
 	b.floor("waiting", "Tracy verify 1", e2e.Soon)
-	if rows := b.eval(`[...document.querySelectorAll('[data-part=waiting] tbody b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
+	if rows := b.Eval(`[...document.querySelectorAll('[data-part=waiting] tbody b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
 		t.Errorf("they wait in the order %s", rows)
 	}
 	open()
-	s.answered()
+	s.Answered()
 	follows("waiting", "Nobody waits.")
 	follows("held", "Oliver 2 held, the oldest for ")
 	follows("held", "Tracy 1 held, for ")
 	follows("tasks", "found 5 in ")
 	b.unfold("Oliver")
-	b.eval(`(document.querySelector('[data-user=Oliver] a').focus(), '')`)
+	b.Eval(`(document.querySelector('[data-user=Oliver] a').focus(), '')`)
 	s.Takes("Uma", 1)
 	follows("held", "Uma 1 held")
-	if still := b.eval(`document.activeElement.textContent + document.activeElement.closest('details')?.open`); still != "1true" {
+	if still := b.Eval(`document.activeElement.textContent + document.activeElement.closest('details')?.open`); still != "1true" {
 		t.Errorf("after others have come the focus is in %q", still)
 	}
 }
@@ -81,19 +81,19 @@ func TestPageFloor(t *testing.T) {
 // A run that lasts longer than usual is described so; its bar is never full.
 func TestPageFloorLateRun(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	open := gated(s)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	open := Gated(s)
 	s.Exec(`update getwork.task_state set usual = interval '8 seconds'`)
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.State("live", e2e.Soon)
 	b.floor("tasks", "A run usually takes 8 s.", e2e.Soon)
-	b.notes("[data-part=tasks]")
+	b.Notes("[data-part=tasks]")
 	s.Click("Oliver", 1, 2)
-	b.showed(", usually 8 s") // until it takes longer than that
+	b.Showed(", usually 8 s") // until it takes longer than that
 	b.floor("tasks", ", longer than usual (8 s)", 2*e2e.Soon)
 	b.floor("tasks", "1 run under way, 1 for longer than usual", e2e.Soon)
-	b.await(`((g) => g.querySelector('.over').width.baseVal.value > g.querySelector('.mark').x.baseVal.value && g.querySelector('.over').width.baseVal.value < 85)(document.querySelector('.gauge'))`, e2e.Soon)
+	b.Await(`((g) => g.querySelector('.over').width.baseVal.value > g.querySelector('.mark').x.baseVal.value && g.querySelector('.over').width.baseVal.value < 85)(document.querySelector('.gauge'))`, e2e.Soon)
 	open()
 	b.floor("tasks", "!longer than usual", e2e.Soon)
 }
@@ -101,111 +101,111 @@ func TestPageFloorLateRun(t *testing.T) {
 // A manager cancels a request, gives work to another user, and releases work, without leaving the floor.
 func TestPageFloorActs(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	open := gated(s)
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	open := Gated(s)
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.State("live", e2e.Soon)
 	waits := s.Click("Oliver", 1, 2)
 	s.Click("Tracy", 1, 2)
 	cancel := fmt.Sprintf(`[data-request="%d"] .acts button`, waits.ID)
-	b.click(cancel)
-	b.press(`dialog button[value=no]`)
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
-	if is := b.eval(`document.activeElement.ariaLabel`); is != "Cancel the request of Oliver for verify" {
+	b.Click(cancel)
+	b.Press(`dialog button[value=no]`)
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
+	if is := b.Eval(`document.activeElement.ariaLabel`); is != "Cancel the request of Oliver for verify" {
 		t.Errorf("after an answer of no the focus is at %q", is)
 	}
-	b.click(cancel)
-	b.press(`dialog button[value=yes]`)
+	b.Click(cancel)
+	b.Press(`dialog button[value=yes]`)
 	b.floor("waiting", "!Oliver", e2e.Soon)
-	b.await(`document.activeElement.id === 'waiting-title'`, e2e.Soon) // its button is gone
+	b.Await(`document.activeElement.id === 'waiting-title'`, e2e.Soon) // its button is gone
 	if r, _, err := s.As("Oliver", 1).Request(t.Context(), waits.ID); err != nil || r.State != assign.Cancelled {
 		t.Errorf("the request is %s, %v", r.State, err)
 	}
 	open()
 	b.floor("held", "Tracy 2 held", e2e.Soon)
 	b.unfold("Tracy")
-	held := column[int64](s, `select id from getwork.work where state = 'held' order by item`)
-	b.click(`[data-user=Tracy] tbody tr:first-child .acts button`)
-	b.do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma", chromedp.NodeVisible))
+	held := e2e.Column[int64](s, `select id from getwork.work where state = 'held' order by item`)
+	b.Click(`[data-user=Tracy] tbody tr:first-child .acts button`)
+	b.Do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma", chromedp.NodeVisible))
 	s.Disposed(s.As("Tracy", 1), assign.Work{ID: held[0]}, "complete", "")
 	b.floor("held", "Tracy 1 held", e2e.Soon)
-	b.press(`dialog button[type=submit]`)
-	b.shows("dialog .error", "Nobody has worked here as “Uma” so far.")
-	b.press(`dialog button[type=submit]`)
-	b.shows("dialog .error", "is not held any more")
-	if typed := b.eval(`document.querySelector('dialog input').value`); typed != "Uma" {
+	b.Press(`dialog button[type=submit]`)
+	b.Shows("dialog .error", "Nobody has worked here as “Uma” so far.")
+	b.Press(`dialog button[type=submit]`)
+	b.Shows("dialog .error", "is not held any more")
+	if typed := b.Eval(`document.querySelector('dialog input').value`); typed != "Uma" {
 		t.Errorf("after an error %q is typed", typed)
 	}
-	b.press(`dialog button[type=button]`)
-	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
-	b.click(`[data-user=Tracy] tbody .acts button`)
-	b.do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma\r", chromedp.NodeVisible))
-	b.shows("dialog .error", "Nobody has worked here as “Uma” so far.")
-	b.do(chromedp.KeyEvent("\r"))
+	b.Press(`dialog button[type=button]`)
+	b.Await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
+	b.Click(`[data-user=Tracy] tbody .acts button`)
+	b.Do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma\r", chromedp.NodeVisible))
+	b.Shows("dialog .error", "Nobody has worked here as “Uma” so far.")
+	b.Do(chromedp.KeyEvent("\r"))
 	b.floor("held", "Uma 1 held", e2e.Soon)
 	b.floor("held", "!Tracy", e2e.Soon)
 	s.Takes("Tracy", 1)
 	b.unfold("Tracy")
-	b.click(`[data-user=Tracy] .toolbar button`)
-	b.shows("dialog", "1 item is held by Tracy.")
-	b.press("dialog .danger:not([aria-disabled])")
+	b.Click(`[data-user=Tracy] .toolbar button`)
+	b.Shows("dialog", "1 item is held by Tracy.")
+	b.Press("dialog .danger:not([aria-disabled])")
 	b.floor("held", "!Tracy", e2e.Soon)
-	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon)
+	b.Await(`document.activeElement.id === 'held-title'`, e2e.Soon)
 	b.unfold("Uma")
-	b.await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
 }
 
 // An observer sees everything, and is offered no action that is not allowed.
 func TestPageFloorObserver(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	gated(s)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	Gated(s)
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
 	s.Got(s.As("Tracy", 1), "jobs", 2)
 	s.Click("Oliver", 1, 2)
-	b.visit(s.Nodes[0].URL, "/floor", "Otto,observer")
+	b.Visit(s.Nodes[0].URL, "/floor", "Otto,observer")
 	b.floor("waiting", "Oliver verify 2", e2e.Soon)
 	b.floor("held", "Tracy 2 held", e2e.Soon)
 	b.unfold("Tracy")
 	b.watchesOnly()
-	b.do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
-	b.await(`document.querySelector('[data-user=Tracy] button')`, e2e.Soon)
-	b.press(`[data-user=Tracy] button`)
-	b.await(`document.querySelector('.more tbody tr')`, e2e.Soon)
+	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
+	b.Await(`document.querySelector('[data-user=Tracy] button')`, e2e.Soon)
+	b.Press(`[data-user=Tracy] button`)
+	b.Await(`document.querySelector('.more tbody tr')`, e2e.Soon)
 	b.watchesOnly()
 }
 
 // watchesOnly checks that no button or link of the view changes anything for others.
-func (b *browser) watchesOnly() {
-	b.t.Helper()
-	if acts := b.eval(`[...document.querySelectorAll('#view :is(button, a)')].map((e) => e.textContent.trim())
+func (b *Browser) watchesOnly() {
+	b.T.Helper()
+	if acts := b.Eval(`[...document.querySelectorAll('#view :is(button, a)')].map((e) => e.textContent.trim())
 		.filter((text) => /cancel|reassign|release|settings|give/i.test(text)).join() + document.querySelectorAll('#view a[href^="/items"]').length`); acts != "0" {
-		b.t.Errorf("an observer is offered %s", acts)
+		b.T.Errorf("an observer is offered %s", acts)
 	}
 }
 
 // If thousands of items are held the page reads the holders, and the items only of those who are looked at.
 func TestPageFloorMany(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
 	s.Exec(`insert into getwork.work (task_id, item, user_name)
 		select task_id, 'item-' || i, case when i <= 20 then 'Early' else 'user-' || i % 40 end from getwork.task_state, generate_series(1, 1990) i`)
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
 	b.floor("held", "Who holds what 1,990 41 people", e2e.Soon)
 	b.floor("held", "user-7 49 held, the oldest for ", e2e.Soon)
 	b.floor("held", "Early 20 held", e2e.Soon)
-	if n := b.eval(`String(performance.getEntriesByType('resource').filter((e) => new URL(e.name).pathname === '/api/v1/work').length)`); n != "0" {
+	if n := b.Eval(`String(performance.getEntriesByType('resource').filter((e) => new URL(e.name).pathname === '/api/v1/work').length)`); n != "0" {
 		t.Errorf("items were read %s times", n)
 	}
 	b.unfold("user-7")
-	if n := b.eval(`String(document.querySelectorAll('[data-user="user-7"] tbody tr').length)`); n != "49" {
+	if n := b.Eval(`String(document.querySelectorAll('[data-user="user-7"] tbody tr').length)`); n != "49" {
 		t.Errorf("%s of the user's 49 are shown", n)
 	}
-	if most := b.eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {
+	if most := b.Eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {
 		t.Errorf("a page has %s", most)
 	}
 }
@@ -213,8 +213,8 @@ func TestPageFloorMany(t *testing.T) {
 // Names of people, tasks and items are shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><b>`
 	query := `select $$` + evil + `$$ as item`
 	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "verify", "title": evil, "query": query}); err != nil {
@@ -227,24 +227,24 @@ func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	if _, _, err := s.As(evil, 0).Linger(t.Context(), "verify", 1, "1h"); err != nil {
 		t.Fatal(err)
 	}
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.await(`document.querySelector('[data-part=waiting] tbody b')?.textContent === `+quoted(evil), e2e.Soon)
-	b.press(`[data-part=held] summary`)
-	b.await(`document.querySelector('[data-part=held] tbody a')?.textContent === `+quoted(evil), e2e.Soon)
-	b.press(`[data-part=waiting] tbody button`)
-	b.shows("dialog", "Cancel the request of "+evil)
-	b.press("dialog button[value=no]")
-	b.press(`[data-part=held] tbody .acts button`)
-	b.shows("dialog", "Give "+evil+" to somebody else")
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.Await(`document.querySelector('[data-part=waiting] tbody b')?.textContent === `+quoted(evil), e2e.Soon)
+	b.Press(`[data-part=held] summary`)
+	b.Await(`document.querySelector('[data-part=held] tbody a')?.textContent === `+quoted(evil), e2e.Soon)
+	b.Press(`[data-part=waiting] tbody button`)
+	b.Shows("dialog", "Cancel the request of "+evil)
+	b.Press("dialog button[value=no]")
+	b.Press(`[data-part=held] tbody .acts button`)
+	b.Shows("dialog", "Give "+evil+" to somebody else")
 	made := `String(document.querySelectorAll('body img, #view b b, dialog b').length) + document.title`
-	if is := b.eval(made); is != "0Floor · getwork" {
+	if is := b.Eval(made); is != "0Floor · getwork" {
 		t.Errorf("elements made from text, and the title: %s", is)
 	}
-	b.do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
-	b.await(`document.querySelector('[data-user] button')?.textContent === `+quoted(evil), e2e.Soon)
-	b.press(`[data-user] button`)
-	b.await(`document.querySelector('.more tbody a')?.textContent === `+quoted(evil), e2e.Soon)
-	if is := b.eval(made); is != "0People · getwork" {
+	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/people"))
+	b.Await(`document.querySelector('[data-user] button')?.textContent === `+quoted(evil), e2e.Soon)
+	b.Press(`[data-user] button`)
+	b.Await(`document.querySelector('.more tbody a')?.textContent === `+quoted(evil), e2e.Soon)
+	if is := b.Eval(made); is != "0People · getwork" {
 		t.Errorf("elements made from text, and the title: %s", is)
 	}
 }

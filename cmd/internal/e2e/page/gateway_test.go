@@ -18,16 +18,16 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// gateway is a proxy in front of a node. It refuses calls as a test says, and records when dispositions were sent.
-type gateway struct {
+// Gateway is a proxy in front of a node. It refuses calls as a test says, and records when dispositions were sent.
+type Gateway struct {
 	URL    string
 	mu     sync.Mutex
 	refuse func(w http.ResponseWriter, r *http.Request) bool // reports whether it has answered; nil: nothing is refused
 	sent   []time.Time                                       // when each disposition was sent
 }
 
-// behindGateway starts a gateway in front of the site's first node.
-func (s *site) behindGateway() *gateway {
+// BehindGateway starts a gateway in front of the site's first node.
+func BehindGateway(s *e2e.Site) *Gateway {
 	s.T.Helper()
 	target, err := url.Parse(s.Nodes[0].URL)
 	if err != nil {
@@ -37,10 +37,10 @@ func (s *site) behindGateway() *gateway {
 	to := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 	}}
-	g := &gateway{}
+	g := &Gateway{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
-		if isDisposition(r) {
+		if IsDisposition(r) {
 			g.sent = append(g.sent, time.Now())
 		}
 		refuse := g.refuse
@@ -58,14 +58,15 @@ func (s *site) behindGateway() *gateway {
 	return g
 }
 
-func isDisposition(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/disposition") }
+// IsDisposition reports whether a call lets go of work.
+func IsDisposition(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/disposition") }
 
-// refuses makes it answer dispositions with that status that many times, or always if often is negative.
-func (g *gateway) refuses(status, often int, retryAfter string) {
+// Refuses makes it answer dispositions with that status that many times, or always if often is negative.
+func (g *Gateway) Refuses(status, often int, retryAfter string) {
 	var left atomic.Int64
 	left.Store(int64(often))
-	g.refusing(func(w http.ResponseWriter, r *http.Request) bool {
-		if !isDisposition(r) || often >= 0 && left.Add(-1) < 0 {
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+		if !IsDisposition(r) || often >= 0 && left.Add(-1) < 0 {
 			return false
 		}
 		if retryAfter != "" {
@@ -78,21 +79,22 @@ func (g *gateway) refuses(status, often int, retryAfter string) {
 	})
 }
 
-func (g *gateway) refusing(refuse func(w http.ResponseWriter, r *http.Request) bool) {
+// Refusing makes it answer whatever refuse answers, and forget what was sent before.
+func (g *Gateway) Refusing(refuse func(w http.ResponseWriter, r *http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refuse, g.sent = refuse, nil
 }
 
-// dispositions returns when dispositions were sent since the last change of what is refused.
-func (g *gateway) dispositions() []time.Time {
+// Dispositions returns when dispositions were sent since the last change of what is refused.
+func (g *Gateway) Dispositions() []time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sent)
 }
 
-// cuttable is a page script with which a test can cut the page's sockets.
-const cuttable = `(() => {
+// Cuttable is a page script with which a test can cut the page's sockets.
+const Cuttable = `(() => {
 	const { WebSocket } = window;
 	window.sockets = 0;
 	window.WebSocket = class extends WebSocket {
@@ -105,22 +107,22 @@ const cuttable = `(() => {
 })();`
 
 // cutOff cuts the page's socket, and waits until the page is live with another.
-func (b *browser) cutOff() {
-	b.t.Helper()
-	b.eval(`(window.before = sockets, cut(), '')`)
-	b.await(`sockets > before && document.querySelector('#chip').dataset.state === 'live'`, 2*e2e.Soon)
+func (b *Browser) cutOff() {
+	b.T.Helper()
+	b.Eval(`(window.before = sockets, cut(), '')`)
+	b.Await(`sockets > before && document.querySelector('#chip').dataset.state === 'live'`, 2*e2e.Soon)
 }
 
-// behind is desk with a gateway in between.
-func behind(t *testing.T, held int) (*browser, *site, *gateway) {
+// Behind is a browser at the desk of Oliver, who holds that many items, with a gateway between it and the node.
+func Behind(t *testing.T, held int) (*Browser, *e2e.Site, *Gateway) {
 	t.Helper()
-	b := newBrowser(t, cuttable+undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "1h", "a", "b", "c", "d", "e")
-	g := s.behindGateway()
-	b.logIn(g.URL, "Oliver")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, Cuttable+UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "1h", "a", "b", "c", "d", "e")
+	g := BehindGateway(s)
+	b.LogIn(g.URL, "Oliver")
+	b.State("live", e2e.Soon)
 	s.Takes("Oliver", held)
-	b.works(held, e2e.Soon)
+	b.Works(held, e2e.Soon)
 	return b, s, g
 }

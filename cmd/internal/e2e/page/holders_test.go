@@ -12,7 +12,7 @@ import (
 )
 
 // crowded has that many people hold three items each: user-1 for longest, and each next one for a minute less.
-func crowded(s *site, people int) {
+func crowded(s *e2e.Site, people int) {
 	s.T.Helper()
 	s.Task("verify", `select i as item from generate_series(1, 20) i order by i`)
 	s.Exec(`insert into getwork.work (task_id, item, user_name, assigned_at)
@@ -21,63 +21,63 @@ func crowded(s *site, people int) {
 }
 
 // lines waits until the floor names that many holders.
-func (b *browser) lines(n int) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`document.querySelectorAll('[data-part=held] [data-user]').length === %d`, n), e2e.Soon)
+func (b *Browser) lines(n int) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`document.querySelectorAll('[data-part=held] [data-user]').length === %d`, n), e2e.Soon)
 }
 
 // line waits until a user's line contains a text or, if it begins with "!", until there is no line.
-func (b *browser) line(user, text string) {
-	b.t.Helper()
+func (b *Browser) line(user, text string) {
+	b.T.Helper()
 	of := fmt.Sprintf(`document.querySelector('[data-user=%q]')`, user)
 	if text == "!" {
-		b.await("!"+of, e2e.Soon)
+		b.Await("!"+of, e2e.Soon)
 		return
 	}
-	b.await(fmt.Sprintf(`%s?.innerText.replaceAll(/\s+/g, ' ').includes(%q)`, of, text), e2e.Soon)
+	b.Await(fmt.Sprintf(`%s?.innerText.replaceAll(/\s+/g, ' ').includes(%q)`, of, text), e2e.Soon)
 }
 
 // 450 people hold work. The floor says so, shows them page by page to a user without a mouse, with what each holds, and
 // follows what they do at another node.
 func TestPageHolders(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, noMouse)
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, NoMouse)
+	s := e2e.NewSite(t, 2, "")
 	crowded(s, 450)
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.State("live", e2e.Soon)
 	b.floor("held", "Who holds what 1,350 450 people", e2e.Soon)
 	b.lines(200)
-	b.tabTo("button", "Show more")
-	b.keys(kb.Enter)
+	b.TabTo("button", "Show more")
+	b.Keys(kb.Enter)
 	b.lines(400)
-	if at := b.eval(`document.activeElement.textContent`); at != "Show more" {
+	if at := b.Eval(`document.activeElement.textContent`); at != "Show more" {
 		t.Errorf("after more were shown the focus is at %q", at)
 	}
-	b.keys(kb.Enter)
+	b.Keys(kb.Enter)
 	b.lines(450)
-	b.await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
-	b.await(`new Set([...document.querySelectorAll('[data-part=held] [data-user]')].map((e) => e.dataset.user)).size === 450`, e2e.Soon)
-	if limits := b.eval(`performance.getEntriesByType('resource').map((e) => new URL(e.name)).filter((url) => url.pathname.endsWith('/holders'))
+	b.Await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
+	b.Await(`new Set([...document.querySelectorAll('[data-part=held] [data-user]')].map((e) => e.dataset.user)).size === 450`, e2e.Soon)
+	if limits := b.Eval(`performance.getEntriesByType('resource').map((e) => new URL(e.name)).filter((url) => url.pathname.endsWith('/holders'))
 		.some((url) => Number(url.searchParams.get('limit')) > 200) ? 'more' : 'few'`); limits != "few" {
 		t.Error("a page has more than 200")
 	}
 
 	for range 20 {
-		if b.keys(kb.Tab); b.eval(`document.activeElement.tagName`) == "SUMMARY" {
+		if b.Keys(kb.Tab); b.Eval(`document.activeElement.tagName`) == "SUMMARY" {
 			break
 		}
 	}
-	b.keys(kb.Enter)
-	b.await(`[...document.querySelectorAll('[data-user=user-1] tbody a')].map((e) => e.textContent).join() === '1/1,1/2,1/3'`, e2e.Soon)
-	held := column[int64](s, `select id from getwork.work where user_name = 'user-2' order by id`)
+	b.Keys(kb.Enter)
+	b.Await(`[...document.querySelectorAll('[data-user=user-1] tbody a')].map((e) => e.textContent).join() === '1/1,1/2,1/3'`, e2e.Soon)
+	held := e2e.Column[int64](s, `select id from getwork.work where user_name = 'user-2' order by id`)
 	for i, left := range []string{"2 held, the oldest for 7 h", "1 held, for 7 h", "!"} {
 		s.Disposed(s.As("user-2", 1), assign.Work{ID: held[i]}, "complete", "")
 		b.line("user-2", left)
 	}
 	b.floor("held", "Who holds what 1,347 449 people", e2e.Soon)
 	b.lines(449)
-	if at := b.eval(`document.activeElement.tagName + document.activeElement.closest('details')?.open`); at != "SUMMARYtrue" {
+	if at := b.Eval(`document.activeElement.tagName + document.activeElement.closest('details')?.open`); at != "SUMMARYtrue" {
 		t.Errorf("after somebody has left the focus is at %s", at)
 	}
 }
@@ -86,31 +86,31 @@ func TestPageHolders(t *testing.T) {
 // the newest are shown first.
 func TestPageHoldersSorted(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	crowded(s, 250)
 	s.Exec(`insert into getwork.work (task_id, item, user_name) select task_id, 'more-' || i, 'user-250' from getwork.task_state, generate_series(1, 247) i`)
-	b.visit(s.Nodes[0].URL, "/floor", "Otto,observer")
+	b.Visit(s.Nodes[0].URL, "/floor", "Otto,observer")
 	b.lines(200)
 	sorted := func(order, first string) {
 		t.Helper()
-		b.eval(fmt.Sprintf(`(() => {
+		b.Eval(fmt.Sprintf(`(() => {
 			const select = document.querySelector('[data-part=held] select');
 			select.selectedIndex = [...select.options].findIndex((o) => o.text === %q);
 			select.dispatchEvent(new Event('change', { bubbles: true }));
 			return '';
 		})()`, order))
-		b.await(fmt.Sprintf(`document.querySelector('[data-part=held] [data-user]').dataset.user === %q`, first), e2e.Soon)
+		b.Await(fmt.Sprintf(`document.querySelector('[data-part=held] [data-user]').dataset.user === %q`, first), e2e.Soon)
 	}
 	sorted("most held first", "user-250")
 	b.lines(250)
-	b.await(`/^user-250 250 held, the oldest for ([6-9]\d s|[1-9] min) /.test(
+	b.Await(`/^user-250 250 held, the oldest for ([6-9]\d s|[1-9] min) /.test(
 		document.querySelector('[data-user=user-250]')?.innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon) // a minute and what it took
 	b.unfold("user-250")
 	rows := `[...document.querySelectorAll('[data-user=user-250] tbody th')].map((e) => e.textContent.trim())`
-	b.await(rows+`.length === 200 && `+rows+`.at(-1) === 'more-247'`, e2e.Soon)
-	b.press(`[data-user=user-250] .toolbar button`)
-	b.await(rows+`.length === 250 && `+rows+`[0] === '250/1' && !document.querySelector('[data-user=user-250] .toolbar button')`, e2e.Soon)
+	b.Await(rows+`.length === 200 && `+rows+`.at(-1) === 'more-247'`, e2e.Soon)
+	b.Press(`[data-user=user-250] .toolbar button`)
+	b.Await(rows+`.length === 250 && `+rows+`[0] === '250/1' && !document.querySelector('[data-user=user-250] .toolbar button')`, e2e.Soon)
 	sorted("by name", "user-1")
 	sorted("longest held first", "user-1")
 	b.lines(200)
@@ -119,13 +119,13 @@ func TestPageHoldersSorted(t *testing.T) {
 // A user whose lease ends disappears from the floor; others stay.
 func TestPageHoldersLease(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	leased(s, "1h", "a", "b")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	Leased(s, "1h", "a", "b")
 	s.Takes("Oliver", 1)
 	tracy := s.Takes("Tracy", 1)[0]
-	b.visit(s.Nodes[0].URL, "/floor", "Mary,manager")
-	b.state("live", e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.State("live", e2e.Soon)
 	b.line("Oliver", "Oliver 1 held, for ")
 	b.line("Tracy", " min left verify")
 	b.unfold("Tracy")
@@ -140,7 +140,7 @@ func TestPageHoldersLease(t *testing.T) {
 func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[struct {
+	got := InPage[struct {
 		Times  int
 		Waited float64
 	}](b, fakes+`
@@ -168,7 +168,7 @@ func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 func TestPageFloorLoadsReleaseOnce(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[[]int](b, fakes+`
+	got := InPage[[]int](b, fakes+`
 		const { open } = await view('floor.js');
 		const p = place();
 		const none = async () => ({ requests: [], tasks: [], holders: [] });

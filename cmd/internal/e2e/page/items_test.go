@@ -18,39 +18,39 @@ func itemsAt(item, task string) string {
 }
 
 // verdict waits for the line about an item's state in a task.
-func (b *browser) verdict(task string, says ...string) {
-	b.t.Helper()
+func (b *Browser) verdict(task string, says ...string) {
+	b.T.Helper()
 	for _, text := range says {
-		b.await(fmt.Sprintf(`document.querySelector('#verdict-%s')?.textContent.includes(%q)`, task, text), e2e.Soon)
+		b.Await(fmt.Sprintf(`document.querySelector('#verdict-%s')?.textContent.includes(%q)`, task, text), e2e.Soon)
 	}
 }
 
 // dialog fills in the form of the open dialog, and sends it. values are by field name.
-func (b *browser) dialog(values map[string]string) {
-	b.t.Helper()
-	b.await(`document.querySelector('dialog[open] form')`, e2e.Soon)
+func (b *Browser) dialog(values map[string]string) {
+	b.T.Helper()
+	b.Await(`document.querySelector('dialog[open] form')`, e2e.Soon)
 	for name, value := range values {
-		b.eval(fmt.Sprintf(`(() => {
+		b.Eval(fmt.Sprintf(`(() => {
 			const field = document.querySelector('dialog[open]').querySelector('[name="%[1]s"]:not([type=radio]), [name="%[1]s"][value="%[2]s"]');
 			if (field.type === 'radio') field.click(); else field.value = %[2]q;
 			return '';
 		})()`, name, value))
 	}
-	b.press("dialog[open] button[type=submit]")
+	b.Press("dialog[open] button[type=submit]")
 	const doubted = `document.querySelector('dialog[open] .error')?.textContent.includes('Nobody has worked here as')`
-	b.await(`!document.querySelector('dialog[open]') || `+doubted, e2e.Soon)
-	if b.yes(doubted) { // of somebody's first work
-		b.press("dialog[open] button[type=submit]")
+	b.Await(`!document.querySelector('dialog[open]') || `+doubted, e2e.Soon)
+	if b.Yes(doubted) { // of somebody's first work
+		b.Press("dialog[open] button[type=submit]")
 	}
-	b.await(`!document.querySelector('dialog[open]')`, e2e.Soon)
+	b.Await(`!document.querySelector('dialog[open]')`, e2e.Soon)
 }
 
 // A customer asks for a loan: a manager types its key, and reads why nobody has it, who has it, and what happened to
 // it.
 func TestPageExplains(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 3, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 3, "")
 	s.Task("verify", `select item from unnest(array['117', '118', '119', '120']) with ordinality as u (item, n) order by n`)
 	tracy, node := s.As("Tracy", 2), s.Nodes[1].URL
 	work := s.Takes("Tracy", 3)
@@ -59,119 +59,119 @@ func TestPageExplains(t *testing.T) {
 			t.Fatalf("disposition: %d %s %v", a.Status, a.Body, err)
 		}
 	}
-	b.visit(node, "/items", "Mary,manager")
-	b.await(`document.activeElement.id === 'item'`, e2e.Soon)
-	b.do(chromedp.KeyEvent("117\r"))
+	b.Visit(node, "/items", "Mary,manager")
+	b.Await(`document.activeElement.id === 'item'`, e2e.Soon)
+	b.Do(chromedp.KeyEvent("117\r"))
 	b.verdict("verify", "Not handed out before tomorrow ", "Tracy returned it, and put it off 24 h.")
-	b.shows(".timeline", "put off 24 h, until tomorrow")
-	b.shows(".timeline blockquote", "Asked for the statement.")
-	if address := b.eval("location.search"); address != "?item=117" {
+	b.Shows(".timeline", "put off 24 h, until tomorrow")
+	b.Shows(".timeline blockquote", "Asked for the statement.")
+	if address := b.Eval("location.search"); address != "?item=117" {
 		t.Errorf("the address is %s; a colleague would not get there", address)
 	}
-	b.press(".explain")
-	b.shows(".facts", "Yes, by the task’s query")
+	b.Press(".explain")
+	b.Shows(".facts", "Yes, by the task’s query")
 	b.verdict("verify", "Not handed out before tomorrow ", "Tracy returned it, and put it off 24 h.")
 
-	b.visit(node, itemsAt("118", "verify"), "Mary,manager")
-	b.shows(".facts", "Yes")
+	b.Visit(node, itemsAt("118", "verify"), "Mary,manager")
+	b.Shows(".facts", "Yes")
 	b.verdict("verify", "Never handed out again: Tracy said so at ")
-	b.press(".redrive")
-	b.press("dialog[open] .primary")
+	b.Press(".redrive")
+	b.Press("dialog[open] .primary")
 	b.verdict("verify", "It can be handed out now.")
-	b.shows(".timeline", "Put back at ")
+	b.Shows(".timeline", "Put back at ")
 
-	b.visit(node, itemsAt("119", "verify"), "Mary,manager")
+	b.Visit(node, itemsAt("119", "verify"), "Mary,manager")
 	b.verdict("verify", "Tracy has it, since ")
-	b.shows(".facts", "Tracy, who holds it")
-	b.press(".reassign")
-	b.await(`document.querySelector('dialog[open] input')`, e2e.Soon)
-	b.do(chromedp.KeyEvent("Oliver\r"))
-	b.shows("dialog[open] .error", "Nobody has worked here as “Oliver” so far.")
-	b.do(chromedp.KeyEvent("\r"))
+	b.Shows(".facts", "Tracy, who holds it")
+	b.Press(".reassign")
+	b.Await(`document.querySelector('dialog[open] input')`, e2e.Soon)
+	b.Do(chromedp.KeyEvent("Oliver\r"))
+	b.Shows("dialog[open] .error", "Nobody has worked here as “Oliver” so far.")
+	b.Do(chromedp.KeyEvent("\r"))
 	b.verdict("verify", "Oliver has it, since ")
-	b.await(`document.activeElement.id === 'verdict-verify'`, e2e.Soon) // the element that had the focus is gone
-	b.shows(".holder", "Oliver since ")
-	b.press(".let-go")
+	b.Await(`document.activeElement.id === 'verdict-verify'`, e2e.Soon) // the element that had the focus is gone
+	b.Shows(".holder", "Oliver since ")
+	b.Press(".let-go")
 	b.dialog(map[string]string{"outcome": "complete", "note": "Done by telephone."})
 	b.verdict("verify", "It can be handed out now")
-	b.shows(".timeline", "Completed by Mary.")
-	b.shows(".timeline blockquote", "Done by telephone.")
-	b.press(".claim")
+	b.Shows(".timeline", "Completed by Mary.")
+	b.Shows(".timeline blockquote", "Done by telephone.")
+	b.Press(".claim")
 	b.verdict("verify", "Mary has it, since ")
-	b.shows(".facts", "Mary, who holds it")
-	mine := column[int64](s, `select id from getwork.work where user_name = 'Mary' and state = 'held'`)[0]
+	b.Shows(".facts", "Mary, who holds it")
+	mine := e2e.Column[int64](s, `select id from getwork.work where user_name = 'Mary' and state = 'held'`)[0]
 	s.Disposed(s.As("Mary", 2), assign.Work{ID: mine}, "never", "")
 	b.verdict("verify", "Never handed out again: Mary said so at ") // from the history, which is newer
-	b.shows(".asked-for .old", "Something has changed since")
+	b.Shows(".asked-for .old", "Something has changed since")
 
-	b.visit(node, itemsAt("no such loan", "verify"), "Mary,manager")
+	b.Visit(node, itemsAt("no such loan", "verify"), "Mary,manager")
 	b.verdict("verify", "the task’s query does not give it.")
-	b.shows(".answers + section .empty", "Nobody has ever had it of this task.")
-	b.shows(".recent", "119")
+	b.Shows(".answers + section .empty", "Nobody has ever had it of this task.")
+	b.Shows(".recent", "119")
 }
 
 // Over several tasks the history answers at once, and the page follows what happens elsewhere. A task's query runs only
 // on demand; the page shows for how long, and giving up also ends it in the database.
 func TestPageExplainsOverTasks(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", e2e.Heavy(60, 3))
 	s.Task("enter", `select i as item from generate_series(1, 3) i`)
 	s.Create(map[string]any{"name": "scan"})
 	oliver, tracy := s.As("Oliver", 0), s.As("Tracy", 1)
 	w := s.Got(oliver, "enter", 1).Work[0]
-	b.visit(s.Nodes[1].URL, itemsAt(w.Item, ""), "Mary,manager")
+	b.Visit(s.Nodes[1].URL, itemsAt(w.Item, ""), "Mary,manager")
 	b.verdict("enter", "Oliver has it, since ")
 	b.verdict("verify", "Not checked yet.") // nothing was asked, and nothing is claimed
-	b.shows(`[aria-labelledby=task-verify]`, "Nobody has had it of this task.")
-	b.await(`document.querySelector('[aria-labelledby=task-verify]').dataset.kind === 'unknown'`, e2e.Soon)
-	b.await(`document.querySelector('.answer').dataset.kind === 'busy'`, e2e.Soon) // the holder stands first
-	if n := len(column[string](s, e2e.Executions, e2e.Marker)); n != 0 {
+	b.Shows(`[aria-labelledby=task-verify]`, "Nobody has had it of this task.")
+	b.Await(`document.querySelector('[aria-labelledby=task-verify]').dataset.kind === 'unknown'`, e2e.Soon)
+	b.Await(`document.querySelector('.answer').dataset.kind === 'busy'`, e2e.Soon) // the holder stands first
+	if n := len(e2e.Column[string](s, e2e.Executions, e2e.Marker)); n != 0 {
 		t.Error("the heavy query runs, though nobody asked for it")
 	}
-	b.state("live", e2e.Soon)
+	b.State("live", e2e.Soon)
 	s.Disposed(oliver, w, "complete", "")
 	b.verdict("enter", "Oliver completed it at ")
 	s.Got(tracy, "enter", 1)
 	b.verdict("enter", "Tracy has it, since ")
 
-	b.press(`[aria-labelledby=task-scan] .explain`)
+	b.Press(`[aria-labelledby=task-scan] .explain`)
 	b.verdict("scan", "it is not in the inbox")
-	s.manages("POST", "/tasks/scan/items", []map[string]any{{"item": w.Item}})
-	b.press(`[aria-labelledby=task-scan] .explain`)
+	s.Manages("POST", "/tasks/scan/items", []map[string]any{{"item": w.Item}})
+	b.Press(`[aria-labelledby=task-scan] .explain`)
 	b.verdict("scan", "It can be handed out now.")
 
-	b.press(`[aria-labelledby=task-verify] .explain`)
-	b.await(`/Looking; .* 0:(0[1-9]|[1-5])/s.test(document.querySelector('[aria-labelledby=task-verify] .asking').textContent)`, e2e.Soon)
+	b.Press(`[aria-labelledby=task-verify] .explain`)
+	b.Await(`/Looking; .* 0:(0[1-9]|[1-5])/s.test(document.querySelector('[aria-labelledby=task-verify] .asking').textContent)`, e2e.Soon)
 	s.QueryRuns()
-	b.press(`.give-up`)
-	b.await(`!document.querySelector('.asking') && document.activeElement.id === 'verdict-verify'`, e2e.Soon)
-	e2e.Await(t, "the query is given up", e2e.Soon, func() bool { return len(column[string](s, e2e.Executions, e2e.Marker)) == 0 })
+	b.Press(`.give-up`)
+	b.Await(`!document.querySelector('.asking') && document.activeElement.id === 'verdict-verify'`, e2e.Soon)
+	e2e.Await(t, "the query is given up", e2e.Soon, func() bool { return len(e2e.Column[string](s, e2e.Executions, e2e.Marker)) == 0 })
 	b.verdict("verify", "Not checked yet.")
 }
 
 // Keys stay as they are: the page neither cuts nor interprets them, in its address, its questions and its texts.
 func TestPageExplainsAnyKey(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	keys := []string{"2026/117", "50%", "%2F", "a?b#c&d=e+f", " with spaces ", "<b>bold</b><script>document.title='broken'</script>", "مرحبا (123)", `"quoted" 'twice'`, "a\\b", "👩🏽‍🚀"}
 	var quoted []string
 	for _, key := range keys {
 		quoted = append(quoted, strings.ReplaceAll(key, `'`, `''`))
 	}
 	s.Create(map[string]any{"name": "verify", "query": `select item from unnest(array['` + strings.Join(quoted, "', '") + `']) with ordinality as u (item, n) order by n`})
-	b.visit(s.Nodes[0].URL, "/items?task=verify", "Mary,manager")
+	b.Visit(s.Nodes[0].URL, "/items?task=verify", "Mary,manager")
 	for i, key := range keys {
-		b.eval(fmt.Sprintf(`(document.querySelector('#item').value = %q, document.querySelector('.find button').click(), '')`, key))
-		b.await(fmt.Sprintf(`document.querySelector('#found')?.textContent === %q`, key), e2e.Soon)
-		b.shows(".facts", []string{"1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th", "10th"}[i]+", best first")
-		if n := b.eval(`String(document.querySelectorAll('main b:not([dir]), main script').length)`); n != "0" {
+		b.Eval(fmt.Sprintf(`(document.querySelector('#item').value = %q, document.querySelector('.find button').click(), '')`, key))
+		b.Await(fmt.Sprintf(`document.querySelector('#found')?.textContent === %q`, key), e2e.Soon)
+		b.Shows(".facts", []string{"1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th", "10th"}[i]+", best first")
+		if n := b.Eval(`String(document.querySelectorAll('main b:not([dir]), main script').length)`); n != "0" {
 			t.Errorf("%q: %s elements were made from text", key, n)
 		}
-		b.eval("(window.old = true, location.reload(), '')")
-		b.await(fmt.Sprintf(`window.old === undefined && document.querySelector('#found')?.textContent === %q && document.querySelector('.facts')?.textContent.includes('best first')`, key), e2e.Soon)
+		b.Eval("(window.old = true, location.reload(), '')")
+		b.Await(fmt.Sprintf(`window.old === undefined && document.querySelector('#found')?.textContent === %q && document.querySelector('.facts')?.textContent.includes('best first')`, key), e2e.Soon)
 	}
 }
 
@@ -179,8 +179,8 @@ func TestPageExplainsAnyKey(t *testing.T) {
 // again.
 func TestPageReleases(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 30) i`)
 	s.Task("enter", `select i as item from generate_series(1, 30) i`)
 	tracy, oliver := s.As("Tracy", 1), s.As("Oliver", 1)
@@ -189,47 +189,47 @@ func TestPageReleases(t *testing.T) {
 	}
 	w := s.Got(tracy, "enter", 2).Work[0]
 	s.Got(oliver, "verify", 1)
-	b.visit(s.Nodes[0].URL, "/items?release=1&user=Tracy", "Mary,manager")
-	b.shows("#release", "Release 12 items")
-	b.shows("dialog .quiet", "… and 4 more")
-	b.eval(`(document.querySelector('#release-task').value = 'verify', document.querySelector('#release-task').dispatchEvent(new Event('change')), '')`)
-	b.shows("#release", "Release 10 items")
-	b.shows("dialog .found", "10 items are held by Tracy.")
+	b.Visit(s.Nodes[0].URL, "/items?release=1&user=Tracy", "Mary,manager")
+	b.Shows("#release", "Release 12 items")
+	b.Shows("dialog .quiet", "… and 4 more")
+	b.Eval(`(document.querySelector('#release-task').value = 'verify', document.querySelector('#release-task').dispatchEvent(new Event('change')), '')`)
+	b.Shows("#release", "Release 10 items")
+	b.Shows("dialog .found", "10 items are held by Tracy.")
 
 	s.Got(tracy, "verify", 1)
-	b.press("#release")
-	b.shows("dialog .warning", "Nothing was released: what is held has changed since it was counted. It was 10, and is 11 now.")
-	b.shows("#release", "Release 11 items")
-	if n := column[int](s, `select count(*)::int from getwork.work where state = 'held'`)[0]; n != 14 {
+	b.Press("#release")
+	b.Shows("dialog .warning", "Nothing was released: what is held has changed since it was counted. It was 10, and is 11 now.")
+	b.Shows("#release", "Release 11 items")
+	if n := e2e.Column[int](s, `select count(*)::int from getwork.work where state = 'held'`)[0]; n != 14 {
 		t.Errorf("%d are held; nothing was to be released of 14", n)
 	}
 	s.Disposed(tracy, w, "complete", "") // of the other task, so nothing changes
-	b.press("#release")
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
-	b.shows("#said", "Released: 11 items.")
-	if address := b.eval("location.pathname + location.search"); address != "/items" {
+	b.Press("#release")
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
+	b.Shows("#said", "Released: 11 items.")
+	if address := b.Eval("location.pathname + location.search"); address != "/items" {
 		t.Errorf("the address is %s; to read it again would ask again", address)
 	}
-	left := strings.Join(column[string](s, `select user_name || ' ' || name from getwork.work join getwork.task_state using (task_id) where state = 'held' order by 1`), ", ")
+	left := strings.Join(e2e.Column[string](s, `select user_name || ' ' || name from getwork.work join getwork.task_state using (task_id) where state = 'held' order by 1`), ", ")
 	if left != "Oliver verify, Tracy enter" {
 		t.Errorf("still held: %s", left)
 	}
 
-	b.press("#release-work")
-	b.shows("dialog .found", "Say whose work it is, or of which task, or both.")
-	b.do(chromedp.SendKeys(chromedp.ID("release-user"), "Nobody\r", chromedp.NodeVisible))
-	b.shows("dialog .found", "Nothing of that is held")
-	b.eval(`(document.querySelector('#release').click(), '')`)
+	b.Press("#release-work")
+	b.Shows("dialog .found", "Say whose work it is, or of which task, or both.")
+	b.Do(chromedp.SendKeys(chromedp.ID("release-user"), "Nobody\r", chromedp.NodeVisible))
+	b.Shows("dialog .found", "Nothing of that is held")
+	b.Eval(`(document.querySelector('#release').click(), '')`)
 	s.Nodes[0].Kill()
 	// The text is set at once: between two letters it may count, and once more when the node is back.
-	b.eval(`((field) => { field.value = 'Tracy'; field.dispatchEvent(new Event('input')); return ''; })(document.querySelector('#release-user'))`)
-	b.shows("dialog .error", "It can’t be counted: the server can’t be reached.")
+	b.Eval(`((field) => { field.value = 'Tracy'; field.dispatchEvent(new Event('input')); return ''; })(document.querySelector('#release-user'))`)
+	b.Shows("dialog .error", "It can’t be counted: the server can’t be reached.")
 	s.Nodes[0].Restart()
-	b.press("dialog .toolbar button") // count again
-	b.shows("#release", "Release 1 item")
-	b.do(chromedp.KeyEvent("\x1b"))
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
-	if n := column[int](s, `select count(*)::int from getwork.work where state = 'held'`)[0]; n != 2 {
+	b.Press("dialog .toolbar button") // count again
+	b.Shows("#release", "Release 1 item")
+	b.Do(chromedp.KeyEvent("\x1b"))
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
+	if n := e2e.Column[int](s, `select count(*)::int from getwork.work where state = 'held'`)[0]; n != 2 {
 		t.Errorf("%d are held; 2 were left", n)
 	}
 }

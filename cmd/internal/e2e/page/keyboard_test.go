@@ -53,16 +53,16 @@ type stop struct {
 
 // walk goes through the page with the Tab key, and back. It must stop once, visibly, at every element that can be used,
 // in the order of the page.
-func (b *browser) walk(t *testing.T) {
+func (b *Browser) walk(t *testing.T) {
 	t.Helper()
 	var names []string
-	if err := json.Unmarshal([]byte(b.eval(stops)), &names); err != nil {
+	if err := json.Unmarshal([]byte(b.Eval(stops)), &names); err != nil {
 		t.Fatal(err)
 	}
 	forth := b.tab(t, len(names))
 	var back []stop
 	if len(names) > 0 {
-		b.eval(`(window.walked = [], '')`)
+		b.Eval(`(window.walked = [], '')`)
 		back = b.tab(t, len(names)-1, chromedp.KeyModifiers(chromedp.ModifierShift))
 	}
 	walked(t, names, forth, back)
@@ -89,12 +89,12 @@ func walked(t *testing.T, names []string, forth, back []stop) {
 
 // tab presses the Tab key until it has stopped that often. A stop only for scrolling with the arrow keys does not
 // count.
-func (b *browser) tab(t *testing.T, times int, options ...chromedp.KeyOption) []stop {
+func (b *Browser) tab(t *testing.T, times int, options ...chromedp.KeyOption) []stop {
 	t.Helper()
 	var found []stop
 	for pressed := 0; len(found) < times && pressed < times+10; pressed += times - len(found) {
-		b.do(chromedp.KeyEvent(strings.Repeat(kb.Tab, times-len(found)), options...))
-		found = stopped(t, b.eval(`JSON.stringify(window.walked)`))
+		b.Do(chromedp.KeyEvent(strings.Repeat(kb.Tab, times-len(found)), options...))
+		found = stopped(t, b.Eval(`JSON.stringify(window.walked)`))
 	}
 	return found
 }
@@ -113,114 +113,114 @@ func stopped(t *testing.T, text string) (found []stop) {
 	return found
 }
 
-// tabTo presses the Tab key until the element of that role and name has the focus.
-func (b *browser) tabTo(role, name string) {
-	b.t.Helper()
+// TabTo presses the Tab key until the element of that role and name has the focus.
+func (b *Browser) TabTo(role, name string) {
+	b.T.Helper()
 	const most = 300
 	for pressed := range most {
 		if pressed%100 == 0 { // the element may be redrawn meanwhile
 			b.with(role, name, `function () { window.goal = this; return this.checkVisibility() && !this.disabled; }`)
 		}
-		if b.eval(`String(document.activeElement === goal)`) == "true" {
+		if b.Eval(`String(document.activeElement === goal)`) == "true" {
 			return
 		}
-		b.keys(kb.Tab)
+		b.Keys(kb.Tab)
 	}
-	b.t.Fatalf("the Tab key does not come to the %s %q; it is at %s", role, name, b.eval(`document.activeElement.outerHTML.slice(0, 300)`))
+	b.T.Fatalf("the Tab key does not come to the %s %q; it is at %s", role, name, b.Eval(`document.activeElement.outerHTML.slice(0, 300)`))
 }
 
-// enter goes to an element with the Tab key, and presses Enter there.
-func (b *browser) enter(role, name string) {
-	b.t.Helper()
-	b.tabTo(role, name)
-	b.keys(kb.Enter)
+// Enter goes to an element with the Tab key, and presses Enter there.
+func (b *Browser) Enter(role, name string) {
+	b.T.Helper()
+	b.TabTo(role, name)
+	b.Keys(kb.Enter)
 }
 
-// keys presses keys as a keyboard does: if a page prevents a key's action, its character does not come.
-func (b *browser) keys(keys string) {
-	b.t.Helper()
-	b.do(chromedp.KeyEvent(keys, func(p *input.DispatchKeyEventParams) {
+// Keys presses keys as a keyboard does: if a page prevents a key's action, its character does not come.
+func (b *Browser) Keys(keys string) {
+	b.T.Helper()
+	b.Do(chromedp.KeyEvent(keys, func(p *input.DispatchKeyEventParams) {
 		if p.Type == input.DispatchKeyEventTypeKeyDown {
 			p.Type = input.DispatchKeyEventTypeRawKeyDown
 		}
 	}))
 }
 
-// noMouse fails the test if the mouse was used in the page.
-const noMouse = `for (const type of ['pointerdown', 'mousedown', 'touchstart']) addEventListener(type, (e) => { if (e.isTrusted) throw new Error('a mouse was used'); }, true)`
+// NoMouse fails the test if the mouse was used in the page.
+const NoMouse = `for (const type of ['pointerdown', 'mousedown', 'touchstart']) addEventListener(type, (e) => { if (e.isTrusted) throw new Error('a mouse was used'); }, true)`
 
 // logsIn logs in by keyboard: the name has the focus when the page opens.
-func (b *browser) logsIn(address, user, role string) {
-	b.t.Helper()
-	b.do(chromedp.Navigate(address))
-	b.await(`document.activeElement === document.querySelector('#user')`, e2e.Soon)
-	b.keys(user)
-	b.tabTo("combobox", "Role")
-	b.keys(role[:1])
-	b.enter("button", "Continue")
-	b.await(fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
-	b.state("live", e2e.Soon)
+func (b *Browser) logsIn(address, user, role string) {
+	b.T.Helper()
+	b.Do(chromedp.Navigate(address))
+	b.Await(`document.activeElement === document.querySelector('#user')`, e2e.Soon)
+	b.Keys(user)
+	b.TabTo("combobox", "Role")
+	b.Keys(role[:1])
+	b.Enter("button", "Continue")
+	b.Await(fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
+	b.State("live", e2e.Soon)
 }
 
 // A worker works without a mouse: logs in, gets work, completes with a note, undoes that, completes it all the same,
 // returns until tomorrow, keeps, and sets to never.
 func TestPageWorkerByKeyboard(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, noMouse+";"+undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "30m", "a", "b", "c", "d")
+	b := NewBrowser(t, NoMouse+";"+UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "30m", "a", "b", "c", "d")
 	b.logsIn(s.Nodes[0].URL, "Oliver", "worker")
-	for !b.yes(`document.activeElement.matches('.task summary')`) {
-		b.keys(kb.Tab)
+	for !b.Yes(`document.activeElement.matches('.task summary')`) {
+		b.Keys(kb.Tab)
 	}
-	b.keys(kb.Enter)
-	b.tabTo("radio", "3")
-	b.keys(kb.ArrowRight)
-	b.enter("button", "Get Work: verify")
-	b.works(4, e2e.Soon)
+	b.Keys(kb.Enter)
+	b.TabTo("radio", "3")
+	b.Keys(kb.ArrowRight)
+	b.Enter("button", "Get Work: verify")
+	b.Works(4, e2e.Soon)
 	became := func(item, want string) {
 		t.Helper()
-		b.shows("#work .going", item+": ")
-		b.eval(`(passes(), '')`) // reaching the undo button takes more than five seconds
+		b.Shows("#work .going", item+": ")
+		b.Eval(`(passes(), '')`) // reaching the undo button takes more than five seconds
 		s.Await(item+" becomes "+want, e2e.Soon, `select state || ' ' || coalesce(note, '') = $2 from getwork.work where item = $1`, item, want)
 	}
 
-	b.tabTo("button", "a") // where keys are shortcuts
-	b.keys("o")
-	b.await(`document.activeElement.matches('textarea')`, e2e.Soon)
-	b.keys("looked twice" + kb.Escape)
-	b.tabTo("button", "Complete")
-	b.keys(kb.Enter)
-	b.enter("button", "Undo: a")
-	b.await(`document.activeElement.textContent.trim() === 'a'`, e2e.Soon) // it is back, and has the focus
-	b.await(`[...document.querySelectorAll('textarea')].some((e) => e.value === 'looked twice')`, e2e.Soon)
-	b.enter("button", "Complete")
+	b.TabTo("button", "a") // where keys are shortcuts
+	b.Keys("o")
+	b.Await(`document.activeElement.matches('textarea')`, e2e.Soon)
+	b.Keys("looked twice" + kb.Escape)
+	b.TabTo("button", "Complete")
+	b.Keys(kb.Enter)
+	b.Enter("button", "Undo: a")
+	b.Await(`document.activeElement.textContent.trim() === 'a'`, e2e.Soon) // it is back, and has the focus
+	b.Await(`[...document.querySelectorAll('textarea')].some((e) => e.value === 'looked twice')`, e2e.Soon)
+	b.Enter("button", "Complete")
 	became("a", "completed looked twice")
 
-	b.tabTo("button", "b")
-	b.enter("button", "Return")
-	b.enter("button", "Return until tomorrow, 9:00")
+	b.TabTo("button", "b")
+	b.Enter("button", "Return")
+	b.Enter("button", "Return until tomorrow, 9:00")
 	became("b", "returned ")
-	if at := b.eval(fmt.Sprintf(`new Date(%q).toTimeString().slice(0, 5)`, column[string](s, `select to_json(available_at)#>>'{}' from getwork.work where item = 'b'`)[0])); at != "09:00" {
+	if at := b.Eval(fmt.Sprintf(`new Date(%q).toTimeString().slice(0, 5)`, e2e.Column[string](s, `select to_json(available_at)#>>'{}' from getwork.work where item = 'b'`)[0])); at != "09:00" {
 		t.Errorf("it comes back at %s", at)
 	}
 
-	b.enter("button", "Keep c")
+	b.Enter("button", "Keep c")
 	s.Await("the lease begins anew", e2e.Soon, `select lease_expires_at - assigned_at > lease from getwork.work where item = 'c'`)
-	b.tabTo("button", "c")
-	b.enter("button", "More")
-	b.tabTo("button", "Remove from queue")
-	b.keys(kb.Enter)
-	b.await(`document.activeElement.innerText.includes('Really remove it?')`, e2e.Soon)
-	b.keys(kb.Enter)
+	b.TabTo("button", "c")
+	b.Enter("button", "More")
+	b.TabTo("button", "Remove from queue")
+	b.Keys(kb.Enter)
+	b.Await(`document.activeElement.innerText.includes('Really remove it?')`, e2e.Soon)
+	b.Keys(kb.Enter)
 	became("c", "never ")
 
-	b.await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
-	b.keys("c") // and the same with single keys instead of buttons
-	b.await(`document.body.innerText.includes('completed')`, e2e.Soon)
-	b.keys("u")
-	b.await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
-	b.keys("xx")
+	b.Await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
+	b.Keys("c") // and the same with single keys instead of buttons
+	b.Await(`document.body.innerText.includes('completed')`, e2e.Soon)
+	b.Keys("u")
+	b.Await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
+	b.Keys("xx")
 	became("d", "never ")
 }
 
@@ -228,27 +228,27 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 // back.
 func TestPageManagerByKeyboard(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, noMouse)
-	s := newSite(t, 1, "")
-	leased(s, "30m", "a", "b", "c", "d")
+	b := NewBrowser(t, NoMouse)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "30m", "a", "b", "c", "d")
 	s.Takes("Oliver", 2)
 	b.logsIn(s.Nodes[0].URL, "Mary", "manager")
-	b.enter("link", "Tasks")
-	b.enter("button", "Pause verify")
-	b.tabTo("button", "Resume verify")
+	b.Enter("link", "Tasks")
+	b.Enter("button", "Pause verify")
+	b.TabTo("button", "Resume verify")
 	s.Await("it is paused", e2e.Soon, `select paused from getwork.task_state`)
-	b.keys(kb.Enter)
+	b.Keys(kb.Enter)
 	s.Await("it is resumed", e2e.Soon, `select not paused from getwork.task_state`)
 
-	b.enter("link", "Items")
-	b.tabTo("textbox", "Item")
-	b.keys("a" + kb.Enter)
-	b.sees("Oliver has it")
+	b.Enter("link", "Items")
+	b.TabTo("textbox", "Item")
+	b.Keys("a" + kb.Enter)
+	b.Sees("Oliver has it")
 
-	b.enter("button", "Release in bulk")
-	b.tabTo("textbox", "Held by")
-	b.keys("Oliver")
-	b.enter("button", "Release 2 items")
+	b.Enter("button", "Release in bulk")
+	b.TabTo("textbox", "Held by")
+	b.Keys("Oliver")
+	b.Enter("button", "Release 2 items")
 	s.Await("it is back", e2e.Soon, `select count(*) = 2 from getwork.work where state = 'returned' and closed_by = 'Mary'`)
-	b.await(`!document.querySelector('dialog[open]') && document.activeElement !== document.body`, e2e.Soon)
+	b.Await(`!document.querySelector('dialog[open]') && document.activeElement !== document.body`, e2e.Soon)
 }

@@ -15,8 +15,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// pseudo is the page's language for tests: accents, 40 % longer, and brackets around each text.
-const pseudo = "en-XA"
+// Pseudo is the page's language for tests: accents, 40 % longer, and brackets around each text.
+const Pseudo = "en-XA"
 
 // accents turns the pseudo-language's letters into English ones.
 var accents = func() *strings.Replacer {
@@ -31,27 +31,27 @@ var accents = func() *strings.Replacer {
 }()
 
 // inEnglish is what a text of the pseudo-language says.
-func (b *browser) inEnglish(text string) string {
-	if b.lang != pseudo {
+func (b *Browser) inEnglish(text string) string {
+	if b.Lang != Pseudo {
 		return text
 	}
 	return strings.Join(strings.Fields(accents.Replace(text)), " ")
 }
 
 // reads is an expression for the text that an element shows, in English.
-func (b *browser) reads(element string) string {
-	if b.lang != pseudo {
+func (b *Browser) reads(element string) string {
+	if b.Lang != Pseudo {
 		return element + `.innerText`
 	}
 	return element + `.innerText.normalize('NFD').replace(/[\p{M}\[\]]| ?~/gu, '')`
 }
 
 // speaks has pages that are opened from now on speak a language, if a page of theirs is open; otherwise they speak English.
-func (b *browser) speaks(lang string) {
-	b.t.Helper()
-	b.lang = ""
-	if b.eval(fmt.Sprintf(`location.protocol.startsWith('http') ? (localStorage.setItem('getwork.lang', %q), 'yes') : ''`, lang)) != "" {
-		b.lang = lang
+func (b *Browser) speaks(lang string) {
+	b.T.Helper()
+	b.Lang = ""
+	if b.Eval(fmt.Sprintf(`location.protocol.startsWith('http') ? (localStorage.setItem('getwork.lang', %q), 'yes') : ''`, lang)) != "" {
+		b.Lang = lang
 	}
 }
 
@@ -111,74 +111,74 @@ const unbracketed = `(() => {
 // German is spoken where the browser wants it: getting work, returning and completing it, and making a task that is refused.
 func TestPageInGerman(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select 'loan ' || i as item, 1234.5 * i as amount, date '2026-02-03' as submitted from generate_series(1, 5) i order by i`)
-	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: "Chrome", AcceptLanguage: "fr-FR,de-DE,en"})
 		return err
 	}))
-	b.visit(s.Nodes[0].URL, "/", "Heidi")
-	b.state("live", e2e.Soon)
-	b.sees("Sie haben nichts in Arbeit.")
-	if got := b.eval(`document.documentElement.lang`); got != "de" {
+	b.Visit(s.Nodes[0].URL, "/", "Heidi")
+	b.State("live", e2e.Soon)
+	b.Sees("Sie haben nichts in Arbeit.")
+	if got := b.Eval(`document.documentElement.lang`); got != "de" {
 		t.Errorf("the document's language is %q", got)
 	}
-	b.use("DisclosureTriangle", "verify")
-	b.use("radio", "2")
-	b.use("button", "Arbeit holen: verify")
-	b.works(2, e2e.Soon)
-	b.sees("2 Vorgänge jetzt unter Ihren Vorgängen.")
-	b.sees("1.234,5")
-	b.sees("03.02.2026")
-	b.as(look{width: 1366, height: 768, scheme: "light"})
-	b.shoot("german-1366")
-	b.as(look{width: 390, height: 844, scheme: "light"})
+	b.Use("DisclosureTriangle", "verify")
+	b.Use("radio", "2")
+	b.Use("button", "Arbeit holen: verify")
+	b.Works(2, e2e.Soon)
+	b.Sees("2 Vorgänge jetzt unter Ihren Vorgängen.")
+	b.Sees("1.234,5")
+	b.Sees("03.02.2026")
+	b.As(Look{Width: 1366, Height: 768, Scheme: "light"})
+	b.Shoot("german-1366")
+	b.As(Look{Width: 390, Height: 844, Scheme: "light"})
 	b.fits(t)
-	b.shoot("german-390")
-	b.as(look{width: 1366, height: 768, scheme: "light"})
-	b.use("button", "Zurückgeben")
-	b.use("button", "für 4 h zurückgeben")
-	b.sees("zurückgegeben, frühestens")
-	b.use("button", "Abschließen")
-	b.sees("loan 2: abgeschlossen.")
+	b.Shoot("german-390")
+	b.As(Look{Width: 1366, Height: 768, Scheme: "light"})
+	b.Use("button", "Zurückgeben")
+	b.Use("button", "für 4 h zurückgeben")
+	b.Sees("zurückgegeben, frühestens")
+	b.Use("button", "Abschließen")
+	b.Sees("loan 2: abgeschlossen.")
 	e2e.Await(t, "both are let go of", e2e.Soon, func() bool {
-		return strings.Join(column[string](s, `select state from getwork.work order by id`), " ") == "returned completed"
+		return strings.Join(e2e.Column[string](s, `select state from getwork.work order by id`), " ") == "returned completed"
 	})
-	b.sees("Heute abgegeben")
+	b.Sees("Heute abgegeben")
 
 	// What the server refuses is said in German, too, apart from what PostgreSQL says.
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
-	b.set("set-name", "verify")
-	b.set("set-query", "select 1 as item, nothing")
-	b.press("#save")
-	b.shows("#set-query-error", `PostgreSQL meldet: column "nothing" does not exist (SQLSTATE 42703)`)
-	b.await(`document.querySelector('.sql-wrong').textContent === 'nothing'`, e2e.Soon)
-	b.set("set-query", "select 1 as item")
-	b.press("#save")
-	b.shows("#view .error[role=alert]", "Es gibt schon eine Aufgabe „verify“")
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
+	b.Set("set-name", "verify")
+	b.Set("set-query", "select 1 as item, nothing")
+	b.Press("#save")
+	b.Shows("#set-query-error", `PostgreSQL meldet: column "nothing" does not exist (SQLSTATE 42703)`)
+	b.Await(`document.querySelector('.sql-wrong').textContent === 'nothing'`, e2e.Soon)
+	b.Set("set-query", "select 1 as item")
+	b.Press("#save")
+	b.Shows("#view .error[role=alert]", "Es gibt schon eine Aufgabe „verify“")
 
 	// A manager's bar has one row of views on a phone, and the others behind a button.
-	b.visit(s.Nodes[0].URL, "/webhooks", "Mia,manager")
-	for _, l := range []look{{width: 390, height: 844, scheme: "dark"}, {width: 1024, height: 768, scheme: "light"}, {width: 1366, height: 768, scheme: "light"}} {
-		b.as(l)
-		b.await(fmt.Sprintf(`document.querySelector('#views a[href="/webhooks"]').hidden === %v`, l.width < 1366), e2e.Soon)
-		if found := b.eval(ragged); found != "" {
-			t.Errorf("the bar at %d: %s", l.width, found)
+	b.Visit(s.Nodes[0].URL, "/webhooks", "Mia,manager")
+	for _, l := range []Look{{Width: 390, Height: 844, Scheme: "dark"}, {Width: 1024, Height: 768, Scheme: "light"}, {Width: 1366, Height: 768, Scheme: "light"}} {
+		b.As(l)
+		b.Await(fmt.Sprintf(`document.querySelector('#views a[href="/webhooks"]').hidden === %v`, l.Width < 1366), e2e.Soon)
+		if found := b.Eval(Ragged); found != "" {
+			t.Errorf("the bar at %d: %s", l.Width, found)
 		}
-		b.shoot(fmt.Sprintf("german-bar-%d", l.width))
+		b.Shoot(fmt.Sprintf("german-bar-%d", l.Width))
 	}
-	b.as(look{width: 390, height: 844, scheme: "light"})
-	b.await(`!document.querySelector('#more').hidden`, e2e.Soon)
-	b.eval(`(document.querySelector('#more').focus(), '')`)
-	b.do(chromedp.KeyEvent(kb.Enter))
-	b.await(`document.querySelector('#rest:popover-open')`, e2e.Soon)
+	b.As(Look{Width: 390, Height: 844, Scheme: "light"})
+	b.Await(`!document.querySelector('#more').hidden`, e2e.Soon)
+	b.Eval(`(document.querySelector('#more').focus(), '')`)
+	b.Do(chromedp.KeyEvent(kb.Enter))
+	b.Await(`document.querySelector('#rest:popover-open')`, e2e.Soon)
 	b.fits(t)
-	b.audit(t)
-	b.shoot("german-more-390")
-	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
-	b.await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view h1')`, e2e.Soon)
-	got := inPage[string](b, `
+	b.Audit(t)
+	b.Shoot("german-more-390")
+	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	b.Await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view h1')`, e2e.Soon)
+	got := InPage[string](b, `
 		const { translate } = await import('/static/lang.js');
 		const said = await Promise.all([
 			{ status: 403, title: 'Not allowed', detail: 'this call comes from another site\'s page' },

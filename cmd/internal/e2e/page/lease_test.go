@@ -12,8 +12,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// leased creates a task that hands out the items, best first, and takes them back when the lease is over.
-func leased(s *site, lease string, items ...string) {
+// Leased creates a task that hands out the items, best first, and takes them back when the lease is over.
+func Leased(s *e2e.Site, lease string, items ...string) {
 	s.T.Helper()
 	err := s.As("mary", 0).CreateTask(s.T.Context(), map[string]any{"name": "verify", "lease": lease, "query": `
 		select item from unnest(array['` + strings.Join(items, "','") + `']) with ordinality as u (item, n) order by n`})
@@ -22,25 +22,10 @@ func leased(s *site, lease string, items ...string) {
 	}
 }
 
-// manages makes a call as a manager.
-func (s *site) manages(method, path string, body any) (answered struct{ Token string }) {
-	s.T.Helper()
-	mary := s.As("mary", 0)
-	mary.Role = "manager"
-	a, err := mary.Do(s.T.Context(), method, "/api/v1"+path, body)
-	if err == nil {
-		err = a.Decode(&answered)
-	}
-	if err != nil {
-		s.T.Fatal(method, path, err)
-	}
-	return answered
-}
-
-// typeNote types into the first card's note.
-func (b *browser) typeNote(text string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`(() => {
+// TypeNote types into the first card's note.
+func (b *Browser) TypeNote(text string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`(() => {
 		(%s)('#work li:first-child summary');
 		const item = document.querySelector('#work li:first-child');
 		const details = item?.querySelector('details');
@@ -49,8 +34,8 @@ func (b *browser) typeNote(text string) {
 		note?.focus();
 		return !!note && document.activeElement === note;
 	})()`, opens), e2e.Soon)
-	b.do(chromedp.KeyEvent(text))
-	b.await(fmt.Sprintf(`document.querySelector('#work li:first-child textarea').value.includes(%q)`, text), e2e.Soon)
+	b.Do(chromedp.KeyEvent(text))
+	b.Await(fmt.Sprintf(`document.querySelector('#work li:first-child textarea').value.includes(%q)`, text), e2e.Soon)
 }
 
 // opens opens what an element is behind, as a person does: the item in the list, one of its menus, a task's options.
@@ -63,26 +48,26 @@ const opens = `((selector) => {
 	if (/^\.task input/.test(selector)) document.querySelector('.task details').open = true;
 })`
 
-// press clicks a button without a pointer, so that the page does not take it for a sign of presence.
-func (b *browser) press(selector string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`(%s(%q), document.querySelector(%[2]q)?.checkVisibility() && !document.querySelector(%[2]q).disabled)`, opens, selector), e2e.Soon)
-	b.eval(fmt.Sprintf(`(document.querySelector(%q).click(), '')`, selector))
+// Press clicks a button without a pointer, so that the page does not take it for a sign of presence.
+func (b *Browser) Press(selector string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`(%s(%q), document.querySelector(%[2]q)?.checkVisibility() && !document.querySelector(%[2]q).disabled)`, opens, selector), e2e.Soon)
+	b.Eval(fmt.Sprintf(`(document.querySelector(%q).click(), '')`, selector))
 }
 
-// shows waits until an element's text contains the given part.
-func (b *browser) shows(selector, text string) {
-	b.t.Helper()
-	b.await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), e2e.Soon)
+// Shows waits until an element's text contains the given part.
+func (b *Browser) Shows(selector, text string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), e2e.Soon)
 }
 
-// moving moves the pointer about until so returns true.
-func (b *browser) moving(what string, so func() bool) {
-	b.t.Helper()
+// Moving moves the pointer about until so returns true.
+func (b *Browser) Moving(what string, so func() bool) {
+	b.T.Helper()
 	n := 0
-	e2e.Await(b.t, what, 4*e2e.Soon, func() bool {
+	e2e.Await(b.T, what, 4*e2e.Soon, func() bool {
 		n++
-		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 300+float64(n%100), 10))
+		b.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 300+float64(n%100), 10))
 		return so()
 	})
 }
@@ -94,95 +79,95 @@ const anHourOff = `Date.now = ((now) => () => now() + 3600e3)(Date.now)`
 // lease, and so does presence at the page; absence does not.
 func TestPageLease(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, anHourOff+";"+cuttable)
-	s := newSite(t, 1, "")
-	leased(s, "60s", "17", "18")
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, anHourOff+";"+Cuttable)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "60s", "17", "18")
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
 	extended := func(n int) bool {
-		return column[bool](s, `select lease_expires_at - assigned_at >= $1 * lease from getwork.work order by id desc limit 1`, n)[0]
+		return e2e.Column[bool](s, `select lease_expires_at - assigned_at >= $1 * lease from getwork.work order by id desc limit 1`, n)[0]
 	}
 	s.Takes("Oliver", 1)
-	b.await(`/^[3-5]\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
+	b.Await(`/^[3-5]\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
 	s.Exec(`update getwork.work set assigned_at = assigned_at - interval '40 s', lease_expires_at = lease_expires_at - interval '40 s'`)
 	b.cutOff() // so that the page reads the later end
-	b.await(`/^1?\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
-	b.shows(".lease.soon .warning", "goes back to the queue")
-	if title := b.eval("document.title"); !strings.HasSuffix(title, "Oliver · getwork") {
+	b.Await(`/^1?\d s left$/.test(document.querySelector('#work .left')?.textContent)`, e2e.Soon)
+	b.Shows(".lease.soon .warning", "goes back to the queue")
+	if title := b.Eval("document.title"); !strings.HasSuffix(title, "Oliver · getwork") {
 		t.Errorf("the title is %q", title)
 	}
-	b.await(`document.title.startsWith('⏳')`, e2e.Soon)
-	b.press(".keep")
-	b.await(`document.querySelector('.lease:not(.soon)')`, e2e.Soon)
+	b.Await(`document.title.startsWith('⏳')`, e2e.Soon)
+	b.Press(".keep")
+	b.Await(`document.querySelector('.lease:not(.soon)')`, e2e.Soon)
 	if extended(2) {
 		t.Error("the lease was extended by more than its length")
 	}
-	b.press(".complete")
-	b.works(0, e2e.Soon)
-	s.changes("verify", map[string]any{"lease": "10s"}, 0) // a quarter of it is soon used up
+	b.Press(".complete")
+	b.Works(0, e2e.Soon)
+	s.Changes("verify", map[string]any{"lease": "10s"}, 0) // a quarter of it is soon used up
 	s.Takes("Oliver", 1)
-	b.moving("presence extends the lease three times", func() bool { return extended(3) })
+	b.Moving("presence extends the lease three times", func() bool { return extended(3) })
 	const extensions = `performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/extend')).length`
-	if n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](extensions)); err != nil || n < 3 || n > 10 {
+	if n, err := chromedp.Run(b.Context(), chromedp.Evaluate[int](extensions)); err != nil || n < 3 || n > 10 {
 		t.Errorf("extended %d times in three leases (%v); at least a quarter of one lies between two", n, err)
 	}
-	b.eval(`(Object.defineProperty(document, 'hidden', { value: true }), '')`) // as if the tab were in the background
-	b.moving("nobody is at it", func() bool {
-		return column[bool](s, `select state = 'expired' from getwork.work order by id desc limit 1`)[0]
+	b.Eval(`(Object.defineProperty(document, 'hidden', { value: true }), '')`) // as if the tab were in the background
+	b.Moving("nobody is at it", func() bool {
+		return e2e.Column[bool](s, `select state = 'expired' from getwork.work order by id desc limit 1`)[0]
 	})
-	b.shows(".why", "It went back at ")
-	b.await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work .done')`, e2e.Soon)
-	b.press(".dismiss")
-	b.works(0, e2e.Soon)
-	b.shows("#empty", "You hold nothing.")
+	b.Shows(".why", "It went back at ")
+	b.Await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work .done')`, e2e.Soon)
+	b.Press(".dismiss")
+	b.Works(0, e2e.Soon)
+	b.Shows("#empty", "You hold nothing.")
 }
 
 // All of this also works without push.
 func TestPageLeaseWithoutPush(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	leased(s, "15s", "17") // longer than loading the page may take
-	address, _ := withoutSockets(t, s.Nodes[0])
-	b.logIn(address, "Oliver")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "15s", "17") // longer than loading the page may take
+	address, _ := WithoutSockets(t, s.Nodes[0])
+	b.LogIn(address, "Oliver")
 	s.Takes("Oliver", 1)
-	b.do(chromedp.Navigate(address))
-	b.state("polling", e2e.Soon)
-	b.shows(".lease .left", "s left")
-	b.moving("presence extends the lease twice", func() bool {
-		return column[bool](s, `select lease_expires_at - assigned_at >= 2 * lease from getwork.work`)[0]
+	b.Do(chromedp.Navigate(address))
+	b.State("polling", e2e.Soon)
+	b.Shows(".lease .left", "s left")
+	b.Moving("presence extends the lease twice", func() bool {
+		return e2e.Column[bool](s, `select lease_expires_at - assigned_at >= 2 * lease from getwork.work`)[0]
 	})
-	b.await(`document.querySelector('.why')?.textContent.includes('It went back at ')`, 3*e2e.Soon)
-	b.press(".again")
-	b.shows(".lease .left", "s left")
-	b.works(1, e2e.Soon)
+	b.Await(`document.querySelector('.why')?.textContent.includes('It went back at ')`, 3*e2e.Soon)
+	b.Press(".again")
+	b.Shows(".lease .left", "s left")
+	b.Works(1, e2e.Soon)
 }
 
 // A user returns an item to others and isn't offered it again; the page says why there is nothing for them, and names a
 // limit.
 func TestPageReturnsToOthers(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select 1 as item`)
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
-	b.click(".task form button")
-	b.works(1, e2e.Soon)
-	b.click("#work .others")
-	b.click(`#work [data-return=exact]`)
-	b.do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "73\r", chromedp.NodeVisible))
-	b.shows("#work .error", "It can be returned for 0 to 72 hours")
-	b.do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "\b\b0\r", chromedp.NodeVisible))
-	b.shows("#work .became", "returned to others, not offered before ")
-	b.works(0, e2e.Soon)
-	b.shows("#recent", "returned to others, not offered before ")
-	if closed := column[string](s, `select state || ' ' || to_others from getwork.work`); closed[0] != "returned true" {
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
+	b.Click(".task form button")
+	b.Works(1, e2e.Soon)
+	b.Click("#work .others")
+	b.Click(`#work [data-return=exact]`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "73\r", chromedp.NodeVisible))
+	b.Shows("#work .error", "It can be returned for 0 to 72 hours")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#work .exact input"), "\b\b0\r", chromedp.NodeVisible))
+	b.Shows("#work .became", "returned to others, not offered before ")
+	b.Works(0, e2e.Soon)
+	b.Shows("#recent", "returned to others, not offered before ")
+	if closed := e2e.Column[string](s, `select state || ' ' || to_others from getwork.work`); closed[0] != "returned true" {
 		t.Errorf("work: %q", closed)
 	}
-	b.click(".task form button")
-	b.shows(".task .ended", "There is work, but none that you may have")
-	b.shows(".task .ended", "You left 1 to others.")
+	b.Click(".task form button")
+	b.Shows(".task .ended", "There is work, but none that you may have")
+	b.Shows(".task .ended", "You left 1 to others.")
 	if a, err := s.As("Tracy", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/1/claim", nil); err != nil || a.Status != 201 {
 		t.Errorf("Tracy's claim: %d %s %v", a.Status, a.Body, err)
 	}
@@ -190,20 +175,20 @@ func TestPageReturnsToOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	b.state("live", e2e.Soon)
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	b.State("live", e2e.Soon)
 	const click = `(document.querySelector('.task [aria-label="Get Work: jobs"]').click(), '')`
-	b.await(`document.querySelector('.task [aria-label="Get Work: jobs"]')`, e2e.Soon)
-	if n := b.eval(`String(document.querySelectorAll('[name="count-jobs"]').length)`); n != "1" {
+	b.Await(`document.querySelector('.task [aria-label="Get Work: jobs"]')`, e2e.Soon)
+	if n := b.Eval(`String(document.querySelectorAll('[name="count-jobs"]').length)`); n != "1" {
 		t.Errorf("%s numbers to choose from, of which one may hold 1", n)
 	}
-	b.eval(click)
-	b.works(1, e2e.Soon)
-	b.shows("#work .which", "place 1 of 3")
-	b.eval(click)
-	b.shows(".task .ended", "You hold 1 item of this task, and may hold no more.")
-	b.eval(`(import('/static/views/desk/words.js').then((words) => { window.words = words; }), '')`)
-	b.await(`window.words`, e2e.Soon)
+	b.Eval(click)
+	b.Works(1, e2e.Soon)
+	b.Shows("#work .which", "place 1 of 3")
+	b.Eval(click)
+	b.Shows(".task .ended", "You hold 1 item of this task, and may hold no more.")
+	b.Eval(`(import('/static/views/desk/words.js').then((words) => { window.words = words; }), '')`)
+	b.Await(`window.words`, e2e.Soon)
 	for _, tt := range []struct{ request, task, holds, want string }{
 		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "{max_open:1}", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
 		{"{state:'partial',wanted:5,assigned:2,reason:'at_limit'}", "{max_open:2,display:{one:'loan',many:'loans'}}", "2", "2 loans now in your pipeline. You hold 2 loans of this task, and may hold no more."},
@@ -212,7 +197,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 		{"{state:'none',reason:'all_held'}", "{}", "2", "Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free."},
 		{"{state:'none',reason:'all_held'}", "{}", "0", "Everything that matches is held by others or put off. Ask again later, or wait until an item is free."},
 	} {
-		if got := b.eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.task, tt.holds)); got != tt.want {
+		if got := b.Eval(fmt.Sprintf("words.outcome(%s, %s, %s)", tt.request, tt.task, tt.holds)); got != tt.want {
 			t.Errorf("%s, of task %s, holding %s: %q", tt.request, tt.task, tt.holds, got)
 		}
 	}

@@ -17,15 +17,16 @@ import (
 
 // leavesAllTheSame answers the browser's question before leaving while something is not sent. The browser asks only
 // users who have used the page.
-func (b *browser) leavesAllTheSame() { b.answersYes(func() {}) }
+func (b *Browser) leavesAllTheSame() { b.AnswersYes(func() {}) }
 
-// leavesUnasked leaves, and fails the test if the browser asks.
-func (b *browser) leavesUnasked() {
-	b.answersYes(func() { b.t.Error("the browser asks whether to leave") })
+// LeavesUnasked leaves, and fails the test if the browser asks.
+func (b *Browser) LeavesUnasked() {
+	b.AnswersYes(func() { b.T.Error("the browser asks whether to leave") })
 }
 
-func (b *browser) answersYes(asked func()) {
-	b.t.Helper()
+// AnswersYes answers the browser's question whether to leave, and calls asked each time.
+func (b *Browser) AnswersYes(asked func()) {
+	b.T.Helper()
 	err := chromedp.Listen(b.ctx, func(event any) {
 		if _, question := event.(*page.EventJavascriptDialogOpening); !question {
 			return
@@ -39,7 +40,7 @@ func (b *browser) answersYes(asked func()) {
 		}()
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
@@ -47,85 +48,85 @@ func (b *browser) answersYes(asked func()) {
 // browser's Back.
 func TestPageLogOutLeavesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, undoLasts)
-	s := newSite(t, 1, "")
-	leased(s, "1h", "a", "b", "c")
-	b.visit(s.Nodes[0].URL, "/", "Mia,manager")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, UndoLasts)
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "1h", "a", "b", "c")
+	b.Visit(s.Nodes[0].URL, "/", "Mia,manager")
+	b.State("live", e2e.Soon)
 	s.Takes("Mia", 3)
-	b.works(3, e2e.Soon)
-	b.press("#work li:nth-child(2) .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#recent", "b") // a key is a bank's data, too
-	b.typeNote("secret of one")
-	other, asleep := b.window(), b.window()
-	for note, w := range map[string]*browser{"secret of two": other, "secret of three": asleep} {
-		w.do(chromedp.Navigate(s.Nodes[0].URL))
-		w.works(2, e2e.Soon)
-		w.typeNote(note)
-		w.await(fmt.Sprintf(`JSON.stringify(sessionStorage).includes(%q)`, note), e2e.Soon)
+	b.Works(3, e2e.Soon)
+	b.Press("#work li:nth-child(2) .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#recent", "b") // a key is a bank's data, too
+	b.TypeNote("secret of one")
+	other, asleep := b.Window(), b.Window()
+	for note, w := range map[string]*Browser{"secret of two": other, "secret of three": asleep} {
+		w.Do(chromedp.Navigate(s.Nodes[0].URL))
+		w.Works(2, e2e.Soon)
+		w.TypeNote(note)
+		w.Await(fmt.Sprintf(`JSON.stringify(sessionStorage).includes(%q)`, note), e2e.Soon)
 	}
-	asleep.do(chromedp.Navigate("about:blank"))
-	b.press(`#views a[href="/floor"]`)
-	b.await(`document.querySelector('[data-view=floor]')`, e2e.Soon)
-	b.press("#log-out")
-	gone := func(w *browser) {
+	asleep.Do(chromedp.Navigate("about:blank"))
+	b.Press(`#views a[href="/floor"]`)
+	b.Await(`document.querySelector('[data-view=floor]')`, e2e.Soon)
+	b.Press("#log-out")
+	gone := func(w *Browser) {
 		t.Helper()
-		w.await(`document.querySelector('#log-in')?.checkVisibility()`, e2e.Soon)
-		w.leftNothing("secret", "Mia", "verify")
+		w.Await(`document.querySelector('#log-in')?.checkVisibility()`, e2e.Soon)
+		w.LeftNothing("secret", "Mia", "verify")
 	}
 	gone(b)
 	gone(other)
-	asleep.do(chromedp.Navigate(s.Nodes[0].URL))
+	asleep.Do(chromedp.Navigate(s.Nodes[0].URL))
 	gone(asleep)
-	b.do(chromedp.NavigateBack())
+	b.Do(chromedp.NavigateBack())
 	gone(b)
-	b.eval(`(window.before = true, dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })), '')`) // as a browser does that has kept the page
-	b.await(`!window.before`, e2e.Soon)
+	b.Eval(`(window.before = true, dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })), '')`) // as a browser does that has kept the page
+	b.Await(`!window.before`, e2e.Soon)
 	gone(b)
-	s.disposes("a held, b completed, c held")
+	s.Disposes("a held, b completed, c held")
 }
 
 // A user who logs out while something can't be sent is asked to confirm; and if the log-out fails, the page says so.
 func TestPageLogOutUnsent(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 3)
-	b.typeNote("no line")
-	g.refuses(http.StatusServiceUnavailable, -1, "60")
-	b.press("#work li:first-child .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t take it now")
-	other := b.window() // where something is kept, too
-	other.do(chromedp.Navigate(g.URL))
-	other.await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
-	other.click("#work .complete")
-	other.shows("#work .going", "b: completed. The server can’t take it now")
-	b.shows("#work .going", "b: completed. The server can’t take it now") // the other window has been told
-	b.press("#log-out")
-	b.shows("dialog", "The server can’t be told now what you did with: a, b.")
-	b.press("dialog button[value=no]")
-	b.await(`!document.querySelector('dialog')`, e2e.Soon) // until then another log-out is the same one
-	b.shows("#work .going", "The server can’t take it now")
-	g.refusing(func(w http.ResponseWriter, r *http.Request) bool {
-		refused := isDisposition(r) || r.URL.Path == "/logout"
+	b, s, g := Behind(t, 3)
+	b.TypeNote("no line")
+	g.Refuses(http.StatusServiceUnavailable, -1, "60")
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t take it now")
+	other := b.Window() // where something is kept, too
+	other.Do(chromedp.Navigate(g.URL))
+	other.Await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
+	other.Click("#work .complete")
+	other.Shows("#work .going", "b: completed. The server can’t take it now")
+	b.Shows("#work .going", "b: completed. The server can’t take it now") // the other window has been told
+	b.Press("#log-out")
+	b.Shows("dialog", "The server can’t be told now what you did with: a, b.")
+	b.Press("dialog button[value=no]")
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon) // until then another log-out is the same one
+	b.Shows("#work .going", "The server can’t take it now")
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+		refused := IsDisposition(r) || r.URL.Path == "/logout"
 		if refused {
 			http.Error(w, "bad gateway", http.StatusBadGateway)
 		}
 		return refused
 	})
-	b.press("#log-out")
-	b.press("dialog button[value=yes]")
-	b.shows("#said", "You are still logged in: the server answered with status 502.")
-	b.shows("#work .going", "The server can’t be reached now")
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
-	g.refuses(http.StatusServiceUnavailable, -1, "60")
-	b.press("#log-out")
-	b.press("dialog button[value=yes]")
-	for _, w := range []*browser{b, other} { // neither asks anything more
-		w.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-		w.leftNothing("no line", "Oliver")
+	b.Press("#log-out")
+	b.Press("dialog button[value=yes]")
+	b.Shows("#said", "You are still logged in: the server answered with status 502.")
+	b.Shows("#work .going", "The server can’t be reached now")
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
+	g.Refuses(http.StatusServiceUnavailable, -1, "60")
+	b.Press("#log-out")
+	b.Press("dialog button[value=yes]")
+	for _, w := range []*Browser{b, other} { // neither asks anything more
+		w.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+		w.LeftNothing("no line", "Oliver")
 	}
-	if got := s.dispositions(); got != "a held, b held, c held" {
+	if got := s.Dispositions(); got != "a held, b held, c held" {
 		t.Error(got)
 	}
 }
@@ -134,20 +135,20 @@ func TestPageLogOutUnsent(t *testing.T) {
 // got none.
 func TestPageLogInAfterNoAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	g := newSite(t, 1, "").behindGateway()
-	g.refusing(func(w http.ResponseWriter, r *http.Request) bool {
+	b := NewBrowser(t, "")
+	g := BehindGateway(e2e.NewSite(t, 1, ""))
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
 		api := strings.HasPrefix(r.URL.Path, "/api/")
 		if api {
 			http.Error(w, "bad gateway", http.StatusBadGateway)
 		}
 		return api
 	})
-	b.do(chromedp.Navigate(g.URL))
-	b.banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
-	g.refusing(nil)
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	if text := b.eval(`document.querySelector('#banner').checkVisibility() ? document.querySelector('#banner').innerText : ''`); text != "" {
+	b.Do(chromedp.Navigate(g.URL))
+	b.Banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
+	g.Refusing(nil)
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	if text := b.Eval(`document.querySelector('#banner').checkVisibility() ? document.querySelector('#banner').innerText : ''`); text != "" {
 		t.Errorf("it still says %q", text)
 	}
 }
@@ -155,12 +156,12 @@ func TestPageLogInAfterNoAnswer(t *testing.T) {
 // Pressing Log out again while the server takes its time asks once, and a later log-out still works.
 func TestPageLogOutPressedTwice(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
+	b, s, g := Behind(t, 2)
 	answer := make(chan struct{})
 	answered := sync.OnceFunc(func() { close(answer) })
 	t.Cleanup(answered)
-	g.refusing(func(_ http.ResponseWriter, r *http.Request) bool {
-		if isDisposition(r) {
+	g.Refusing(func(_ http.ResponseWriter, r *http.Request) bool {
+		if IsDisposition(r) {
 			select {
 			case <-answer:
 			case <-r.Context().Done():
@@ -168,92 +169,92 @@ func TestPageLogOutPressedTwice(t *testing.T) {
 		}
 		return false
 	})
-	b.press("#work li:first-child .complete")
-	b.eval(`(document.querySelector('#log-out').click(), document.querySelector('#log-out').click(), '')`)
-	b.shows("dialog", "The server can’t be told now what you did with: a.")
-	b.press("dialog button[value=no]")
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(document.querySelector('#log-out').click(), document.querySelector('#log-out').click(), '')`)
+	b.Shows("dialog", "The server can’t be told now what you did with: a.")
+	b.Press("dialog button[value=no]")
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
 	answered()
-	s.disposes("a completed, b held")
-	b.works(1, e2e.Soon) // it has its answer, so nothing is sent any more
-	b.press("#log-out")
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	s.Disposes("a completed, b held")
+	b.Works(1, e2e.Soon) // it has its answer, so nothing is sent any more
+	b.Press("#log-out")
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 }
 
 // A user with unsaved changes of a task is asked before the log-out, which loses them; also in another view.
 func TestPageLogOutUnsaved(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
-	b.set("set-title", "New one")
-	b.eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
-	b.await(`document.querySelector('[data-task=verify] a')`, e2e.Soon)
-	b.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
-	b.set("set-title", "Mine")
-	b.press(`#views a[href="/people"]`)
-	b.await(`document.querySelector('[data-view=people]')`, e2e.Soon)
-	b.press("#log-out")
-	b.shows("dialog", "What you typed is not saved: a new task, verify. If you log out, it is lost.")
-	b.press("dialog button[value=no]")
-	b.await(`!document.querySelector('dialog')`, e2e.Soon)
-	b.press(`#views a[href="/tasks"]`)
-	b.shows("[data-task=verify] .badge", "not saved")
-	b.press("#log-out")
-	b.press("dialog button[value=yes]")
-	b.await(`document.querySelector('#log-in')?.checkVisibility()`, e2e.Soon)
-	b.leftNothing("Mine", "New one")
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
+	b.Set("set-title", "New one")
+	b.Eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
+	b.Await(`document.querySelector('[data-task=verify] a')`, e2e.Soon)
+	b.Eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	b.Set("set-title", "Mine")
+	b.Press(`#views a[href="/people"]`)
+	b.Await(`document.querySelector('[data-view=people]')`, e2e.Soon)
+	b.Press("#log-out")
+	b.Shows("dialog", "What you typed is not saved: a new task, verify. If you log out, it is lost.")
+	b.Press("dialog button[value=no]")
+	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
+	b.Press(`#views a[href="/tasks"]`)
+	b.Shows("[data-task=verify] .badge", "not saved")
+	b.Press("#log-out")
+	b.Press("dialog button[value=yes]")
+	b.Await(`document.querySelector('#log-in')?.checkVisibility()`, e2e.Soon)
+	b.LeftNothing("Mine", "New one")
 }
 
 // A page that leaves by itself does not ask, and does not leave if the same user logs in again in another tab. Kept
 // outcomes stay kept.
 func TestPageGoesUnasked(t *testing.T) {
 	t.Parallel()
-	b, _, g := behind(t, 2)
-	b.leavesUnasked()
-	b.typeNote("looked at")
-	g.refuses(http.StatusServiceUnavailable, -1, "60")
-	b.press("#work li:first-child .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t take it now")
+	b, _, g := Behind(t, 2)
+	b.LeavesUnasked()
+	b.TypeNote("looked at")
+	g.Refuses(http.StatusServiceUnavailable, -1, "60")
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t take it now")
 	const asked = `performance.getEntriesByType('resource').filter((e) => new URL(e.name).pathname === '/api/v1/me').length`
-	b.eval(`(window.asked = ` + asked + `, '')`)
-	other := b.window()
-	other.do(chromedp.Navigate(g.URL))
-	other.await(`document.querySelector('#work .going')`, e2e.Soon)
-	other.eval(`(new BroadcastChannel('getwork').postMessage('log-in'), '')`) // as after a log-in
-	b.await(`!window.asked || `+asked+` > window.asked`, e2e.Soon)
-	b.settle()
-	if stays := b.eval(`String(window.asked > 0)`); stays != "true" {
+	b.Eval(`(window.asked = ` + asked + `, '')`)
+	other := b.Window()
+	other.Do(chromedp.Navigate(g.URL))
+	other.Await(`document.querySelector('#work .going')`, e2e.Soon)
+	other.Eval(`(new BroadcastChannel('getwork').postMessage('log-in'), '')`) // as after a log-in
+	b.Await(`!window.asked || `+asked+` > window.asked`, e2e.Soon)
+	b.Settle()
+	if stays := b.Eval(`String(window.asked > 0)`); stays != "true" {
 		t.Error("it was loaded again")
 	}
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
-	b.eval(`(dispatchEvent(new Event('focus')), '')`)
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	b.await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
+	InPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
+	b.Eval(`(dispatchEvent(new Event('focus')), '')`)
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	b.Await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
 }
 
 // A user who confirms the log-out is not asked again by the browser, although the typed text is too long to be kept.
 func TestPageLogOutTooMuchTyped(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
-	b.leavesUnasked()
-	b.set("set-title", "Mine")
-	b.eval(`((setItem) => {
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.LeavesUnasked()
+	b.Set("set-title", "Mine")
+	b.Eval(`((setItem) => {
 		Storage.prototype.setItem = function (key, value) {
 			if (key.includes('draft')) throw new DOMException('full', 'QuotaExceededError');
 			setItem.call(this, key, value);
 		};
 		return '';
 	})(Storage.prototype.setItem)`)
-	b.set("set-title", "Mine, and more than can be kept")
-	b.press("#log-out")
-	b.shows("dialog", "What you typed is not saved: verify. If you log out, it is lost.")
-	b.press("dialog button[value=yes]")
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	b.leftNothing("Mine")
+	b.Set("set-title", "Mine, and more than can be kept")
+	b.Press("#log-out")
+	b.Shows("dialog", "What you typed is not saved: verify. If you log out, it is lost.")
+	b.Press("dialog button[value=yes]")
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	b.LeftNothing("Mine")
 }

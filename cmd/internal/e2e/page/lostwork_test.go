@@ -15,32 +15,32 @@ import (
 // with it.
 func TestPageLostLease(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	const item = "<i>1/2</i>"
-	leased(s, "1h", item)
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
+	Leased(s, "1h", item)
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
 	s.Takes("Oliver", 1)
-	b.works(1, e2e.Soon)
-	b.typeNote("half read")
+	b.Works(1, e2e.Soon)
+	b.TypeNote("half read")
 	s.Exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s'`) // not while typing
-	b.shows(".why", "It went back at ")
-	b.shows(".why", "Your note is kept.")
-	b.shows("#work h3", item)
+	b.Shows(".why", "It went back at ")
+	b.Shows(".why", "Your note is kept.")
+	b.Shows("#work h3", item)
 	other := s.Takes("Tracy", 1)[0]
-	b.press(".again")
-	b.shows(".error", "It can’t be claimed: somebody else holds")
+	b.Press(".again")
+	b.Shows(".error", "It can’t be claimed: somebody else holds")
 	if _, a, err := s.As("Tracy", 0).Dispose(t.Context(), other.ID, "return", "0s"); err != nil || a.Status != 200 {
 		t.Fatalf("return: %d %s %v", a.Status, a.Body, err)
 	}
-	b.press(".again")
-	b.shows("#told", item+": yours again.")
-	b.await(`document.querySelector('#work .done') && !document.querySelector('#work .again')`, e2e.Soon)
-	b.shows("#work .which", "attempt 2")
-	b.press("#work .complete")
-	b.works(0, e2e.Soon)
-	if closed := column[string](s, `select state || ' ' || coalesce(note, '') from getwork.work order by id`); fmt.Sprint(closed) != "[expired  returned  completed half read]" {
+	b.Press(".again")
+	b.Shows("#told", item+": yours again.")
+	b.Await(`document.querySelector('#work .done') && !document.querySelector('#work .again')`, e2e.Soon)
+	b.Shows("#work .which", "attempt 2")
+	b.Press("#work .complete")
+	b.Works(0, e2e.Soon)
+	if closed := e2e.Column[string](s, `select state || ' ' || coalesce(note, '') from getwork.work order by id`); fmt.Sprint(closed) != "[expired  returned  completed half read]" {
 		t.Errorf("work: %q", closed)
 	}
 }
@@ -49,42 +49,42 @@ func TestPageLostLease(t *testing.T) {
 // that is claimed in another tab, appears by itself.
 func TestPageTakenAway(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	leased(s, "10m", "a", "b", "c", "d", "e")
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	Leased(s, "10m", "a", "b", "c", "d", "e")
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
 	held := s.Takes("Oliver", 3)
-	b.works(3, e2e.Soon)
-	b.typeNote("mine")
+	b.Works(3, e2e.Soon)
+	b.TypeNote("mine")
 	reassign := func(w assign.Work, to string) {
 		t.Helper()
-		s.manages("POST", fmt.Sprintf("/work/%d/reassign", w.ID), map[string]any{"user": to})
+		s.Manages("POST", fmt.Sprintf("/work/%d/reassign", w.ID), map[string]any{"user": to})
 	}
 	reassign(held[1], "Tracy")
-	b.works(2, e2e.Soon)
-	b.shows("#told", "b: It was given to somebody else at ")
+	b.Works(2, e2e.Soon)
+	b.Shows("#told", "b: It was given to somebody else at ")
 	reassign(held[0], "Tracy")
-	b.shows(".why", "It was given to somebody else at ")
-	b.shows(".why", "Your note is kept.")
-	if shown := b.eval(`document.querySelector('#work li:first-child textarea').value + !!document.querySelector('.again')`); shown != "minefalse" {
+	b.Shows(".why", "It was given to somebody else at ")
+	b.Shows(".why", "Your note is kept.")
+	if shown := b.Eval(`document.querySelector('#work li:first-child textarea').value + !!document.querySelector('.again')`); shown != "minefalse" {
 		t.Errorf("the note, and whether it can be claimed: %s", shown)
 	}
 	reassign(s.Takes("Tracy", 1)[0], "Oliver")
-	b.shows("#work h3", "d")
+	b.Shows("#work h3", "d")
 	if a, err := s.As("Oliver", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/e/claim", nil); err != nil || a.Status != 201 {
 		t.Fatalf("claim: %d %s %v", a.Status, a.Body, err)
 	}
-	b.shows("#work h3", "e")
-	b.await(`document.querySelector('#held').textContent === '3'`, e2e.Soon)
-	b.notes("#told") // messages within a second stand together, and then go
-	token := s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "dry_run": true}).Token
-	s.manages("POST", "/work/release", map[string]any{"user": "Oliver", "token": token})
-	b.works(1, e2e.Soon)
+	b.Shows("#work h3", "e")
+	b.Await(`document.querySelector('#held').textContent === '3'`, e2e.Soon)
+	b.Notes("#told") // messages within a second stand together, and then go
+	token := s.Manages("POST", "/work/release", map[string]any{"user": "Oliver", "dry_run": true}).Token
+	s.Manages("POST", "/work/release", map[string]any{"user": "Oliver", "token": token})
+	b.Works(1, e2e.Soon)
 	for _, item := range []string{"c", "d", "e"} {
-		b.showed(item + ": It was returned at ")
+		b.Showed(item + ": It was returned at ")
 	}
-	b.showed("by a manager")
+	b.Showed("by a manager")
 }
 
 // goneScript runs static/getwork.js with fake sockets and answers, and returns what it reported about work that is
@@ -141,10 +141,10 @@ const goneScript = `(async () => {
 // is, once.
 func TestPageClientTellsWhatIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	told, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](goneScript, chromedp.EvalAwaitPromise))
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	told, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](goneScript, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,18 +35,3 @@ func (w withBrowsers) Run() int {
 	}
 	return code
 }
-
-// site is a site of e2e, with the steps that tests of this package share.
-type site struct{ *e2e.Site }
-
-// newSite starts n nodes; see [e2e.NewSite].
-func newSite(t *testing.T, n int, url string, args ...string) *site {
-	t.Helper()
-	return &site{e2e.NewSite(t, n, url, args...)}
-}
-
-// column reads one column of a result.
-func column[T any](s *site, sql string, args ...any) []T {
-	s.T.Helper()
-	return e2e.Column[T](s.Site, sql, args...)
-}

@@ -16,9 +16,9 @@ import (
 )
 
 // spent is how much CPU the page has used so far: for scripts, and for styles and layout.
-func (b *browser) spent() (script, layout time.Duration) {
-	b.t.Helper()
-	metrics, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
+func (b *Browser) spent() (script, layout time.Duration) {
+	b.T.Helper()
+	metrics, err := chromedp.Run(b.Context(), func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
 		if _, err := cdp.Call(ctx, tab, performance.Enable, performance.EnableParams{}); err != nil {
 			return nil, err
 		}
@@ -26,7 +26,7 @@ func (b *browser) spent() (script, layout time.Duration) {
 		return m.Metrics, err
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	for _, m := range metrics {
 		seconds := time.Duration(m.Value * float64(time.Second))
@@ -41,8 +41,8 @@ func (b *browser) spent() (script, layout time.Duration) {
 }
 
 // costing runs something several times, and reports the medians of its cost.
-func (b *browser) costing(what string, times int, step func(i int)) {
-	b.t.Helper()
+func (b *Browser) costing(what string, times int, step func(i int)) {
+	b.T.Helper()
 	var scripts, layouts []time.Duration
 	for i := range times {
 		script, layout := b.spent()
@@ -52,7 +52,7 @@ func (b *browser) costing(what string, times int, step func(i int)) {
 	}
 	slices.Sort(scripts)
 	slices.Sort(layouts)
-	b.t.Logf("%s: medians %v of scripts, %v of styles and layout (worst %v and %v)", what, scripts[times/2], layouts[times/2], scripts[times-1], layouts[times-1])
+	b.T.Logf("%s: medians %v of scripts, %v of styles and layout (worst %v and %v)", what, scripts[times/2], layouts[times/2], scripts[times-1], layouts[times-1])
 }
 
 // scrolling scrolls from the top to the bottom in 120 steps, one per frame, and returns the frames' times, in ms.
@@ -75,36 +75,36 @@ const scrolling = `new Promise((done) => {
 func TestPageHoldsFiveHundred(t *testing.T) {
 	t.Parallel()
 	const many = 500
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	s.manages("POST", "/tasks", map[string]any{"name": "verify", "lease": "24h", "max_request": 1000, "query": `
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	s.Manages("POST", "/tasks", map[string]any{"name": "verify", "lease": "24h", "max_request": 1000, "query": `
 		select 'L-' || 1000 + i as item, 'Applicant ' || i as applicant, i * 100.50 as amount, date '2026-01-01' + i % 300 as submitted,
 		  i % 2 = 0 as returning_customer, 'A remark of some length about loan ' || i as remark from generate_series(1, 600) i order by i`})
 	held := s.Takes("Oliver", many)
 	script, layout := b.spent()
 	began := time.Now()
-	b.visit(s.Nodes[0].URL, "/", "Oliver")
-	b.works(many, 3*e2e.Soon)
-	b.settle()
+	b.Visit(s.Nodes[0].URL, "/", "Oliver")
+	b.Works(many, 3*e2e.Soon)
+	b.Settle()
 	took := time.Since(began).Round(time.Millisecond)
 	s1, l1 := b.spent()
 	t.Logf("opened in %v; %v of scripts, %v of styles and layout", took, s1-script, l1-layout)
-	nodes, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`document.querySelectorAll('*').length`))
+	nodes, err := chromedp.Run(b.Context(), chromedp.Evaluate[int](`document.querySelectorAll('*').length`))
 	if t.Logf("%d elements", nodes); err != nil || nodes > 20_000 {
 		t.Errorf("%d elements for %d items (%v)", nodes, many, err)
 	}
-	frames, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](scrolling, chromedp.EvalAwaitPromise))
+	frames, err := chromedp.Run(b.Context(), chromedp.Evaluate[[]float64](scrolling, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("scrolling, ms a frame: median %.1f, 95 %% %.1f, worst %.1f", frames[0], frames[1], frames[2])
 	b.costing("a second in which nothing happens", 5, func(int) {
-		if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 1000, true))`, chromedp.EvalAwaitPromise)); err != nil {
+		if _, err := chromedp.Run(b.Context(), chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 1000, true))`, chromedp.EvalAwaitPromise)); err != nil {
 			t.Fatal(err)
 		}
 	})
 
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		window.touched = [];
 		const at = document.querySelectorAll('#work > li')[250].querySelector('button:not([hidden])');
 		at.focus();
@@ -113,18 +113,18 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 		new MutationObserver((all) => window.touched.push(all.length)).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
 		return '';
 	})()`)
-	b.settle()
-	top, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64](`at.getBoundingClientRect().top`))
+	b.Settle()
+	top, err := chromedp.Run(b.Context(), chromedp.Evaluate[float64](`at.getBoundingClientRect().top`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var touched []int
 	b.costing("one of them is completed elsewhere", 10, func(i int) {
-		b.eval(`(window.touched = [], '')`)
-		s.completes("Oliver", held[300-20*i]) // first below, then above the visible part
-		b.works(many-1-i, e2e.Soon)
-		b.settle()
-		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
+		b.Eval(`(window.touched = [], '')`)
+		completes(s, "Oliver", held[300-20*i]) // first below, then above the visible part
+		b.Works(many-1-i, e2e.Soon)
+		b.Settle()
+		n, err := chromedp.Run(b.Context(), chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,13 +135,13 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 	if median := touched[len(touched)/2]; median >= 200 {
 		t.Errorf("a change of one item touches the page %d times", median)
 	}
-	if is := b.eval(fmt.Sprintf(`String([document.activeElement === at, at.isConnected, Math.abs(at.getBoundingClientRect().top - %g) < 8])`, top)); is != "true,true,true" {
-		t.Errorf("has the focus, is there, is where it was: %s; it was at %g, and is at %s", is, top, b.eval(`String(at.getBoundingClientRect().top)`))
+	if is := b.Eval(fmt.Sprintf(`String([document.activeElement === at, at.isConnected, Math.abs(at.getBoundingClientRect().top - %g) < 8])`, top)); is != "true,true,true" {
+		t.Errorf("has the focus, is there, is where it was: %s; it was at %g, and is at %s", is, top, b.Eval(`String(at.getBoundingClientRect().top)`))
 	}
 }
 
 // completes has a user complete work from elsewhere.
-func (s *site) completes(user string, w assign.Work) {
+func completes(s *e2e.Site, user string, w assign.Work) {
 	s.T.Helper()
 	if _, a, err := s.As(user, 0).Dispose(s.T.Context(), w.ID, "complete", ""); err != nil || a.Status != 200 {
 		s.T.Fatalf("complete %s: %d %s %v", w.Item, a.Status, a.Body, err)

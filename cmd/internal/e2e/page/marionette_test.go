@@ -10,16 +10,16 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// firefox is a tab of a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver:
+// Firefox is a tab of a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver:
 // messages are LENGTH:JSON, commands [0, id, name, parameters], and answers [1, id, error, result].
-type firefox struct {
-	t *testing.T
+type Firefox struct {
+	T *testing.T
 	*foxProcess
 }
 
-// newFirefox opens a tab of Firefox, or skips the test if it is not installed. preferences are those that differ from its
+// NewFirefox opens a tab of Firefox, or skips the test if it is not installed. preferences are those that differ from its
 // own.
-func newFirefox(t *testing.T, preferences map[string]any) *firefox {
+func NewFirefox(t *testing.T, preferences map[string]any) *Firefox {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"firefox-esr", "firefox"} {
@@ -35,9 +35,9 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &firefox{t, process}
+	f := &Firefox{t, process}
 	t.Cleanup(func() { // also if the test has failed in the middle of anything
-		f.t = t
+		f.T = t
 		if err := f.tidy(preferences); err != nil {
 			t.Log("Firefox is not used again: ", err)
 			f.end()
@@ -51,9 +51,9 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 	}
 	return ''`)
 	f.fresh()
-	f.said()
+	f.Said()
 	t.Cleanup(func() {
-		if said := f.said(); said != "" {
+		if said := f.Said(); said != "" {
 			t.Errorf("the browser's console said:\n%s", said)
 		}
 	})
@@ -61,21 +61,21 @@ func newFirefox(t *testing.T, preferences map[string]any) *firefox {
 }
 
 // fresh replaces all tabs by a new one.
-func (f *firefox) fresh() {
-	f.t.Helper()
+func (f *Firefox) fresh() {
+	f.T.Helper()
 	f.inBrowser(`const all = [...gBrowser.tabs];
 		gBrowser.selectedTab = gBrowser.addTab('about:blank', { triggeringPrincipal: Services.scriptSecurityManager.getSystemPrincipal() });
 		for (const tab of all) gBrowser.removeTab(tab, { animate: false, skipPermitUnload: true });
 		return ''`)
 	var handles []string
 	if result, err := f.call("WebDriver:GetWindowHandles", map[string]any{}); err != nil || json.Unmarshal(result, &handles) != nil || len(handles) != 1 {
-		f.t.Fatalf("windows: %s, %v; want one", result, err)
+		f.T.Fatalf("windows: %s, %v; want one", result, err)
 	}
-	f.do("WebDriver:SwitchToWindow", map[string]any{"handle": handles[0], "focus": true}, nil)
+	f.Do("WebDriver:SwitchToWindow", map[string]any{"handle": handles[0], "focus": true}, nil)
 }
 
 // try sends a command, and decodes the value of its result into a variable, unless that is nil.
-func (f *firefox) try(command string, parameters, into any) error {
+func (f *Firefox) try(command string, parameters, into any) error {
 	result, err := f.call(command, parameters)
 	if err != nil || into == nil {
 		return err
@@ -83,11 +83,11 @@ func (f *firefox) try(command string, parameters, into any) error {
 	return json.Unmarshal(result, &struct{ Value any }{into})
 }
 
-// do is try, and fails the test on an error.
-func (f *firefox) do(command string, parameters, into any) {
-	f.t.Helper()
+// Do is try, and fails the test on an error.
+func (f *Firefox) Do(command string, parameters, into any) {
+	f.T.Helper()
 	if err := f.try(command, parameters, into); err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }
 
@@ -97,39 +97,45 @@ func body(js string) map[string]any {
 }
 
 // inBrowser executes a function's body, which returns a text, in the browser's own window, as a part of the browser.
-func (f *firefox) inBrowser(js string) (text string) {
-	f.t.Helper()
-	f.do("Marionette:SetContext", map[string]any{"value": "chrome"}, nil)
-	f.do("WebDriver:ExecuteScript", body(js), &text)
-	f.do("Marionette:SetContext", map[string]any{"value": "content"}, nil)
+func (f *Firefox) inBrowser(js string) (text string) {
+	f.T.Helper()
+	f.Do("Marionette:SetContext", map[string]any{"value": "chrome"}, nil)
+	f.Do("WebDriver:ExecuteScript", body(js), &text)
+	f.Do("Marionette:SetContext", map[string]any{"value": "content"}, nil)
 	return text
 }
 
-// said returns what was recorded since the last call.
-func (f *firefox) said() string {
-	f.t.Helper()
+// Said returns what was recorded since the last call.
+func (f *Firefox) Said() string {
+	f.T.Helper()
 	return f.inBrowser(`const said = [...window.said].join('\n'); window.said.clear(); return said`)
 }
 
-// eval evaluates an expression in the page that returns a text, or a promise of one.
-func (f *firefox) eval(expression string) (text string) {
-	f.t.Helper()
-	f.do("WebDriver:ExecuteScript", body("return ("+expression+")"), &text)
+// Eval evaluates an expression in the page that returns a text, or a promise of one.
+func (f *Firefox) Eval(expression string) (text string) {
+	f.T.Helper()
+	f.Do("WebDriver:ExecuteScript", body("return ("+expression+")"), &text)
 	return text
 }
 
-// await waits until an expression is true in the page, even across a reload.
-func (f *firefox) await(expression string, within time.Duration) {
-	f.t.Helper()
+// Execute executes a function's body in the page.
+func (f *Firefox) Execute(js string) {
+	f.T.Helper()
+	f.Do("WebDriver:ExecuteScript", body(js), nil)
+}
+
+// Await waits until an expression is true in the page, even across a reload.
+func (f *Firefox) Await(expression string, within time.Duration) {
+	f.T.Helper()
 	f.until(expression, within, func() (yes bool, err error) {
 		var wrong string
-		err = f.try("WebDriver:ExecuteScript", body("return "+fmt.Sprintf(looking, expression)), &wrong)
+		err = f.try("WebDriver:ExecuteScript", body("return "+fmt.Sprintf(Looking, expression)), &wrong)
 		return err == nil && wrong == "", err
 	})
 }
 
-func (f *firefox) until(what string, within time.Duration, so func() (bool, error)) {
-	f.t.Helper()
+func (f *Firefox) until(what string, within time.Duration, so func() (bool, error)) {
+	f.T.Helper()
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -139,45 +145,45 @@ func (f *firefox) until(what string, within time.Duration, so func() (bool, erro
 			return
 		}
 		if time.Now().After(deadline) {
-			f.t.Fatalf("not within %v: %s (last error: %v). The page shows:\n%s", within, what, err, f.eval(`document.body.innerText`))
+			f.T.Fatalf("not within %v: %s (last error: %v). The page shows:\n%s", within, what, err, f.Eval(`document.body.innerText`))
 		}
 	}
 }
 
-// open loads an address.
-func (f *firefox) open(address string) {
-	f.t.Helper()
-	f.do("WebDriver:Navigate", map[string]any{"url": address}, nil)
+// Open loads an address.
+func (f *Firefox) Open(address string) {
+	f.T.Helper()
+	f.Do("WebDriver:Navigate", map[string]any{"url": address}, nil)
 }
 
-// size sets the page's size. A window is never narrower than 500 pixels, but the element that shows the page may be.
-func (f *firefox) size(width, height int64) {
-	f.t.Helper()
+// Size sets the page's size. A window is never narrower than 500 pixels, but the element that shows the page may be.
+func (f *Firefox) Size(width, height int64) {
+	f.T.Helper()
 	f.inBrowser(fmt.Sprintf(`for (const most of ['', 'min-', 'max-']) {
 		gBrowser.selectedBrowser.style.setProperty(most + 'width', '%dpx');
 		gBrowser.selectedBrowser.style.setProperty(most + 'height', '%dpx');
 	}
 	return ''`, width, height))
-	f.await(fmt.Sprintf(`innerWidth === %d && innerHeight === %d`, width, height), e2e.Soon)
+	f.Await(fmt.Sprintf(`innerWidth === %d && innerHeight === %d`, width, height), e2e.Soon)
 }
 
-// scheme sets the reader's preferred colours: light or dark.
-func (f *firefox) scheme(name string) {
-	f.t.Helper()
+// Scheme sets the reader's preferred colours: light or dark.
+func (f *Firefox) Scheme(name string) {
+	f.T.Helper()
 	f.inBrowser(fmt.Sprintf(`gBrowser.selectedBrowser.browsingContext.prefersColorSchemeOverride = %q; return ''`, name))
-	f.await(fmt.Sprintf(`matchMedia('(prefers-color-scheme: %s)').matches`, name), e2e.Soon)
+	f.Await(fmt.Sprintf(`matchMedia('(prefers-color-scheme: %s)').matches`, name), e2e.Soon)
 }
 
 // screenshot returns a PNG of the whole page, not only of the screen.
-func (f *firefox) screenshot() (png []byte) {
-	f.t.Helper()
-	f.do("WebDriver:TakeScreenshot", map[string]any{"full": true, "hash": false}, &png) // base64, the encoding of bytes in JSON
+func (f *Firefox) screenshot() (png []byte) {
+	f.T.Helper()
+	f.Do("WebDriver:TakeScreenshot", map[string]any{"full": true, "hash": false}, &png) // base64, the encoding of bytes in JSON
 	return png
 }
 
 // element executes a command on the element of an expression, as soon as it exists and the command succeeds.
-func (f *firefox) element(expression, command string, parameters map[string]any) {
-	f.t.Helper()
+func (f *Firefox) element(expression, command string, parameters map[string]any) {
+	f.T.Helper()
 	f.until(command+" with "+expression, e2e.Soon, func() (bool, error) {
 		var found map[string]string // its reference, by Marionette's key
 		err := f.try("WebDriver:ExecuteScript", body("return ("+expression+") ?? null"), &found)
@@ -189,28 +195,33 @@ func (f *firefox) element(expression, command string, parameters map[string]any)
 	})
 }
 
-// click clicks the element of an expression with the mouse; nothing may cover it.
-func (f *firefox) click(expression string) {
-	f.t.Helper()
+// Click clicks the element of an expression with the mouse; nothing may cover it.
+func (f *Firefox) Click(expression string) {
+	f.T.Helper()
 	f.element(expression, "WebDriver:ElementClick", map[string]any{})
 }
 
-// fill types a text into a field, replacing its content.
-func (f *firefox) fill(expression, text string) {
-	f.t.Helper()
+// Fill types a text into a field, replacing its content.
+func (f *Firefox) Fill(expression, text string) {
+	f.T.Helper()
 	f.element(expression, "WebDriver:ElementClear", map[string]any{})
 	f.element(expression, "WebDriver:ElementSendKeys", map[string]any{"text": text})
 }
 
 // Keys, as WebDriver names them. Shift and Ctrl are held down until everything is typed.
 const (
-	keyTab, keyEnter, keyEscape, keyDelete = "\ue004", "\ue007", "\ue00c", "\ue017"
-	keyShift, keyCtrl, keyLeft             = "\ue008", "\ue009", "\ue012"
+	KeyTab    = "\ue004"
+	KeyEnter  = "\ue007"
+	KeyEscape = "\ue00c"
+	KeyDelete = "\ue017"
+	KeyShift  = "\ue008"
+	KeyCtrl   = "\ue009"
+	KeyLeft   = "\ue012"
 )
 
-// keys types into the element with the focus.
-func (f *firefox) keys(text string) {
-	f.t.Helper()
+// Keys types into the element with the focus.
+func (f *Firefox) Keys(text string) {
+	f.T.Helper()
 	type action struct {
 		Type  string `json:"type"`
 		Value string `json:"value"`
@@ -220,7 +231,7 @@ func (f *firefox) keys(text string) {
 		key := string(r)
 		actions = append(actions, action{"keyDown", key})
 		up := action{"keyUp", key}
-		if key == keyShift || key == keyCtrl {
+		if key == KeyShift || key == KeyCtrl {
 			held = append(held, up)
 		} else {
 			actions = append(actions, up)
@@ -228,5 +239,5 @@ func (f *firefox) keys(text string) {
 	}
 	actions = append(actions, held...)
 	keyboard := map[string]any{"type": "key", "id": "keyboard", "actions": actions}
-	f.do("WebDriver:PerformActions", map[string]any{"actions": []any{keyboard}}, nil)
+	f.Do("WebDriver:PerformActions", map[string]any{"actions": []any{keyboard}}, nil)
 }

@@ -215,7 +215,7 @@ func TestPageBehindProxies(t *testing.T) {
 	for name, behind := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, 2, "")
+			s := e2e.NewSite(t, 2, "")
 			staysLive(t, s, behind(t, []string{s.Nodes[0].URL, s.Nodes[1].URL}, func(block string) string {
 				return replaceAll(t, block, `\b180s\b`, "60s")
 			}))
@@ -223,13 +223,13 @@ func TestPageBehindProxies(t *testing.T) {
 	}
 }
 
-func staysLive(t *testing.T, s *site, url string) {
+func staysLive(t *testing.T, s *e2e.Site, url string) {
 	t.Helper()
-	open := gated(s)
-	b := newBrowser(t, countSockets)
-	b.logIn(url, "Oliver")
-	b.state("live", e2e.Soon)
-	b.getWork(2)
+	open := Gated(s)
+	b := NewBrowser(t, countSockets)
+	b.LogIn(url, "Oliver")
+	b.State("live", e2e.Soon)
+	b.GetWork(2)
 	tracy := cluster.Client{URL: url, User: "Tracy"}
 	socket, _, err := tracy.Dial(t.Context())
 	if err != nil {
@@ -253,9 +253,9 @@ func staysLive(t *testing.T, s *site, url string) {
 		t.Errorf("after the answer was cut, the waiting requests are %+v, %v", p.Requests, err)
 	}
 	open()
-	s.answered()
-	s.getsWorks(b, 2)
-	s.promptly(b, "the event stream has the request", time.Second, func() bool {
+	s.Answered()
+	b.GetsWorks(s, 2)
+	b.Promptly(s, "the event stream has the request", time.Second, func() bool {
 		select {
 		case event, open := <-stream:
 			if !open {
@@ -266,7 +266,7 @@ func staysLive(t *testing.T, s *site, url string) {
 			return false
 		}
 	})
-	s.promptly(b, "the socket that was quiet for 65 s is told", time.Second, func() bool {
+	b.Promptly(s, "the socket that was quiet for 65 s is told", time.Second, func() bool {
 		select {
 		case err := <-told:
 			if err != nil {
@@ -277,7 +277,7 @@ func staysLive(t *testing.T, s *site, url string) {
 			return false
 		}
 	})
-	if n := b.eval(`String(sockets)`); n != "1" {
+	if n := b.Eval(`String(sockets)`); n != "1" {
 		t.Errorf("the page opened %s sockets; the first should have lasted", n)
 	}
 }
@@ -294,15 +294,15 @@ const countSockets = `(() => {
 // If nginx is not told to pass Upgrade on, the page polls, and says so.
 func TestPageBehindNginxWithoutUpgrade(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	url := behindNginx(t, []string{s.Nodes[0].URL}, func(block string) string {
 		return replaceAll(t, block, `(?m)^ *proxy_set_header (Upgrade|Connection).*\n`, "")
 	})
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
-	b := newBrowser(t, "")
-	b.logIn(url, "Oliver")
-	b.banner("Push is gone; asking every", e2e.Soon)
-	b.click(".task form button")
-	b.works(3, e2e.Soon)
-	b.state("polling", e2e.Soon)
+	b := NewBrowser(t, "")
+	b.LogIn(url, "Oliver")
+	b.Banner("Push is gone; asking every", e2e.Soon)
+	b.Click(".task form button")
+	b.Works(3, e2e.Soon)
+	b.State("polling", e2e.Soon)
 }

@@ -88,21 +88,21 @@ func (p *provider) times(text string) (n int) {
 
 // window is a window of either browser.
 type window interface {
-	await(expression string, within time.Duration)
-	eval(expression string) string
+	Await(expression string, within time.Duration)
+	Eval(expression string) string
 }
 
 // does clicks an element, or does something else with it, once it is there.
 func does(w window, selector, js string) {
-	w.await(fmt.Sprintf(`document.querySelector(%q)`, selector), e2e.Soon)
-	w.eval(fmt.Sprintf(`((e) => { %s; return ''; })(document.querySelector(%q))`, js, selector))
+	w.Await(fmt.Sprintf(`document.querySelector(%q)`, selector), e2e.Soon)
+	w.Eval(fmt.Sprintf(`((e) => { %s; return ''; })(document.querySelector(%q))`, js, selector))
 }
 
 // passes logs somebody in at the provider: they name themselves, and consent.
 func (p *provider) passes(w window, user string) {
 	does(w, `input[name="login"]`, fmt.Sprintf(`e.value = %q; e.form.password.value = 'x'; e.form.requestSubmit()`, user))
 	does(w, `form[action^="`+p.issuer+`/interaction/"] input[value="consent"]`, `e.form.requestSubmit()`)
-	w.await(fmt.Sprintf(`document.querySelector('button#who #name')?.textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
+	w.Await(fmt.Sprintf(`document.querySelector('button#who #name')?.textContent === %q && document.querySelector('#view > *')`, user), e2e.Soon)
 }
 
 // leavesProvider confirms a log-out at the provider.
@@ -126,32 +126,32 @@ func TestOIDCProvider(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("a secret of the tests, long enough\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, 1, schematest.Plain(t)) // its node is for the test's own steps
-	leased(s, "1h", "a", "b")
+	s := e2e.NewSite(t, 1, schematest.Plain(t)) // its node is for the test's own steps
+	Leased(s, "1h", "a", "b")
 	nodes := cluster.Start(t, 2, cluster.Options{DatabaseURL: s.URL, Args: []string{"--auth", "oidc", "--public-url", public, "--trust-query-writers",
 		"--oidc-issuer", p.issuer, "--oidc-client-id", "getwork", "--oidc-client-secret-file", secret, "--oidc-scopes", "openid profile offline_access",
 		"--grant", "worker=loan-desk"}})
 	runNginx(t, nginx, listen, nodes[0].URL, nodes[1].URL)
 
-	b, f := newBrowser(t, ""), newFirefox(t, nil)
-	b.do(chromedp.Navigate(public + "/wall?task=verify"))
+	b, f := NewBrowser(t, ""), NewFirefox(t, nil)
+	b.Do(chromedp.Navigate(public + "/wall?task=verify"))
 	b.follows("Log in")
 	p.passes(b, "Oliver")
-	if is := b.eval(`location.pathname + location.search`); is != "/wall?task=verify" {
+	if is := b.Eval(`location.pathname + location.search`); is != "/wall?task=verify" {
 		t.Errorf("it came back to %s", is)
 	}
-	f.open(public)
+	f.Open(public)
 	does(f, `#log-in a`, `e.click()`)
 	p.passes(f, "Tracy")
-	if began := column[int](s, `select count(distinct node)::int from getwork.audit where act = 'log-in'`)[0]; began != 1 {
+	if began := e2e.Column[int](s, `select count(distinct node)::int from getwork.audit where act = 'log-in'`)[0]; began != 1 {
 		t.Errorf("call-backs came to %d nodes", began)
 	}
 
 	for i := range 2 { // the second token that is shown is the one that the first refresh brought
-		before := column[string](s, `select encode(refresh, 'hex') from getwork.session order by public_id`)
+		before := e2e.Column[string](s, `select encode(refresh, 'hex') from getwork.session order by public_id`)
 		s.Exec(`update getwork.session set refreshed_at = refreshed_at - interval '11 minutes', refreshing_until = null`)
 		e2e.Await(t, fmt.Sprintf("refresh %d of both", i+1), e2e.Soon, func() bool {
-			now := column[string](s, `select encode(refresh, 'hex') from getwork.session where ended_at is null and refreshed_at > clock_timestamp() - interval '1 minute' order by public_id`)
+			now := e2e.Column[string](s, `select encode(refresh, 'hex') from getwork.session where ended_at is null and refreshed_at > clock_timestamp() - interval '1 minute' order by public_id`)
 			return len(now) == 2 && now[0] != before[0] && now[1] != before[1]
 		})
 	}
@@ -159,20 +159,20 @@ func TestOIDCProvider(t *testing.T) {
 		t.Errorf("it gave tokens for %d refresh tokens", n)
 	}
 
-	f.press("button", "Tracy")
-	f.press("button", "Log out")
+	f.Press("button", "Tracy")
+	f.Press("button", "Log out")
 	p.leavesProvider(f)
-	f.await(`document.querySelector('#log-in h1')?.textContent === 'Log in' && location.href === '`+public+`/'`, e2e.Soon)
+	f.Await(`document.querySelector('#log-in h1')?.textContent === 'Log in' && location.href === '`+public+`/'`, e2e.Soon)
 	does(f, `#log-in a`, `e.click()`)
-	f.await(`document.querySelector('input[name="login"]')`, e2e.Soon) // it knows nobody there
+	f.Await(`document.querySelector('input[name="login"]')`, e2e.Soon) // it knows nobody there
 
-	other := b.window()
-	other.do(chromedp.Navigate(p.issuer + "/session/end"))
+	other := b.Window()
+	other.Do(chromedp.Navigate(p.issuer + "/session/end"))
 	told := p.times("told getwork that a session has ended")
 	p.leavesProvider(other)
 	e2e.Await(t, "the back channel", e2e.Soon, func() bool { return p.times("told getwork that a session has ended") > told })
-	b.await(`document.querySelector('#log-in h1')?.textContent === 'You are logged out'`, 2*time.Second)
-	if left := column[int](s, `select count(*)::int from getwork.session where ended_at is null`)[0]; left != 0 {
+	b.Await(`document.querySelector('#log-in h1')?.textContent === 'You are logged out'`, 2*time.Second)
+	if left := e2e.Column[int](s, `select count(*)::int from getwork.session where ended_at is null`)[0]; left != 0 {
 		t.Errorf("%d sessions live on", left)
 	}
 }

@@ -18,19 +18,19 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			b, s, g := behind(t, 2)
-			b.typeNote("looked at")
-			g.refuses(status, 1, "10") // the page says so for that long
-			b.press("#work li:first-child .complete")
-			b.eval(`(passes(), '')`)
-			b.shows("#work .going", "a: completed. The server can’t take it now; it is sent as soon as it can be.")
-			b.shows("#heard", "a: The server can’t take it now; it is sent as soon as it can be.")
+			b, s, g := Behind(t, 2)
+			b.TypeNote("looked at")
+			g.Refuses(status, 1, "10") // the page says so for that long
+			b.Press("#work li:first-child .complete")
+			b.Eval(`(passes(), '')`)
+			b.Shows("#work .going", "a: completed. The server can’t take it now; it is sent as soon as it can be.")
+			b.Shows("#heard", "a: The server can’t take it now; it is sent as soon as it can be.")
 			b.cutOff() // the connection is back before that
-			b.eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), document.dispatchEvent(new Event('visibilitychange')), '')`)
-			b.eval(`(delete document.hidden, document.dispatchEvent(new Event('visibilitychange')), '')`)
-			s.disposes("a completed looked at, b held")
-			b.works(1, e2e.Soon)
-			sent := g.dispositions()
+			b.Eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), document.dispatchEvent(new Event('visibilitychange')), '')`)
+			b.Eval(`(delete document.hidden, document.dispatchEvent(new Event('visibilitychange')), '')`)
+			s.Disposes("a completed looked at, b held")
+			b.Works(1, e2e.Soon)
+			sent := g.Dispositions()
 			if len(sent) != 2 {
 				t.Fatalf("the outcome was sent %d times, want once more than it was refused", len(sent))
 			}
@@ -38,10 +38,10 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 				t.Errorf("the outcome was sent again after %v, though the server had said 10 s", waited)
 			}
 			b.cutOff()
-			b.press("#work .complete")
-			b.eval(`(passes(), '')`)
-			s.disposes("a completed looked at, b completed")
-			if n := len(g.dispositions()); n != 3 {
+			b.Press("#work .complete")
+			b.Eval(`(passes(), '')`)
+			s.Disposes("a completed looked at, b completed")
+			if n := len(g.Dispositions()); n != 3 {
 				t.Errorf("%d dispositions were sent; that of a counts once, and is not sent again", n)
 			}
 		})
@@ -52,81 +52,81 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 // nothing else is lost.
 func TestPageRefusedComesBack(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
-	b.typeNote("looked at")
+	b, s, g := Behind(t, 2)
+	b.TypeNote("looked at")
 	for _, status := range []int{400, 403, 404, 409, 413, 422, 500} {
-		g.refuses(status, 1, "")
-		b.press("#work li:first-child .complete")
-		b.eval(`(passes(), '')`)
-		b.shows("#work li:first-child .error", fmt.Sprintf("refused with %d", status))
-		b.shows("#told", fmt.Sprintf("a was not let go of: refused with %d", status))
-		b.press("#work li:first-child .key") // the user has gone on to b
-		b.await(`document.querySelector('#work li:first-child textarea')`, e2e.Soon)
-		if note := b.eval(`document.querySelector('#work textarea').value`); note != "looked at" {
+		g.Refuses(status, 1, "")
+		b.Press("#work li:first-child .complete")
+		b.Eval(`(passes(), '')`)
+		b.Shows("#work li:first-child .error", fmt.Sprintf("refused with %d", status))
+		b.Shows("#told", fmt.Sprintf("a was not let go of: refused with %d", status))
+		b.Press("#work li:first-child .key") // the user has gone on to b
+		b.Await(`document.querySelector('#work li:first-child textarea')`, e2e.Soon)
+		if note := b.Eval(`document.querySelector('#work textarea').value`); note != "looked at" {
 			t.Fatalf("%d: the note is %q", status, note)
 		}
-		if got := s.dispositions(); got != "a held, b held" {
+		if got := s.Dispositions(); got != "a held, b held" {
 			t.Fatalf("%d: %s", status, got)
 		}
-		b.eval(`(passes(), '')`)
-		if n := len(g.dispositions()); n != 1 {
+		b.Eval(`(passes(), '')`)
+		if n := len(g.Dispositions()); n != 1 {
 			t.Errorf("%d: the outcome was sent %d times", status, n)
 		}
 	}
-	b.press("#work li:first-child .complete")
-	b.eval(`(passes(), '')`)
-	s.disposes("a completed looked at, b held")
-	b.works(1, e2e.Soon)
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(passes(), '')`)
+	s.Disposes("a completed looked at, b held")
+	b.Works(1, e2e.Soon)
 }
 
 // After the session has ended the user must log in again; then the outcomes are sent, with their notes.
 func TestPageOutboxSessionEnds(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
-	b.typeNote("looked at")
-	b.press("#work li:first-child .complete")
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
-	b.eval(`(passes(), '')`)
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	if got := s.dispositions(); got != "a held, b held" {
+	b, s, g := Behind(t, 2)
+	b.TypeNote("looked at")
+	b.Press("#work li:first-child .complete")
+	InPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
+	b.Eval(`(passes(), '')`)
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	if got := s.Dispositions(); got != "a held, b held" {
 		t.Error(got)
 	}
-	b.logIn(g.URL, "Oliver")
-	s.disposes("a completed looked at, b held")
-	b.works(1, e2e.Soon)
+	b.LogIn(g.URL, "Oliver")
+	s.Disposes("a completed looked at, b held")
+	b.Works(1, e2e.Soon)
 }
 
 // Another user who logs in then finds nothing of it, and nothing is sent in their name.
 func TestPageOutboxSessionTakenOver(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
-	b.typeNote("looked at")
-	b.press("#work li:first-child .complete")
-	inPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
-	b.eval(`(passes(), '')`)
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
-	b.await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
-	g.refuses(0, 0, "")
-	b.logIn(g.URL, "Tracy")
-	b.state("live", e2e.Soon)
-	b.leftNothing("looked at", "Oliver")
+	b, s, g := Behind(t, 2)
+	b.TypeNote("looked at")
+	b.Press("#work li:first-child .complete")
+	InPage[any](b, `await fetch('/logout', { method: 'POST' })`) // as if the session had ended
+	b.Eval(`(passes(), '')`)
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	b.Await(`JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
+	g.Refuses(0, 0, "")
+	b.LogIn(g.URL, "Tracy")
+	b.State("live", e2e.Soon)
+	b.LeftNothing("looked at", "Oliver")
 	s.Takes("Tracy", 1)
-	b.works(1, e2e.Soon)
-	b.press("#work .complete")
-	b.eval(`(passes(), '')`)
-	s.disposes("a held, b held, c completed")
-	if n := len(g.dispositions()); n != 1 {
+	b.Works(1, e2e.Soon)
+	b.Press("#work .complete")
+	b.Eval(`(passes(), '')`)
+	s.Disposes("a held, b held, c completed")
+	if n := len(g.Dispositions()); n != 1 {
 		t.Errorf("%d dispositions were sent, want hers", n)
 	}
 }
 
-// leftNothing checks that neither the page nor the browser's storage for it has any of these texts.
-func (b *browser) leftNothing(texts ...string) {
-	b.t.Helper()
-	all := b.eval(`JSON.stringify([sessionStorage, localStorage]) + document.body.innerText + [...document.querySelectorAll('textarea')].map((e) => e.value)`)
+// LeftNothing checks that neither the page nor the browser's storage for it has any of these texts.
+func (b *Browser) LeftNothing(texts ...string) {
+	b.T.Helper()
+	all := b.Eval(`JSON.stringify([sessionStorage, localStorage]) + document.body.innerText + [...document.querySelectorAll('textarea')].map((e) => e.value)`)
 	for _, text := range texts {
 		if strings.Contains(all, text) {
-			b.t.Errorf("%q is still there: %s", text, all)
+			b.T.Errorf("%q is still there: %s", text, all)
 		}
 	}
 }
@@ -134,51 +134,51 @@ func (b *browser) leftNothing(texts ...string) {
 // Outcomes that can't be sent are sent after a reload, even if the server was away for that, too.
 func TestPageOutboxOutlastsReload(t *testing.T) {
 	t.Parallel()
-	b, s := desk(t, undoLasts, "1h", 2)
+	b, s := desk(t, UndoLasts, "1h", 2)
 	b.leavesAllTheSame()
-	b.typeNote("no line")
-	b.press("#work li:first-child .complete")
+	b.TypeNote("no line")
+	b.Press("#work li:first-child .complete")
 	s.Nodes[0].Kill()
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t be reached now; it is sent as soon as it can be.")
-	if err := chromedp.Do(b.ctx, chromedp.Navigate(s.Nodes[0].URL)); err == nil {
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t be reached now; it is sent as soon as it can be.")
+	if err := chromedp.Do(b.Context(), chromedp.Navigate(s.Nodes[0].URL)); err == nil {
 		t.Error("a dead node served the page")
 	}
 	s.Nodes[0].Restart()
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
-	s.disposes("a completed no line, b held")
-	b.works(1, e2e.Soon)
-	b.shows("#recent", "a")
-	b.await(`!JSON.stringify(sessionStorage).includes('no line')`, e2e.Soon)
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	s.Disposes("a completed no line, b held")
+	b.Works(1, e2e.Soon)
+	b.Shows("#recent", "a")
+	b.Await(`!JSON.stringify(sessionStorage).includes('no line')`, e2e.Soon)
 }
 
 // The same holds in another view; and a page that can't ask who is logged in tries again by itself.
 func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
+	b, s, g := Behind(t, 2)
 	b.leavesAllTheSame()
-	b.typeNote("no line")
-	g.refuses(http.StatusBadGateway, -1, "")
-	b.press("#work li:first-child .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t be reached now")
-	b.press(`#views a[href="/wall"]`)
-	b.await(`document.querySelector('[data-view=wall]')`, e2e.Soon)
-	g.refusing(func(w http.ResponseWriter, r *http.Request) bool {
+	b.TypeNote("no line")
+	g.Refuses(http.StatusBadGateway, -1, "")
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t be reached now")
+	b.Press(`#views a[href="/wall"]`)
+	b.Await(`document.querySelector('[data-view=wall]')`, e2e.Soon)
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
 		api := strings.HasPrefix(r.URL.Path, "/api/")
 		if api {
 			http.Error(w, "bad gateway", http.StatusBadGateway)
 		}
 		return api
 	})
-	b.do(chromedp.Reload())
-	b.banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
-	if shown := b.eval(`String(document.querySelector('#log-in').checkVisibility())`); shown != "false" {
+	b.Do(chromedp.Reload())
+	b.Banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
+	if shown := b.Eval(`String(document.querySelector('#log-in').checkVisibility())`); shown != "false" {
 		t.Error("the page asks who is logged in, though it does not know of the log-out")
 	}
-	b.cached(false)
+	b.Cached(false)
 	live := make(chan struct{})
-	g.refusing(func(_ http.ResponseWriter, r *http.Request) bool {
+	g.Refusing(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/views/desk.js") {
 			select { // the pipeline is known before the sender is loaded
 			case <-live:
@@ -187,13 +187,13 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 		}
 		return false
 	})
-	b.await(`document.querySelector('[data-view=wall]')`, e2e.Soon)
-	b.shows(".wall-state", "Live")
+	b.Await(`document.querySelector('[data-view=wall]')`, e2e.Soon)
+	b.Shows(".wall-state", "Live")
 	close(live)
-	s.disposes("a completed no line, b held")
-	b.await(`document.querySelector('#banner').hidden`, e2e.Soon)
-	b.press(".wall-controls .back")
-	b.works(1, e2e.Soon)
+	s.Disposes("a completed no line, b held")
+	b.Await(`document.querySelector('#banner').hidden`, e2e.Soon)
+	b.Press(".wall-controls .back")
+	b.Works(1, e2e.Soon)
 }
 
 // If another user logs in in another tab, nothing is sent in their name of what was let go of before, neither waiting
@@ -202,23 +202,23 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept %t", kept), func(t *testing.T) {
-			b, s, g := behind(t, 2)
-			b.leavesUnasked()
-			b.typeNote("looked at")
-			g.refuses(http.StatusServiceUnavailable, -1, "60")
-			b.press("#work li:first-child .complete")
+			b, s, g := Behind(t, 2)
+			b.LeavesUnasked()
+			b.TypeNote("looked at")
+			g.Refuses(http.StatusServiceUnavailable, -1, "60")
+			b.Press("#work li:first-child .complete")
 			if kept {
-				b.eval(`(passes(), '')`)
-				b.shows("#work .going", "The server can’t take it now")
+				b.Eval(`(passes(), '')`)
+				b.Shows("#work .going", "The server can’t take it now")
 			}
-			g.refuses(0, 0, "")
-			b.window().visit(g.URL, "/", "Mia,manager") // a manager may let go of what others hold
-			b.await(`document.querySelector('#name').textContent === 'Mia' && document.querySelector('#empty')`, e2e.Soon)
-			b.leftNothing("looked at", "Oliver")
-			if got := s.dispositions(); got != "a held, b held" {
+			g.Refuses(0, 0, "")
+			b.Window().Visit(g.URL, "/", "Mia,manager") // a manager may let go of what others hold
+			b.Await(`document.querySelector('#name').textContent === 'Mia' && document.querySelector('#empty')`, e2e.Soon)
+			b.LeftNothing("looked at", "Oliver")
+			if got := s.Dispositions(); got != "a held, b held" {
 				t.Error(got)
 			}
-			if n := len(g.dispositions()); n > 0 {
+			if n := len(g.Dispositions()); n > 0 {
 				t.Errorf("%d dispositions were sent in her name", n)
 			}
 		})
@@ -228,33 +228,33 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 // A duplicated tab has everything that is kept. Both tabs send it, and it counts once.
 func TestPageOutboxOfADuplicatedTab(t *testing.T) {
 	t.Parallel()
-	b, s, g := behind(t, 2)
-	b.typeNote("looked at")
-	g.refuses(http.StatusBadGateway, -1, "")
-	b.press("#work li:first-child .complete")
-	b.eval(`(passes(), '')`)
-	b.shows("#work .going", "The server can’t be reached now")
-	stored := b.eval(`JSON.stringify(sessionStorage)`)
-	other := b.window()
-	other.do(chromedp.Navigate(g.URL))
-	other.await(`document.querySelector('#work .complete')`, e2e.Soon)
-	other.eval(fmt.Sprintf(`(Object.assign(sessionStorage, JSON.parse(%q)), '')`, stored))
-	other.do(chromedp.Reload())
-	other.shows("#work .going", "The server can’t be reached now")
-	other.press("#log-out")
-	other.shows("dialog", "The server can’t be told now what you did with: a. If you stay") // it is named once
-	other.press("dialog button[value=no]")
-	g.refuses(0, 0, "")
-	for _, w := range []*browser{b, other} {
-		w.eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), document.dispatchEvent(new Event('visibilitychange')), delete document.hidden, '')`) // sooner than by itself
+	b, s, g := Behind(t, 2)
+	b.TypeNote("looked at")
+	g.Refuses(http.StatusBadGateway, -1, "")
+	b.Press("#work li:first-child .complete")
+	b.Eval(`(passes(), '')`)
+	b.Shows("#work .going", "The server can’t be reached now")
+	stored := b.Eval(`JSON.stringify(sessionStorage)`)
+	other := b.Window()
+	other.Do(chromedp.Navigate(g.URL))
+	other.Await(`document.querySelector('#work .complete')`, e2e.Soon)
+	other.Eval(fmt.Sprintf(`(Object.assign(sessionStorage, JSON.parse(%q)), '')`, stored))
+	other.Do(chromedp.Reload())
+	other.Shows("#work .going", "The server can’t be reached now")
+	other.Press("#log-out")
+	other.Shows("dialog", "The server can’t be told now what you did with: a. If you stay") // it is named once
+	other.Press("dialog button[value=no]")
+	g.Refuses(0, 0, "")
+	for _, w := range []*Browser{b, other} {
+		w.Eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), document.dispatchEvent(new Event('visibilitychange')), delete document.hidden, '')`) // sooner than by itself
 	}
-	for _, w := range []*browser{b, other} {
-		w.works(1, e2e.Soon)
-		w.shows("#recent", "a")
-		w.await(`!JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
-		if told := w.eval(`document.querySelector('#told').textContent`); strings.Contains(told, "not let go of") {
+	for _, w := range []*Browser{b, other} {
+		w.Works(1, e2e.Soon)
+		w.Shows("#recent", "a")
+		w.Await(`!JSON.stringify(sessionStorage).includes('looked at')`, e2e.Soon)
+		if told := w.Eval(`document.querySelector('#told').textContent`); strings.Contains(told, "not let go of") {
 			t.Errorf("it tells %q", told)
 		}
 	}
-	s.disposes("a completed looked at, b held")
+	s.Disposes("a completed looked at, b held")
 }

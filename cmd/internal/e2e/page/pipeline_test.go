@@ -4,16 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"getwork/cmd/internal/e2e"
-	"getwork/schema/schematest/timeout"
 )
 
-// gated creates a task whose query waits until open is called, and then returns five items.
-func gated(s *site) (open func()) {
+// Gated creates a task whose query waits until open is called, and then returns five items.
+func Gated(s *e2e.Site) (open func()) {
 	s.T.Helper()
 	conn, err := s.DB.Acquire(s.T.Context())
 	if err != nil {
@@ -36,34 +34,34 @@ func gated(s *site) (open func()) {
 // Oliver and Tracy, each with their own browser and node, click while one query runs. Both pipelines fill by push.
 func TestPageOliverAndTracy(t *testing.T) {
 	t.Parallel()
-	oliver, tracy := newBrowser(t, ""), newBrowser(t, "")
-	s := newSite(t, 2, "")
-	open := gated(s)
-	oliver.logIn(s.Nodes[0].URL, "Oliver")
-	tracy.logIn(s.Nodes[1].URL, "Tracy")
-	oliver.state("live", e2e.Soon)
-	tracy.state("live", e2e.Soon)
-	oliver.getWork(2)
-	oliver.await(`document.querySelector('#coming .phase').textContent.includes('query is running')`, e2e.Soon)
-	tracy.getWork(3)
+	oliver, tracy := NewBrowser(t, ""), NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	open := Gated(s)
+	oliver.LogIn(s.Nodes[0].URL, "Oliver")
+	tracy.LogIn(s.Nodes[1].URL, "Tracy")
+	oliver.State("live", e2e.Soon)
+	tracy.State("live", e2e.Soon)
+	oliver.GetWork(2)
+	oliver.Await(`document.querySelector('#coming .phase').textContent.includes('query is running')`, e2e.Soon)
+	tracy.GetWork(3)
 	open()
-	s.answered()
-	s.getsWorks(oliver, 2)
-	s.getsWorks(tracy, 3)
+	s.Answered()
+	oliver.GetsWorks(s, 2)
+	tracy.GetsWorks(s, 3)
 	items := `[...document.querySelectorAll('#work h3')].map((e) => e.textContent).join()`
-	if o, r := oliver.eval(items), tracy.eval(items); o != "1,2" || r != "3,4,5" {
+	if o, r := oliver.Eval(items), tracy.Eval(items); o != "1,2" || r != "3,4,5" {
 		t.Errorf("Oliver has %s, Tracy %s; the best for the first would be 1,2 and 3,4,5", o, r)
 	}
-	oliver.click("#work li:first-child summary")
-	oliver.do(chromedp.SendKeys(chromedp.CSS("#work li:first-child textarea"), "checked twice", chromedp.NodeVisible))
-	oliver.click("#work li:first-child .primary")
-	oliver.works(1, e2e.Soon)
-	oliver.await(`document.activeElement.textContent === '2'`, e2e.Soon) // the focus moves to the next card
-	oliver.click(`#work [data-return="24h"]`)
-	oliver.works(0, e2e.Soon)
-	tracy.click("#work .never")
-	tracy.click("#work .never")
-	tracy.works(2, e2e.Soon)
+	oliver.Click("#work li:first-child summary")
+	oliver.Do(chromedp.SendKeys(chromedp.CSS("#work li:first-child textarea"), "checked twice", chromedp.NodeVisible))
+	oliver.Click("#work li:first-child .primary")
+	oliver.Works(1, e2e.Soon)
+	oliver.Await(`document.activeElement.textContent === '2'`, e2e.Soon) // the focus moves to the next card
+	oliver.Click(`#work [data-return="24h"]`)
+	oliver.Works(0, e2e.Soon)
+	tracy.Click("#work .never")
+	tracy.Click("#work .never")
+	tracy.Works(2, e2e.Soon)
 	var closed string
 	err := s.DB.QueryRow(t.Context(), `
 		select string_agg(item || ' ' || state || coalesce(' ' || after, '') || coalesce(' ' || note, ''), ', ' order by item)
@@ -73,33 +71,11 @@ func TestPageOliverAndTracy(t *testing.T) {
 	}
 }
 
-// answered waits until no request is pending in the database.
-func (s *site) answered() {
-	s.T.Helper()
-	deadline := time.After(timeout.Scale(e2e.Soon))
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var waiting bool
-		if err := s.DB.QueryRow(s.T.Context(), `select exists (select from getwork.work_requested where state = 'pending')`).Scan(&waiting); err != nil {
-			s.T.Fatal(err)
-		}
-		if !waiting {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			s.T.Fatal("somebody still waits")
-		}
-	}
-}
-
 // Texts of tasks and items are shown as text, whatever they look like.
 func TestPageShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>`
 	err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "verify", "title": evil, "description": evil, "query": `
 		select $$` + evil + `$$ as item, $$` + evil + `$$ as "<b>column</b>", 'مرحبا' as "שם", 1234567.50 as amount, 12345678901234567890 as large, 2026 as year, date '2026-02-03' as day,
@@ -107,19 +83,19 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.logIn(s.Nodes[0].URL, "<b>Oliver</b>")
-	b.state("live", e2e.Soon)
-	b.click(".task form button")
-	b.works(1, e2e.Soon)
-	if n := b.eval(`String(document.querySelectorAll('main img, main script, main b, main i').length) + document.title`); n != "0<b>Oliver</b> · getwork" {
+	b.LogIn(s.Nodes[0].URL, "<b>Oliver</b>")
+	b.State("live", e2e.Soon)
+	b.Click(".task form button")
+	b.Works(1, e2e.Soon)
+	if n := b.Eval(`String(document.querySelectorAll('main img, main script, main b, main i').length) + document.title`); n != "0<b>Oliver</b> · getwork" {
 		t.Errorf("elements made from text, and the title: %q", n)
 	}
 	for selector, want := range map[string]string{"#work h3": evil, "#tasks h3": evil, "#tasks .description": evil, "#work .of": evil, "#name": "<b>Oliver</b>"} {
-		if got := b.eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector)); got != want {
+		if got := b.Eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector)); got != want {
 			t.Errorf("%s shows %q, want %q", selector, got, want)
 		}
 	}
-	shown := b.eval(`[...document.querySelectorAll('#work dl div')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('\n')`)
+	shown := b.Eval(`[...document.querySelectorAll('#work dl div')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('\n')`)
 	for _, want := range []string{"<b>column</b>=" + evil, "שם=مرحبا", "Amount=1,234,567.50", "Large=12345678901234567890", "Year=2026", "Day=Feb 3, 2026", "Moment=Feb 3, 2026, ", "Nothing=–", "Yes=yes"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the details lack %q:\n%s", want, shown)
@@ -130,14 +106,14 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 // The page says in words why nothing was handed out.
 func TestPageSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select 1 as item where false`)
-	b.logIn(s.Nodes[0].URL, "Oliver")
+	b.LogIn(s.Nodes[0].URL, "Oliver")
 	says := func(text string) {
 		t.Helper()
-		b.click(".task form button")
-		b.await(fmt.Sprintf(`document.querySelector('.task').innerText.includes(%q)`, text), e2e.Soon)
+		b.Click(".task form button")
+		b.Await(fmt.Sprintf(`document.querySelector('.task').innerText.includes(%q)`, text), e2e.Soon)
 	}
 	says("Nothing matches this task now.")
 	mary := s.As("mary", 0)
@@ -150,16 +126,16 @@ func TestPageSaysWhyNot(t *testing.T) {
 	}
 	change(`"1"`, map[string]any{"query": `select 1 / (random() * 0)::int as item`})
 	says("This task is broken; your managers have been told.")
-	if b.yes(`document.body.textContent.includes('division by zero')`) {
+	if b.Yes(`document.body.textContent.includes('division by zero')`) {
 		t.Error("a worker reads why")
 	}
-	b.visit(s.Nodes[0].URL, "/", "Mia,manager")
+	b.Visit(s.Nodes[0].URL, "/", "Mia,manager")
 	says("This task is broken")
-	b.press(".why-failed summary")
-	b.shows(".task .cause", "division by zero")
-	b.visit(s.Nodes[0].URL, "/floor", "Mia,manager")
-	b.shows(".floor-tasks .badge", "broken")
-	b.visit(s.Nodes[0].URL, "/", "Oliver")
+	b.Press(".why-failed summary")
+	b.Shows(".task .cause", "division by zero")
+	b.Visit(s.Nodes[0].URL, "/floor", "Mia,manager")
+	b.Shows(".floor-tasks .badge", "broken")
+	b.Visit(s.Nodes[0].URL, "/", "Oliver")
 	change(`"2"`, map[string]any{"query": `select 1 as item`})
 	if _, a, err := mary.GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {
 		t.Fatalf("mary's click: %d %v", a.Status, err)
@@ -173,20 +149,20 @@ func TestPageSaysWhyNot(t *testing.T) {
 // so that nobody gets work under a name that the screen does not show.
 func TestPageFollowsTheLogInOfOtherTabs(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select 1 as item`)
-	b.logIn(s.Nodes[0].URL, "Olga")
-	b.await(`document.querySelector('#name').textContent === 'Olga'`, e2e.Soon)
+	b.LogIn(s.Nodes[0].URL, "Olga")
+	b.Await(`document.querySelector('#name').textContent === 'Olga'`, e2e.Soon)
 	otherTab := func(path, body, says string) {
 		t.Helper()
-		b.eval(fmt.Sprintf(`(async () => {
+		b.Eval(fmt.Sprintf(`(async () => {
 			await fetch(%q, {method: 'POST', body: %q});
 			new BroadcastChannel('getwork').postMessage(%q);
 		})(), ''`, path, body, says))
 	}
 	otherTab("/login", `{"user":"Otto"}`, "log-in")
-	b.await(`document.querySelector('#name').textContent === 'Otto'`, e2e.Soon)
+	b.Await(`document.querySelector('#name').textContent === 'Otto'`, e2e.Soon)
 	otherTab("/logout", "", "log-out")
-	b.await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 }

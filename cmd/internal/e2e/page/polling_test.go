@@ -13,8 +13,8 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// withoutSockets is a proxy in front of a node. Like some real proxies it refuses to upgrade, until allow is called.
-func withoutSockets(t *testing.T, n *cluster.Node) (address string, allow func()) {
+// WithoutSockets is a proxy in front of a node. Like some real proxies it refuses to upgrade, until allow is called.
+func WithoutSockets(t *testing.T, n *cluster.Node) (address string, allow func()) {
 	t.Helper()
 	target, err := url.Parse(n.URL)
 	if err != nil {
@@ -55,23 +55,23 @@ func faster(times int) string {
 // it.
 func TestPagePolls(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, faster(5)+bannersNoted)
-	s := newSite(t, 1, "")
-	open := gated(s)
-	address, allow := withoutSockets(t, s.Nodes[0])
-	b.logIn(address, "Oliver")
-	b.await(`banners.includes('Push is gone; asking every 10 s.')`, e2e.Soon)
-	b.eval(`(banners.length = 0, '')`)
-	b.getWork(3)
-	b.await(`banners.includes('Push is gone; asking every 5 s.')`, e2e.Soon)
-	b.banner("Push is gone; asking every 20 s.", e2e.Soon)
+	b := NewBrowser(t, faster(5)+bannersNoted)
+	s := e2e.NewSite(t, 1, "")
+	open := Gated(s)
+	address, allow := WithoutSockets(t, s.Nodes[0])
+	b.LogIn(address, "Oliver")
+	b.Await(`banners.includes('Push is gone; asking every 10 s.')`, e2e.Soon)
+	b.Eval(`(banners.length = 0, '')`)
+	b.GetWork(3)
+	b.Await(`banners.includes('Push is gone; asking every 5 s.')`, e2e.Soon)
+	b.Banner("Push is gone; asking every 20 s.", e2e.Soon)
 	open()
-	b.works(3, e2e.Soon)
-	b.await(`document.querySelector('.ended').textContent.includes('3 items now in your pipeline')`, e2e.Soon)
+	b.Works(3, e2e.Soon)
+	b.Await(`document.querySelector('.ended').textContent.includes('3 items now in your pipeline')`, e2e.Soon)
 	allow()
-	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not one
-	b.state("live", 3*e2e.Soon)
-	b.await(`document.querySelector('#banner').hidden`, e2e.Soon)
+	b.Eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not one
+	b.State("live", 3*e2e.Soon)
+	b.Await(`document.querySelector('#banner').hidden`, e2e.Soon)
 }
 
 // bannersNoted is a page script that records the banner's texts.
@@ -84,39 +84,39 @@ addEventListener('DOMContentLoaded', () => {
 // After 15 minutes of polling the page stops, and says so. The request stays, and a button resumes.
 func TestPageStopsAsking(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, faster(5))
-	s := newSite(t, 1, "")
-	open := gated(s)
-	address, allow := withoutSockets(t, s.Nodes[0])
-	b.logIn(address, "Oliver")
-	b.state("polling", e2e.Soon)
-	b.getWork(3)
-	b.eval(`(atSpeed(200), '')`) // no sooner, or polling may stop before the click
-	b.banner("Stopped asking, after 15 minutes without push. Your request stays", 3*e2e.Soon)
+	b := NewBrowser(t, faster(5))
+	s := e2e.NewSite(t, 1, "")
+	open := Gated(s)
+	address, allow := WithoutSockets(t, s.Nodes[0])
+	b.LogIn(address, "Oliver")
+	b.State("polling", e2e.Soon)
+	b.GetWork(3)
+	b.Eval(`(atSpeed(200), '')`) // no sooner, or polling may stop before the click
+	b.Banner("Stopped asking, after 15 minutes without push. Your request stays", 3*e2e.Soon)
 	if p, err := s.As("Oliver", 0).Pipeline(t.Context()); err != nil || len(p.Requests) != 1 {
 		t.Errorf("the pipeline is %+v, %v; the request should still wait", p, err)
 	}
 	allow()
-	b.eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not a 200th of that
-	b.click("#resume")
-	b.state("live", e2e.Soon)
+	b.Eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not a 200th of that
+	b.Click("#resume")
+	b.State("live", e2e.Soon)
 	open()
-	b.works(3, e2e.Soon)
+	b.Works(3, e2e.Soon)
 }
 
 // The page's node is killed and comes back: so does the page, and the request is still answered.
 func TestPageNodeKilled(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	open := gated(s)
-	b.logIn(s.Nodes[0].URL, "Oliver")
-	b.state("live", e2e.Soon)
-	b.getWork(2)
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	open := Gated(s)
+	b.LogIn(s.Nodes[0].URL, "Oliver")
+	b.State("live", e2e.Soon)
+	b.GetWork(2)
 	s.Nodes[0].Kill()
-	b.banner("the server can’t be reached. Your request stays; trying again", e2e.Soon)
+	b.Banner("the server can’t be reached. Your request stays; trying again", e2e.Soon)
 	s.Nodes[0].Restart()
-	b.state("live", 3*e2e.Soon)
+	b.State("live", 3*e2e.Soon)
 	open()
-	b.works(2, 3*e2e.Soon)
+	b.Works(2, 3*e2e.Soon)
 }

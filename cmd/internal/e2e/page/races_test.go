@@ -21,26 +21,26 @@ const fakes = `
 	const app = (api, c = client()) => ({ api, client: c, me: { user: 'Mia', role: 'manager' }, keys() {}, say() {}, go() {} });
 `
 
-func raced(t *testing.T) *browser {
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
+func raced(t *testing.T) *Browser {
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks")
 	return b
 }
 
 // A task that takes a deleted one's name is shown as it is.
 func TestPageTasksNameTakenAgain(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks")
-	b.state("live", e2e.Soon)
-	inPage[any](b, `const m = rest();
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks")
+	b.State("live", e2e.Soon)
+	InPage[any](b, `const m = rest();
 		await m.updateTask('jobs', { title: 'First' }, '*');
 		await until(() => document.querySelector('[data-task=jobs] th a').textContent === 'First');
 		await m.deleteTask('jobs');
 		await m.createTask({ name: 'jobs', title: 'Second', query: 'select 1 as item' });
 		await m.getWork('jobs', { count: 1 }, {});`)
-	b.await(`document.querySelector('[data-task=jobs] th a').textContent === 'Second'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-task=jobs] th a').textContent === 'Second'`, e2e.Soon)
 }

@@ -71,11 +71,11 @@ func TestPageRolesPressEverything(t *testing.T) {
 		{"Ann,agent", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/"}, 10},
 	} {
 		t.Run(role.who, func(t *testing.T) {
-			b := newBrowser(t, denials)
-			s := newSite(t, 1, "")
+			b := NewBrowser(t, denials)
+			s := e2e.NewSite(t, 1, "")
 			s.Task("jobs", `select i as item from generate_series(1, 9) i`)
 			s.Create(map[string]any{"name": "verify", "title": "Letters", "lease": "10m"})
-			s.manages("POST", "/tasks/verify/items", []map[string]any{{"item": "a"}, {"item": "b"}, {"item": "c"}})
+			s.Manages("POST", "/tasks/verify/items", []map[string]any{{"item": "a"}, {"item": "b"}, {"item": "c"}})
 			s.Got(s.As("Tracy", 0), "jobs", 2)
 			s.Disposed(s.As("Tracy", 0), s.Takes("Tracy", 1)[0], "return", "1h")
 			s.Disposed(s.As("Uma", 0), s.Got(s.As("Uma", 0), "jobs", 1).Work[0], "return", "1h")
@@ -83,22 +83,22 @@ func TestPageRolesPressEverything(t *testing.T) {
 			if a, err := s.As("Victor", 0).Do(t.Context(), "POST", "/api/v1/tasks/box/requests", map[string]any{"count": 1, "linger": "1h"}); err != nil || a.Status != 202 {
 				t.Fatal(a, err)
 			}
-			b.visit(s.Nodes[0].URL, "/", role.who)
-			b.state("live", e2e.Soon)
-			if links := b.eval(`[...document.querySelectorAll('#views a')].map((e) => e.textContent).join(' ')`); links != role.links {
+			b.Visit(s.Nodes[0].URL, "/", role.who)
+			b.State("live", e2e.Soon)
+			if links := b.Eval(`[...document.querySelectorAll('#views a')].map((e) => e.textContent).join(' ')`); links != role.links {
 				t.Errorf("the views are %s, want %s", links, role.links)
 			}
 			for path, leads := range role.paths {
-				b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+path))
-				b.await(fmt.Sprintf(`location.pathname === %q && document.querySelector(%q)`, leads, there[leads]), e2e.Soon)
-				b.state("live", e2e.Soon)
-				n := inPage[int](b, pressesAll)
+				b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+path))
+				b.Await(fmt.Sprintf(`location.pathname === %q && document.querySelector(%q)`, leads, there[leads]), e2e.Soon)
+				b.State("live", e2e.Soon)
+				n := InPage[int](b, pressesAll)
 				t.Logf("%s: %d pressed", path, n)
 				if path == "/" && n < role.least {
 					t.Errorf("%d buttons were pressed, and there are more", n)
 				}
 			}
-			if denied := b.eval(`sessionStorage.denied ?? ''`); denied != "" {
+			if denied := b.Eval(`sessionStorage.denied ?? ''`); denied != "" {
 				t.Errorf("denied: %s", denied)
 			}
 		})
@@ -108,23 +108,23 @@ func TestPageRolesPressEverything(t *testing.T) {
 // An agent with a browser gets a worker's desk, gets work, and lets go of it.
 func TestPageOfAnAgent(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, undoLasts)
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, UndoLasts)
+	s := e2e.NewSite(t, 1, "")
 	s.Create(map[string]any{"name": "verify", "title": "Letters", "lease": "10m", "max_attempts": 3})
-	s.manages("POST", "/tasks/verify/items", []map[string]any{{"item": "a"}, {"item": "b"}})
-	b.visit(s.Nodes[0].URL, "/", "Ann,agent")
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('#role').textContent === 'agent'`, e2e.Soon)
-	b.shows("#tasks h3", "Letters")
-	b.press(`.task input[value="2"]`)
-	b.press(".task form button")
-	b.works(2, e2e.Soon)
-	b.typeNote("by hand")
-	b.press("#work li:first-child .complete")
-	b.press(`#work li:nth-child(2) [data-return="1h"]`)
-	b.eval(`(passes(), '')`)
-	s.disposes("a completed by hand, b returned")
-	b.do(chromedp.Reload())
-	b.shows("#empty", "You hold nothing.")
-	b.shows("#recent", "returned")
+	s.Manages("POST", "/tasks/verify/items", []map[string]any{{"item": "a"}, {"item": "b"}})
+	b.Visit(s.Nodes[0].URL, "/", "Ann,agent")
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#role').textContent === 'agent'`, e2e.Soon)
+	b.Shows("#tasks h3", "Letters")
+	b.Press(`.task input[value="2"]`)
+	b.Press(".task form button")
+	b.Works(2, e2e.Soon)
+	b.TypeNote("by hand")
+	b.Press("#work li:first-child .complete")
+	b.Press(`#work li:nth-child(2) [data-return="1h"]`)
+	b.Eval(`(passes(), '')`)
+	s.Disposes("a completed by hand, b returned")
+	b.Do(chromedp.Reload())
+	b.Shows("#empty", "You hold nothing.")
+	b.Shows("#recent", "returned")
 }

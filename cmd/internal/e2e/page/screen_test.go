@@ -31,28 +31,28 @@ const screens = `(() => {
 })()`
 
 // onWall is a browser that shows a wall.
-func onWall(t *testing.T, refusing bool) *browser {
+func onWall(t *testing.T, refusing bool) *Browser {
 	t.Helper()
-	b := newBrowserOf(t, &desktop, screens)
-	s := newSite(t, 1, "")
+	b := NewDesktopBrowser(t, screens)
+	s := e2e.NewSite(t, 1, "")
 	s.Create(map[string]any{"name": "verify"})
-	b.do(chromedp.Navigate(s.Nodes[0].URL))
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
 	if refusing {
-		b.eval(`(sessionStorage.refusing = 'yes', '')`)
+		b.Eval(`(sessionStorage.refusing = 'yes', '')`)
 	}
-	b.visit(s.Nodes[0].URL, "/wall", "Olga,observer")
-	b.shows(".wall-state", "Live")
+	b.Visit(s.Nodes[0].URL, "/wall", "Olga,observer")
+	b.Shows(".wall-state", "Live")
 	return b
 }
 
 // presses clicks as a hand does, since full screen needs a real click.
-func (b *browser) presses(selector string) {
-	b.t.Helper()
+func (b *Browser) presses(selector string) {
+	b.T.Helper()
 	// The controls appear for four seconds.
-	b.moving("the controls show themselves", func() bool {
-		return b.yes(`getComputedStyle(document.querySelector('.wall-controls')).opacity === '1'`)
+	b.Moving("the controls show themselves", func() bool {
+		return b.Yes(`getComputedStyle(document.querySelector('.wall-controls')).opacity === '1'`)
 	})
-	b.click(selector)
+	b.Click(selector)
 }
 
 const awake = `locks.filter((lock) => !lock.released).length`
@@ -61,26 +61,26 @@ const awake = `locks.filter((lock) => !lock.released).length`
 func TestPageWallScreen(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, false)
-	b.await(awake+` === 1`, e2e.Soon)
+	b.Await(awake+` === 1`, e2e.Soon)
 	b.presses(".wall-controls button")
-	b.await(`document.fullscreenElement && document.querySelector('.wall-controls button').textContent.includes('Leave full screen')`, e2e.Soon)
+	b.Await(`document.fullscreenElement && document.querySelector('.wall-controls button').textContent.includes('Leave full screen')`, e2e.Soon)
 	b.presses(".wall-controls button")
-	b.await(`!document.fullscreenElement && document.querySelector('.wall-controls button').textContent.trim() === 'Full screen'`, e2e.Soon)
+	b.Await(`!document.fullscreenElement && document.querySelector('.wall-controls button').textContent.trim() === 'Full screen'`, e2e.Soon)
 	b.presses(".wall-controls button")
-	b.await(`document.fullscreenElement`, e2e.Soon)
-	if n := b.eval(`String([` + awake + `, locks.length])`); n != "1,1" {
+	b.Await(`document.fullscreenElement`, e2e.Soon)
+	if n := b.Eval(`String([` + awake + `, locks.length])`); n != "1,1" {
 		t.Errorf("locks held, and granted: %s; want one", n)
 	}
-	b.eval(`locks[0].release().then(() => {}), ''`) // as the browser does when the page is hidden
-	b.await(awake+` === 0`, e2e.Soon)
-	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
-	b.await(awake+` === 1`, e2e.Soon)
-	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
-	b.await(`location.pathname === '/floor' && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
-	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
-	b.await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
-	if n := b.eval(`String(asked.length)`); n != b.eval(`String(asked.filter((a) => a === 'full screen').length + 2)`) {
-		t.Errorf("after the wall was left the page asked again: %s", b.eval(`String(asked)`))
+	b.Eval(`locks[0].release().then(() => {}), ''`) // as the browser does when the page is hidden
+	b.Await(awake+` === 0`, e2e.Soon)
+	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.Await(awake+` === 1`, e2e.Soon)
+	b.Eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.Await(`location.pathname === '/floor' && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
+	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.Await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
+	if n := b.Eval(`String(asked.length)`); n != b.Eval(`String(asked.filter((a) => a === 'full screen').length + 2)`) {
+		t.Errorf("after the wall was left the page asked again: %s", b.Eval(`String(asked)`))
 	}
 }
 
@@ -88,8 +88,8 @@ func TestPageWallScreen(t *testing.T) {
 func TestPageWallScreenLate(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, false)
-	b.await(awake+` === 1`, e2e.Soon)
-	b.eval(`(() => {
+	b.Await(awake+` === 1`, e2e.Soon)
+	b.Eval(`(() => {
 		const { request } = WakeLock.prototype;
 		WakeLock.prototype.request = async function (...args) {
 			await new Promise((f) => { window.give = f; });
@@ -97,21 +97,21 @@ func TestPageWallScreenLate(t *testing.T) {
 		};
 		return '';
 	})()`)
-	b.eval(`locks[0].release().then(() => {}), ''`)
-	b.await(awake+` === 0`, e2e.Soon)
-	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
-	b.await(`window.give`, e2e.Soon)
-	b.eval(`(window.first = give, document.dispatchEvent(new Event('visibilitychange')), '')`)
-	b.await(`give !== first`, e2e.Soon)
-	b.eval(`(first(), give(), '')`)
-	b.await(`locks.length === 3 && `+awake+` === 1`, e2e.Soon)
-	b.eval(`locks.at(-1).release(), locks.at(-2).release(), ''`)
-	b.await(awake+` === 0`, e2e.Soon)
-	b.eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
-	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
-	b.await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
-	b.eval(`(give(), '')`)
-	b.await(`locks.length === 4 && `+awake+` === 0`, e2e.Soon)
+	b.Eval(`locks[0].release().then(() => {}), ''`)
+	b.Await(awake+` === 0`, e2e.Soon)
+	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.Await(`window.give`, e2e.Soon)
+	b.Eval(`(window.first = give, document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.Await(`give !== first`, e2e.Soon)
+	b.Eval(`(first(), give(), '')`)
+	b.Await(`locks.length === 3 && `+awake+` === 1`, e2e.Soon)
+	b.Eval(`locks.at(-1).release(), locks.at(-2).release(), ''`)
+	b.Await(awake+` === 0`, e2e.Soon)
+	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`)
+	b.Eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.Await(`document.querySelector('[data-view=floor] h1')`, e2e.Soon)
+	b.Eval(`(give(), '')`)
+	b.Await(`locks.length === 4 && `+awake+` === 0`, e2e.Soon)
 }
 
 // If a browser refuses both, as some do before the first click, the button asks again, and says that it can't. The wall
@@ -119,17 +119,17 @@ func TestPageWallScreenLate(t *testing.T) {
 func TestPageWallScreenRefused(t *testing.T) {
 	t.Parallel()
 	b := onWall(t, true)
-	b.await(`asked.join() === 'wake lock'`, e2e.Soon)
+	b.Await(`asked.join() === 'wake lock'`, e2e.Soon)
 	b.presses(".wall-controls button")
-	b.shows("#said", "This browser does not allow full screen here.")
-	if is := b.eval(`String(asked)`); is != "wake lock,wake lock,full screen" {
+	b.Shows("#said", "This browser does not allow full screen here.")
+	if is := b.Eval(`String(asked)`); is != "wake lock,wake lock,full screen" {
 		t.Errorf("it asked for %s", is)
 	}
-	b.shows(".wall-state", "Live")
+	b.Shows(".wall-state", "Live")
 	b.figure("verify", "waiting", 0, e2e.Soon)
-	b.eval(`(window.refusing = '', '')`)
+	b.Eval(`(window.refusing = '', '')`)
 	b.presses(".wall-controls button")
-	b.await(`document.fullscreenElement && `+awake+` === 1`, e2e.Soon)
-	b.eval(`(document.querySelector('.wall-controls .back').click(), '')`)
-	b.await(`document.querySelector('[data-view=floor] h1') && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
+	b.Await(`document.fullscreenElement && `+awake+` === 1`, e2e.Soon)
+	b.Eval(`(document.querySelector('.wall-controls .back').click(), '')`)
+	b.Await(`document.querySelector('[data-view=floor] h1') && !document.fullscreenElement && `+awake+` === 0`, e2e.Soon)
 }

@@ -17,19 +17,20 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// shots is the folder for pictures of each view in each state, as PNG; empty: none are taken.
-var shots = os.Getenv("GETWORK_TEST_SHOTS")
+// Shots is the folder for pictures of each view in each state, as PNG; empty: none are taken.
+var Shots = os.Getenv("GETWORK_TEST_SHOTS")
 
-// look is how a page is looked at: on which screen, in which colours.
-type look struct {
-	name   string
-	width  int64
-	height int64
-	scheme string
-	lang   string // empty: English
+// Look is how a page is looked at: on which screen, in which colours.
+type Look struct {
+	Name   string
+	Width  int64
+	Height int64
+	Scheme string
+	Lang   string // empty: English
 }
 
-var looks = []look{
+// Looks are two screens, each in two colour schemes.
+var Looks = []Look{
 	{"1280-light", 1280, 800, "light", ""},
 	{"1280-dark", 1280, 800, "dark", ""},
 	{"390-light", 390, 844, "light", ""},
@@ -37,45 +38,46 @@ var looks = []look{
 }
 
 // allLooks looks at every state in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
-var allLooks = shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
+var allLooks = Shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
 
 // looksAt returns the ways to look at the i-th state: if not all, one, so that neighbours, which show much the same, are seen in
 // different ways. Every third is in the pseudo-language.
-func looksAt(i int) []look {
+func looksAt(i int) []Look {
 	if allLooks {
-		return append(looks, look{"1366-pseudo", 1366, 768, "light", pseudo}, look{"390-pseudo", 390, 844, "dark", pseudo})
+		return append(Looks, Look{Name: "1366-pseudo", Width: 1366, Height: 768, Scheme: "light", Lang: Pseudo},
+			Look{Name: "390-pseudo", Width: 390, Height: 844, Scheme: "dark", Lang: Pseudo})
 	}
-	l := looks[i%len(looks)]
+	l := Looks[i%len(Looks)]
 	if i%3 == 1 {
-		l.lang = pseudo
+		l.Lang = Pseudo
 	}
-	return []look{l}
+	return []Look{l}
 }
 
-// as makes the browser show the page in that way. Animations are off, so that the result does not depend on the moment.
-func (b *browser) as(l look) {
-	b.t.Helper()
-	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+// As makes the browser show the page in that way. Animations are off, so that the result does not depend on the moment.
+func (b *Browser) As(l Look) {
+	b.T.Helper()
+	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: l.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+			{Name: "prefers-color-scheme", Value: l.Scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 		}}
 		if _, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media); err != nil {
 			return err
 		}
 		_, err := cdp.Call(ctx, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-			Width: l.width, Height: l.height, DeviceScaleFactor: 1,
+			Width: l.Width, Height: l.Height, DeviceScaleFactor: 1,
 		})
 		return err
 	}))
-	b.settle()
+	b.Settle()
 }
 
-// settle waits until everything is drawn.
-func (b *browser) settle() {
-	b.t.Helper()
+// Settle waits until everything is drawn.
+func (b *Browser) Settle() {
+	b.T.Helper()
 	const twoFrames = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
 	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](twoFrames, chromedp.EvalAwaitPromise)); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
@@ -89,23 +91,23 @@ const tooWide = `(() => {
 })()`
 
 // fits checks that nobody has to scroll sideways.
-func (b *browser) fits(t *testing.T) {
+func (b *Browser) fits(t *testing.T) {
 	t.Helper()
-	if wide := b.eval(tooWide); wide != "" {
+	if wide := b.Eval(tooWide); wide != "" {
 		t.Error("the page scrolls sideways: ", wide)
 	}
 }
 
 // rest removes the focus, and scrolls everything back.
-func (b *browser) rest() {
-	b.t.Helper()
-	b.eval(`(document.activeElement?.blur(), document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
+func (b *Browser) rest() {
+	b.T.Helper()
+	b.Eval(`(document.activeElement?.blur(), document.querySelectorAll('*').forEach((e) => e.scrollTo(0, 0)), '')`)
 }
 
-// shoot takes a picture of the whole page, not only of the screen.
-func (b *browser) shoot(name string) {
-	b.t.Helper()
-	if shots == "" {
+// Shoot takes a picture of the whole page, not only of the screen.
+func (b *Browser) Shoot(name string) {
+	b.T.Helper()
+	if Shots == "" {
 		return
 	}
 	png, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]byte, error) {
@@ -114,21 +116,21 @@ func (b *browser) shoot(name string) {
 		return picture.Data, err
 	})
 	if err == nil {
-		err = os.MkdirAll(shots, 0o755)
+		err = os.MkdirAll(Shots, 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(shots, name+".png"), png, 0o644)
+		err = os.WriteFile(filepath.Join(Shots, name+".png"), png, 0o644)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
 // stage is a team in the middle of its day, and a browser.
 type stage struct {
-	*browser
-	s       *site
-	bank    *bank  // where people log in at a provider; nil: by name
+	*Browser
+	s       *e2e.Site
+	bank    *Bank  // where people log in at a provider; nil: by name
 	noPush  string // an address that allows no socket
 	release func() // lets the current query go on
 }
@@ -165,17 +167,17 @@ var display = map[string]any{
 // newStage returns a site in the middle of its day, and a browser.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	st := &stage{browser: newBrowser(t, undoLasts+";"+noting), s: newSite(t, 1, "")}
-	st.noPush, _ = withoutSockets(t, st.s.Nodes[0])
-	st.release = st.s.day()
+	st := &stage{Browser: NewBrowser(t, UndoLasts+";"+noting), s: e2e.NewSite(t, 1, "")}
+	st.noPush, _ = WithoutSockets(t, st.s.Nodes[0])
+	st.release = day(st.s)
 	return st
 }
 
 // day fills a site with a day's work. A query is under way; release lets it go on.
-func (s *site) day() (release func()) {
+func day(s *e2e.Site) (release func()) {
 	t := s.T
 	t.Helper()
-	release = gated(s)
+	release = Gated(s)
 	for _, task := range []map[string]any{
 		{"name": "verify-bank-account", "title": "Verify user submitted bank account", "description": "Compare the statements with what was declared. Oldest submission first.", "query": applications, "lease": "30m", "display": display},
 		{"name": "call-back", "title": "Call back", "description": "Customers who asked for a call.", "lease": "8s", "query": `select 'call-' || i as item, '+49 30 5550 ' || 100 + i as telephone from generate_series(1, 9) i`},
@@ -185,9 +187,9 @@ func (s *site) day() (release func()) {
 		{"name": "broken", "title": "Broken query", "query": `select 1 / (random() * 0)::int as item`},
 		{"name": "resting", "title": "Paused for the audit", "query": `select 1 as item`, "paused": true},
 	} {
-		s.manages("POST", "/tasks", task)
+		s.Manages("POST", "/tasks", task)
 	}
-	s.manages("POST", "/tasks/documents/items", []map[string]any{{"item": "scan-1", "details": map[string]any{"pages": 12}}, {"item": "scan-2"}})
+	s.Manages("POST", "/tasks/documents/items", []map[string]any{{"item": "scan-1", "details": map[string]any{"pages": 12}}, {"item": "scan-2"}})
 	for _, user := range []string{"Tracy", "Uma", "Viktor"} {
 		r, a, err := s.As(user, 0).GetWork(t.Context(), "verify-bank-account", 5, "Prefer", "wait=20")
 		if err != nil || len(r.Work) != 5 {
@@ -202,16 +204,16 @@ func (s *site) day() (release func()) {
 	if _, _, err := s.As("Uma", 0).GetWork(t.Context(), "broken", 1, "Prefer", "wait=20"); err != nil {
 		t.Fatal(err)
 	}
-	s.changes("verify", map[string]any{"query_timeout": "10m"}, 0)
+	s.Changes("verify", map[string]any{"query_timeout": "10m"}, 0)
 	for _, user := range []string{"Tracy", "Uma"} { // they wait for the current query
 		s.Click(user, 0, 3)
 	}
-	s.past()
+	past(s)
 	return release
 }
 
 // past moves closed work back in time, by an hour more for each, so that the last hours have something to show.
-func (s *site) past() {
+func past(s *e2e.Site) {
 	s.T.Helper()
 	for _, sql := range []string{
 		`update getwork.work set assigned_at = assigned_at - (1 + id % 5) * interval '1 hour', closed_at = closed_at - (1 + id % 5) * interval '50 minutes' where state <> 'held'`,
@@ -226,26 +228,26 @@ func (s *site) past() {
 
 // open brings the browser to a state.
 func (st *stage) open(what state) {
-	st.t.Helper()
+	st.T.Helper()
 	switch {
 	case st.bank != nil:
-		st.bank.T = st.t
+		st.bank.T = st.T
 		st.opensAt(st.bank, what.path, what.user)
 	case what.user == "":
-		st.do(chromedp.Navigate(st.s.Nodes[0].URL + "/"))
-		st.await(`document.querySelector('form')?.checkVisibility()`, e2e.Soon)
+		st.Do(chromedp.Navigate(st.s.Nodes[0].URL + "/"))
+		st.Await(`document.querySelector('form')?.checkVisibility()`, e2e.Soon)
 	default:
 		address, line := st.s.Nodes[0].URL, "live"
 		if what.blocked {
 			address, line = st.noPush, "polling"
 		}
-		st.visit(address, what.path, what.user)
-		st.state(line, e2e.Soon)
+		st.Visit(address, what.path, what.user)
+		st.State(line, e2e.Soon)
 	}
 	if what.reach != nil {
 		what.reach(st)
 	}
-	st.await(explained, e2e.Soon)
+	st.Await(explained, e2e.Soon)
 }
 
 // explained is true where no answer about an item is awaited: until then its buttons change.
@@ -269,27 +271,27 @@ func (st *stage) shows(t *testing.T, states []state) {
 	t.Helper()
 	for n, what := range states {
 		t.Run(what.name, func(t *testing.T) {
-			before := st.t
-			st.t, st.s.T = t, t
-			defer func() { st.t, st.s.T = before, before }()
+			before := st.T
+			st.T, st.s.T = t, t
+			defer func() { st.T, st.s.T = before, before }()
 			for i, l := range looksAt(n) {
-				if i == 0 || what.each || l.lang != st.lang {
-					st.as(l)
-					st.speaks(l.lang)
+				if i == 0 || what.each || l.Lang != st.Lang {
+					st.As(l)
+					st.speaks(l.Lang)
 					st.open(what)
 				}
-				st.as(l)
-				t.Run(l.name, func(t *testing.T) {
+				st.As(l)
+				t.Run(l.Name, func(t *testing.T) {
 					defer st.rest()
-					st.shoot(strings.ReplaceAll(what.name, " ", "-") + "-" + l.name)
-					st.audit(t)
+					st.Shoot(strings.ReplaceAll(what.name, " ", "-") + "-" + l.Name)
+					st.Audit(t)
 					st.fits(t)
-					if st.lang == pseudo {
-						if found := st.eval(unbracketed); found != "" {
+					if st.Lang == Pseudo {
+						if found := st.Eval(unbracketed); found != "" {
 							t.Errorf("not translated:\n%s", found)
 						}
 					}
-					if !what.left && (l.scheme == "light" || !allLooks) {
+					if !what.left && (l.Scheme == "light" || !allLooks) {
 						st.walk(t)
 					}
 				})
@@ -301,12 +303,12 @@ func (st *stage) shows(t *testing.T, states []state) {
 // presses leads to a state: it clicks elements one after the other, given as "role name", until a text is visible.
 func presses(text string, what ...string) func(*stage) {
 	return func(st *stage) {
-		st.t.Helper()
+		st.T.Helper()
 		for _, w := range what {
 			role, name, _ := strings.Cut(w, " ")
-			st.use(role, name)
+			st.Use(role, name)
 		}
-		st.sees(text)
+		st.Sees(text)
 	}
 }
 
@@ -316,14 +318,14 @@ func sees(text string) func(*stage) { return presses(text) }
 // withWork has the state's user take that many items of a task, before or while the page is open.
 func withWork(task string, count int, then func(*stage)) func(*stage) {
 	return func(st *stage) {
-		st.t.Helper()
-		user := st.eval(`document.querySelector('#name').textContent`)
-		r, a, err := st.s.As(user, 0).GetWork(st.t.Context(), task, count, "Prefer", "wait=20")
+		st.T.Helper()
+		user := st.Eval(`document.querySelector('#name').textContent`)
+		r, a, err := st.s.As(user, 0).GetWork(st.T.Context(), task, count, "Prefer", "wait=20")
 		if err != nil || len(r.Work) != count {
-			st.t.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
+			st.T.Fatalf("%s asked for %d: %d %s %v", user, count, a.Status, a.Body, err)
 		}
-		st.works(count, e2e.Soon)
-		st.eval(`(document.querySelector('.notice button')?.click(), '')`) // on a telephone
+		st.Works(count, e2e.Soon)
+		st.Eval(`(document.querySelector('.notice button')?.click(), '')`) // on a telephone
 		then(st)
 	}
 }
@@ -331,14 +333,14 @@ func withWork(task string, count int, then func(*stage)) func(*stage) {
 // typedOver has another user change a new task with unsaved changes, until a text is visible.
 func typedOver(name string, changes map[string]any, text string) func(*stage) {
 	return func(st *stage) {
-		st.t.Helper()
-		st.s.manages("POST", "/tasks", map[string]any{"name": name, "title": "Of " + name, "query": "select 1 as item"})
-		st.visit(st.s.Nodes[0].URL, "/tasks/"+name, "Mary,manager")
-		st.state("live", e2e.Soon)
-		st.fill("textbox", "Title", "Mine")
-		st.fill("textbox", "Query", "select 3 as item")
-		st.s.changes(name, changes, 0)
-		st.sees(text)
+		st.T.Helper()
+		st.s.Manages("POST", "/tasks", map[string]any{"name": name, "title": "Of " + name, "query": "select 1 as item"})
+		st.Visit(st.s.Nodes[0].URL, "/tasks/"+name, "Mary,manager")
+		st.State("live", e2e.Soon)
+		st.Fill("textbox", "Title", "Mine")
+		st.Fill("textbox", "Query", "select 3 as item")
+		st.s.Changes(name, changes, 0)
+		st.Sees(text)
 	}
 }
 
@@ -361,7 +363,7 @@ var deskStates = []state{
 		presses("your managers have been told", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
-	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.banner("Push is gone", e2e.Soon) }},
+	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.Banner("Push is gone", e2e.Soon) }},
 }
 
 var managerStates = []state{
@@ -373,7 +375,7 @@ var managerStates = []state{
 	{name: "task new", user: "Mary,manager", path: "/tasks?new=1", reach: sees("New task")},
 	{name: "task", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("from generate_series")},
 	{name: "task error", user: "Mary,manager", path: "/tasks/none-left", reach: func(st *stage) {
-		st.fill("textbox", "Query", "select 1 as item from nowhere")
+		st.Fill("textbox", "Query", "select 1 as item from nowhere")
 		presses("does not exist", "button Save")(st)
 	}},
 	{name: "task preview", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("Applicant", "button Preview")},

@@ -24,32 +24,27 @@ type traffic struct {
 }
 
 // watchTraffic counts what the browser loads from now on.
-func (b *browser) watchTraffic() *traffic {
-	b.t.Helper()
+func (b *Browser) watchTraffic() *traffic {
+	b.T.Helper()
 	l := &traffic{}
 	l.begin()
-	if err := chromedp.Listen(b.ctx, l.listen); err != nil {
-		b.t.Fatal(err)
+	if err := chromedp.Listen(b.Context(), l.listen); err != nil {
+		b.T.Fatal(err)
 	}
-	b.network(func(ctx context.Context, tab *chromedp.Target) error {
+	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, network.Enable, network.EnableParams{})
 		return err
-	})
+	}))
 	return l
 }
 
-func (b *browser) network(f func(context.Context, *chromedp.Target) error) {
-	b.t.Helper()
-	b.do(chromedp.Func(f))
-}
-
-// cached switches the browser's cache on or off.
-func (b *browser) cached(yes bool) {
-	b.t.Helper()
-	b.network(func(ctx context.Context, tab *chromedp.Target) error {
+// Cached switches the browser's cache on or off.
+func (b *Browser) Cached(yes bool) {
+	b.T.Helper()
+	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: !yes})
 		return err
-	})
+	}))
 }
 
 func (l *traffic) begin() {
@@ -117,47 +112,47 @@ const (
 // that the view begins with: no module is found only by another's import.
 func TestPageSize(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
 	url := s.Nodes[0].URL
 	l := b.watchTraffic()
-	b.do(chromedp.Navigate(url + "/#log-in=Mia,manager"))
-	b.state("live", e2e.Soon)
+	b.Do(chromedp.Navigate(url + "/#log-in=Mia,manager"))
+	b.State("live", e2e.Soon)
 	b.loads(l, url, "/", "/floor", "/tasks", "/items", "/people", "/webhooks", "/wall?task=verify")
 }
 
 // The same for people with a session, whose menu and warning are loaded besides, and in German.
 func TestPageSizeInABank(t *testing.T) {
 	t.Parallel()
-	at := newBank(t)
+	at := NewBank(t)
 	at.Task("verify", `select i as item from generate_series(1, 5) i`)
-	b := newBrowser(t, "")
+	b := NewBrowser(t, "")
 	b.opensAt(at, "/", "Boris")
-	b.state("live", e2e.Soon)
+	b.State("live", e2e.Soon)
 	l := b.watchTraffic()
-	b.loads(l, at.url, "/tasks/verify", "/account", "/users", "/audit")
+	b.loads(l, at.Address, "/tasks/verify", "/account", "/users", "/audit")
 	b.speaks("de") // the largest views: others have room for their tables
-	b.loads(l, at.url, "/", "/floor", "/tasks", "/tasks/verify", "/items", "/users?user=Boris", "/webhooks")
+	b.loads(l, at.Address, "/", "/floor", "/tasks", "/tasks/verify", "/items", "/users?user=Boris", "/webhooks")
 }
 
 // loads opens views, and checks what that costs.
-func (b *browser) loads(l *traffic, url string, views ...string) {
-	t := b.t
+func (b *Browser) loads(l *traffic, url string, views ...string) {
+	t := b.T
 	t.Helper()
 	most := maxView
-	if b.lang != "" {
+	if b.Lang != "" {
 		most += maxTables
 	}
 	for _, view := range views {
 		var sums [2]int
 		for i, again := range []bool{false, true} {
-			b.cached(again)
-			b.do(chromedp.Navigate("about:blank"))
+			b.Cached(again)
+			b.Do(chromedp.Navigate("about:blank"))
 			l.begin()
-			b.do(chromedp.Navigate(url + view))
-			b.state("live", e2e.Soon)
-			b.await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
+			b.Do(chromedp.Navigate(url + view))
+			b.State("live", e2e.Soon)
+			b.Await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
 			e2e.Await(t, "no load is under way", e2e.Soon, l.quiet)
 			all, files, names := l.sum()
 			sums[i] = all
@@ -167,11 +162,11 @@ func (b *browser) loads(l *traffic, url string, views ...string) {
 			case again && files > 0:
 				t.Errorf("%s: loaded once more: %v", view, names)
 			}
-			if found := b.eval(foundOut); !again && found != "" {
+			if found := b.Eval(foundOut); !again && found != "" {
 				t.Errorf("%s imports modules that its page does not name: %s", view, found)
 			}
 		}
-		t.Logf("%-2s %-18s %6d bytes at first, %6d again", cmp.Or(b.lang, "en"), view, sums[0], sums[1])
+		t.Logf("%-2s %-18s %6d bytes at first, %6d again", cmp.Or(b.Lang, "en"), view, sums[0], sums[1])
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // unseen.
 func TestPageTaskChangedByTwo(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", "select 1 as item\norder by 1")
 	mia := func(changes map[string]any) {
 		t.Helper()
@@ -23,67 +23,67 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('#set-title')`, e2e.Soon)
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#set-title')`, e2e.Soon)
 	mia(map[string]any{"title": "First"}) // nothing is typed, so the change is simply shown
-	b.shows("#said", "mary changed this task. Version 2 is shown.")
-	b.await(`document.querySelector('#set-title').value === 'First' && document.querySelector('#view h1').textContent === 'First'`, e2e.Soon)
+	b.Shows("#said", "mary changed this task. Version 2 is shown.")
+	b.Await(`document.querySelector('#set-title').value === 'First' && document.querySelector('#view h1').textContent === 'First'`, e2e.Soon)
 
-	b.set("set-title", "Mine")
+	b.Set("set-title", "Mine")
 	mia(map[string]any{"paused": true}) // it does not concern the typed text
-	b.shows(".task-head .badge", "paused")
-	b.shows("#said", "mary paused this task.")
-	b.set("set-query", "select 2 as item\norder by 1")
+	b.Shows(".task-head .badge", "paused")
+	b.Shows("#said", "mary paused this task.")
+	b.Set("set-query", "select 2 as item\norder by 1")
 	mia(map[string]any{"title": "Theirs", "max_open": 3, "query": "select 3 as item\norder by 1"})
-	b.shows(".conflict", "Version 3 was saved by mary")
+	b.Shows(".conflict", "Version 3 was saved by mary")
 	b.meets("Title both of you First Theirs Mine")
 	b.meets("Items per person no limit 3 not typed")
-	b.shows(".conflict .del", "select 3 as item")
-	b.shows(".conflict .ins", "select 2 as item")
+	b.Shows(".conflict .del", "select 3 as item")
+	b.Shows(".conflict .ins", "select 2 as item")
 	b.ctrl("s") // not over it unseen
-	b.await(`document.activeElement.id === 'conflict-title'`, e2e.Soon)
-	if n := s.versions("verify"); n != 3 {
+	b.Await(`document.activeElement.id === 'conflict-title'`, e2e.Soon)
+	if n := s.Versions("verify"); n != 3 {
 		t.Errorf("version %d was saved over a change before the manager had decided", n)
 	}
-	b.press("#save-mine")
-	b.await(`!document.querySelector('.conflict')`, e2e.Soon)
-	b.shows("#unsaved", "Nothing to save.")
-	got := column[string](s, `select v.title || ' ' || v.query || ' ' || v.max_open || ' ' || v.paused from getwork.task_version v where v.version = 4`)
+	b.Press("#save-mine")
+	b.Await(`!document.querySelector('.conflict')`, e2e.Soon)
+	b.Shows("#unsaved", "Nothing to save.")
+	got := e2e.Column[string](s, `select v.title || ' ' || v.query || ' ' || v.max_open || ' ' || v.paused from getwork.task_version v where v.version = 4`)
 	if diff := cmp.Diff([]string{"Mine select 2 as item\norder by 1 3 true"}, got); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
 
-	b.set("set-title", "Mine again")
-	b.set("set-lease", "nonsense")
+	b.Set("set-title", "Mine again")
+	b.Set("set-lease", "nonsense")
 	mia(map[string]any{"lease": "5m"})
-	b.press("#load-theirs")
-	b.await(`document.querySelector('#set-lease').value === '5m' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
-	b.press("#bring-back")
-	b.await(`document.querySelector('#set-lease').value === 'nonsense' && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+	b.Press("#load-theirs")
+	b.Await(`document.querySelector('#set-lease').value === '5m' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.Press("#bring-back")
+	b.Await(`document.querySelector('#set-lease').value === 'nonsense' && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
 
 	// The text survives another view, and a reload during which the task is changed again.
-	b.eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
-	b.shows("[data-task=verify] .badge", "not saved")
+	b.Eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
+	b.Shows("[data-task=verify] .badge", "not saved")
 	mia(map[string]any{"title": "Theirs again"})
-	b.do(chromedp.Reload())
-	b.shows("[data-task=verify]", "Theirs again")
-	b.eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
+	b.Do(chromedp.Reload())
+	b.Shows("[data-task=verify]", "Theirs again")
+	b.Eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
 	b.meets("Title both of you Mine Theirs again Mine again")
-	b.press("#go-on")
-	b.await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
+	b.Press("#go-on")
+	b.Await(`!document.querySelector('.conflict') && document.querySelector('#set-title').value === 'Mine again'`, e2e.Soon)
 }
 
 // A change that is announced twice, and read twice, is asked about once: a slow second answer does not ask again.
 func TestPageTaskAsksOnce(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
-	b.state("live", e2e.Soon)
-	b.set("set-title", "Mine")
-	b.eval(`((real) => {
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.State("live", e2e.Soon)
+	b.Set("set-title", "Mine")
+	b.Eval(`((real) => {
 		window.slow = [];
 		window.fetch = async (path, init) => {
 			if (path.includes('/versions')) await new Promise((go) => slow.push(go));
@@ -95,29 +95,29 @@ func TestPageTaskAsksOnce(t *testing.T) {
 		if err := s.As("mary", 0).UpdateTask(t.Context(), "verify", changes); err != nil {
 			t.Fatal(err)
 		}
-		b.await(fmt.Sprintf(`slow.length === %d`, i+1), e2e.Soon)
+		b.Await(fmt.Sprintf(`slow.length === %d`, i+1), e2e.Soon)
 	}
-	b.eval(`(slow[0](), '')`)
-	b.press("#go-on")
-	b.eval(`(slow[1](), '')`)
-	b.await(`performance.getEntriesByType('resource').filter((e) => e.name.includes('/versions')).length === 2`, e2e.Soon)
-	b.eval(`(requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn = true; })), '')`)
-	b.await(`window.drawn`, e2e.Soon)
-	if b.yes(`!!document.querySelector('.conflict')`) {
+	b.Eval(`(slow[0](), '')`)
+	b.Press("#go-on")
+	b.Eval(`(slow[1](), '')`)
+	b.Await(`performance.getEntriesByType('resource').filter((e) => e.name.includes('/versions')).length === 2`, e2e.Soon)
+	b.Eval(`(requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn = true; })), '')`)
+	b.Await(`window.drawn`, e2e.Soon)
+	if b.Yes(`!!document.querySelector('.conflict')`) {
 		t.Error("what was answered is asked again")
 	}
 }
 
 // unaware is a manager who has typed a title for the task verify, and hears of others' changes only when saving.
-func unaware(t *testing.T) (*browser, *site) {
+func unaware(t *testing.T) (*Browser, *e2e.Site) {
 	t.Helper()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", "select 1 as item")
-	address, _ := withoutSockets(t, s.Nodes[0])
-	b.manager(address, "Mia", "/tasks/verify")
-	b.set("set-title", "Mine")
-	b.eval(`((real, sent = false) => { // what is read now and then comes too late
+	address, _ := WithoutSockets(t, s.Nodes[0])
+	b.Manager(address, "Mia", "/tasks/verify")
+	b.Set("set-title", "Mine")
+	b.Eval(`((real, sent = false) => { // what is read now and then comes too late
 		window.fetch = (path, init) => {
 			sent ||= init.method === 'PATCH';
 			return sent || !path.endsWith('/tasks/verify') ? real(path, init) : new Promise(() => {});
@@ -136,12 +136,12 @@ func TestPageTaskStaleVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.ctrl("s")
-	b.shows(".conflict", "Version 2 was saved by mary")
-	b.await(`performance.getEntriesByType('resource').some((e) => e.responseStatus === 412)`, e2e.Soon)
-	b.await(`document.activeElement.id === 'conflict-title' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
-	b.press("#save-mine")
-	b.await(`document.querySelector('#view h1').textContent === 'Mine'`, e2e.Soon)
-	if n := s.versions("verify"); n != 3 {
+	b.Shows(".conflict", "Version 2 was saved by mary")
+	b.Await(`performance.getEntriesByType('resource').some((e) => e.responseStatus === 412)`, e2e.Soon)
+	b.Await(`document.activeElement.id === 'conflict-title' && document.querySelector('#set-title').value === 'Mine'`, e2e.Soon)
+	b.Press("#save-mine")
+	b.Await(`document.querySelector('#view h1').textContent === 'Mine'`, e2e.Soon)
+	if n := s.Versions("verify"); n != 3 {
 		t.Errorf("it is version %d", n)
 	}
 }

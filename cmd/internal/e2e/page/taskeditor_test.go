@@ -15,58 +15,58 @@ import (
 // Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; and all of that can be undone.
 func TestPageTaskEditorKeys(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", "select 1 as item")
-	b.manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
-	b.set("set-query", "select 1 as item\n  from x")
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent("where y"))
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.Set("set-query", "select 1 as item\n  from x")
+	b.Do(chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent("where y"))
 	value := func(want string) {
 		t.Helper()
-		b.await(fmt.Sprintf(`document.querySelector('#set-query').value === %q`, want), e2e.Soon)
+		b.Await(fmt.Sprintf(`document.querySelector('#set-query').value === %q`, want), e2e.Soon)
 	}
 	value("select 1 as item\n  from x\n  where y")
 	b.ctrl("]")
 	value("select 1 as item\n  from x\n    where y")
-	b.eval(`(document.querySelector('#set-query').select(), '')`)
+	b.Eval(`(document.querySelector('#set-query').select(), '')`)
 	b.ctrl("]")
 	value("  select 1 as item\n    from x\n      where y")
 	b.ctrl("[")
 	b.ctrl("[")
 	value("select 1 as item\nfrom x\n  where y")
-	b.eval(`(document.execCommand('undo'), document.execCommand('undo'), '')`)
+	b.Eval(`(document.execCommand('undo'), document.execCommand('undo'), '')`)
 	value("  select 1 as item\n    from x\n      where y")
-	b.do(chromedp.KeyEvent(kb.Tab))
-	b.await(`document.activeElement.id !== 'set-query'`, e2e.Soon)
-	b.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
-	b.await(`document.activeElement.id === 'set-query'`, e2e.Soon)
-	if same := b.eval(`(({value}, shown) => String(shown.textContent === value + '\n'))(document.querySelector('#set-query'), document.querySelector('.sql-shown'))`); same != "true" {
+	b.Do(chromedp.KeyEvent(kb.Tab))
+	b.Await(`document.activeElement.id !== 'set-query'`, e2e.Soon)
+	b.Do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
+	b.Await(`document.activeElement.id === 'set-query'`, e2e.Soon)
+	if same := b.Eval(`(({value}, shown) => String(shown.textContent === value + '\n'))(document.querySelector('#set-query'), document.querySelector('.sql-shown'))`); same != "true" {
 		t.Error("the drawn text differs from the typed one")
 	}
 }
 
 // modules evaluates an expression over the task view's modules sql, diff and settings.
-func (b *browser) modules(expression string, into any) {
-	b.t.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {
+func (b *Browser) modules(expression string, into any) {
+	b.T.Helper()
+	text, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](`(async () => {
 		const [sql, diff, settings, plan] = await Promise.all(['sql', 'diff', 'settings', 'plan'].map((m) => import(
 			document.querySelector('link[rel=modulepreload][href$="/views/tasks/sql.js"]').href.replace('sql.js', m + '.js'))));
 		return JSON.stringify(`+expression+`);
 	})()`, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
 // The modules below the view: they colour SQL, find places in it, compare texts, parse typed values, and read plans.
 func TestPageTaskModules(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
-	b.do(chromedp.Navigate(s.Nodes[0].URL + "/tasks"))
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/tasks"))
 	for text, want := range map[string]string{
 		`select 1.5e3, $1 from t`: "keyword:select number:1.5e3 parameter:$1 keyword:from",
 		`'it''s' "a""b" 'c`:       `string:'it''s' name:"a""b" string:'c`,

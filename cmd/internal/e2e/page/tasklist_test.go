@@ -10,51 +10,41 @@ import (
 	"getwork/cmd/internal/e2e"
 )
 
-// deletes has a manager at the i-th node delete a task.
-func (s *site) deletes(task string, i int) {
-	s.T.Helper()
-	mary := s.As("mary", i)
-	mary.Role = "manager"
-	if a, err := mary.Do(s.T.Context(), "DELETE", "/api/v1/tasks/"+task, nil); err != nil || a.Status != 204 {
-		s.T.Fatalf("delete the task: %d %s %v", a.Status, a.Body, err)
-	}
-}
-
 // A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees each change at
 // the desk, without reloading the page, and so does the manager in the list.
 func TestPageTaskListFollows(t *testing.T) {
 	t.Parallel()
-	oliver, mia := newBrowser(t, ""), newBrowser(t, "")
-	s := newSite(t, 2, "")
-	mia.manager(s.Nodes[0].URL, "Mia", "/tasks")
-	oliver.visit(s.Nodes[1].URL, "/", "Oliver")
-	oliver.await(`document.querySelector('#no-tasks')`, e2e.Soon)
-	for _, b := range []*browser{oliver, mia} {
-		b.state("live", e2e.Soon)
-		b.eval(`(window.stays = 'yes', '')`)
+	oliver, mia := NewBrowser(t, ""), NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
+	mia.Manager(s.Nodes[0].URL, "Mia", "/tasks")
+	oliver.Visit(s.Nodes[1].URL, "/", "Oliver")
+	oliver.Await(`document.querySelector('#no-tasks')`, e2e.Soon)
+	for _, b := range []*Browser{oliver, mia} {
+		b.State("live", e2e.Soon)
+		b.Eval(`(window.stays = 'yes', '')`)
 	}
 	const cards = `[...document.querySelectorAll('#tasks .task')].map((e) => e.querySelector('h3').textContent + (e.querySelector('.badge')?.textContent ?? '')).join()`
 	const rows = `[...document.querySelectorAll('.task-list tbody tr')].map((e) => e.dataset.task + (e.querySelector('.badge')?.textContent ?? '')).join()`
 	shown := func(desk, list string) {
 		t.Helper()
-		oliver.await(fmt.Sprintf(`%s === %q`, cards, desk), e2e.Soon)
-		mia.await(fmt.Sprintf(`%s === %q`, rows, list), e2e.Soon)
+		oliver.Await(fmt.Sprintf(`%s === %q`, cards, desk), e2e.Soon)
+		mia.Await(fmt.Sprintf(`%s === %q`, rows, list), e2e.Soon)
 	}
-	inPage[any](mia, `await rest().createTask({ name: 'loans', title: 'Old loans', query: 'select 1 as item' })`)
+	InPage[any](mia, `await rest().createTask({ name: 'loans', title: 'Old loans', query: 'select 1 as item' })`)
 	shown("Old loans", "loans")
-	inPage[any](mia, `await rest().updateTask('loans', { name: 'debts', title: 'Old debts' }, '*')`)
+	InPage[any](mia, `await rest().updateTask('loans', { name: 'debts', title: 'Old debts' }, '*')`)
 	shown("Old debts", "debts")
-	inPage[any](mia, `await rest().updateTask('debts', { paused: true }, '*')`)
+	InPage[any](mia, `await rest().updateTask('debts', { paused: true }, '*')`)
 	shown("Old debtspaused", "debtspaused")
-	inPage[any](mia, `await rest().updateTask('debts', { paused: false, groups: ['others'] }, '*')`)
+	InPage[any](mia, `await rest().updateTask('debts', { paused: false, groups: ['others'] }, '*')`)
 	shown("", "debts")
-	inPage[any](mia, `await rest().updateTask('debts', { groups: [] }, '*')`)
+	InPage[any](mia, `await rest().updateTask('debts', { groups: [] }, '*')`)
 	shown("Old debts", "debts")
-	inPage[any](mia, `await rest().deleteTask('debts')`)
+	InPage[any](mia, `await rest().deleteTask('debts')`)
 	shown("", "")
-	oliver.await(`document.querySelector('#no-tasks')`, e2e.Soon)
-	for _, b := range []*browser{oliver, mia} {
-		if b.eval(`String(window.stays)`) != "yes" {
+	oliver.Await(`document.querySelector('#no-tasks')`, e2e.Soon)
+	for _, b := range []*Browser{oliver, mia} {
+		if b.Eval(`String(window.stays)`) != "yes" {
 			t.Error("the page was loaded again")
 		}
 	}
@@ -63,21 +53,21 @@ func TestPageTaskListFollows(t *testing.T) {
 // Every view that lists tasks, or offers them, has a new one, and no longer a deleted one.
 func TestPageViewsListTasks(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	morning(s)
 	windows := everywhere(b, s.Nodes[0].URL)
-	each(t, windows, func(b *browser, before, _ string) {
-		b.state("live", e2e.Soon)
-		b.sees(before)
+	each(t, windows, func(b *Browser, before, _ string) {
+		b.State("live", e2e.Soon)
+		b.Sees(before)
 	})
-	s.manages("POST", "/tasks", map[string]any{"name": "newcomer", "title": "The newcomer", "query": `select 1 as item`})
-	each(t, windows, func(b *browser, _, _ string) {
-		b.await(`document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
+	s.Manages("POST", "/tasks", map[string]any{"name": "newcomer", "title": "The newcomer", "query": `select 1 as item`})
+	each(t, windows, func(b *Browser, _, _ string) {
+		b.Await(`document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
 	})
-	s.deletes("newcomer", 1)
-	each(t, windows, func(b *browser, _, _ string) {
-		b.await(`!document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
+	s.Deletes("newcomer", 1)
+	each(t, windows, func(b *Browser, _, _ string) {
+		b.Await(`!document.querySelector('#view').textContent.includes('The newcomer')`, e2e.Soon)
 	})
 }
 
@@ -100,19 +90,19 @@ const hasty = `(() => {
 // With push nobody reads the list of tasks without being told to, however long a page is open.
 func TestPageTaskListIsNotPolled(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, hasty)
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, hasty)
+	s := e2e.NewSite(t, 1, "")
 	morning(s)
 	for _, view := range followed {
 		t.Run(view.name, func(t *testing.T) {
-			defer func(before *testing.T) { b.t = before }(b.t)
-			b.t = t
-			b.visit(s.Nodes[0].URL, view.path, "Mary,manager")
-			b.state("live", e2e.Soon)
-			b.sees(view.before)
-			b.eval(`(window.minutes = 0, setInterval(() => minutes++, 60_000), '')`)
-			b.await(`minutes >= 4`, e2e.Soon)
-			said := inPage[struct{ Read, Told int }](b, `
+			defer func(before *testing.T) { b.T = before }(b.T)
+			b.T = t
+			b.Visit(s.Nodes[0].URL, view.path, "Mary,manager")
+			b.State("live", e2e.Soon)
+			b.Sees(view.before)
+			b.Eval(`(window.minutes = 0, setInterval(() => minutes++, 60_000), '')`)
+			b.Await(`minutes >= 4`, e2e.Soon)
+			said := InPage[struct{ Read, Told int }](b, `
 				const asked = (path) => performance.getEntriesByType('resource').filter(({ name }) => new URL(name).pathname === path).length;
 				return { read: asked('/api/v1/tasks'), told: told + asked('/api/v1/pipeline') };`) // reading the pipeline means no push just now, and no news of the list
 			if said.Read == 0 || said.Read > 1+said.Told { // once when it is opened
@@ -125,20 +115,20 @@ func TestPageTaskListIsNotPolled(t *testing.T) {
 // If the list can't be read when it has changed it is read later, even if nothing else happens.
 func TestPageTaskListIsReadAgain(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	for path, user := range map[string]string{"/": "Oliver", "/people": "Mary,manager", "/items": "Mary,manager"} {
-		b.visit(s.Nodes[0].URL, path, user)
-		b.state("live", e2e.Soon)
-		b.eval(`(() => {
+		b.Visit(s.Nodes[0].URL, path, user)
+		b.State("live", e2e.Soon)
+		b.Eval(`(() => {
 			const { fetch } = window;
 			window.failed = 0;
 			window.fetch = async (path, init) => (path === '/api/v1/tasks' && failed++ < 1 ? new Response('', { status: 503 }) : fetch(path, init));
 			return '';
 		})()`)
 		name := "new-at-" + cmp.Or(path[1:], "desk")
-		s.manages("POST", "/tasks", map[string]any{"name": name, "query": nil})
-		b.await(fmt.Sprintf(`failed && document.querySelector('#view').textContent.includes(%q)`, name), 2*e2e.Soon)
+		s.Manages("POST", "/tasks", map[string]any{"name": name, "query": nil})
+		b.Await(fmt.Sprintf(`failed && document.querySelector('#view').textContent.includes(%q)`, name), 2*e2e.Soon)
 	}
 }
 
@@ -146,8 +136,8 @@ func TestPageTaskListIsReadAgain(t *testing.T) {
 // after push was away; and not while the page is hidden.
 func TestPageKeepsAList(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	got := inPage[[]string](workbench(t, s.Nodes[0].URL, "Oliver", "worker"), `
+	s := e2e.NewSite(t, 1, "")
+	got := InPage[[]string](Workbench(t, s.Nodes[0].URL, "Oliver", "worker"), `
 		const { keepListed } = await import('/static/reader.js');
 		const { setTimeout, clearTimeout } = window;
 		const timers = new Map();
@@ -199,9 +189,9 @@ func TestPageKeepsAList(t *testing.T) {
 // before may be old. If it has polled until then, everything on the page may be old.
 func TestPageClientTellsOfTasks(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
-	b := workbench(t, s.Nodes[0].URL, "Oliver", "worker")
-	got := inPage[[]string](b, `
+	s := e2e.NewSite(t, 1, "")
+	b := Workbench(t, s.Nodes[0].URL, "Oliver", "worker")
+	got := InPage[[]string](b, `
 		const sockets = [];
 		class Socket {
 			constructor() { sockets.push(this); }
@@ -245,55 +235,55 @@ func TestPageClientTellsOfTasks(t *testing.T) {
 // The program for all tasks in docs/client.md follows tasks that come and go.
 func TestClientDocBoard(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 2, "")
+	s := e2e.NewSite(t, 2, "")
 	own := ownPage(t, s.Nodes[0])
-	b := workbench(t, own, "Olga", "observer")
-	b.do(chromedp.Navigate(own + "/own/board.js"))
-	s.manages("POST", "/tasks", map[string]any{"name": "verify", "query": nil})
-	b.await(`document.querySelector('#counts').textContent === 'verify: 0 waiting'`, e2e.Soon)
-	s.manages("POST", "/tasks", map[string]any{"name": "approve", "query": nil})
-	b.await(`document.querySelector('#counts').textContent === 'approve: 0 waiting, verify: 0 waiting'`, e2e.Soon)
+	b := Workbench(t, own, "Olga", "observer")
+	b.Do(chromedp.Navigate(own + "/own/board.js"))
+	s.Manages("POST", "/tasks", map[string]any{"name": "verify", "query": nil})
+	b.Await(`document.querySelector('#counts').textContent === 'verify: 0 waiting'`, e2e.Soon)
+	s.Manages("POST", "/tasks", map[string]any{"name": "approve", "query": nil})
+	b.Await(`document.querySelector('#counts').textContent === 'approve: 0 waiting, verify: 0 waiting'`, e2e.Soon)
 	if _, _, err := s.As("Tracy", 1).Linger(t.Context(), "approve", 1, "1h"); err != nil {
 		t.Fatal(err)
 	}
-	b.await(`document.querySelector('#counts').textContent === 'approve: 1 waiting, verify: 0 waiting'`, e2e.Soon)
-	s.deletes("verify", 1)
-	b.await(`document.querySelector('#counts').textContent === 'approve: 1 waiting'`, e2e.Soon)
+	b.Await(`document.querySelector('#counts').textContent === 'approve: 1 waiting, verify: 0 waiting'`, e2e.Soon)
+	s.Deletes("verify", 1)
+	b.Await(`document.querySelector('#counts').textContent === 'approve: 1 waiting'`, e2e.Soon)
 }
 
 // The people view of a task that is no longer listed still names it, and all tasks can be chosen again.
 func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	morning(s)
-	b.visit(s.Nodes[0].URL, "/people?task=verify", "Mary,manager")
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'Morning'`, e2e.Soon)
-	s.changes("verify", map[string]any{"name": "check"}, 1)
-	b.await(`[...document.querySelectorAll('.people-view option')].some((o) => o.value === 'check')`, e2e.Soon)
-	b.await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'verify'`, e2e.Soon)
-	b.eval(`((select) => { select.value = ''; select.dispatchEvent(new Event('change')); return ''; })(document.querySelector('.people-view select'))`)
-	b.sees("Viktor")
-	b.await(`!document.querySelector('.people-view .error').textContent && location.search === ''`, e2e.Soon)
+	b.Visit(s.Nodes[0].URL, "/people?task=verify", "Mary,manager")
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'Morning'`, e2e.Soon)
+	s.Changes("verify", map[string]any{"name": "check"}, 1)
+	b.Await(`[...document.querySelectorAll('.people-view option')].some((o) => o.value === 'check')`, e2e.Soon)
+	b.Await(`document.querySelector('.people-view select').selectedOptions[0].textContent === 'verify'`, e2e.Soon)
+	b.Eval(`((select) => { select.value = ''; select.dispatchEvent(new Event('change')); return ''; })(document.querySelector('.people-view select'))`)
+	b.Sees("Viktor")
+	b.Await(`!document.querySelector('.people-view .error').textContent && location.search === ''`, e2e.Soon)
 }
 
 // A task that is gone can be removed from a wall for which it was chosen.
 func TestPageWallOfATaskThatIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 2, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 2, "")
 	morning(s)
-	s.manages("POST", "/tasks", map[string]any{"name": "approve", "title": "Approvals", "query": nil})
-	b.visit(s.Nodes[0].URL, "/wall?task=verify,approve", "Mary,manager")
-	b.shows(".wall-state", "Live")
-	b.shows(".tile", "Morning")
-	s.changes("verify", map[string]any{"name": "check"}, 1)
-	b.shows(".tile", "There is no such task")
-	b.eval(`(document.querySelector('.chooser').open = true, '')`)
-	b.await(`[...document.querySelectorAll('.chooser label')].some((l) => l.textContent.trim() === 'verify' && (l.querySelector('input').click(), true))`, e2e.Soon)
-	b.await(`[...document.querySelectorAll('.tile h2')].map((h) => h.textContent).join() === 'Approvals'`, e2e.Soon)
-	if at := b.eval(`location.search`); at != "?task=approve" {
+	s.Manages("POST", "/tasks", map[string]any{"name": "approve", "title": "Approvals", "query": nil})
+	b.Visit(s.Nodes[0].URL, "/wall?task=verify,approve", "Mary,manager")
+	b.Shows(".wall-state", "Live")
+	b.Shows(".tile", "Morning")
+	s.Changes("verify", map[string]any{"name": "check"}, 1)
+	b.Shows(".tile", "There is no such task")
+	b.Eval(`(document.querySelector('.chooser').open = true, '')`)
+	b.Await(`[...document.querySelectorAll('.chooser label')].some((l) => l.textContent.trim() === 'verify' && (l.querySelector('input').click(), true))`, e2e.Soon)
+	b.Await(`[...document.querySelectorAll('.tile h2')].map((h) => h.textContent).join() === 'Approvals'`, e2e.Soon)
+	if at := b.Eval(`location.search`); at != "?task=approve" {
 		t.Errorf("the address asks for %s", at)
 	}
 }

@@ -41,7 +41,7 @@ func TestPageTaskPagesOvertaken(t *testing.T) {
 	b := raced(t)
 	for _, l := range []struct{ file, class, rows, id string }{{"runs", "Runs", "runs", "id"}, {"versions", "Versions", "versions", "version"}} {
 		t.Run(l.rows, func(t *testing.T) {
-			got := inPage[map[string]any](b, fakes+fmt.Sprintf(`
+			got := InPage[map[string]any](b, fakes+fmt.Sprintf(`
 				const { %[2]s: Rows } = await view('tasks/%[1]s.js');
 				const idOf = (row) => row.%[4]s;
 				let newest = 30;
@@ -80,7 +80,7 @@ func TestPageTaskPagesOvertaken(t *testing.T) {
 // Another user's change that comes while one's own is being saved raises no question, because nothing is unsaved.
 func TestPageTaskSaveOvertaken(t *testing.T) {
 	t.Parallel()
-	got := inPage[map[string]any](raced(t), oneTask+`
+	got := InPage[map[string]any](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { title: 'mine' })), versions: async () => ({ versions: [v(3, { title: 'mine', paused: true })] }) });
 		await type('set-title', 'mine');
 		document.getElementById('save').click();
@@ -99,7 +99,7 @@ func TestPageTaskSaveOvertaken(t *testing.T) {
 // Nor is a change undone that comes while an older version is being restored.
 func TestPageTaskRestoreOvertaken(t *testing.T) {
 	t.Parallel()
-	got := inPage[map[string]any](raced(t), oneTask+`
+	got := InPage[map[string]any](raced(t), oneTask+`
 		const versions = [v(2, { title: 'second' }), v(1, { title: 'first' })];
 		await openAt('jobs', { task: async () => ({ task: versions[0] }), versions: async () => ({ versions }), restore: slowly(v(3, { title: 'first' })) }, 'show=versions');
 		await until(() => document.querySelector('[data-version="1"] .restore'));
@@ -123,7 +123,7 @@ func TestPageTaskRestoreOvertaken(t *testing.T) {
 // Text that is typed while a new name is being saved is still there afterwards.
 func TestPageTaskTypedWhileRenamed(t *testing.T) {
 	t.Parallel()
-	got := inPage[string](raced(t), oneTask+`
+	got := InPage[string](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { name: 'work' })) });
 		await type('set-name', 'work');
 		document.getElementById('save').click();
@@ -141,7 +141,7 @@ func TestPageTaskTypedWhileRenamed(t *testing.T) {
 // The same holds for text that is typed while a task is being created; and the created text is no longer kept.
 func TestPageTaskTypedWhileCreated(t *testing.T) {
 	t.Parallel()
-	got := inPage[map[string]any](raced(t), oneTask+`
+	got := InPage[map[string]any](raced(t), oneTask+`
 		await openAt('', { createTask: slowly(v(1, { title: 'mine' })) }, 'new=1');
 		await type('set-name', 'jobs');
 		await type('set-query', 'select 1 as item');
@@ -162,7 +162,7 @@ func TestPageTaskTypedWhileCreated(t *testing.T) {
 func TestPageTaskListOvertaken(t *testing.T) {
 	t.Parallel()
 	b := raced(t)
-	got := inPage[string](b, fakes+`
+	got := InPage[string](b, fakes+`
 		const { openList: open } = await view('tasks/list.js');
 		const c = client();
 		const first = later();

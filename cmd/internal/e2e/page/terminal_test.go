@@ -57,20 +57,20 @@ func logsInTerminal(t *testing.T, c e2e.Terminal, args ...string) (process *exec
 // carry it works as well.
 func TestPageApprovesTerminal(t *testing.T) {
 	t.Parallel()
-	at := newBank(t)
-	leased(at.site, "1h", "first", "second")
-	b := newBrowser(t, "")
+	at := NewBank(t)
+	Leased(at.Site, "1h", "first", "second")
+	b := NewBrowser(t, "")
 	config := t.TempDir()
-	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"XDG_CONFIG_HOME=" + config, "BROWSER=true", "GETWORK_URL=" + at.url}}
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"XDG_CONFIG_HOME=" + config, "BROWSER=true", "GETWORK_URL=" + at.Address}}
 
 	c.Run(1, e2e.Text("Log in with `getwork login`"), "pipeline")
 	process, _, lines, address, check := logsInTerminal(t, c)
-	b.do(chromedp.Navigate(address))
-	b.press(fmt.Sprintf(`button[value="%s"]`, subs["Oliver"])) // the provider asks who it is
-	b.shows("main", "Oliver")
-	b.shows("main", check)
-	b.press("#approve")
-	b.shows("body", "The terminal is logged in.")
+	b.Do(chromedp.Navigate(address))
+	b.Press(fmt.Sprintf(`button[value="%s"]`, Subs["Oliver"])) // the provider asks who it is
+	b.Shows("main", "Oliver")
+	b.Shows("main", check)
+	b.Press("#approve")
+	b.Shows("body", "The terminal is logged in.")
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "gw_") {
 			t.Errorf("the terminal shows its token: %s", lines.Text())
@@ -79,12 +79,12 @@ func TestPageApprovesTerminal(t *testing.T) {
 	if err := process.Wait(); err != nil {
 		t.Fatalf("getwork login: %v", err)
 	}
-	if address := b.eval("location.href"); !strings.HasPrefix(address, "http://127.0.0.1:") || strings.HasPrefix(address, at.url) {
+	if address := b.Eval("location.href"); !strings.HasPrefix(address, "http://127.0.0.1:") || strings.HasPrefix(address, at.Address) {
 		t.Errorf("the browser is at %s", address)
 	}
 	c.Run(0, e2e.Text("first"), "get", "verify", "--wait", "30s")
-	b.do(chromedp.Navigate(at.url))
-	b.works(1, e2e.Soon)
+	b.Do(chromedp.Navigate(at.Address))
+	b.Works(1, e2e.Soon)
 
 	// Log-out ends the token itself, not only this machine's knowledge of it.
 	file := filepath.Join(config, "getwork", "tokens.json")
@@ -100,12 +100,12 @@ func TestPageApprovesTerminal(t *testing.T) {
 	c.Run(1, e2e.Text("log in"), "pipeline")
 
 	process, stdin, lines, address, check := logsInTerminal(t, c, "--paste")
-	b.do(chromedp.Navigate(address))
-	b.shows("main", check)
-	b.shows("main", "give it to nobody")
-	b.press("#approve")
-	b.shows("#said", "Paste this code")
-	if _, err := io.WriteString(stdin, b.eval(`document.getElementById('code').textContent`)+"\n"); err != nil {
+	b.Do(chromedp.Navigate(address))
+	b.Shows("main", check)
+	b.Shows("main", "give it to nobody")
+	b.Press("#approve")
+	b.Shows("#said", "Paste this code")
+	if _, err := io.WriteString(stdin, b.Eval(`document.getElementById('code').textContent`)+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	for lines.Scan() {
@@ -117,11 +117,11 @@ func TestPageApprovesTerminal(t *testing.T) {
 	c.Run(0, e2e.Text("first"), "pipeline")
 
 	// The pages beside the page speak its languages.
-	b.do(chromedp.Navigate(at.url + "/auth/wall?lang=de"))
-	b.shows("h1", "Die Wandansicht hier zeigen?")
-	b.shows("#said", "Dieser Link ist nicht vollständig")
-	b.do(chromedp.Navigate(at.url + "/auth/callback?code=none&state=none"))
-	b.shows("h1", "Die Anmeldung ist fehlgeschlagen")
-	b.shows("main", "Diese Anmeldung kann nicht abgeschlossen werden")
-	b.shows("a", "Noch einmal versuchen")
+	b.Do(chromedp.Navigate(at.Address + "/auth/wall?lang=de"))
+	b.Shows("h1", "Die Wandansicht hier zeigen?")
+	b.Shows("#said", "Dieser Link ist nicht vollständig")
+	b.Do(chromedp.Navigate(at.Address + "/auth/callback?code=none&state=none"))
+	b.Shows("h1", "Die Anmeldung ist fehlgeschlagen")
+	b.Shows("main", "Diese Anmeldung kann nicht abgeschlossen werden")
+	b.Shows("a", "Noch einmal versuchen")
 }

@@ -33,17 +33,17 @@ func nasty(most int) (all []string) {
 
 // harmless checks that the page shows these texts only as text, that they can't change the direction of the text around
 // them, and that they fit on a telephone.
-func (b *browser) harmless(t *testing.T, where string, shows ...string) {
+func (b *Browser) harmless(t *testing.T, where string, shows ...string) {
 	t.Helper()
 	for _, text := range shows {
-		b.await(fmt.Sprintf(`(document.body.innerText + [...document.querySelectorAll('textarea, input')].map((e) => e.value).join()).includes(%q)`, text), e2e.Soon)
+		b.Await(fmt.Sprintf(`(document.body.innerText + [...document.querySelectorAll('textarea, input')].map((e) => e.value).join()).includes(%q)`, text), e2e.Soon)
 	}
-	b.settle()
+	b.Settle()
 	const made = `JSON.stringify([
 		window.broken ?? null, document.querySelectorAll('body img, body script, body style, [onerror], [onclick], a[href^="javascript:" i]').length, document.title.includes('49'),
 		(document.querySelector('main#view') ?? document.body).innerText.includes('49$'),
 	])`
-	if is := b.eval(made); is != "[null,0,false,false]" {
+	if is := b.Eval(made); is != "[null,0,false,false]" {
 		t.Errorf("%s: made of text: %s", where, is)
 	}
 	const loose = `(() => {
@@ -54,20 +54,20 @@ func (b *browser) harmless(t *testing.T, where string, shows ...string) {
 		}
 		return [...new Set(found.map((h) => h.slice(0, 60)))].join('\n');
 	})()`
-	if found := b.eval(loose); found != "" {
+	if found := b.Eval(loose); found != "" {
 		t.Errorf("%s: text with its own direction turns the text around it: give it dir=auto:\n%s", where, found)
 	}
-	for _, l := range looks {
-		if l.scheme == "light" {
-			b.as(l)
+	for _, l := range Looks {
+		if l.Scheme == "light" {
+			b.As(l)
 			b.fits(t)
-			b.shoot(fmt.Sprintf("text-%s-%s", where, l.name))
+			b.Shoot(fmt.Sprintf("text-%s-%s", where, l.Name))
 		}
 	}
 }
 
 // written has every text that people can write, written so that it does harm if it is not treated as text.
-func written(s *site) {
+func written(s *e2e.Site) {
 	s.T.Helper()
 	quoted := func(all []string) string {
 		for i := range all {
@@ -75,12 +75,12 @@ func written(s *site) {
 		}
 		return "array[" + strings.Join(all, ",") + "]"
 	}
-	s.manages("POST", "/tasks", map[string]any{"name": "verify", "title": markup, "description": strings.Join(nasty(400), "\n"), "query": `
+	s.Manages("POST", "/tasks", map[string]any{"name": "verify", "title": markup, "description": strings.Join(nasty(400), "\n"), "query": `
 		select left(item, 60) as item, $$` + markup + `$$ as "` + strings.ReplaceAll(markup[:60], `"`, `""`) + `", $$` + arabic + `$$ as "` + hebrew + `", $$` + controls + `$$ as "` + controls + `",
 		  $$` + long + `$$ as "` + long[:60] + `", $$` + emoji + `$$ as "__proto__", $$` + link + `$$ as "constructor"
 		from unnest(` + quoted(nasty(190)) + `) with ordinality as u (item, n) order by n`})
-	s.manages("POST", "/tasks", map[string]any{"name": "fails", "title": arabic, "description": hebrew, "query": `select x::int as item from unnest(array[$$` + markup + `$$]) x`})
-	s.manages("POST", "/tasks", map[string]any{"name": "inbox", "title": long, "description": controls, "groups": []string{}})
+	s.Manages("POST", "/tasks", map[string]any{"name": "fails", "title": arabic, "description": hebrew, "query": `select x::int as item from unnest(array[$$` + markup + `$$]) x`})
+	s.Manages("POST", "/tasks", map[string]any{"name": "inbox", "title": long, "description": controls, "groups": []string{}})
 	s.Exec(`insert into getwork.hook (task_id, url, events, secret, created_by) select task_id, 'https://receiver.example/' || $1, '{work.closed}', 'secret', $2 from getwork.task_state where name = 'verify'`, long, evilUser)
 	s.Exec(`insert into getwork.hook_event (hook_id, task_id, item, type, body, state, ended_at, error) select 1, 1, left(e, 60), 'work.closed', '{}', 'dead', now(), e from unnest($1::text[]) e`, nasty(190))
 	if _, _, err := s.As(evilUser, 0).GetWork(s.T.Context(), "fails", 1, "Prefer", "wait=60"); err != nil {
@@ -106,56 +106,56 @@ const evilUser = mark + `<b onclick=alert(1)>Олівер ع</b>`
 // Every view shows as text what people write: titles, descriptions, keys, details, notes, names and queries.
 func TestPageShowsTextAsText(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	written(s)
 	node := s.Nodes[0].URL
 	open := func(path, user string) {
 		t.Helper()
-		b.visit(node, path, user)
-		b.state("live", e2e.Soon)
+		b.Visit(node, path, user)
+		b.State("live", e2e.Soon)
 	}
 	open("/", evilUser)
-	b.works(1, e2e.Soon)
-	b.use("button", "Get Work: "+arabic)
-	b.sees("your managers have been told")
+	b.Works(1, e2e.Soon)
+	b.Use("button", "Get Work: "+arabic)
+	b.Sees("your managers have been told")
 	b.harmless(t, "desk", markup, evilUser, emoji)
-	b.use("button", "Complete")
-	b.sees("completed")
+	b.Use("button", "Complete")
+	b.Sees("completed")
 	b.harmless(t, "undo")
 
 	open("/floor", evilUser+",manager")
-	b.use("DisclosureTriangle", "Tracy")
+	b.Use("DisclosureTriangle", "Tracy")
 	b.harmless(t, "floor", markup, arabic, long)
-	b.use("button", "Release what is held of "+mark+"<img")
-	b.sees("Count")
+	b.Use("button", "Release what is held of "+mark+"<img")
+	b.Sees("Count")
 	b.harmless(t, "release")
 
 	open("/tasks", evilUser+",manager")
 	b.harmless(t, "tasks", markup, arabic, long)
 	open("/tasks/verify", evilUser+",manager")
 	b.harmless(t, "task", markup, evilUser)
-	b.use("button", "Preview")
-	b.sees("__proto__")
+	b.Use("button", "Preview")
+	b.Sees("__proto__")
 	b.harmless(t, "preview", link)
-	s.changes("inbox", map[string]any{"title": markup}, 0)
+	s.Changes("inbox", map[string]any{"title": markup}, 0)
 	open("/tasks/inbox", evilUser+",manager")
-	b.use("tab", "Versions")
-	b.use("button", "What version 2 changed")
+	b.Use("tab", "Versions")
+	b.Use("button", "What version 2 changed")
 	b.harmless(t, "versions", markup, long)
 	open("/tasks/fails", evilUser+",manager")
-	b.use("tab", "Runs")
-	b.sees("invalid input syntax")
+	b.Use("tab", "Runs")
+	b.Sees("invalid input syntax")
 	b.harmless(t, "runs", arabic)
 
-	item := column[string](s, `select item from getwork.work where state = 'never' order by id limit 1`)[0]
+	item := e2e.Column[string](s, `select item from getwork.work where state = 'never' order by id limit 1`)[0]
 	open("/items?"+url.Values{"task": {"verify"}, "item": {item}}.Encode(), evilUser+",manager")
-	b.sees("Never handed out again")
+	b.Sees("Never handed out again")
 	b.harmless(t, "items", item, emoji)
 
 	open("/people", "Olga,observer")
-	b.sees(evilUser)
-	b.use("button", evilUser[:8])
+	b.Sees(evilUser)
+	b.Use("button", evilUser[:8])
 	b.harmless(t, "people", evilUser)
 	open("/webhooks?hook=1", evilUser+",manager")
 	b.harmless(t, "webhook", markup, arabic, long, evilUser)

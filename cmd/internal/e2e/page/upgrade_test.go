@@ -82,32 +82,32 @@ func upgraded(t *testing.T, n *cluster.Node) (address string, replace func()) {
 }
 
 // loadedFrom waits until the page that is shown has that version.
-func (b *browser) loadedFrom(folder string) {
-	b.t.Helper()
-	b.await(`document.querySelector('script[src="`+folder+`page.js"]')`, e2e.Soon)
+func (b *Browser) loadedFrom(folder string) {
+	b.T.Helper()
+	b.Await(`document.querySelector('script[src="`+folder+`page.js"]')`, e2e.Soon)
 }
 
 // A node is replaced by a newer one while the page is open: the page goes on, and offers the new version. It reloads by
 // itself only if a view is opened that the old version can't load any more.
 func TestPageUpgrade(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, "")
-	s := newSite(t, 1, "")
+	b := NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
 	address, replace := upgraded(t, s.Nodes[0])
-	b.do(chromedp.Navigate(address + "/#log-in=Mary,manager"))
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('#newer').hidden`, e2e.Soon)
+	b.Do(chromedp.Navigate(address + "/#log-in=Mary,manager"))
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#newer').hidden`, e2e.Soon)
 	replace()
-	b.await(`document.querySelector('#newer').checkVisibility()`, e2e.Soon)
-	b.state("live", e2e.Soon)
-	b.click(".task form button")
-	b.works(3, e2e.Soon)
-	b.eval(`(document.querySelector('#views a[href="/floor"]').click(), '')`)
+	b.Await(`document.querySelector('#newer').checkVisibility()`, e2e.Soon)
+	b.State("live", e2e.Soon)
+	b.Click(".task form button")
+	b.Works(3, e2e.Soon)
+	b.Eval(`(document.querySelector('#views a[href="/floor"]').click(), '')`)
 	b.loadedFrom(otherVersion)
-	b.await(`location.pathname === '/floor' && document.querySelector('[data-view="floor"] > *')`, e2e.Soon)
-	b.state("live", e2e.Soon)
-	b.await(`document.querySelector('#newer').hidden`, e2e.Soon)
+	b.Await(`location.pathname === '/floor' && document.querySelector('[data-view="floor"] > *')`, e2e.Soon)
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#newer').hidden`, e2e.Soon)
 }
 
 // While nodes of two versions answer in turn, a proxy configured as in docs/proxy.md asks the next node for files that
@@ -124,25 +124,25 @@ func TestPageOfTwoVersions(t *testing.T) {
 
 func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) string) string) {
 	t.Helper()
-	s := newSite(t, 2, "")
+	s := e2e.NewSite(t, 2, "")
 	other, replace := upgraded(t, s.Nodes[1])
 	if _, err := (cluster.Client{URL: other}).Do(t.Context(), "GET", "/", nil); err != nil {
 		t.Fatal(err)
 	}
 	replace()
 	url := behind(t, []string{s.Nodes[0].URL, other}, nil)
-	b := newBrowser(t, "")
-	b.do(chromedp.Navigate(url + "/#log-in=Mary,manager"))
+	b := NewBrowser(t, "")
+	b.Do(chromedp.Navigate(url + "/#log-in=Mary,manager"))
 	versions := map[string]bool{}
 	e2e.Await(t, "both versions were loaded", 4*e2e.Soon, func() bool {
-		b.state("live", e2e.Soon)
-		b.await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
-		folders := b.eval(`[...new Set(performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname.match(/^\/static\/[0-9a-f]{12}\//)?.[0]))].filter(Boolean).join()`)
+		b.State("live", e2e.Soon)
+		b.Await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
+		folders := b.Eval(`[...new Set(performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname.match(/^\/static\/[0-9a-f]{12}\//)?.[0]))].filter(Boolean).join()`)
 		if strings.Contains(folders, ",") {
 			t.Errorf("one page has modules of several versions: %s", folders)
 		}
 		versions[folders] = true
-		b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(url+"/floor"))
+		b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url+"/floor"))
 		return len(versions) > 1
 	})
 }
@@ -150,7 +150,7 @@ func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) str
 // A page whose modules can't be loaded says so, and what to do.
 func TestPageThatDoesNotLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 1, "")
+	s := e2e.NewSite(t, 1, "")
 	n := s.Nodes[0]
 	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, err := n.Client("Oliver").Do(r.Context(), "GET", r.URL.Path, nil)
@@ -162,7 +162,7 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 		_, _ = w.Write(a.Body)
 	}))
 	t.Cleanup(gone.Close)
-	b := newBrowser(t, "")
-	b.do(chromedp.Navigate(gone.URL))
-	b.await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
+	b := NewBrowser(t, "")
+	b.Do(chromedp.Navigate(gone.URL))
+	b.Await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
 }

@@ -29,7 +29,7 @@ import (
 
 // hooked makes web hooks, unless it has done so: one that is well, one that fails and was away for days, and one with a long URL.
 // Nothing is sent to them.
-func (s *site) hooked() (made bool) {
+func hooked(s *e2e.Site) (made bool) {
 	s.T.Helper()
 	done, err := s.DB.Exec(s.T.Context(), `
 insert into getwork.hook (task_id, url, events, secret, failures, retry_at, created_at, created_by)
@@ -65,10 +65,10 @@ where h.task_id is null and not exists (select from getwork.hook_event)`)
 // withHooks is for states with web hooks. If there were none, the page is opened anew.
 func withHooks(then func(*stage)) func(*stage) {
 	return func(st *stage) {
-		st.t.Helper()
-		if st.s.hooked() {
-			st.do(chromedp.Reload())
-			st.state("live", e2e.Soon)
+		st.T.Helper()
+		if hooked(st.s) {
+			st.Do(chromedp.Reload())
+			st.State("live", e2e.Soon)
 		}
 		then(st)
 	}
@@ -78,17 +78,17 @@ var webhookStates = []state{
 	{name: "webhooks none", user: "Mary,manager", path: "/webhooks", reach: sees("There are no web hooks yet.")},
 	{name: "webhooks", user: "Mary,manager", path: "/webhooks", reach: withHooks(sees("6 failures in a row"))},
 	{name: "webhook new", user: "Mary,manager", path: "/webhooks?task=documents", reach: withHooks(func(st *stage) {
-		st.sees("Only those that are told of Sort documents.")
-		st.await(`[...document.querySelectorAll('[data-hook]')].map((e) => e.dataset.hook).join() === '2,3'`, e2e.Soon)
-		st.use("button", "New web hook")
-		st.await(`document.querySelector('#hook-task').value === 'documents'`, e2e.Soon)
-		st.fill("textbox", "URL", "http://receiver.example")
+		st.Sees("Only those that are told of Sort documents.")
+		st.Await(`[...document.querySelectorAll('[data-hook]')].map((e) => e.dataset.hook).join() === '2,3'`, e2e.Soon)
+		st.Use("button", "New web hook")
+		st.Await(`document.querySelector('#hook-task').value === 'documents'`, e2e.Soon)
+		st.Fill("textbox", "URL", "http://receiver.example")
 		presses("URL begins with https://", "button Make the web hook")(st)
 	})},
 	{name: "webhook made", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
-		st.use("button", "New web hook")
-		st.fill("textbox", "URL", "https://receiver.example/getwork")
-		st.choose("Task", "Sort documents")
+		st.Use("button", "New web hook")
+		st.Fill("textbox", "URL", "https://receiver.example/getwork")
+		st.Choose("Task", "Sort documents")
 		presses("Copy the secret now", "button Make the web hook")(st)
 	}},
 	{name: "webhook", user: "Mary,manager", path: "/webhooks?hook=2", reach: withHooks(sees("no answer within 10s"))},
@@ -97,14 +97,14 @@ var webhookStates = []state{
 	{name: "webhook test", user: "Mary,manager", path: "/webhooks?hook=2", reach: withHooks(presses("127.0.0.1 is loopback", "button Send a test"))},
 	{name: "webhook gone", user: "Mary,manager", path: "/webhooks?hook=999", reach: sees("It is deleted, or not yours to see.")},
 	{name: "webhooks unread", user: "Mary,manager", path: "/webhooks", reach: func(st *stage) {
-		st.eval(`(() => {
+		st.Eval(`(() => {
 			const said = JSON.stringify({ detail: 'the database is away' });
 			window.serverSaid.push(said);
 			window.fetch = async () => new Response(said, { status: 503, headers: { 'Content-Type': 'application/problem+json' } });
 			document.querySelector('#views a[href="/webhooks"]').click(); // on a phone it is behind "More"
 			return '';
 		})()`)
-		st.sees("They can’t be read: the database is away")
+		st.Sees("They can’t be read: the database is away")
 	}},
 }
 
@@ -194,7 +194,7 @@ func TestPageWebhook(t *testing.T) {
 	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{&e2e.Site{T: t, URL: schematest.URL(t)}}
+	s := &e2e.Site{T: t, URL: schematest.URL(t)}
 	db, err := pgxpool.New(t.Context(), s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -202,41 +202,41 @@ func TestPageWebhook(t *testing.T) {
 	t.Cleanup(db.Close)
 	s.DB = db
 	s.Nodes = cluster.Start(t, 1, cluster.Options{DatabaseURL: s.URL, Args: []string{"--webhook-allow", "127.0.0.1/32"}, Env: []string{"SSL_CERT_FILE=" + roots}})
-	leased(s, "1h", "a", "b", "c")
+	Leased(s, "1h", "a", "b", "c")
 	s.Create(map[string]any{"name": "zeta"})
 	work := s.Takes("Oliver", 3)
 	completes := func(w assign.Work) { s.Disposed(s.As("Oliver", 0), w, "complete", "") }
-	b := newBrowser(t, "")
-	b.visit(s.Nodes[0].URL, "/", "Mary,manager")
-	b.use("link", "Web hooks")
-	b.sees("There are no web hooks yet.")
-	b.use("button", "New web hook")
-	b.await(`document.activeElement.id === 'hook-url'`, e2e.Soon)
-	b.keys(p.URL + "/getwork")
-	b.choose("Task", "zeta")
-	b.choose("Task", "verify")
+	b := NewBrowser(t, "")
+	b.Visit(s.Nodes[0].URL, "/", "Mary,manager")
+	b.Use("link", "Web hooks")
+	b.Sees("There are no web hooks yet.")
+	b.Use("button", "New web hook")
+	b.Await(`document.activeElement.id === 'hook-url'`, e2e.Soon)
+	b.Keys(p.URL + "/getwork")
+	b.Choose("Task", "zeta")
+	b.Choose("Task", "verify")
 	s.Create(map[string]any{"name": "first", "title": "A new one, before it"})
-	b.await(`document.querySelector('#hook-task').options.length === 5`, e2e.Soon)
-	if chosen := b.eval(`document.querySelector('#hook-task').value`); chosen != "verify" {
+	b.Await(`document.querySelector('#hook-task').options.length === 5`, e2e.Soon)
+	if chosen := b.Eval(`document.querySelector('#hook-task').value`); chosen != "verify" {
 		t.Errorf("the task that was chosen has become %q", chosen)
 	}
-	b.use("checkbox", "work.assigned")
-	b.use("button", "Make the web hook")
-	b.await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
-	first := b.eval(`document.activeElement.value`)
-	b.use("button", "Copy")
-	b.await(`['Copied.', 'It is selected: copy it by keyboard.'].includes(document.querySelector('#said').textContent)`, e2e.Soon)
-	b.use("button", "Done")
-	b.sees("Nothing has been sent yet.")
-	if kept := b.eval(`document.documentElement.outerHTML + JSON.stringify([location, sessionStorage, localStorage])`); strings.Contains(kept, first) {
+	b.Use("checkbox", "work.assigned")
+	b.Use("button", "Make the web hook")
+	b.Await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
+	first := b.Eval(`document.activeElement.value`)
+	b.Use("button", "Copy")
+	b.Await(`['Copied.', 'It is selected: copy it by keyboard.'].includes(document.querySelector('#said').textContent)`, e2e.Soon)
+	b.Use("button", "Done")
+	b.Sees("Nothing has been sent yet.")
+	if kept := b.Eval(`document.documentElement.outerHTML + JSON.stringify([location, sessionStorage, localStorage])`); strings.Contains(kept, first) {
 		t.Errorf("of the secret %q there is still: %s", first, kept)
 	}
-	if got := column[string](s, `select s.name || ' ' || array_to_string(events, ' ') from getwork.hook join getwork.task_state s using (task_id)`); !slices.Equal(got, []string{"verify run.failed work.closed work.expired"}) {
+	if got := e2e.Column[string](s, `select s.name || ' ' || array_to_string(events, ' ') from getwork.hook join getwork.task_state s using (task_id)`); !slices.Equal(got, []string{"verify run.failed work.closed work.expired"}) {
 		t.Errorf("the web hook is %q", got)
 	}
 
-	b.use("button", "Send a test")
-	b.sees("The test was delivered: the receiver answered 200.")
+	b.Use("button", "Send a test")
+	b.Sees("The test was delivered: the receiver answered 200.")
 	if test := p.came(t, assign.WebhookTestEvent, true, 1); !test.signedBy(t, first) {
 		t.Error("the test is not signed by the secret")
 	}
@@ -245,47 +245,47 @@ func TestPageWebhook(t *testing.T) {
 	row := func(event, item, state string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll('[data-delivery]')].some(({ innerText: is }) => is.includes(%q) && is.includes(%q) && is.includes(%q))`, event, item, state)
 	}
-	b.await(row("work.closed", "a", "delivered"), 2*e2e.Soon)
+	b.Await(row("work.closed", "a", "delivered"), 2*e2e.Soon)
 
 	p.fails(true)
 	completes(work[1])
 	completes(work[2])
 	p.came(t, "work.closed b", false, 1)
 	p.came(t, "work.closed c", false, 1)
-	b.await(row("work.closed", "b", "answered 500"), 2*e2e.Soon)
-	b.shows(".facts .badge", "failing")
+	b.Await(row("work.closed", "b", "answered 500"), 2*e2e.Soon)
+	b.Shows(".facts .badge", "failing")
 	s.Exec(`update getwork.hook_event set since = since - interval '73 hours' where state = 'waiting'`)
 	s.Await("they are dead", 60*time.Second, `select count(*) = 2 from getwork.hook_event where state = 'dead'`)
-	b.use("button", "Dead")
-	b.await(row("work.closed", "b", "dead")+` && location.search.includes('dead')`, 2*e2e.Soon)
+	b.Use("button", "Dead")
+	b.Await(row("work.closed", "b", "dead")+` && location.search.includes('dead')`, 2*e2e.Soon)
 	p.fails(false)
-	b.use("button", "Send work.closed of b again")
-	b.sees("1 event is sent again.")
-	b.await(`document.activeElement.id === 'deliveries-title'`, e2e.Soon)
+	b.Use("button", "Send work.closed of b again")
+	b.Sees("1 event is sent again.")
+	b.Await(`document.activeElement.id === 'deliveries-title'`, e2e.Soon)
 	if before, now := p.came(t, "work.closed b", false, 1), p.came(t, "work.closed b", true, 1); before.id != now.id {
 		t.Errorf("it has another id when it is sent again: %s, before %s", now.id, before.id)
 	}
-	b.use("button", "Send all dead ones again")
-	b.use("button", "Send them again")
+	b.Use("button", "Send all dead ones again")
+	b.Use("button", "Send them again")
 	p.came(t, "work.closed c", true, 1)
-	b.sees("No event is dead.")
+	b.Sees("No event is dead.")
 
-	b.use("button", "New secret")
-	b.use("button", "Make a new secret")
-	b.await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
-	second := b.eval(`document.activeElement.value`)
-	b.sees("the former secret signs, too")
-	b.use("button", "Done")
-	b.await(`document.activeElement.id === 'new-secret'`, e2e.Soon)
-	b.use("button", "Send a test")
-	b.sees("The test was delivered")
+	b.Use("button", "New secret")
+	b.Use("button", "Make a new secret")
+	b.Await(`document.activeElement.id === 'the-secret'`, e2e.Soon)
+	second := b.Eval(`document.activeElement.value`)
+	b.Sees("the former secret signs, too")
+	b.Use("button", "Done")
+	b.Await(`document.activeElement.id === 'new-secret'`, e2e.Soon)
+	b.Use("button", "Send a test")
+	b.Sees("The test was delivered")
 	if test := p.came(t, assign.WebhookTestEvent, true, 2); second == first || !test.signedBy(t, first) || !test.signedBy(t, second) {
 		t.Errorf("the test is not signed by both secrets: %q", test.signatures)
 	}
-	b.use("button", "Delete web hook")
-	b.use("button", "Delete it")
-	b.sees("There are no web hooks yet.")
+	b.Use("button", "Delete web hook")
+	b.Use("button", "Delete it")
+	b.Sees("There are no web hooks yet.")
 	s.Await("it is deleted", e2e.Soon, `select not exists (select from getwork.hook)`)
-	b.use("link", "The shape of an event")
-	b.await(`document.querySelector('#WebhookEvent')?.getBoundingClientRect().top < innerHeight`, e2e.Soon)
+	b.Use("link", "The shape of an event")
+	b.Await(`document.querySelector('#WebhookEvent')?.getBoundingClientRect().top < innerHeight`, e2e.Soon)
 }
