@@ -41,7 +41,7 @@ matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an 
 	$(MAKE) upgrades
 	GETWORK_TEST_NEWER="$$(.ci/postgres 18)" go test -race -count=1 -timeout 15m -run Newer ./assign/engine
 	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done
-	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page
+	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page/look
 	go -C deploy/check test -count=1 -timeout 90m ./...
 
 postgres: ## the schema, the engine, stories, what breaks except fail-overs, and a minute of faults with the PostgreSQL that is first in PATH

@@ -86,6 +86,9 @@ func TestLayout(t *testing.T) {
 			if strings.HasPrefix(i, "nhooyr.io/") {
 				t.Errorf("%s imports %s, which is frozen", p.ImportPath, i)
 			}
+			if e2e := "getwork/cmd/internal/e2e"; (i == e2e || strings.HasPrefix(i, e2e+"/")) && p.ImportPath != e2e+"/page" {
+				t.Errorf("%s imports %s, which only tests may", p.ImportPath, i)
+			}
 			if i == "github.com/coder/websocket" {
 				sockets++
 				if p.ImportPath != "getwork/ws" {

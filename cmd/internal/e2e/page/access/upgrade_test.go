@@ -1,0 +1,169 @@
+package access
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
+	"getwork/cmd/internal/e2e/page"
+	"getwork/cmd/internal/proxy"
+)
+
+// otherVersion is the name of a version that is not this one.
+const otherVersion = "/static/ffffffffffff/"
+
+var ownVersion = regexp.MustCompile(`/static/[0-9a-f]{12}/`)
+
+// upgraded is a node that replace replaces by one with another version of the page: its page names other files, and the
+// earlier files are gone. Its connections end then, too.
+func upgraded(t *testing.T, n *cluster.Node) (address string, replace func()) {
+	t.Helper()
+	target, err := url.Parse(n.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replaced atomic.Bool
+	var own atomic.Value // the version's folder
+	transport := &http.Transport{}
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		ErrorLog:  log.New(io.Discard, "", 0), // browsers leave in the middle of things
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+			r.Out.Header.Del("Accept-Encoding")
+			r.Out.Header.Del("If-None-Match")
+			if replaced.Load() {
+				folder := own.Load().(string)
+				path := r.In.URL.Path
+				r.Out.URL.Path = strings.Replace(strings.Replace(path, folder, "/gone/", 1), otherVersion, folder, 1)
+			}
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
+				return nil
+			}
+			page, err := io.ReadAll(r.Body)
+			own.CompareAndSwap(nil, string(ownVersion.Find(page)))
+			if replaced.Load() {
+				page = ownVersion.ReplaceAllLiteral(page, []byte(otherVersion))
+			}
+			r.Body = io.NopCloser(bytes.NewReader(page))
+			r.Header.Set("Content-Length", strconv.Itoa(len(page)))
+			return err
+		},
+	}
+	server := httptest.NewServer(forward)
+	line, err := proxy.Start(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		line.Close()
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return "http://" + line.Addr(), func() {
+		replaced.Store(true)
+		line.Cut()
+	}
+}
+
+// loadedFrom waits until the page that is shown has that version.
+func loadedFrom(b *page.Browser, folder string) {
+	b.T.Helper()
+	b.Await(`document.querySelector('script[src="`+folder+`page.js"]')`, e2e.Soon)
+}
+
+// A node is replaced by a newer one while the page is open: the page goes on, and offers the new version. It reloads by
+// itself only if a view is opened that the old version can't load any more.
+func TestPageUpgrade(t *testing.T) {
+	t.Parallel()
+	b := page.NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	s.Task("verify", `select i as item from generate_series(1, 5) i`)
+	address, replace := upgraded(t, s.Nodes[0])
+	b.Do(chromedp.Navigate(address + "/#log-in=Mary,manager"))
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#newer').hidden`, e2e.Soon)
+	replace()
+	b.Await(`document.querySelector('#newer').checkVisibility()`, e2e.Soon)
+	b.State("live", e2e.Soon)
+	b.Click(".task form button")
+	b.Works(3, e2e.Soon)
+	b.Eval(`(document.querySelector('#views a[href="/floor"]').click(), '')`)
+	loadedFrom(b, otherVersion)
+	b.Await(`location.pathname === '/floor' && document.querySelector('[data-view="floor"] > *')`, e2e.Soon)
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#newer').hidden`, e2e.Soon)
+}
+
+// While nodes of two versions answer in turn, a proxy configured as in docs/proxy.md asks the next node for files that
+// one does not have; the page is entirely of one version.
+func TestPageOfTwoVersions(t *testing.T) {
+	t.Parallel()
+	for name, behind := range proxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			loadsWhole(t, behind)
+		})
+	}
+}
+
+func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) string) string) {
+	t.Helper()
+	s := e2e.NewSite(t, 2, "")
+	other, replace := upgraded(t, s.Nodes[1])
+	if _, err := (cluster.Client{URL: other}).Do(t.Context(), "GET", "/", nil); err != nil {
+		t.Fatal(err)
+	}
+	replace()
+	url := behind(t, []string{s.Nodes[0].URL, other}, nil)
+	b := page.NewBrowser(t, "")
+	b.Do(chromedp.Navigate(url + "/#log-in=Mary,manager"))
+	versions := map[string]bool{}
+	e2e.Await(t, "both versions were loaded", 4*e2e.Soon, func() bool {
+		b.State("live", e2e.Soon)
+		b.Await(`document.querySelector('#view > *')?.childElementCount`, e2e.Soon)
+		folders := b.Eval(`[...new Set(performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname.match(/^\/static\/[0-9a-f]{12}\//)?.[0]))].filter(Boolean).join()`)
+		if strings.Contains(folders, ",") {
+			t.Errorf("one page has modules of several versions: %s", folders)
+		}
+		versions[folders] = true
+		b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url+"/floor"))
+		return len(versions) > 1
+	})
+}
+
+// A page whose modules can't be loaded says so, and what to do.
+func TestPageThatDoesNotLoad(t *testing.T) {
+	t.Parallel()
+	s := e2e.NewSite(t, 1, "")
+	n := s.Nodes[0]
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, err := n.Client("Oliver").Do(r.Context(), "GET", r.URL.Path, nil)
+		if err != nil || strings.HasSuffix(r.URL.Path, ".js") {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
+		_, _ = w.Write(a.Body)
+	}))
+	t.Cleanup(gone.Close)
+	b := page.NewBrowser(t, "")
+	b.Do(chromedp.Navigate(gone.URL))
+	b.Await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
+}

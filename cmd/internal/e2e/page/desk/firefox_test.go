@@ -1,0 +1,131 @@
+package desk
+
+import (
+	"fmt"
+	"testing"
+
+	"getwork/cmd/internal/e2e"
+	"getwork/cmd/internal/e2e/page"
+)
+
+// A worker logs in by keyboard, gets two items by push, returns one until tomorrow, completes the other with a note,
+// undoes that, and completes it all the same. Asked again, the page says why there is nothing, and until when.
+func TestFirefoxWorker(t *testing.T) {
+	t.Parallel()
+	f := page.NewFirefox(t, nil)
+	s := e2e.NewSite(t, 1, "")
+	open := page.Gated(s)
+	f.Open(s.Nodes[0].URL)
+	f.Await(`document.activeElement.id === 'user'`, e2e.Soon)
+	f.Keys("Oliver" + page.KeyEnter)
+	f.State("live", e2e.Soon)
+	f.Eval(`(` + page.UndoLasts + `, '')`)
+	f.Execute(slowHands)
+	f.TabTo(page.CSS(".task summary"))
+	f.Keys(page.KeyEnter)
+	f.TabTo(page.CSS(`.task input[value="3"]`))
+	f.Keys(page.KeyLeft)
+	f.TabTo(page.Called("button", "Get Work: verify"))
+	f.Keys(page.KeyEnter)
+	f.Shows(".pending", "The query is running:")
+	open()
+	f.Works(2)
+	f.Shows(".task .ended", "2 items now in your pipeline.")
+
+	f.TabTo(page.Called("button", "1"))
+	f.TabTo(page.CSS("[data-menu=return] > button"))
+	f.Keys(page.KeyEnter)
+	f.TabTo(page.Called("button", "Return until tomorrow, 9:00"))
+	f.Keys(page.KeyEnter)
+	f.Shows("#work .going", "1: returned, not offered before tomorrow, 9:00")
+	f.Await(`document.activeElement.textContent.trim() === '2'`, e2e.Soon) // the focus moves on
+	f.Keys("o")
+	f.Await(`document.activeElement.matches('textarea')`, e2e.Soon)
+	f.Keys("checked twice" + page.KeyEscape)
+	f.Press("button", "Complete")
+	f.Shows("#work .going", "2: completed.")
+	f.Keys("u")
+	f.Await(`document.activeElement.textContent.trim() === '2'`, e2e.Soon)
+	f.Await(`document.querySelector('#work textarea').value === 'checked twice'`, e2e.Soon)
+	f.Keys("c")
+	f.Shows("#work .going", "2: completed.")
+	if got := s.Dispositions(); got != "1 held, 2 held" {
+		t.Error("sent before the seconds have passed: ", got)
+	}
+	f.Eval(`(passes(), '')`)
+	f.Works(0)
+	s.Disposes("1 returned, 2 completed checked twice")
+	f.Shows("#recent", "returned, not offered before tomorrow, 9:00")
+	at := e2e.Column[string](s, `select to_json(available_at)#>>'{}' from getwork.work where item = '1'`)[0]
+	if at := f.Eval(fmt.Sprintf(`new Date(%q).toTimeString().slice(0, 5)`, at)); at != "09:00" {
+		t.Errorf("it comes back at %s", at)
+	}
+
+	s.Takes("Tracy", 4)
+	f.Keys("g1")
+	f.Shows(".task .ended", "Everything that matches is held by others or put off.")
+	f.Shows(".task .ended", "You put off 1 until tomorrow, 9:00")
+}
+
+// An outcome is sent when the user leaves the page before its seconds have passed. When the user comes back, the page
+// is up to date, and works.
+func TestFirefoxLeaves(t *testing.T) {
+	t.Parallel()
+	f := page.NewFirefox(t, nil)
+	s := e2e.NewSite(t, 1, "")
+	page.Leased(s, "1h", "a", "b")
+	f.Visit(s.Nodes[0].URL, "/", "Oliver")
+	f.State("live", e2e.Soon)
+	s.Takes("Oliver", 2)
+	f.Works(2)
+	f.Eval(`(` + page.UndoLasts + `, '')`)
+	f.Press("#work li:first-child button", "Complete")
+	f.Shows("#work .going", "a: completed.")
+	f.Open(s.Nodes[0].URL + "/docs")
+	s.Disposes("a completed, b held")
+	f.Do("WebDriver:Back", map[string]any{}, nil)
+	f.State("live", e2e.Soon)
+	f.Works(1)
+	f.Eval(`(` + page.UndoLasts + `, '')`)
+	f.Press("#work button", "Complete")
+	f.Shows("#work .going", "b: completed.")
+	f.Open("about:blank")
+	s.Disposes("a completed, b completed")
+}
+
+// If the socket is refused the page polls, says so, and gets its work; when a socket becomes possible the page uses it.
+func TestFirefoxPolls(t *testing.T) {
+	t.Parallel()
+	f := page.NewFirefox(t, nil)
+	s := e2e.NewSite(t, 1, "")
+	open := page.Gated(s)
+	address, allow := page.WithoutSockets(t, s.Nodes[0])
+	f.Visit(address, "/", "Oliver")
+	f.Shows("#banner", "Push is gone; asking every ")
+	f.Press("button", "Get Work: verify")
+	f.Shows(".pending", "Asked for 3 at ")
+	open()
+	f.Works(3)
+	allow()
+	f.Eval(`(dispatchEvent(new Event('online')), '')`)
+	f.State("live", 3*e2e.Soon)
+	f.Await(`document.querySelector('#banner').hidden`, e2e.Soon)
+}
+
+// The page's node is killed and comes back: so does the page, and the request is still answered.
+func TestFirefoxNodeKilled(t *testing.T) {
+	t.Parallel()
+	f := page.NewFirefox(t, nil)
+	s := e2e.NewSite(t, 1, "")
+	open := page.Gated(s)
+	f.Visit(s.Nodes[0].URL, "/", "Oliver")
+	f.State("live", e2e.Soon)
+	f.Press("button", "Get Work: verify")
+	f.Shows(".pending", "The query is running:")
+	s.Nodes[0].Kill()
+	f.Shows("#banner", "the server can’t be reached. Your request stays; trying again")
+	s.Nodes[0].Restart()
+	f.State("live", 3*e2e.Soon)
+	open()
+	f.Works(3)
+}
