@@ -73,7 +73,7 @@ func proofColumns(proofs []proof) (credentials []string, untils []*time.Time) {
 const selectEnded = `
 select c.n
 from unnest($1::text[], $2::timestamptz[]) with ordinality as c (credential, until, n)
-where c.until <= clock_timestamp() or getwork.ended(c.credential)`
+where c.until <= clock_timestamp() or c.credential in (select e from getwork.ended_among($1) e)`
 
 // endedOf returns which of the proofs are no good any more, as this statement sees them.
 func (e *Engine) endedOf(ctx context.Context, tx pgx.Tx, proofs []proof) (map[proof]bool, error) {
@@ -139,7 +139,7 @@ with mine as (
 update getwork.work_requested r
 set credential = m.credential,
     valid_until = case when r.valid_until is not null and m.valid_until is not null then greatest(r.valid_until, m.valid_until) end,
-    groups = case when m.groups is not null then array(select json_array_elements_text(m.groups::json)) end
+    groups = m.groups::text[]
 from mine m
 where r.id = m.id and r.state = 'pending'`
 

@@ -121,9 +121,12 @@ with over as (
 	// credential. A user who is blocked may also wait without any credential, since before there was log-in.
 	cancelEnded = `
 with ended as materialized (
-  select c.credential
-  from (select distinct r.credential from getwork.work_requested r where r.state = 'pending' and r.credential is not null) c
-  where getwork.ended(c.credential)
+  select e as credential
+  from (
+    select array_agg(distinct r.credential) as shown
+    from getwork.work_requested r
+    where r.state = 'pending' and r.credential is not null) w
+  cross join lateral getwork.ended_among(w.shown) e
 ), due as materialized (
   select r.id, r.credential, r.valid_until
   from ended e join getwork.work_requested r on r.credential = e.credential

@@ -71,7 +71,7 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   case when c.linger > 0 then now.at + c.linger * interval '1 microsecond' end,
   case when c.state <> 'pending' then now.at end,
   c.lease * interval '1 microsecond',
-  case when c.groups is not null then array(select json_array_elements_text(c.groups::json)) end, c.credential, c.valid_until,
+  c.groups::text[], c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
   case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,37 @@ func TestAnAnswerIsWhatIsRead(t *testing.T) {
 		if got.TaskID != read.TaskID || len(got.Work) > 0 && got.Work[0].TaskID != read.TaskID {
 			t.Errorf("click %d: another task", i)
 		}
+	}
+}
+
+// A click is recorded with its user's groups as they are, whatever is in their names, whether it is answered at once or waits.
+func TestGroupsAreRecordedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, n, "inbox", nil)
+	n.push(t, "inbox", "a")
+	newTask(t, n, "paused", `select 1 as item`, func(s *assign.Settings) { s.Paused = true })
+	for i, groups := range [][]string{{`a "b"`, `c\d`, `\"`, "{e}", "null", "", "f g", "ü"}, {}, nil} {
+		for _, task := range []string{"inbox", "paused"} {
+			c := assign.Click{Holder: assign.Holder{User: fmt.Sprint(task, i)}, Groups: groups, Count: 1}
+			r, err := n.GetWork(t.Context(), task, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := query[[]string](t, db, `select groups from getwork.work_requested where id = $1`, r.ID)
+			if got == nil || !slices.Equal(got, groups) {
+				t.Errorf("%s: %q, want %q", task, got, groups)
+			}
+		}
+	}
+	r, err := n.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "root"}, Count: 1, Anything: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := query[[]string](t, db, `select groups from getwork.work_requested where id = $1`, r.ID); got != nil {
+		t.Errorf("who needs no groups has %q", got)
 	}
 }
 

@@ -25,11 +25,20 @@ func TestClicksArePlannedOnce(t *testing.T) {
 	}
 	n.push(t, "inbox", items...)
 	n.endedRequest(t, n.click(t, "shelf", "first", 1).ID)
-	execute(t, pool(t, url), `analyze`)
+	db := pool(t, url)
+	shown := logIn(t, db, "ann")
+	execute(t, db, `insert into getwork.principal (name, name_key, iss, sub, kind, role) select i, i, 'bank', i, 'person', 'worker' from generate_series(1, 5000) i`)
+	execute(t, db, `insert into getwork.session (id, public_id, principal, role, ends_at)
+		select sha256(convert_to(p.name, 'UTF8')), p.name, p.id, 'worker', clock_timestamp() + interval '10 hours' from getwork.principal p`)
+	execute(t, db, `analyze`)
 	for i := range 60 {
 		for _, task := range []string{"shelf", "inbox"} {
 			if r := n.click(t, task, fmt.Sprint("user ", i), 1+i%3); r.State != assign.Assigned {
 				t.Fatalf("%+v", r)
+			}
+			c := assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Credential: shown, Groups: []string{"desk"}}
+			if r, err := n.GetWork(t.Context(), task, c); err != nil || r.State != assign.Assigned {
+				t.Fatalf("%+v, %v", r, err)
 			}
 		}
 	}

@@ -344,7 +344,9 @@ func TestRebindEndsWhatAProxyNamed(t *testing.T) {
 	}
 	h := d.follow(t, again, nil)
 	d.look(t, h, "")
-	ended := func(c Credential) bool { return d.count(t, `select getwork.ended($1)::int`, c) == 1 }
+	ended := func(c Credential) bool {
+		return d.count(t, `select count(*) from getwork.ended_among(array[$1])`, c) == 1
+	}
 	if again.Credential == shown.Credential || ended(again.Credential) || !ended(shown.Credential) || !ended(named.Credential) {
 		t.Errorf("want that %s and %s have ended, and %s has not", shown.Credential, named.Credential, again.Credential)
 	}

@@ -7,7 +7,7 @@
 //
 // A transaction that ends rights changes the row, cancels what waits under the credential, adds its row to the audit, and
 // announces itself. A click that commits beside it is found by the next look, and no round that takes the assign lock
-// afterwards serves it: getwork.ended() is asked under that lock.
+// afterwards serves it: getwork.ended_among() is asked under that lock.
 //
 // A user whom a proxy or an access token names has a principal, but no row for the credential. An access token carries its own
 // rights. A proxy states the user's rights with each call: the principal's row follows, and each difference is a change of

@@ -75,7 +75,7 @@ var defences = map[string][]edit{
 	},
 
 	// A click is not recorded on a credential that has ended.
-	"insertask": {{"assign", "coalesce(c.valid_until > clock_timestamp(), true) and not getwork.ended(c.credential) end", "coalesce(c.valid_until > clock_timestamp(), true) end"}},
+	"insertask": {{"assign", "coalesce(c.valid_until > clock_timestamp(), true) and c.credential not in (select e from getwork.ended_among($8) e) end", "coalesce(c.valid_until > clock_timestamp(), true) end"}},
 
 	// A round asks under the assign lock whether the credentials of those whom it would serve have ended: of those who wait, and
 	// of clicks that are recorded as they are served.
