@@ -85,6 +85,7 @@ var All = []Measurement{
 	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, For: ForWrite},
 	{Name: "quick", Help: "how many clicks this PostgreSQL can take, in two minutes: made only for --quick, or if it is named here", figures: quickFigures, take: quick, For: ForQuick},
 	{Name: "identity", Help: "what it costs a click that its user has logged in: made only if it is named here", figures: identityFigures, take: identity, For: ForNamed},
+	{Name: "query-login", Help: "what runs and clicks cost more where queries have a login of their own: made only if it is named here", figures: queryLoginFigures, take: queryLogin, For: ForNamed},
 	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, For: ForAgainst},
 }
 

@@ -81,6 +81,8 @@ func TestKeys(t *testing.T) {
 		"identity_session_cpu_database", "identity_session_cpu_database_noise",
 		"identity_token_rate", "identity_token_rate_noise", "identity_token_cpu_node", "identity_token_cpu_node_noise",
 		"identity_token_cpu_database", "identity_token_cpu_database_noise",
+		"query_login_rate", "query_login_rate_noise", "query_login_cpu_database", "query_login_cpu_database_noise",
+		"query_login_cpu_node", "query_login_cpu_node_noise", "query_login_list", "query_login_list_noise", "query_login_compute", "query_login_compute_noise",
 		"against_64_cpu_database", "against_64_cpu_database_noise", "against_64_cpu_node", "against_64_cpu_node_noise",
 		"against_256_cpu_database", "against_256_cpu_database_noise", "against_256_cpu_node", "against_256_cpu_node_noise",
 	}

@@ -27,6 +27,8 @@ type Env struct {
 
 	login  string       // the URL for a login that is no superuser, if this is a private server
 	logIns *credentials // nil: the nodes believe names
+
+	queryLogin bool // queries have a login of their own
 }
 
 func (e *Env) log(format string, args ...any) {

@@ -21,6 +21,9 @@ func (s *stage) start(ctx context.Context, n int, flags ...string) error {
 		// Settings are not passed as flags: everybody on the machine can see those, and the URL may hold a password.
 		Env: []string{"GETWORK_DATABASE_URL=" + s.DatabaseURL},
 	}
+	if s.queryURL != "" {
+		o.Env = append(o.Env, "GETWORK_QUERY_DATABASE_URL="+s.queryURL)
+	}
 	var g errgroup.Group
 	for range n {
 		one := node.New(o)

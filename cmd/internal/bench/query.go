@@ -50,10 +50,7 @@ func wrapFigures(e *Env) []*Figure {
 // is the median of some runs, and of as many bare executions, taken in turn.
 func wrap(ctx context.Context, r *rounds) error {
 	return r.on(ctx, 1, func(s *stage) error {
-		if err := s.exec(ctx, "make payments", []string{makePayments, fillPayments}, payments(r.Env)); err != nil {
-			return err
-		}
-		if err := s.exec(ctx, "make payments", []string{`vacuum analyze getwork.bench_payment`}); err != nil {
+		if err := s.makePayments(ctx); err != nil {
 			return err
 		}
 		for round := range r.each() {
@@ -62,21 +59,15 @@ func wrap(ctx context.Context, r *rounds) error {
 				var runs, bare []float64
 				for i := range sized(r.Env, 1, 3) {
 					task := fmt.Sprintf("every-%d-%d-%d", w.every, round, i)
-					if err := s.fill(ctx, task, query, 1_000_000, untilEnd); err != nil {
-						return err
-					}
-					done, err := s.runs(ctx, task)
+					run, err := s.firstRun(ctx, task, query, 1_000_000, untilEnd)
 					if err != nil {
 						return err
 					}
-					if len(done) == 0 || done[0].Finished == nil {
-						return fmt.Errorf("the run of %s is not in its history", task)
-					}
-					took, err := s.readAll(ctx, query)
+					alone, err := s.readAll(ctx, query)
 					if err != nil {
 						return err
 					}
-					runs, bare = append(runs, millis(done[0].Finished.Sub(done[0].Started))), append(bare, took)
+					runs, bare = append(runs, run), append(bare, alone)
 				}
 				r.add(w.key, quantile(runs, 0.5))
 				r.add("limit_"+w.key, quantile(bare, 0.5))
@@ -84,6 +75,32 @@ func wrap(ctx context.Context, r *rounds) error {
 		}
 		return nil
 	})
+}
+
+// makePayments creates the table that rankPayments reads.
+func (s *stage) makePayments(ctx context.Context) error {
+	if err := s.exec(ctx, "make payments", []string{makePayments, fillPayments}, payments(s.Env)); err != nil {
+		return err
+	}
+	if err := s.letQueriesRead(ctx, "bench_payment"); err != nil {
+		return err
+	}
+	return s.exec(ctx, "make payments", []string{`vacuum analyze getwork.bench_payment`})
+}
+
+// firstRun creates a task, has its query run, and returns how long the run took in ms.
+func (s *stage) firstRun(ctx context.Context, task, query string, candidates int, fresh time.Duration) (float64, error) {
+	if err := s.fill(ctx, task, query, candidates, fresh); err != nil {
+		return 0, err
+	}
+	runs, err := s.runs(ctx, task)
+	if err != nil {
+		return 0, err
+	}
+	if len(runs) == 0 || runs[0].Finished == nil {
+		return 0, fmt.Errorf("the run of %s is not in its history", task)
+	}
+	return millis(runs[0].Finished.Sub(runs[0].Started)), nil
 }
 
 // readAll executes a query and reads all of its rows, and returns the time in ms.

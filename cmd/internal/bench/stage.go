@@ -24,9 +24,10 @@ const schemaPrefix = "getwork_bench_"
 // stage is a fresh getwork to be measured: a schema of its own, and nodes.
 type stage struct {
 	*Env
-	name  schema.Name
-	conn  *pgx.Conn
-	nodes []*node.Node
+	name     schema.Name
+	conn     *pgx.Conn
+	queryURL string // where queries have a login of their own; empty: they use the node's
+	nodes    []*node.Node
 
 	mu    sync.Mutex
 	given map[string][]int64 // the items that were handed out, by task
@@ -42,9 +43,14 @@ func (e *Env) on(ctx context.Context, nodes int, do func(s *stage) error) (err e
 		return err
 	}
 	defer s.leave(ctx)
-	if nodes == 0 {
+	if s.queryLogin {
+		err = s.makeQueryLogin(ctx)
+	}
+	switch {
+	case err != nil:
+	case nodes == 0:
 		err = schema.Up(ctx, s.conn, s.name)
-	} else {
+	default:
 		err = s.start(ctx, nodes)
 	}
 	if err != nil {
@@ -61,6 +67,9 @@ func (s *stage) leave(ctx context.Context) {
 	conn, err := s.connect(ctx) // Ctrl-C may have ended the other connection
 	if err == nil {
 		_, err = conn.Exec(ctx, "drop schema if exists "+s.name.Quoted()+" cascade")
+		if err == nil && s.queryURL != "" {
+			_, err = conn.Exec(ctx, "drop role "+s.name.Quoted())
+		}
 		_ = conn.Close(ctx)
 	}
 	if err != nil {
@@ -129,6 +138,9 @@ from generate_series(1, $1::bigint) g`
 // makeItems creates the table that ranking queries read.
 func (s *stage) makeItems(ctx context.Context, n int) error {
 	if err := s.exec(ctx, "make items", []string{makeItems, fillItems}, n); err != nil {
+		return err
+	}
+	if err := s.letQueriesRead(ctx, "bench_item"); err != nil {
 		return err
 	}
 	return s.exec(ctx, "make items", []string{`vacuum analyze getwork.bench_item`})
