@@ -1,0 +1,42 @@
+package feed
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"getwork/assign"
+	"getwork/schema/schematest"
+)
+
+// What a push reads is planned a few times in a session, and no more: planning takes longer than the reading.
+func TestPushesArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	newTask(t, a, "shelf", `select i as item from generate_series(1, 20000) i order by i`, func(s *assign.Settings) {
+		s.MaxCandidates, s.FreshFor = 20_000, assign.Duration(time.Hour)
+	})
+	a.endedRequest(t, a.click(t, "shelf", "first", 1).ID)
+	execute(t, a.pools.API, `analyze`)
+	ann := follow(t, b, "ann")
+	if err := ann.Start(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		r := a.click(t, "shelf", "ann", 1+i%3)
+		ann.next(fmt.Sprint("result ", i), func(e assign.Event) bool { return e.Type == "request" && e.Request.ID == r.ID })
+	}
+	for _, c := range b.pools.API.AcquireAllIdle(t.Context()) {
+		var often *string
+		err := c.QueryRow(t.Context(), `select string_agg(format('%s times, and %s without: %s', custom_plans, generic_plans, left(statement, 150)), e'\n')
+			from pg_prepared_statements where custom_plans > 8`).Scan(&often)
+		c.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if often != nil {
+			t.Errorf("planned again and again:\n%s", *often)
+		}
+	}
+}
