@@ -251,7 +251,9 @@ $('rest').addEventListener('beforetoggle', () => {
 /** Opens another view, or the same with other parameters. replace: without a new entry in the browser's history. */
 function go(path, { replace = false } = {}) {
   history[replace ? 'replaceState' : 'pushState'](null, '', path);
-  show().then(() => $('view').focus());
+  show().then(() => { // which may take a while: a user who is in a field by then stays there, or their letters would be shortcuts
+    if (!$('view').contains(document.activeElement)) $('view').focus();
+  });
 }
 
 window.addEventListener('popstate', () => { if (app) show(); });

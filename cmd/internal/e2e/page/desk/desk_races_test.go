@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -171,5 +173,33 @@ func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 		return held;`)
 	if fmt.Sprint(got) != "[7]" {
 		t.Errorf("the page has %v of the held work", got)
+	}
+}
+
+// A view whose files come after its user has gone back takes no focus from the note that they type by then: letters would be shortcuts.
+func TestPageLateViewTakesNoFocus(t *testing.T) {
+	t.Parallel()
+	b, _, g := page.Behind(t, 1)
+	asked, come := make(chan struct{}), make(chan struct{})
+	ask, comes := sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(come) })
+	defer comes()
+	g.Refusing(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/views/wall.js") {
+			ask()
+			<-come
+		}
+		return false
+	})
+	b.Press(`#views a[href="/wall"]`)
+	<-asked
+	b.Eval(`(history.back(), '')`)
+	b.Await(`location.pathname === '/'`, e2e.Soon)
+	b.Works(1, e2e.Soon)
+	b.TypeNote("half ")
+	comes()
+	page.InPage[any](b, `await import(new URL('views/wall.js', document.querySelector('script[type=module][src$="/page.js"]').src).href)`)
+	b.Settle()
+	if at := b.Eval(`document.activeElement.tagName`); at != "TEXTAREA" {
+		t.Errorf("the focus is on %s, want it on the note", at)
 	}
 }
