@@ -1,4 +1,5 @@
-// Package access tests how people and programs come to the page: log-in and log-out, roles and tokens, proxies in between, upgrades, and the client for pages of others.
+// Package access tests how people and programs come to the page: log-in and log-out, roles and tokens, proxies in between,
+// upgrades, and the client for pages of others.
 package access
 
 import (

@@ -1,4 +1,5 @@
-// Package look tests how the page looks, in both browsers: each state on each screen, its size, its texts and languages, and what axe finds.
+// Package look tests how the page looks, in both browsers: each state on each screen, its size, its texts and languages, and
+// what axe finds.
 package look
 
 import (
