@@ -5,15 +5,14 @@ import (
 	"crypto/sha256"
 	"hash/crc32"
 	"math/big"
-	"regexp"
 	"strings"
 )
 
 // A token is gw_ID_SECRETSUM in base 62: the id is public, the secret has 256 bits, and the sum is a CRC-32 of all before it,
 // so that a mistyped token is refused without asking the database, and scanners can tell a token from chance.
-var tokenForm = regexp.MustCompile(`^gw_[0-9A-Za-z]{12}_[0-9A-Za-z]{49}$`)
-
 const (
+	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
 	idLength     = 12
 	secretLength = 43
 	sumLength    = 6
@@ -21,7 +20,6 @@ const (
 
 // base62 writes b as a number of n digits, most significant first.
 func base62(b []byte, n int) string {
-	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	v, base, rest := new(big.Int).SetBytes(b), big.NewInt(62), new(big.Int)
 	out := make([]byte, n)
 	for i := n - 1; i >= 0; i-- {
@@ -52,21 +50,33 @@ func newTokenOf(id string) string {
 	return token + sumOf(token)
 }
 
+// sumOf is the CRC-32 as base62 would write its four bytes.
 func sumOf(text string) string {
 	sum := crc32.ChecksumIEEE([]byte(text))
-	return base62([]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}, sumLength)
+	var out [sumLength]byte
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i] = digits[sum%62]
+		sum /= 62
+	}
+	return string(out[:])
 }
 
 // IsToken reports whether a bearer credential claims to be a token of getwork.
 func IsToken(bearer string) bool { return strings.HasPrefix(bearer, "gw_") }
 
-// tokenID returns the id of a well-formed token.
+// tokenID returns the id of a well-formed token. It comes with each call, so it is no regular expression.
 func tokenID(token string) (id string, ok bool) {
-	if !tokenForm.MatchString(token) {
+	if len(token) != 3+idLength+1+secretLength+sumLength || !IsToken(token) || token[3+idLength] != '_' {
 		return "", false
 	}
+	id, rest := token[3:3+idLength], token[3+idLength+1:]
+	for _, c := range []byte(id + rest) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return "", false
+		}
+	}
 	body := token[:len(token)-sumLength]
-	return token[3 : 3+idLength], sumOf(body) == token[len(body):]
+	return id, sumOf(body) == token[len(body):]
 }
 
 // Hash is what the database keeps of a secret.

@@ -60,7 +60,7 @@ func (c Config) identify(r *http.Request) (*web.Caller, error) {
 		}
 	}
 	for _, name := range []string{"token", "access_token"} {
-		if r.URL.Query().Has(name) {
+		if r.URL.RawQuery != "" && r.URL.Query().Has(name) {
 			return nil, assign.RefuseField(name, "a token does not belong in an address, where logs and histories keep it: end this token, and send another as Authorization: Bearer gw_…")
 		}
 	}
