@@ -7,7 +7,7 @@ import { t } from '../lang.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, keepListed } from '../reader.js';
 import { remaining } from '../words.js';
-import { card, keptBecause, line, tooLong, wanted } from './desk/card.js';
+import { card, fitMenu, keptBecause, line, tooLong, wanted } from './desk/card.js';
 import { pending } from './desk/coming.js';
 import { shown } from './desk/display.js';
 import { Drafts } from './desk/drafts.js';
@@ -337,6 +337,7 @@ class Desk {
     const all = li ? [...li.parentElement.children] : [];
     render(this.#template(), this.#place);
     this.#place.querySelector('#work').style.setProperty('--rows', this.#pipeline.rows.size);
+    fitMenu(this.#place.querySelector('.choices-of'));
     if (!li || at.isConnected) return;
     const i = all.indexOf(li);
     const near = [li, ...all.slice(i), ...all.slice(0, i).reverse()].find((e) => e.isConnected);
@@ -368,8 +369,8 @@ class Desk {
         }, this.#acts))}</ul>
       </section>
       <section class="pipeline" aria-labelledby="pipeline-title">
-        <h2 id="pipeline-title" tabindex="-1">${t`Your pipeline`} <span id="held" class="count">${holds || ''}</span></h2>
-        <p id="told" class="said" role="status" dir="auto">${this.#said.told}</p>
+        <div class="heading"><h2 id="pipeline-title" tabindex="-1">${t`Your pipeline`} <span id="held" class="count">${holds || ''}</span></h2>
+          <p id="told" class="said" role="status" dir="auto">${this.#said.told}</p></div>
         <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#said.heard}</p>
         <ul id="coming" class="cards">${repeat(waiting, (c) => c.request.id, (c) => pending(c, now, this.#acts))}</ul>
         ${rows.size === 0 && waiting.length === 0 && this.#client.state.name !== 'connecting' ? noWork(cards.size > 0) : nothing}

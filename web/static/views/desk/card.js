@@ -133,6 +133,14 @@ function menu(row, title, [name, text, key], choices) {
   </div>`;
 }
 
+/** A menu that was opened just now, and has no room below its button, stands above it. If that has none either, the page scrolls. */
+export function fitMenu(menu) {
+  if (!menu || menu.seen) return;
+  menu.seen = true;
+  const { bottom, height } = menu.getBoundingClientRect();
+  menu.toggleAttribute('data-up', bottom > window.innerHeight && menu.previousElementSibling.getBoundingClientRect().top > height);
+}
+
 const back = (row, after, acts) => acts.letGo(row, { outcome: 'return', after, to: row.others ? 'others' : 'all' });
 
 function exact(row, acts) {

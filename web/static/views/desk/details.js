@@ -35,9 +35,9 @@ function detail(row, { column, label: name, text, exact, strong, href, colour })
       : colour ? html`<b class="badge" data-kind=${colour}>${text}</b>` : text}</dd></div>`;
 }
 
-/** The first few of an item's details, in one line; those that stand out first. */
+/** The first few of an item's details, in one line; those that stand out first. A figure says nothing without its name. */
 export function summary({ fields, title }) {
   const some = fields.filter((f) => !f.folded && !title.includes(f.text) && f.yes !== false);
   const first = [...some.filter((f) => f.strong), ...some.filter((f) => !f.strong)].slice(0, 4);
-  return first.map((f) => (f.yes ? f.label : f.strong ? `${f.label}: ${f.text}` : f.text).slice(0, 60)).join(' · ');
+  return first.map((f) => (f.yes ? f.label : f.strong || f.figure ? `${f.label}: ${f.text}` : f.text).slice(0, 60)).join(' · ');
 }

@@ -62,8 +62,8 @@ function fill(template, item, details, text) {
 }
 
 /**
- * An item as it is shown: {title, link, fields}; a field is {column, label, text, exact, strong, folded, href, colour, yes};
- * yes: the value if it is a boolean. places: a Map of decimals by column, if known.
+ * An item as it is shown: {title, link, fields}; a field is {column, label, text, exact, strong, folded, figure, href,
+ * colour, yes}; figure: it is a number; yes: the value if it is a boolean. places: a Map of decimals by column, if known.
  */
 export function shown(display, item, details, places) {
   const all = details ?? {};
@@ -91,6 +91,7 @@ export function shown(display, item, details, places) {
         exact: exactly(v),
         strong: Boolean(f.stands_out && holds(f.stands_out, all)),
         folded: Boolean(f.folded),
+        figure: typeof v === 'number' || v instanceof Number,
         yes: typeof v === 'boolean' ? v : undefined,
         href: format === 'link' && typeof v === 'string' ? address(v) : '',
         colour: format === 'badge' && v !== null ? f.badges?.[String(v.text ?? v)] ?? 'plain' : '',
