@@ -215,5 +215,6 @@ function against({ closed, share: his }, { share: all }) {
 }
 
 const place = ({ task, item }) => `/items?${new URLSearchParams({ task, item })}`;
-const percent = (part) => (part === null ? '–' : `${fixed(100 * part, part > 0 && part < 0.1 ? 1 : 0)} %`);
+const inPercent = [0, 1].map((n) => new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: n, maximumFractionDigits: n }));
+const percent = (part) => (part === null ? '–' : inPercent[part > 0 && part < 0.1 ? 1 : 0].format(part));
 const times = (n) => (n === 1 ? t`once` : n === 2 ? t`twice` : t`${n} times`);

@@ -8,7 +8,7 @@ import { History, spans } from './history.js';
 import { Plot, uPlot } from './plot.js';
 
 const charts = [
-  { name: 'requests', title: t`Requests made`, of: 'count', series: [
+  { name: 'requests', title: t`Requests made`, of: 'count', adds: true, series: [
     { name: t`given`, value: (r) => r.given, tone: '--chart-1', bar: true },
     { name: t`empty`, value: (r) => r.empty, tone: '--chart-2', bar: true },
     { name: t`failed`, value: (r) => r.failed, tone: '--chart-3', bar: true },
@@ -23,7 +23,7 @@ const charts = [
     { name: t`longest`, value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
     { name: t`usual`, value: (r) => r.usual, tone: '--field', dash: 'dotted' },
   ] },
-  { name: 'work', title: t`Items handed out and let go of`, of: 'count', series: [
+  { name: 'work', title: t`Items handed out and let go of`, of: 'count', adds: true, series: [
     { name: t`completed`, value: (r) => r.completed, tone: '--chart-1', bar: true },
     { name: t`returned`, value: (r) => r.returned, tone: '--chart-2', bar: true },
     { name: t`expired`, value: (r) => r.expired, tone: '--chart-3', bar: true },
@@ -44,6 +44,12 @@ const fewest = 12; // rows: with fewer, a bar would be as wide as a thumb
 const happened = (r) => r.requests || r.runs || r.assigned || r.held || r.completed || r.returned || r.expired;
 
 const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString(locale));
+
+/** What a legend says of rows: how many in all; of times, and of what is held, the last that is known. */
+function figure(chart, { value }, rows) {
+  const of = rows.map(value);
+  return chart.adds ? of.reduce((sum, n) => sum + n, 0) : of.findLast((v) => v !== null) ?? null;
+}
 
 /** It draws into an element of its own, for it follows the pointer. */
 export class Charts {
@@ -181,28 +187,30 @@ export class Charts {
       : t`A value for every ${span.every}.`;
   }
 
-  /** The row that is under the pointer, or else the last. */
-  get #row() { return this.#window()[this.#pointed] ?? this.#rows.at(-1); }
+  /** The rows that the figures are of: the one under the pointer, or else all that are shown. */
+  get #told() {
+    const rows = this.#window();
+    return rows[this.#pointed] ? [rows[this.#pointed]] : rows;
+  }
 
   #chart(chart) {
-    const row = this.#row;
-    const last = this.#rows.at(-1);
+    const rows = this.#told;
     return html`<figure class="card" data-chart=${chart.name}>
       <figcaption><h3>${chart.title}</h3></figcaption>
       <ul class="legend">${chart.series.map((s) => html`
         <li><span class="swatch" data-tone=${s.tone.slice(2)} data-kind=${s.bar ? 'bar' : s.dash ?? 'line'}></span>${s.name}
-          <b>${row ? text(chart, s.value(row)) : '–'}</b></li>`)}
+          <b>${rows.length ? text(chart, figure(chart, s, rows)) : '–'}</b></li>`)}
       </ul>
-      <div class="plot" role="img" aria-label=${last
-        ? t`Chart: ${chart.title}, from ${clock(last.at)} until now: ${values(chart, last)}` : t`Chart: ${chart.title}`}></div>
+      <div class="plot" role="img" aria-label=${rows.length
+        ? t`Chart: ${chart.title}, from ${clock(rows[0].at)} until now: ${values(chart, rows)}` : t`Chart: ${chart.title}`}></div>
     </figure>`;
   }
 
   /** Which time the figures of all charts are of. */
   #period() {
-    const row = this.#row;
+    const [row, ...more] = this.#told;
     if (!row || this.#asTable) return '';
-    return row === this.#rows.at(-1) ? t`The figures are of the time since ${clock(row.at)}.`
+    return more.length ? t`Counts are of all that is shown, since ${clock(row.at)}; times and what is held are the latest.`
       : t`The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}.`;
   }
 
@@ -230,4 +238,4 @@ export class Charts {
   }
 }
 
-const values = (chart, row) => chart.series.map((s) => `${s.name} ${text(chart, s.value(row))}`).join(', ');
+const values = (chart, rows) => chart.series.map((s) => `${s.name} ${text(chart, figure(chart, s, rows))}`).join(', ');

@@ -47,7 +47,7 @@ export class Plot {
     const options = {
       width: element.clientWidth || 300,
       height,
-      padding: [null, 24, null, null], // for the last hour's name
+      padding: [null, 34, null, null], // for half of the last hour's name, such as 11:20 AM
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: 'history' }, points: { show: false } },
       scales: { x: { range: () => this.#range }, y: { range: (u, min, max) => [0, Math.max(chart.of === 'ms' ? 10 : 4, max * 1.05)] } },

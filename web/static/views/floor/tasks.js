@@ -55,6 +55,7 @@ function run(task, end, now) {
       ? html`<span class="badge" data-kind="warn">${t`longer than usual`}</span> <span class="quiet">(${about(usual)})</span>`
       : html`<span class="quiet">${t`usually ${about(usual)}`}</span>`}</span>${gauge(since, usual)}`;
   }
+  if (!end && task.failures) return html`<span class="error" dir="auto">${task.last_error ? t`The last run failed: ${task.last_error}` : t`The last run failed.`}</span>`;
   if (!end && !usual) return html`<span class="quiet">${t`No runs yet.`}</span>`;
   return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? t`A run usually takes ${about(usual)}.` : nothing}</span>`;
 }

@@ -44,6 +44,7 @@ func TestPageNothingIsClipped(t *testing.T) {
 		t.Fatalf("%d %s %v", a.Status, a.Body, err)
 	}
 	s.Takes("Bartholomew Fitzgerald-Montgomery", 3)
+	s.Disposed(s.As("Uma", 0), s.Takes("Uma", 1)[0], "return", "1h")
 	if a, err := s.As("Bartholomew Fitzgerald-Montgomery", 0).Do(t.Context(), "POST", "/api/v1/tasks/other-1/requests", map[string]any{"count": 2, "linger": "1h"}); err != nil || a.Status != 202 {
 		t.Fatalf("%d %s %v", a.Status, a.Body, err)
 	}
@@ -62,7 +63,7 @@ func TestPageNothingIsClipped(t *testing.T) {
 	}
 	b.Visit(s.Nodes[0].URL, "/wall", "Mary,manager")
 	wall(b, "broken", "invalid input syntax", e2e.Soon)
-	figure(b, "verify", "given", 3, e2e.Soon)
+	figure(b, "verify", "given", 4, e2e.Soon)
 	if got := b.Eval(`[...document.querySelectorAll('.tile h2')].map((e) => e.textContent.split(' ')[0]).join()`); got != "Approve,Call,Check,Review,Verify" {
 		t.Errorf("the tasks are not in the order of their titles: %s", got)
 	}
@@ -71,5 +72,13 @@ func TestPageNothingIsClipped(t *testing.T) {
 	floor(b, "waiting", "Review photos", e2e.Soon)
 	unfold(b, "Bartholomew Fitzgerald-Montgomery")
 	floor(b, "held", "Reassign", e2e.Soon)
+	floor(b, "tasks", "The last run failed: invalid input syntax", e2e.Soon) // not only in a badge's title
+	b.As(page.Look{Width: 1280, Height: 800, Scheme: "light"})
+	if got := b.Eval(`String(new Set([...document.querySelectorAll('.floor-tasks dl')].map((e) => Math.round(e.getBoundingClientRect().x))).size)`); got != "1" {
+		t.Error("the figures of a paused task do not stand below the others'")
+	}
 	whole("floor", [2]int64{1280, 800}, [2]int64{1440, 900}, [2]int64{1920, 1080}, [2]int64{1100, 800}, [2]int64{390, 844})
+	b.Visit(s.Nodes[0].URL, "/people?lang=de", "Mary,manager")
+	b.Sees("Rückgabequote")
+	whole("people", [2]int64{1366, 768})
 }

@@ -211,13 +211,13 @@ func TestPagePeopleSpan(t *testing.T) {
 			if (fail) throw new Error('busy');
 			return { from: '', team: { closed: 10, returned: 3, share: 0.3 }, people: [], items: [] };
 		} }), p);
-		await until(() => p.element.textContent.includes('30 %'));
+		await until(() => p.element.textContent.includes('30%'));
 		fail = true;
 		p.element.querySelector('.choice button').click();
 		await until(() => p.element.querySelector('.error').textContent);
 		return p.element.querySelector('.explained').innerText;
 	`)
-	if strings.Contains(got, "in the last 1 hour, it is 30 %") {
+	if strings.Contains(got, "in the last 1 hour, it is 30%") {
 		t.Error(got)
 	}
 }

@@ -28,9 +28,9 @@ func TestPagePeople(t *testing.T) {
 	row := func(user string) string {
 		return fmt.Sprintf(`document.querySelector('[data-user=%q]')?.innerText.replaceAll(/\s+/g, ' ').trim()`, user)
 	}
-	b.Await(row("Uma")+` === 'Uma 5 4 4 0 0 0 0 0 % too few to say'`, 2*e2e.Soon) // it reads every ten seconds
-	b.Await(row("Oliver")+` === 'Oliver 1 1 0 1 0 0 0 100 % too few to say'`, e2e.Soon)
-	b.Sees("33 %: 2 of 6")
+	b.Await(row("Uma")+` === 'Uma 5 4 4 0 0 0 0 0% too few to say'`, 2*e2e.Soon) // it reads every ten seconds
+	b.Await(row("Oliver")+` === 'Oliver 1 1 0 1 0 0 0 100% too few to say'`, e2e.Soon)
+	b.Sees("33%: 2 of 6")
 	b.Await(`document.querySelector('[aria-labelledby=returned] tbody tr').innerText.replaceAll(/\s+/g, ' ').startsWith('a verify 2 twice ')`, e2e.Soon)
 	if link := b.Eval(`document.querySelector('[aria-labelledby=returned] tbody a').getAttribute('href')`); link != "/items?task=verify&item=a" {
 		t.Errorf("it links to %s", link)
