@@ -128,7 +128,7 @@ func mayMakeToken(c *Caller, n *rights.NewToken) error {
 	}
 	switch {
 	case c.By == "token" && !terminal || c.By == "jwt":
-		return assign.Refuse(assign.Forbidden, "a token makes no tokens: log in, or use `getwork token create --direct` on the database")
+		return assign.Refuse(assign.Forbidden, "a token makes no tokens: log in, or use \"getwork token create --direct\" on the database")
 	case n.Service != "" && !c.Admin:
 		return assign.Refuse(assign.Forbidden, "only administrators make tokens for services; leave service out for a token of your own")
 	case n.Service == "" && c.Role == "":
@@ -137,7 +137,7 @@ func mayMakeToken(c *Caller, n *rights.NewToken) error {
 		return nil
 	case c.Rights == nil || c.Rights.AuthAt.IsZero() || time.Since(c.Rights.AuthAt) > stepUp:
 		again := assign.Refuse(assign.Unauthenticated,
-			"for this token you must have logged in within the last %d minutes: log in again, or use `getwork token create --direct` on the database", int(stepUp.Minutes()))
+			"for this token you must have logged in within the last %d minutes: log in again, or use \"getwork token create --direct\" on the database", int(stepUp.Minutes()))
 		if c.By != "proxy" { // who logs people in elsewhere
 			again.LogIn = "/auth/login?again=1"
 		}

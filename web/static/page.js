@@ -340,7 +340,7 @@ const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? t`Y
 
 // The connection to the server.
 
-const chips = { live: t`Live`, lagging: t`Late`, connecting: t`Connecting …`, polling: t`Asking`, stopped: t`Stopped` };
+const chips = { live: t`Live`, lagging: t`Late`, connecting: t`Connecting …`, polling: t`Checking`, stopped: t`Stopped` };
 
 function showState() {
   const { state } = app.client;
@@ -362,14 +362,14 @@ function showState() {
 function bannerText(state) {
   const waits = app.client.requests.size > 0;
   switch (state.name) {
-    case 'lagging': return t`Push is late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.`;
+    case 'lagging': return t`Updates are late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.`;
     case 'polling':
       return state.error
         ? waits ? t`No answer: ${state.error.message}. Your request stays; trying again every ${state.every / 1000} s.`
           : t`No answer: ${state.error.message}. Trying again every ${state.every / 1000} s.`
-        : t`Push is gone; asking every ${state.every / 1000} s.`;
-    case 'stopped': return waits ? t`Stopped asking, after 15 minutes without push. Your request stays, and what it brings will be in your pipeline.`
-      : t`Stopped asking, after 15 minutes without push.`;
+        : t`The live connection is lost; checking every ${state.every / 1000} s.`;
+    case 'stopped': return waits ? t`Stopped checking after 15 minutes without a live connection. Your request stays, and what it brings will be in your pipeline.`
+      : t`Stopped checking after 15 minutes without a live connection.`;
   }
   return '';
 }

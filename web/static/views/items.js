@@ -212,8 +212,8 @@ class Items {
           <a href=${addressOf({ item: item.trim(), task })}>${t`Without them`}</a></p>` : nothing}
         ${this.#tasks && task && !this.#answers.size ? html`<p class="error">${t`There is no task ${html`<bdi>${task}</bdi>`} any more.`}
           <a href=${addressOf({ item, task: '' })}>${t`All tasks`}</a></p>` : nothing}
-        ${answers.length > 1 ? html`<p class="quiet">${t`Its history is known at once; whether a task’s query gives it takes as long as the query does.`} <button type="button" class="explain-all"
-            @click=${() => this.#explainAll(answers)}>${t`Ask all ${answers.length} tasks`}</button></p>` : nothing}
+        ${answers.length > 1 ? html`<p class="quiet">${t`The history is shown at once. A check takes as long as the task’s query.`} <button type="button" class="explain-all"
+            @click=${() => this.#explainAll(answers)}>${t`Check all ${answers.length} tasks`}</button></p>` : nothing}
         <div class="cards">${repeat(answers, (a) => a.task.name, (a) => a.draw())}</div>
       </section>
       <section aria-labelledby="history">
@@ -237,7 +237,7 @@ class Items {
     }
     if (!this.#history) return html`<p class="quiet">${t`Reading …`}</p>`;
     const { rows, next } = this.#history;
-    if (!rows.length) return html`<p class="empty">${this.#asked.task ? t`Nobody has ever had it of this task.` : t`Nobody has ever had it.`}</p>`;
+    if (!rows.length) return html`<p class="empty">${this.#asked.task ? t`Nobody has had it for this task.` : t`Nobody has ever had it.`}</p>`;
     return html`<ol class="card timeline">${repeat(rows, (w) => w.id, (w) => this.#row(w))}</ol>
       ${next ? html`<button type="button" @click=${() => this.#older()}>${t`Show older`}</button>` : nothing}`;
   }

@@ -29,7 +29,7 @@ export default {
   'How many items of this task a user may hold.': 'Wie viele Vorgänge dieser Aufgabe eine Person in Arbeit haben darf.',
   'Places per item': 'Plätze je Vorgang',
   'How many may hold the same item at a time, where the item itself does not say.': 'Wie viele denselben Vorgang gleichzeitig in Arbeit haben dürfen, wenn der Vorgang selbst nichts anderes sagt.',
-  'until it is let go of': 'bis der Vorgang abgegeben wird',
+  'until it is let go of': 'unbefristet',
   'How long work is held before it goes back by itself; its holder can extend the lease.': 'Wie lange ein Vorgang in Arbeit bleibt, bevor er von selbst zurückgeht; wer ihn bearbeitet, kann die Frist verlängern.',
   'How it is shown': 'Wie sie gezeigt wird',
   'Position': 'Position',
@@ -273,7 +273,7 @@ export default {
   'Empty: {0}.': 'Leer: {0}.',
   'Default: {0}.': 'Voreinstellung: {0}.',
   'Take out {0}': '{0} herausnehmen',
-  'Add a task': 'Aufgabe hinzufügen',
-  'Add a group': 'Gruppe hinzufügen',
+  'Add a task': 'Aufgabe',
+  'Add a group': 'Gruppe',
   'Add': 'Hinzufügen',
 };

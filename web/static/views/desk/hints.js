@@ -24,7 +24,7 @@ export const noWork = (tasks) => html`<div id="empty" class="empty"><p>${t`You h
 export function closedToday(all, ahead) {
   if (all.length === 0) return nothing;
   return html`<section class="recent" aria-labelledby="recent-title">
-    <h2 id="recent-title">${t`Let go of today`} <span class="count">${all.length}</span></h2>
+    <h2 id="recent-title">${t`Done today`} <span class="count">${all.length}</span></h2>
     <ul id="recent">${repeat(all.slice(0, shown), (w) => w.id, (w) => html`<li>
       <b dir="auto">${w.title ?? w.item}</b> <span class="quiet">${when(new Date(Date.parse(w.closed_at) - ahead).toISOString())}</span>
       <span class="became">${letGo(w)}</span></li>`)}</ul>

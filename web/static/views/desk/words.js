@@ -72,9 +72,9 @@ function atLimit({ max_open: limit, display }) {
 
 /** What a request got that got less than it asked for, and why. */
 function less({ wanted, reason }, what, task) {
-  if (reason === 'at_limit') return `${t`${what} now in your pipeline.`} ${atLimit(task)}`;
-  return reason === 'rules' ? t`${what} now in your pipeline; of the ${wanted} that you asked for the task’s rules let you have no more.`
-    : t`${what} now in your pipeline; of the ${wanted} that you asked for there were no more.`;
+  if (reason === 'at_limit') return `${t`You got ${what}.`} ${atLimit(task)}`;
+  return reason === 'rules' ? t`You got ${what} of the ${wanted} that you asked for: the task’s rules let you have no more.`
+    : t`You got ${what} of the ${wanted} that you asked for: there were no more.`;
 }
 
 /**
@@ -84,7 +84,7 @@ function less({ wanted, reason }, what, task) {
 export function outcome(request, task = {}, holds = 0) {
   const what = things(request.assigned, task.display);
   switch (request.state) {
-    case 'assigned': return t`${what} now in your pipeline.`;
+    case 'assigned': return t`You got ${what}.`;
     case 'partial': return less(request, what, task);
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(task)} ${t`Finish or return something first.`}`;

@@ -139,12 +139,12 @@ export class Answer {
       class="visually-hidden" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
     if (!this.explanation) {
       return html`<p class="asked-for"><span class="quiet">${this.rows.length ? t`By its history; whether it can be handed out now is not checked yet.`
-        : t`Nobody has had it of this task.`}</span> ${again(t`Check now`)}</p>`;
+        : t`Nobody has had it for this task.`}</span> ${again(t`Check now`)}</p>`;
     }
     const { at, took: ms } = this.explanation;
     const old = this.#old;
     return html`<p class="asked-for"><span class=${old ? 'old' : 'quiet'}>${old
-      ? t`Something has changed since ${moment(new Date(at).toISOString())}; it took ${took(ms)}.` : t`As of ${moment(new Date(at).toISOString())}; it took ${took(ms)}.`}</span> ${again(t`Ask again`)}</p>`;
+      ? t`Something has changed since ${moment(new Date(at).toISOString())}; it took ${took(ms)}.` : t`As of ${moment(new Date(at).toISOString())}; it took ${took(ms)}.`}</span> ${again(t`Check again`)}</p>`;
   }
 
   #facts(e) {

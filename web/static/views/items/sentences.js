@@ -75,7 +75,9 @@ function reason(e) {
 
 function holding({ held, slots }) {
   if (slots > 1) return t`All its ${slots} places are taken, by ${names(held.map((w) => w.user))}`;
-  return t`${have(held)}, since ${moment(held[0].assigned_at)}`;
+  const who = names(held.map((w) => w.user));
+  const since = moment(held[0].assigned_at);
+  return held.length > 1 ? t`${who} have had it since ${since}` : t`${who} has had it since ${since}`;
 }
 
 const stillHeld = ({ held }) => (held.length ? html` ${t`${have(held)} all the same.`}` : nothing);

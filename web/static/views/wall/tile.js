@@ -27,9 +27,9 @@ export function condition(task, last, now) {
 
 const quarter = 15 * 60_000;
 
-/** How many are completed in an hour, at the pace of the last quarter of one. */
+/** The pace: how many were completed in the last quarter of an hour. */
 function pace(buckets, now) {
-  return 4 * buckets.filter((b) => Date.parse(b.at) + 300_000 > now - quarter).reduce((sum, b) => sum + b.completed, 0);
+  return buckets.filter((b) => Date.parse(b.at) + 300_000 > now - quarter).reduce((sum, b) => sum + b.completed, 0);
 }
 
 /** How much happens: what was handed out and completed in the last hour, and who waits. */
@@ -51,7 +51,7 @@ export function tile(task, { oldest, buckets, last } = {}, now, ahead, biggest =
   const rate = buckets ? pace(buckets, now) : 0;
   const since = [
     task.waiting && oldest ? t`the longest for ${age(oldest.created_at, ahead)}` : nothing,
-    rate ? html`<span class="pace">${t`completing ${figure(rate)} an hour`}</span>` : nothing,
+    rate ? html`<span class="pace">${t`${figure(rate)} completed in 15 min`}</span>` : nothing,
   ].filter((part) => part !== nothing);
   return html`<article class="tile" data-kind=${kind} data-load=${load(task, buckets, kind, now, biggest)} data-task=${task.name} aria-labelledby=${`tile-${task.name}`}>
     <header><h2 id=${`tile-${task.name}`} dir="auto">${task.title || task.name}</h2><span class="condition">${word}</span></header>

@@ -119,7 +119,7 @@ func TestPageApprovesTerminal(t *testing.T) {
 
 	// The pages beside the page speak its languages.
 	b.Do(chromedp.Navigate(at.Address + "/auth/wall?lang=de"))
-	b.Shows("h1", "Die Wandansicht hier zeigen?")
+	b.Shows("h1", "Die Wandanzeige hier zeigen?")
 	b.Shows("#said", "Dieser Link ist nicht vollständig")
 	b.Do(chromedp.Navigate(at.Address + "/auth/callback?code=none&state=none"))
 	b.Shows("h1", "Die Anmeldung ist fehlgeschlagen")

@@ -30,7 +30,7 @@ func TestFirefoxWorker(t *testing.T) {
 	f.Shows(".pending", "The query is running:")
 	open()
 	f.Works(2)
-	f.Shows(".task .ended", "2 items now in your pipeline.")
+	f.Shows(".task .ended", "You got 2 items.")
 
 	f.TabTo(page.Called("button", "1"))
 	f.TabTo(page.CSS("[data-menu=return] > button"))
@@ -101,7 +101,7 @@ func TestFirefoxPolls(t *testing.T) {
 	open := page.Gated(s)
 	address, allow := page.WithoutSockets(t, s.Nodes[0])
 	f.Visit(address, "/", "Oliver")
-	f.Shows("#banner", "Push is gone; asking every ")
+	f.Shows("#banner", "The live connection is lost; checking every ")
 	f.Press("button", "Get Work: verify")
 	f.Shows(".pending", "Asked for 3 at ")
 	open()

@@ -105,7 +105,7 @@ func TestPageManagerByKeyboard(t *testing.T) {
 	b.Enter("link", "Items")
 	b.TabTo("textbox", "Item")
 	b.Keys("a" + kb.Enter)
-	b.Sees("Oliver has it")
+	b.Sees("Oliver has had it")
 
 	b.Enter("button", "Release in bulk")
 	b.TabTo("textbox", "Held by")

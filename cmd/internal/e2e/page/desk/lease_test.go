@@ -130,10 +130,10 @@ func TestPageReturnsToOthers(t *testing.T) {
 	b.Eval(`(import('/static/views/desk/words.js').then((words) => { window.words = words; }), '')`)
 	b.Await(`window.words`, e2e.Soon)
 	for _, tt := range []struct{ request, task, holds, want string }{
-		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "{max_open:1}", "1", "1 item now in your pipeline. You hold 1 item of this task, and may hold no more."},
-		{"{state:'partial',wanted:5,assigned:2,reason:'at_limit'}", "{max_open:2,display:{one:'loan',many:'loans'}}", "2", "2 loans now in your pipeline. You hold 2 loans of this task, and may hold no more."},
-		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "{max_open:null,display:null}", "2", "2 items now in your pipeline; of the 5 that you asked for the task’s rules let you have no more."},
-		{"{state:'partial',wanted:5,assigned:2,reason:null}", "undefined", "2", "2 items now in your pipeline; of the 5 that you asked for there were no more."},
+		{"{state:'partial',wanted:5,assigned:1,reason:'at_limit'}", "{max_open:1}", "1", "You got 1 item. You hold 1 item of this task, and may hold no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:'at_limit'}", "{max_open:2,display:{one:'loan',many:'loans'}}", "2", "You got 2 loans. You hold 2 loans of this task, and may hold no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:'rules'}", "{max_open:null,display:null}", "2", "You got 2 items of the 5 that you asked for: the task’s rules let you have no more."},
+		{"{state:'partial',wanted:5,assigned:2,reason:null}", "undefined", "2", "You got 2 items of the 5 that you asked for: there were no more."},
 		{"{state:'none',reason:'all_held'}", "{}", "2", "Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free."},
 		{"{state:'none',reason:'all_held'}", "{}", "0", "Everything that matches is held by others or put off. Ask again later, or wait until an item is free."},
 	} {

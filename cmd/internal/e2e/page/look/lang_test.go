@@ -98,7 +98,7 @@ func TestPageInGerman(t *testing.T) {
 	b.Use("radio", "2")
 	b.Use("button", "Arbeit holen: verify")
 	b.Works(2, e2e.Soon)
-	b.Sees("2 Vorgänge jetzt unter Ihren Vorgängen.")
+	b.Sees("Sie haben 2 Vorgänge bekommen.")
 	b.Sees("1.234,5")
 	b.Sees("03.02.2026")
 	b.As(page.Look{Width: 1366, Height: 768, Scheme: "light"})

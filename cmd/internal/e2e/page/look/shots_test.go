@@ -290,7 +290,7 @@ var deskStates = []state{
 		presses("your managers have been told", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
-	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.Banner("Push is gone", e2e.Soon) }},
+	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.Banner("The live connection is lost", e2e.Soon) }},
 }
 
 var managerStates = []state{

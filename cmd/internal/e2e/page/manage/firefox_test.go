@@ -36,7 +36,7 @@ func TestFirefoxManager(t *testing.T) {
 		asked + Number(cells[1].textContent), 0) === 2`, e2e.Soon)
 
 	f.Press("[data-user=Oliver] a", "1")
-	f.Shows("#verdict-verify", "Oliver has it, since ")
+	f.Shows("#verdict-verify", "Oliver has had it since ")
 	f.Fill(page.CSS("#item"), "5"+page.KeyEnter)
 	f.Shows("#verdict-verify", "It can be handed out now.")
 

@@ -82,14 +82,14 @@ func TestPageExplains(t *testing.T) {
 	b.Shows(".timeline", "Put back at ")
 
 	b.Visit(node, itemsAt("119", "verify"), "Mary,manager")
-	verdict(b, "verify", "Tracy has it, since ")
+	verdict(b, "verify", "Tracy has had it since ")
 	b.Shows(".facts", "Tracy, who holds it")
 	b.Press(".reassign")
 	b.Await(`document.querySelector('dialog[open] input')`, e2e.Soon)
 	b.Do(chromedp.KeyEvent("Oliver\r"))
 	b.Shows("dialog[open] .error", "Nobody has worked here as “Oliver” so far.")
 	b.Do(chromedp.KeyEvent("\r"))
-	verdict(b, "verify", "Oliver has it, since ")
+	verdict(b, "verify", "Oliver has had it since ")
 	b.Await(`document.activeElement.id === 'verdict-verify'`, e2e.Soon) // the element that had the focus is gone
 	b.Shows(".holder", "Oliver since ")
 	b.Press(".let-go")
@@ -98,7 +98,7 @@ func TestPageExplains(t *testing.T) {
 	b.Shows(".timeline", "Completed by Mary.")
 	b.Shows(".timeline blockquote", "Done by telephone.")
 	b.Press(".claim")
-	verdict(b, "verify", "Mary has it, since ")
+	verdict(b, "verify", "Mary has had it since ")
 	b.Shows(".facts", "Mary, who holds it")
 	mine := e2e.Column[int64](s, `select id from getwork.work where user_name = 'Mary' and state = 'held'`)[0]
 	s.Disposed(s.As("Mary", 2), assign.Work{ID: mine}, "never", "")
@@ -107,7 +107,7 @@ func TestPageExplains(t *testing.T) {
 
 	b.Visit(node, itemsAt("no such loan", "verify"), "Mary,manager")
 	verdict(b, "verify", "the task’s query does not give it.")
-	b.Shows(".answers + section .empty", "Nobody has ever had it of this task.")
+	b.Shows(".answers + section .empty", "Nobody has had it for this task.")
 	b.Shows(".recent", "119")
 }
 
@@ -123,9 +123,9 @@ func TestPageExplainsOverTasks(t *testing.T) {
 	oliver, tracy := s.As("Oliver", 0), s.As("Tracy", 1)
 	w := s.Got(oliver, "enter", 1).Work[0]
 	b.Visit(s.Nodes[1].URL, itemsAt(w.Item, ""), "Mary,manager")
-	verdict(b, "enter", "Oliver has it, since ")
+	verdict(b, "enter", "Oliver has had it since ")
 	verdict(b, "verify", "Not checked yet.") // nothing was asked, and nothing is claimed
-	b.Shows(`[aria-labelledby=task-verify]`, "Nobody has had it of this task.")
+	b.Shows(`[aria-labelledby=task-verify]`, "Nobody has had it for this task.")
 	b.Await(`document.querySelector('[aria-labelledby=task-verify]').dataset.kind === 'unknown'`, e2e.Soon)
 	b.Await(`document.querySelector('.answer').dataset.kind === 'busy'`, e2e.Soon) // the holder stands first
 	if n := len(e2e.Column[string](s, e2e.Executions, e2e.Marker)); n != 0 {
@@ -135,7 +135,7 @@ func TestPageExplainsOverTasks(t *testing.T) {
 	s.Disposed(oliver, w, "complete", "")
 	verdict(b, "enter", "Oliver completed it at ")
 	s.Got(tracy, "enter", 1)
-	verdict(b, "enter", "Tracy has it, since ")
+	verdict(b, "enter", "Tracy has had it since ")
 
 	b.Press(`[aria-labelledby=task-scan] .explain`)
 	verdict(b, "scan", "it is not in the inbox")

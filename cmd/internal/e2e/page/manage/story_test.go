@@ -19,7 +19,7 @@ var followed = []view{
 	{"desk", "/", "Morning", "Evening"},
 	{"floor", "/floor", "Morning", "Evening"},
 	{"tasks", "/tasks", "Morning", "Evening"},
-	{"items", "/items?task=verify&item=1", "Tracy has it", "never again"},
+	{"items", "/items?task=verify&item=1", "Tracy has had it", "never again"},
 	{"people", "/people", "Viktor", "Walter"},
 	{"wall", "/wall?task=verify", "Morning", "Evening"},
 }
@@ -108,7 +108,7 @@ func TestPageViewsWithoutPush(t *testing.T) {
 	address, _ := page.WithoutSockets(t, s.Nodes[0])
 	windows := everywhere(b, address)
 	each(t, windows, func(b *page.Browser, before, _ string) {
-		b.Banner("Push is gone; asking every", e2e.Soon)
+		b.Banner("The live connection is lost; checking every", e2e.Soon)
 		b.Sees(before)
 	})
 	evening()
