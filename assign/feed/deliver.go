@@ -11,7 +11,6 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/records"
-	"getwork/notify"
 )
 
 // resync reads all connected users' pipelines again and delivers them as snapshots. Held answers read their requests again.
@@ -89,32 +88,18 @@ from (
 where $3::text[] is null or r.user_name in (select unnest($3::text[]))
 order by r.id`
 
-// selectNewsWork reads the work of the requests that selectNews reads. It comes later, so that work of an answered request is
-// there; a request that has been answered between them is told of in the next message.
-const selectNewsWork = `
-select ` + records.WorkColumns + `, w.request_id
-from (
-  select r.id, r.user_name from getwork.work_requested r
-  where r.round_id = any($1::bigint[])
-  union
-  select r.id, r.user_name from getwork.work_requested r
-  where r.id = any($2::bigint[])
-) r join getwork.work w on w.request_id = r.id join getwork.task_state s on s.task_id = w.task_id
-where $3::text[] is null or r.user_name in (select unnest($3::text[]))
-order by w.request_id, w.rank, w.id`
-
 // deliverRequests delivers requests to their owners, and runs to the holders who wait on the task or follow it. A holder whom
 // a run has answered gets the end of the run together with the answer.
 func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	began := f.config.Trace.Now()
-	runs, requests, filled, err := f.readNews(ctx, n)
+	runs, requests, err := f.readNews(ctx, n)
 	if err != nil {
 		return fmt.Errorf("read the rounds' requests: %w", err)
 	}
 	told := map[taskHolder]bool{}
 	var events []assign.Event
 	var pushed []int64
-	deliver := func(r *assign.Request) {
+	err = f.config.Records.Fill(ctx, requests, func(r *assign.Request) {
 		events = append(events[:0], runs[r.TaskID]...)
 		if len(events) > 0 {
 			told[taskHolder{r.TaskID, r.Holder()}] = true
@@ -128,14 +113,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 		if live && f.config.Trace != nil && r.State != assign.Pending {
 			pushed = append(pushed, r.ID)
 		}
-	}
-	if filled {
-		for i := range requests {
-			deliver(&requests[i])
-		}
-	} else {
-		err = f.config.Records.Fill(ctx, requests, deliver)
-	}
+	})
 	f.config.Trace.Pushed(began, pushed)
 	if err != nil {
 		return err
@@ -144,8 +122,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 }
 
 // readNews reads the events of runs, by their tasks, and the requests of the users who follow on this node, in one exchange.
-// filled: a few requests, which are all answered, have their work already, so that their users are told an exchange earlier.
-func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, filled bool, err error) {
+func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, err error) {
 	var batch pgx.Batch
 	if len(n.runs) > 0 {
 		batch.Queue(f.config.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
@@ -158,34 +135,20 @@ func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Ev
 		for _, answered := range n.rounds {
 			most += answered
 		}
-		rounds, named, users := keys(n.rounds), keys(n.requests), f.users(most)
-		batch.Queue(f.config.SQL(selectNews), rounds, named, users).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(f.config.SQL(selectNews), keys(n.rounds), keys(n.requests), f.users(most)).Query(func(rows pgx.Rows) (err error) {
 			requests, err = pgx.CollectRows(rows, records.NewRequestScan().Scan)
-			requests = f.followed(requests)
 			return err
 		})
-		if most <= notify.MaxQuickRound {
-			batch.Queue(f.config.SQL(selectNewsWork), rounds, named, users).Query(func(rows pgx.Rows) error {
-				filled = !slices.ContainsFunc(requests, func(r assign.Request) bool { return r.State == assign.Pending })
-				if !filled {
-					return nil // Fill reads what these wait for, together with the others' work
-				}
-				return records.AddWork(rows, requests, func(*assign.Request) {})
-			})
-		}
 	}
 	if batch.Len() == 0 {
-		return nil, nil, false, nil
+		return nil, nil, nil
 	}
-	err = f.config.DB.SendBatch(ctx, &batch).Close()
-	return runs, requests, filled, err
-}
-
-// followed removes the requests of users who don't follow on this node.
-func (f *Feed) followed(requests []assign.Request) []assign.Request {
+	if err := f.config.DB.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(requests, func(r assign.Request) bool { return len(f.holders[r.Holder()]) == 0 })
+	return runs, slices.DeleteFunc(requests, func(r assign.Request) bool { return len(f.holders[r.Holder()]) == 0 }), nil
 }
 
 // users returns the users who follow on this node, or nil if there are at least most of them.

@@ -117,26 +117,8 @@ func answered(requests []assign.Request) (ids []int64) {
 	return ids
 }
 
-// addWork reads the work of some of the requests.
+// addWork reads the work of some of the requests. The rows come in the requests' order.
 func addWork(results pgx.BatchResults, requests []assign.Request, complete func(*assign.Request)) error {
-	if len(answered(requests)) == 0 {
-		for i := range requests {
-			complete(&requests[i])
-		}
-		return nil
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	return AddWork(rows, requests, complete)
-}
-
-// AddWork adds to each request its work, and calls complete for each in turn. The rows have WorkColumns and the request's id,
-// and come in the requests' order. Rows of other requests, and of those that were not answered yet when they were read, are
-// passed over.
-func AddWork(rows pgx.Rows, requests []assign.Request, complete func(*assign.Request)) error {
-	defer rows.Close()
 	n := 0
 	for i := range requests {
 		n += requests[i].Assigned
@@ -148,25 +130,32 @@ func AddWork(rows pgx.Rows, requests []assign.Request, complete func(*assign.Req
 			complete(&requests[next])
 		}
 	}
-	first := 0
-	var id int64
-	row := NewWorkScan(&id)
-	for rows.Next() {
-		w, err := row.Scan(rows)
+	if n > 0 {
+		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
-		if upTo(id); next == len(requests) || requests[next].ID != id || requests[next].Assigned == 0 {
-			continue
+		defer rows.Close()
+		first := 0
+		var id int64
+		row := NewWorkScan(&id)
+		for rows.Next() {
+			w, err := row.Scan(rows)
+			if err != nil {
+				return err
+			}
+			if upTo(id); next == len(requests) || requests[next].ID != id {
+				continue
+			}
+			if len(requests[next].Work) == 0 {
+				first = len(works)
+			}
+			works = append(works, w)
+			requests[next].Work = works[first:len(works):len(works)]
 		}
-		if len(requests[next].Work) == 0 {
-			first = len(works)
+		if err := rows.Err(); err != nil {
+			return err
 		}
-		works = append(works, w)
-		requests[next].Work = works[first:len(works):len(works)]
-	}
-	if err := rows.Err(); err != nil {
-		return err
 	}
 	upTo(math.MaxInt64)
 	return nil
