@@ -340,7 +340,7 @@ const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? t`Y
 
 // The connection to the server.
 
-const chips = { live: t`Live`, lagging: t`Late`, connecting: t`Connecting …`, polling: t`Checking`, stopped: t`Stopped` };
+const chips = { live: t`Live`, lagging: t`Late`, connecting: t`Connecting …`, polling: t`Polling`, stopped: t`Stopped` };
 
 function showState() {
   const { state } = app.client;
@@ -367,9 +367,9 @@ function bannerText(state) {
       return state.error
         ? waits ? t`No answer: ${state.error.message}. Your request stays; trying again every ${state.every / 1000} s.`
           : t`No answer: ${state.error.message}. Trying again every ${state.every / 1000} s.`
-        : t`The live connection is lost; checking every ${state.every / 1000} s.`;
-    case 'stopped': return waits ? t`Stopped checking after 15 minutes without a live connection. Your request stays, and what it brings will be in your pipeline.`
-      : t`Stopped checking after 15 minutes without a live connection.`;
+        : t`The live connection is lost; polling every ${state.every / 1000} s.`;
+    case 'stopped': return waits ? t`Stopped polling after 15 minutes without a live connection. Your request stays, and what it brings will be in your pipeline.`
+      : t`Stopped polling after 15 minutes without a live connection.`;
   }
   return '';
 }

@@ -134,7 +134,7 @@ func (c taskPreviewCmd) print(s *command.Streams, p assign.Preview) error {
 		}
 		_, _ = fmt.Fprintln(s.Out)
 	}
-	_, err := fmt.Fprintf(s.Out, "The query gave %s in %s: %d held or put off, %d passed over for want of a usable item. Planned cost: %.0f.\n",
+	_, err := fmt.Fprintf(s.Out, "The query gave %s in %s: %d held or put off, %d skipped for want of a usable item. Planned cost: %.0f.\n",
 		counted(int(p.Given), "row"), milliseconds(p.DurationMS), p.Blocked, p.PassedOver, p.Cost)
 	return err
 }

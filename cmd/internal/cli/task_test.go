@@ -267,7 +267,7 @@ slots: 2
 `
 	file := e2e.Write(t, task)
 	const best = "RANK  ITEM  PLACES  DETAILS\n1     5     2       amount: 50\n2     4     2       amount: 40\n\n"
-	c.Run(0, e2e.Text(best+"The query gave 5 rows in ", ": 0 held or put off, 0 passed over"), "task", "preview", "-f", file, "--limit", "2")
+	c.Run(0, e2e.Text(best+"The query gave 5 rows in ", ": 0 held or put off, 0 skipped"), "task", "preview", "-f", file, "--limit", "2")
 	c.Run(0, e2e.Text("There are no tasks yet"), "task", "list")
 	c.Run(1, e2e.Text(`column "nothing" does not exist`, "at position 19 of the query"), "task", "preview", "-f",
 		e2e.Write(t, "name: verify\nquery: |\n  select 1 as item, nothing\n"))

@@ -241,7 +241,7 @@ class Wall {
     const failed = this.#list.error ?? this.#figures.error;
     this.#sure = pushed ? Date.now() : Math.max(this.#sure, this.#list.at ?? 0);
     const old = Date.now() - this.#sure;
-    const word = state.name === 'polling' ? t`Checking every ${state.every / 1000} s` : words[state.name];
+    const word = state.name === 'polling' ? t`Polling every ${state.every / 1000} s` : words[state.name];
     return html`<p class="wall-state" role="status" data-state=${failed ? 'polling' : state.name}>
       <span>${failed && pushed ? t`${word}; some figures can’t be read now` : word}</span>
       ${pushed || old < 2000 ? nothing : html`<span class="wall-age" aria-hidden="true">· ${t`what you see is ${span(old)} old`}</span>`}</p>`;

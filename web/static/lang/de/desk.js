@@ -104,7 +104,7 @@ export default {
   'Nobody knows how long it takes': 'Niemand weiß, wie lange es dauert',
   '{0}, or use {1}.': '{0}, oder verwenden Sie {1}.',
   'A manager creates them. They appear here as soon as there are some.': 'Die Leitung legt sie an. Sie erscheinen hier, sobald es welche gibt.',
-  'You hold nothing.': 'Sie haben nichts in Arbeit.',
+  'No work yet.': 'Noch keine Arbeit.',
   'Choose a task, and get work.': 'Wählen Sie eine Aufgabe, und holen Sie sich Arbeit.',
   'At a task press {0}. The best items come here, for you alone. Open the task’s name to say how many.': 'Drücken Sie bei einer Aufgabe {0}. Die dringendsten Vorgänge kommen hierher, nur für Sie. Wie viele es sein sollen, geben Sie unter dem Namen der Aufgabe an.',
   'Get Work': 'Arbeit holen',

@@ -104,6 +104,7 @@ export default {
   'any moment': 'jeden Moment',
   'Cancel the request of {0}?': 'Anforderung von {0} abbrechen?',
   '{0} asked for {1} of {2}, and is told that it was cancelled. Asking again is possible.': '{0} hat {1} von {2} angefordert und erfährt, dass das abgebrochen wurde. Eine neue Anforderung ist möglich.',
+  'Time left': 'Restzeit',
   'Cancel the request': 'Anforderung abbrechen',
   'Let it wait': 'Warten lassen',
   'The request of {0} is cancelled.': 'Die Anforderung von {0} ist abgebrochen.',

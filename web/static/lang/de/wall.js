@@ -5,7 +5,7 @@ export default {
   'This browser does not allow full screen here.': 'Dieser Browser erlaubt hier kein Vollbild.',
   'What happened last': 'Was zuletzt geschah',
   'There is no such task, or it is not open to you.': 'Diese Aufgabe gibt es nicht, oder sie steht Ihnen nicht offen.',
-  'Checking every {0} s': 'Abruf alle {0} s',
+  'Polling every {0} s': 'Abruf alle {0} s',
   '{0}; some figures can’t be read now': '{0}; einige Zahlen sind jetzt nicht lesbar',
   'what you see is {0} old': 'was Sie sehen, ist {0} alt',
   'Tasks ({0})': 'Aufgaben ({0})',

@@ -13,7 +13,7 @@ export const noTasks = (manages) => html`<p id="no-tasks" class="empty">${t`Ther
   : t`A manager creates them. They appear here as soon as there are some.`}</p>`;
 
 /** The empty pipeline. tasks: whether there are any. */
-export const noWork = (tasks) => html`<div id="empty" class="empty"><p>${t`You hold nothing.`} ${tasks ? t`Choose a task, and get work.` : ''}</p>
+export const noWork = (tasks) => html`<div id="empty" class="empty"><p>${t`No work yet.`} ${tasks ? t`Choose a task, and get work.` : ''}</p>
   ${tasks ? html`<ol>
     <li>${t`At a task press ${html`<b>${t`Get Work`}</b>`}. The best items come here, for you alone. Open the task’s name to say how many.`}</li>
     <li>${t`Work on them. Then ${html`<b>${t`Complete`}</b>`} each, or ${html`<b>${t`Return`}</b>`} it: for some hours, or until tomorrow.`}</li>

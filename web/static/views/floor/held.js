@@ -106,7 +106,7 @@ export class Held {
             @click=${() => this.#floor.release({ user, task })}>${t`Release …`}</button>` : nothing}
           ${items?.more ? html`<button type="button" @click=${() => this.#older(holder)}>${t`Show older`}</button>` : nothing}</div>` : nothing}
         ${items ? html`<table class="stack">
-          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Lease`}</th><th scope="col" class="number">${t`Attempt`}</th>
+          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Time left`}</th><th scope="col" class="number">${t`Attempt`}</th>
             ${manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
           <tbody>${repeat(items.rows, (w) => w.id, (w) => this.#item(w))}</tbody>
         </table>` : html`<p class="quiet">${t`Reading …`}</p>`}` : nothing}
@@ -121,7 +121,7 @@ export class Held {
       <th scope="row">${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
         ${work.instance ? html`<span class="quiet block">${work.instance}</span>` : nothing}</th>
       <td data-label=${t`Since`}>${when(work.assigned_at)} <span class="quiet">${age(work.assigned_at, app.client.ahead)}</span></td>
-      <td data-label=${t`Lease`}>${left === null ? t`none` : remaining(left)}</td>
+      <td data-label=${t`Time left`}>${left === null ? t`none` : remaining(left)}</td>
       <td class="number" data-label=${t`Attempt`}>${work.attempt}</td>
       ${manages ? html`<td class="acts"><button type="button" aria-label=${t`Reassign ${work.item}, which ${work.user} holds …`}
         @click=${() => this.#reassign(work)}>${t`Reassign …`}</button></td>` : nothing}

@@ -112,11 +112,11 @@ export class Preview {
       <ul class="stats">
         ${stat(count.format(given), given === 1 ? t`row given` : t`rows given`)}
         ${stat(count.format(blocked), t`held or put off`)}
-        ${stat(count.format(passed), t`passed over`, passed > 0)}
+        ${stat(count.format(passed), t`skipped`, passed > 0)}
         ${stat(took(duration), t`taken`)}
         ${stat(this.plans.costText(cost), t`planned cost`)}
       </ul>
-      ${passed > 0 ? html`<p class="quiet">${t`Passed over is a row whose item is null, empty, too long or there before, or that has both several slots and an exclusive group.`}</p>` : nothing}
+      ${passed > 0 ? html`<p class="quiet">${t`Skipped is a row whose item is null, empty, too long or there before, or that has both several slots and an exclusive group.`}</p>` : nothing}
       ${this.table()}
       ${this.sample()}
       ${this.plan()}

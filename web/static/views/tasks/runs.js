@@ -14,7 +14,7 @@ const means = {
   lost: t`The node that ran it ended; another took over.`,
 };
 
-const numbers = [t`Took`, t`Rows`, t`Held or put off`, t`Passed over`, t`Kept`, t`Version`];
+const numbers = [t`Took`, t`Rows`, t`Held or put off`, t`Skipped`, t`Kept`, t`Version`];
 
 const counted = (n) => (n === null ? '–' : count.format(n));
 

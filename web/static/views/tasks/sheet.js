@@ -162,7 +162,7 @@ function bar(view, changed) {
     <p class="error" role="alert" dir="auto">${saving.problem}</p>
     <span class="toolbar push">
       ${form.dropped
-        ? html`<button type="button" id="bring-back" @click=${() => bringBack(view)}>${t`Bring it back`}</button>` : nothing}
+        ? html`<button type="button" id="bring-back" @click=${() => bringBack(view)}>${t`Restore`}</button>` : nothing}
       ${changed.length ? html`<button type="button" id="put-back" @click=${() => putBack(view)}>${t`Discard`}</button>` : nothing}
       <button type="button" id="save" class="primary" aria-keyshortcuts="Control+S"
           aria-disabled=${String(saving.busy || !(form.isNew || form.dirty))}

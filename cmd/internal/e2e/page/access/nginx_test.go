@@ -302,7 +302,7 @@ func TestPageBehindNginxWithoutUpgrade(t *testing.T) {
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
 	b := page.NewBrowser(t, "")
 	b.LogIn(url, "Oliver")
-	b.Banner("The live connection is lost; checking every", e2e.Soon)
+	b.Banner("The live connection is lost; polling every", e2e.Soon)
 	b.Click(".task form button")
 	b.Works(3, e2e.Soon)
 	b.State("polling", e2e.Soon)

@@ -126,6 +126,6 @@ func TestPageOfAnAgent(t *testing.T) {
 	b.Eval(`(passes(), '')`)
 	s.Disposes("a completed by hand, b returned")
 	b.Do(chromedp.Reload())
-	b.Shows("#empty", "You hold nothing.")
+	b.Shows("#empty", "No work yet.")
 	b.Shows("#recent", "returned")
 }

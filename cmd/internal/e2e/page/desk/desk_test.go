@@ -242,7 +242,7 @@ func TestPageFirstTime(t *testing.T) {
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL + "#log-in=Oliver"))
 	b.Shows("#no-tasks", "A manager creates them")
-	b.Shows("#empty", "You hold nothing.")
+	b.Shows("#empty", "No work yet.")
 	s.Task("verify", `select 1 as item`)
 	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // the user returns to the tab
 	b.Shows("#tasks h3", "verify")

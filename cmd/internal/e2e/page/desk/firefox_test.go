@@ -101,7 +101,7 @@ func TestFirefoxPolls(t *testing.T) {
 	open := page.Gated(s)
 	address, allow := page.WithoutSockets(t, s.Nodes[0])
 	f.Visit(address, "/", "Oliver")
-	f.Shows("#banner", "The live connection is lost; checking every ")
+	f.Shows("#banner", "The live connection is lost; polling every ")
 	f.Press("button", "Get Work: verify")
 	f.Shows(".pending", "Asked for 3 at ")
 	open()

@@ -59,7 +59,7 @@ func TestPageLease(t *testing.T) {
 	b.Await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work .done')`, e2e.Soon)
 	b.Press(".dismiss")
 	b.Works(0, e2e.Soon)
-	b.Shows("#empty", "You hold nothing.")
+	b.Shows("#empty", "No work yet.")
 }
 
 // All of this also works without push.

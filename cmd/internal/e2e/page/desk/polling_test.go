@@ -28,11 +28,11 @@ func TestPagePolls(t *testing.T) {
 	open := page.Gated(s)
 	address, allow := page.WithoutSockets(t, s.Nodes[0])
 	b.LogIn(address, "Oliver")
-	b.Await(`banners.includes('The live connection is lost; checking every 10 s.')`, e2e.Soon)
+	b.Await(`banners.includes('The live connection is lost; polling every 10 s.')`, e2e.Soon)
 	b.Eval(`(banners.length = 0, '')`)
 	b.GetWork(3)
-	b.Await(`banners.includes('The live connection is lost; checking every 5 s.')`, e2e.Soon)
-	b.Banner("The live connection is lost; checking every 20 s.", e2e.Soon)
+	b.Await(`banners.includes('The live connection is lost; polling every 5 s.')`, e2e.Soon)
+	b.Banner("The live connection is lost; polling every 20 s.", e2e.Soon)
 	open()
 	b.Works(3, e2e.Soon)
 	b.Await(`document.querySelector('.ended').textContent.includes('You got 3 items')`, e2e.Soon)
@@ -60,7 +60,7 @@ func TestPageStopsAsking(t *testing.T) {
 	b.State("polling", e2e.Soon)
 	b.GetWork(3)
 	b.Eval(`(atSpeed(200), '')`) // no sooner, or polling may stop before the click
-	b.Banner("Stopped checking after 15 minutes without a live connection. Your request stays", 3*e2e.Soon)
+	b.Banner("Stopped polling after 15 minutes without a live connection. Your request stays", 3*e2e.Soon)
 	if p, err := s.As("Oliver", 0).Pipeline(t.Context()); err != nil || len(p.Requests) != 1 {
 		t.Errorf("the pipeline is %+v, %v; the request should still wait", p, err)
 	}

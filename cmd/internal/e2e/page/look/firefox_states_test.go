@@ -16,7 +16,7 @@ var firefoxStates = []struct {
 	reach            func(*page.Firefox, *e2e.Site)
 }{
 	{"log-in", "", "", way("Who are you?")},
-	{"desk", "Oliver", "/", way("You hold nothing.")},
+	{"desk", "Oliver", "/", way("No work yet.")},
 	{"desk help", "Oliver", "/", way("Complete and next", "button", "Keyboard shortcuts")},
 	{"desk pending", "Pia", "/", way("ago.", "button", "Get Work: verify")},
 	{"desk with work", "Wanda", "/", func(f *page.Firefox, s *e2e.Site) {

@@ -275,7 +275,7 @@ const verifying = "verify-bank-account"
 
 var deskStates = []state{
 	{name: "log-in"},
-	{name: "desk", user: "Oliver", path: "/", reach: sees("You hold nothing.")},
+	{name: "desk", user: "Oliver", path: "/", reach: sees("No work yet.")},
 	{name: "desk help", user: "Oliver", path: "/", reach: presses("Complete and next", "button Keyboard shortcuts")},
 	{name: "desk pending", user: "Pia", path: "/", reach: presses("coming", "button Get Work: verify")},
 	{name: "desk with work", user: "Wanda", path: "/", reach: withWork(verifying, 2, sees("Applicant"))},

@@ -108,7 +108,7 @@ func TestPageViewsWithoutPush(t *testing.T) {
 	address, _ := page.WithoutSockets(t, s.Nodes[0])
 	windows := everywhere(b, address)
 	each(t, windows, func(b *page.Browser, before, _ string) {
-		b.Banner("The live connection is lost; checking every", e2e.Soon)
+		b.Banner("The live connection is lost; polling every", e2e.Soon)
 		b.Sees(before)
 	})
 	evening()
@@ -188,7 +188,7 @@ func TestPageTeam(t *testing.T) {
 	tracy.GetsWorks(s, 3)
 	mary.Promptly(s, "nobody waits", 4*time.Second, func() bool { return mary.Yes(`document.body.innerText.includes('Nobody waits.')`) })
 	mary.Use("DisclosureTriangle", "Oliver")
-	follows("1", "Lease", "none")
+	follows("1", "Time left", "none")
 
 	oliver.Use("DisclosureTriangle", "Note")
 	oliver.Fill("textbox", "Note on 1", "checked twice")
@@ -219,7 +219,7 @@ func TestPageNewcomer(t *testing.T) {
 	b.Sees("Who are you?")
 	b.Fill("textbox", "Name", "Nina")
 	b.Leave("button", "Continue")
-	b.Sees("You hold nothing.")
+	b.Sees("No work yet.")
 	b.Use("DisclosureTriangle", "Verify bank account")
 	b.Use("radio", "2")
 	b.Use("button", "Get Work")

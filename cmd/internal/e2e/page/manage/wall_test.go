@@ -65,7 +65,7 @@ func TestPageWall(t *testing.T) {
 
 	s.Nodes[0].Kill()
 	b.Shows(".wall-age", "what you see is ")
-	b.Shows(".wall-state", "Checking every ")
+	b.Shows(".wall-state", "Polling every ")
 	s.Disposed(s.As("Tracy", 1), r.Work[1], "complete", "")
 	figure(b, "verify", "held", 2, e2e.Soon) // the last known figure
 	s.Nodes[0].Restart()
