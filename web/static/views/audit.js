@@ -78,7 +78,7 @@ class Audit {
       <form class="toolbar" @submit=${this.#choose}>
         <h1>${t`Audit`}</h1>
         <label class="quiet">${t`Act`} <select name="act" @change=${this.#choose}>
-          <option value="">${t`all`}</option>${known.map((a) => html`<option ?selected=${a === act}>${a}</option>`)}</select></label>
+          <option value="">${t`all`}</option>${known.map((a) => html`<option translate="no" ?selected=${a === act}>${a}</option>`)}</select></label>
         <label class="quiet">${t`By`} <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
         <button type="submit">${t`Read`}</button>
       </form>
@@ -95,12 +95,12 @@ class Audit {
 function row({ n, at, act, object, actor, by, address, outcome, detail, node, credential }) {
   const more = Object.entries(detail ?? {}).filter(([, v]) => v !== null && v !== '' && !(Array.isArray(v) && !v.length));
   return html`<tr>
-    <th scope="row">${act} ${outcome === 'done' ? nothing : html`<span class="badge" data-kind="bad">${outcome}</span>`}</th>
+    <th scope="row"><span translate="no">${act}</span> ${outcome === 'done' ? nothing : html`<span class="badge" data-kind="bad">${outcome}</span>`}</th>
     <td data-label=${t`Of what`} dir="auto">${object ?? '–'}</td>
     <td data-label=${t`By`}><bdi>${actor ?? '–'}</bdi> <span class="quiet">${[by, address].filter(Boolean).join(', ')}</span></td>
     <td data-label=${t`When`}><time datetime=${at}>${time.format(new Date(at))}</time></td>
     <td class="acts"><details><summary><span class="visually-hidden">${t`More about`} </span>${t`no. ${n}`}</summary><dl class="facts">
-      ${more.map(([name, v]) => html`<div><dt>${label(name)}</dt><dd dir="auto">${inWords(v)}</dd></div>`)}
+      ${more.map(([name, v]) => html`<div><dt translate="no">${label(name)}</dt><dd dir="auto">${inWords(v)}</dd></div>`)}
       ${credential ? html`<div><dt>${t`Credential`}</dt><dd>${credential}</dd></div>` : nothing}
       <div><dt>${t`Node`}</dt><dd>${node}</dd></div></dl></details></td>
   </tr>`;

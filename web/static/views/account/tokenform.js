@@ -114,7 +114,7 @@ export class TokenForm {
           html`<option value=${n} ?selected=${n === chosen}>${plural(n, '{0} day', '{0} days')}</option>`)}</select></div>
       <fieldset class="wide"><legend>${t`It may`}</legend>${this.#offered.map(({ name, does }) => html`<label class="check">
         <input type="checkbox" .checked=${live(this.#typed.scopes.includes(name))} @change=${(e) => this.#toggle('scopes', name, e.target.checked)}>
-        <span><b>${name}</b> <span class="quiet">${does}</span></span></label>`)}</fieldset>
+        <span><b translate="no">${name}</b> <span class="quiet">${does}</span></span></label>`)}</fieldset>
       ${this.#forTasks()}
       <p class="error wide" role="alert" dir="auto">${message ? `${message[0].toUpperCase()}${message.slice(1)}.` : ''}</p>
       <div class="toolbar wide">

@@ -72,8 +72,8 @@ export class Tokens {
     return html`<tr>
       <th scope="row"><span dir="auto">${token.label}</span> ${kinds[token.kind] ? html`<span class="badge">${kinds[token.kind]}</span>` : nothing}
         ${token.admin ? html`<span class="badge" data-kind="warn">${t`administrator`}</span>` : nothing}
-        <span class="quiet token-id">gw_${token.id}…${!this.#user && token.user !== this.#app.me.user ? `, ${t`of ${token.user}`}` : nothing}</span></th>
-      <td data-label=${t`For`}>${token.kind === 'cli' ? t`all that its session may` : token.scopes.join(', ')}
+        <span class="quiet token-id"><span translate="no">gw_${token.id}…</span>${!this.#user && token.user !== this.#app.me.user ? `, ${t`of ${token.user}`}` : nothing}</span></th>
+      <td data-label=${t`For`}>${token.kind === 'cli' ? t`all that its session may` : html`<span translate="no">${token.scopes.join(', ')}</span>`}
         ${token.tasks ? html`<span class="quiet">${t`in ${token.tasks.join(', ')}`}</span>` : nothing}</td>
       <td data-label=${t`Made`}>${when(token.created_at)}${token.made_by !== token.user ? html` <span class="quiet">${t`by ${html`<bdi>${token.made_by}</bdi>`}`}</span>` : nothing}</td>
       <td data-label=${t`Last used`}>${token.used_at ? html`${when(token.used_at)} <span class="quiet">${token.used_from ? t`from ${token.used_from}` : ''}</span>` : t`never`}</td>

@@ -25,9 +25,10 @@ func speaks(b *page.Browser, lang string) {
 	}
 }
 
-// noting keeps what the server says, so that unbracketed can tell data from texts that were forgotten.
+// noting keeps what the server says and what is typed, so that unbracketed can tell data from texts that were forgotten.
 const noting = `(() => {
-	const { fetch, WebSocket } = window, said = window.serverSaid = [];
+	const { fetch, WebSocket } = window, said = window.serverSaid = [], typed = window.typedHere = new Map(); // by field
+	addEventListener('input', ({ target: e }) => e.matches('textarea, input:not([type=checkbox], [type=radio])') && typed.set(e, e.value), true);
 	window.fetch = async (...args) => {
 		const answer = await fetch(...args);
 		answer.clone().text().then((text) => said.push(text), () => {});
@@ -41,7 +42,8 @@ const noting = `(() => {
 	};
 })();`
 
-// unbracketed returns texts that people see or hear, and that are neither in brackets nor data of the server's nor a date.
+// unbracketed returns texts that people see or hear, and that are neither in brackets nor data nor a date. What is marked translate=no
+// is the API's: scopes of tokens, acts.
 const unbracketed = `(() => {
 	const data = new Set(), loose = new Set();
 	const words = (text) => String(text).toLowerCase().match(/\p{L}{2,}/gu) ?? [];
@@ -55,12 +57,12 @@ const unbracketed = `(() => {
 	for (const text of window.serverSaid) try { note(JSON.parse(text)); } catch {}
 	for (let m = 0; m < 12; m++) for (const month of ['short', 'long']) note(new Intl.DateTimeFormat('en-XA', { month, dayPeriod: 'short' }).format(new Date(2026, m)));
 	for (let d = 0; d < 7; d++) note(new Intl.DateTimeFormat('en-XA', { dateStyle: 'full', timeStyle: 'long' }).format(Date.now() + d * 86_400_000));
-	['am', 'pm', 'chf', 'getwork', 'true', 'false', 'select', 'json', 'csv', ...(window.typedHere ?? [])].forEach((w) => data.add(w));
+	['am', 'pm', 'chf', 'getwork', 'true', 'false', 'select', 'json', 'csv', ...window.typedHere.values()].forEach((v) => note(v));
 	let depth = 0;
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
 		const e = walk.currentNode.parentElement;
-		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip, body [lang]')) continue;
+		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip, body [lang], [translate=no]')) continue;
 		let out = '';
 		for (const c of walk.currentNode.data) {
 			if (c === '[') depth++;
