@@ -91,7 +91,7 @@ func (b *Browser) Sees(text string) {
 // Shows waits until an element's text contains the given part.
 func (b *Browser) Shows(selector, text string) {
 	b.T.Helper()
-	b.Await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), e2e.Soon)
+	b.Await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && %s.includes(%q))`, selector, b.readsIn(`e.textContent`), text), e2e.Soon)
 }
 
 // Painted tells for each chart whether one of its colours is visible; of two equal values one hides the other.

@@ -26,9 +26,12 @@ func (b *Browser) inEnglish(text string) string {
 }
 
 // reads is an expression for the text that an element shows, in English.
-func (b *Browser) reads(element string) string {
+func (b *Browser) reads(element string) string { return b.readsIn(element + `.innerText`) }
+
+// readsIn is an expression for what a text of the page says, in English.
+func (b *Browser) readsIn(text string) string {
 	if b.Lang != Pseudo {
-		return element + `.innerText`
+		return text
 	}
-	return element + `.innerText.normalize('NFD').replace(/[\p{M}\[\]]| ?~/gu, '')`
+	return text + `.normalize('NFD').replace(/[\p{M}\[\]]| ?~/gu, '')`
 }
