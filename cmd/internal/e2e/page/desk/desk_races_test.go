@@ -190,10 +190,11 @@ func TestPageLateViewTakesNoFocus(t *testing.T) {
 		}
 		return false
 	})
+	b.Eval(`(document.querySelector('#view > *').left = true, '')`)
 	b.Press(`#views a[href="/wall"]`)
 	<-asked
 	b.Eval(`(history.back(), '')`)
-	b.Await(`location.pathname === '/'`, e2e.Soon)
+	b.Await(`location.pathname === '/' && !document.querySelector('#view > *').left`, e2e.Soon) // the desk is drawn anew
 	b.Works(1, e2e.Soon)
 	b.TypeNote("half ")
 	comes()

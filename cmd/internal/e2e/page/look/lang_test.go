@@ -92,7 +92,7 @@ func TestPageInGerman(t *testing.T) {
 	}))
 	b.Visit(s.Nodes[0].URL, "/", "Heidi")
 	b.State("live", e2e.Soon)
-	b.Sees("Sie haben nichts in Arbeit.")
+	b.Sees("Noch keine Arbeit.")
 	if got := b.Eval(`document.documentElement.lang`); got != "de" {
 		t.Errorf("the document's language is %q", got)
 	}
