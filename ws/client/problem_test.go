@@ -2,9 +2,11 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
 	"getwork/assign"
@@ -69,10 +71,28 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%+v", err)
 		}
 	}
-	other.Close()
 	var none *NoAnswer
-	c.Retry.Tries = 1
+	c.URL, c.Retry.Tries = unheard(t), 1
 	if _, err := c.Pipeline(t.Context()); !errors.As(err, &none) || !none.Unsent {
 		t.Errorf("%+v", err)
 	}
+}
+
+// unheard returns a URL at which nobody listens, nor will: the port is taken. That of a server that was closed may be another test's
+// by now.
+func unheard(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
