@@ -1,4 +1,4 @@
-# Names for commands. `make help` lists them; `go test -timeout 30m ./...` alone works, too.
+# Names for commands. `make help` lists them; `go test ./...` alone works, too.
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
@@ -11,7 +11,7 @@ demo: ## run the demo: PostgreSQL, three nodes and a page
 	go run ./cmd/getwork demo
 
 test: ## the README's test command: everything
-	go test -timeout 30m ./...
+	go test ./...
 
 short: ## what one process can show, on a real PostgreSQL; T=./assign/engine for one package
 	go test -short $(T)
