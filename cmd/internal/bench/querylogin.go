@@ -10,18 +10,22 @@ import (
 	"time"
 )
 
+// queryLoginParts are what is compared.
+var queryLoginParts = []struct {
+	key, name string
+	goal      *Goal
+	of        func(c runCost) float64
+}{
+	{"rate", "Clicks per second, one renewal included, 64 users", atLeast(0.9), func(c runCost) float64 { return c.rate }},
+	{"cpu_database", "The database's CPU for such a click", atMost(1.1), func(c runCost) float64 { return c.database }},
+	{"cpu_node", "The node's CPU for such a click", atMost(1.1), func(c runCost) float64 { return c.nodes }},
+	{"list", "A run of a query that lists its items", atMost(1.1), func(c runCost) float64 { return c.list }},
+	{"compute", "A run of a query that computes", atMost(1.1), func(c runCost) float64 { return c.compute }},
+}
+
 func queryLoginFigures(*Env) []*Figure {
 	var all []*Figure
-	for _, part := range []struct {
-		key, name string
-		goal      *Goal
-	}{
-		{"rate", "Clicks per second, one renewal included, 64 users", atLeast(0.9)},
-		{"cpu_database", "The database's CPU for such a click", atMost(1.1)},
-		{"cpu_node", "The node's CPU for such a click", atMost(1.1)},
-		{"list", "A run of a query that lists its items", atMost(1.1)},
-		{"compute", "A run of a query that computes", atMost(1.1)},
-	} {
+	for _, part := range queryLoginParts {
 		key := "query_login_" + part.key
 		all = append(all, &Figure{Key: key, Name: part.name + ", queries under a login of their own to under the node's", Unit: "x", Goal: part.goal},
 			&Figure{Key: key + "_noise", Name: "the same to itself", Unit: "x"})
@@ -42,14 +46,8 @@ func queryLogin(ctx context.Context, r *rounds) error {
 				return err
 			}
 		}
-		for key, of := range map[string]func(c runCost) float64{
-			"rate":         func(c runCost) float64 { return c.rate },
-			"cpu_database": func(c runCost) float64 { return c.database },
-			"cpu_node":     func(c runCost) float64 { return c.nodes },
-			"list":         func(c runCost) float64 { return c.list },
-			"compute":      func(c runCost) float64 { return c.compute },
-		} {
-			r.addABBA("query_login_"+key, of(costs[0]), of(costs[1]), of(costs[2]), of(costs[3]))
+		for _, part := range queryLoginParts {
+			r.addABBA("query_login_"+part.key, part.of(costs[0]), part.of(costs[1]), part.of(costs[2]), part.of(costs[3]))
 		}
 	}
 	return nil
