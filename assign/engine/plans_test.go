@@ -42,18 +42,7 @@ func TestClicksArePlannedOnce(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range n.pools.API.AcquireAllIdle(t.Context()) {
-		var often *string
-		err := c.QueryRow(t.Context(), `select string_agg(format('%s times, and %s without: %s', custom_plans, generic_plans, left(statement, 150)), e'\n')
-			from pg_prepared_statements where custom_plans > 8`).Scan(&often)
-		c.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if often != nil {
-			t.Errorf("planned again and again:\n%s", *often)
-		}
-	}
+	schematest.PlannedOnce(t, n.pools.API)
 }
 
 // A limit is never too small, at most a quarter too large, and one of few.

@@ -27,16 +27,5 @@ func TestPushesArePlannedOnce(t *testing.T) {
 		r := a.click(t, "shelf", "ann", 1+i%3)
 		ann.next(fmt.Sprint("result ", i), func(e assign.Event) bool { return e.Type == "request" && e.Request.ID == r.ID })
 	}
-	for _, c := range b.pools.API.AcquireAllIdle(t.Context()) {
-		var often *string
-		err := c.QueryRow(t.Context(), `select string_agg(format('%s times, and %s without: %s', custom_plans, generic_plans, left(statement, 150)), e'\n')
-			from pg_prepared_statements where custom_plans > 8`).Scan(&often)
-		c.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if often != nil {
-			t.Errorf("planned again and again:\n%s", *often)
-		}
-	}
+	schematest.PlannedOnce(t, b.pools.API)
 }
