@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/assign"
 	"getwork/assign/ranking"
 	"getwork/schema/schematest"
@@ -93,17 +95,69 @@ func TestFormerRunElsewhere(t *testing.T) {
 	}
 }
 
-// When the connection that holds the run lock is lost, so is the query that runs elsewhere.
+// A former run whose node froze while it received the rows holds the lock for as long as nobody reads them. Once its time is
+// over it is ended by the next run.
+func TestFrozenRunElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	db := pool(t, address)
+	execute(t, db, `create table loan as select 1 as id`)
+	queries := reader(t, address, "loan")
+	n := startNode(t, address, nodeOptions{queries: queries})
+	task := newTask(t, n, "task", `select id as item from loan`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Second) })
+	frozen, err := pgx.Connect(t.Context(), queries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = frozen.Close(context.Background()) }()
+	for _, q := range []string{`begin; set local statement_timeout = '1s'`, fmt.Sprintf(`select pg_advisory_xact_lock(%d, %d)`, n.Ranker.QueryLockClass(), task.ID)} {
+		if _, err := frozen.Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := frozen.Query(t.Context(), `select repeat('x', 8000) from generate_series(1, 100000)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	await(t, "it waits for its client", func() bool {
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite'`) == 1
+	})
+	if r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID); r.State != assign.Assigned {
+		t.Errorf("the request is %s (%v)", r.State, r.Error)
+	}
+}
+
+// A result that is cut ends the query, and the recheck goes on in its transaction.
+func TestCutElsewhere(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := startNode(t, address, nodeOptions{queries: address})
+	newTask(t, n, "task", `select generate_series(1, 10000000000) as item`, func(s *assign.Settings) {
+		s.MaxCandidates, s.Recheck = 10, `select i as item from unnest($1::text[]) i where i::bigint % 2 = 0`
+	})
+	if r := n.endedRequest(t, n.click(t, "task", "ann", 2).ID); fmt.Sprint(items(r)) != "[2 4]" {
+		t.Errorf("ann got %v (%v)", items(r), r.Error)
+	}
+	if got := query[string](t, pool(t, address), `select format('cut %s, %s candidates', cut, candidates) from getwork.run`); got != "cut t, 10 candidates" {
+		t.Error(got)
+	}
+}
+
+// When the connection that holds the run lock is lost, so is the query that runs elsewhere. It may use several cores, as under
+// the node's login.
 func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
-	execute(t, db, `create table loan as select 1 as id, 600::float8 as seconds`)
+	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()
+	execute(t, db, `create table loan as select i as id, 600::float8 as seconds from generate_series(1, 2000) i; analyze loan; alter table loan set (parallel_workers = 1);
+		alter database `+name+` set parallel_setup_cost = 0; alter database `+name+` set parallel_tuple_cost = 0`)
 	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
-	newTask(t, n, "task", `select id as item from loan, pg_sleep(seconds)`, nil)
+	newTask(t, n, "task", `select id as item from loan where pg_sleep(seconds) is not null`, nil)
 	r := n.click(t, "task", "ann", 1)
-	const executing = `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like 'fetch%'`
-	await(t, "the query runs", func() bool { return query[int](t, db, executing) == 1 })
+	const executing = `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(seconds)%' and pid <> pg_backend_pid()`
+	await(t, "a second process takes part in the query", func() bool { return query[int](t, db, executing) == 2 })
 	execute(t, db, `update loan set seconds = 0`)
 	execute(t, db, `select pg_terminate_backend(pid) from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.task'::regclass and mode = 'RowShareLock' and pid <> pg_backend_pid()`)
 	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
@@ -134,8 +188,8 @@ func TestClosedLatelyElsewhere(t *testing.T) {
 	}
 }
 
-// The time limit is the query's, not each fetch's.
-func TestTimeoutElsewhereCountsAllFetches(t *testing.T) {
+// The time limit is that of all rows together.
+func TestTimeoutElsewhereCountsAllRows(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{queries: address})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,7 +62,18 @@ func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err erro
 	return back, nil
 }
 
-const fetchRows = 1000
+// chunkRows is how many rows are read before the primary is asked which of their items are blocked.
+const chunkRows = 1000
+
+// endStuck ends the backend that holds a QueryLock for longer than the query's time-out. Its run has lost the run lock, since
+// another has it. The node that froze while it received the rows never reads on, and no time-out of PostgreSQL's ends a
+// backend that waits for its client.
+const endStuck = `
+select pg_terminate_backend(l.pid)
+from pg_locks l
+join pg_stat_activity a on a.pid = l.pid and a.usename = current_user and a.xact_start < clock_timestamp() - $3 * interval '1 microsecond'
+where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
+  and (l.classid::bigint, l.objid::bigint, l.objsubid) = ($1::bigint, $2::bigint, 2) and l.granted and l.pid <> pg_backend_pid()`
 
 // ErrSetBack says that the clock was set back, so nobody can tell whether the query has seen the closings since it began.
 var ErrSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
@@ -90,13 +102,15 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 			return err
 		}
 		if !free {
+			// An error is not this run's: it says already that it can't begin.
+			_, _ = tx.Exec(ctx, endStuck, int64(uint32(q.QueryLockClass())), task&math.MaxUint32, s.QueryTimeout)
 			return errElsewhere
 		}
 		if err := q.admitRun(ctx, tx, s); err != nil {
 			return err
 		}
 		var err error
-		// The server's statement_timeout applies to each fetch separately.
+		// The server's statement_timeout applies to each statement separately.
 		limited, done := untilTimeout(ctx, s.QueryTimeout)
 		defer done()
 		if _, err := tx.Exec(limited, "savepoint ranking"); err != nil { // see enterAgain
@@ -153,10 +167,11 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 	}
 }
 
-// Stream reads the ranked rows in chunks, and asks the primary which of their items are blocked, until it has one more than
-// max_candidates or no rows are left. The counts cover the rows that were read.
+// Stream reads the ranked rows, and asks the primary which of their items are blocked, until it has one more than
+// max_candidates or no rows are left. The counts cover the rows that were read. It returns with the query ended; if there were
+// more rows or an error, the transaction can only go back to a savepoint.
 func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
-	found := Result{SeenUntil: new(time.Time)}
+	found := Result{SeenUntil: new(time.Time), Seen: map[string]bool{}}
 	if err := q.DB.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", errOurs, err)
 	}
@@ -167,17 +182,21 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 	if bound := found.clock.Add(-5 * time.Second); found.SeenUntil.After(bound) { // the other server's clock is or was ahead
 		*found.SeenUntil = bound
 	}
-	const settings = "set local cursor_tuple_fraction = 1; set local idle_in_transaction_session_timeout = '20s'; "
-	if _, err := tx.Exec(ctx, settings+limitStatements(s.QueryTimeout)); err != nil {
+	if _, err := tx.Exec(ctx, "set local idle_in_transaction_session_timeout = '20s'; "+limitStatements(s.QueryTimeout)); err != nil {
 		return Result{}, err
 	}
-	if _, err := tx.Exec(ctx, "declare ranked no scroll cursor for"+elsewhere(s.Query, s.Slots), pgx.QueryExecModeExec); err != nil {
+	reading, end := context.WithCancel(ctx)
+	// Not a cursor: PostgreSQL makes no parallel plan for one.
+	rows, err := tx.Query(reading, elsewhere(s.Query, s.Slots), pgx.QueryExecModeExec)
+	if err != nil {
+		end()
 		return Result{}, err
 	}
-	found.Seen = map[string]bool{}
-	for !found.Cut {
-		chunk, read, err := q.fetch(ctx, tx, &found)
-		if err != nil {
+	defer rows.Close()
+	defer end() // first: the rows that nobody needs are not read
+	for more := true; more && !found.Cut; {
+		var chunk []Candidate
+		if chunk, more, err = q.readChunk(rows, &found); err != nil {
 			return Result{}, err
 		}
 		if chunk, err = q.dropBlocked(ctx, task, chunk, &found); err != nil {
@@ -190,28 +209,23 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 		if len(found.Items) > s.MaxCandidates {
 			found.Items, found.Cut = found.Items[:s.MaxCandidates], true
 		}
-		if read < fetchRows {
-			return found, nil
-		}
 	}
 	return found, nil
 }
 
-// fetch reads one chunk, without rows that can't be items or that repeat an earlier item.
-func (q *Ranker) fetch(ctx context.Context, tx pgx.Tx, found *Result) (chunk []Candidate, read int, err error) {
-	rows, err := tx.Query(ctx, fmt.Sprintf("fetch %d from ranked", fetchRows), pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	here := make(map[string]bool, fetchRows)
-	for rows.Next() {
+// readChunk reads one chunk, without rows that can't be items or that repeat an earlier item, and reports whether there may be
+// more.
+func (q *Ranker) readChunk(rows pgx.Rows, found *Result) (chunk []Candidate, more bool, err error) {
+	here := make(map[string]bool, chunkRows)
+	for range chunkRows {
+		if !rows.Next() {
+			return chunk, false, rows.Err()
+		}
 		var item *string
 		var r Candidate
 		if err := rows.Scan(&item, &r.Slots, &r.Exclusive, &r.Details); err != nil {
-			return nil, 0, err
+			return nil, false, err
 		}
-		read++
 		found.Given++
 		if item == nil || *item == "" || !UsableKeys(*item, r.Exclusive) || found.Seen[*item] || here[*item] || r.Slots < 1 || r.Exclusive != nil && r.Slots > 1 {
 			found.PassedOver++
@@ -220,11 +234,11 @@ func (q *Ranker) fetch(ctx context.Context, tx pgx.Tx, found *Result) (chunk []C
 		here[*item] = true
 		r.Rank, r.Item = found.Given, *item
 		if r.Details, err = q.details(found, r.Details); err != nil {
-			return nil, 0, err
+			return nil, false, err
 		}
 		chunk = append(chunk, r)
 	}
-	return chunk, read, rows.Err()
+	return chunk, true, nil
 }
 
 func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate, found *Result) ([]Candidate, error) {

@@ -35,7 +35,7 @@ func (q *Ranker) InTx(ctx context.Context, wait time.Duration, s assign.Settings
 		}
 		defer conn.Release()
 		limit := bounded
-		if q.Queries != nil { // rows are fetched in chunks there, and the server's limit applies to each chunk
+		if q.Queries != nil { // there the limit is that of the query and its recheck together
 			limit = untilTimeout
 		}
 		ctx, done := limit(ctx, timeout)

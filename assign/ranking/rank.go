@@ -92,7 +92,7 @@ func bounded(ctx context.Context, timeout assign.Duration) (context.Context, con
 		&ErrQuery{fmt.Sprintf("the query and its recheck together took longer than twice the query_timeout of %s, and 5s", timeout)})
 }
 
-// untilTimeout returns a context for a query whose rows are fetched in chunks.
+// untilTimeout returns a context for a query that runs on the query database, its recheck included.
 func untilTimeout(ctx context.Context, timeout assign.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, time.Duration(timeout), tooLong(timeout))
 }
