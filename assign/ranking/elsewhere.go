@@ -41,14 +41,13 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
 
 	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
-	// handed out from this run. For an item that nobody holds, its last closing decides.
+	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
+	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
 	BlockedItems = `
-select item from getwork.blocked where task_id = $1 and item = any($2::text[])
-union
 select c.item
 from unnest($2::text[]) c (item)
-cross join lateral (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) last
-where last.closed_at > $3`
+where (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
+  or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3`
 )
 
 // WasSetBack reports whether the primary's clock was set back since the query began.
@@ -251,7 +250,8 @@ func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate,
 			items = append(items, r.Item)
 		}
 	}
-	rows, err := q.DB.Query(ctx, q.SQL(BlockedItems), task, items, found.SeenUntil)
+	// Planned each time: a plan that was made while there was no work would read all of it for each item.
+	rows, err := q.DB.Query(ctx, q.SQL(BlockedItems), pgx.QueryExecModeExec, task, items, found.SeenUntil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
