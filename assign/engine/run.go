@@ -139,13 +139,13 @@ func (r *round) stopped(t taskView) bool {
 // handOut is the run's own round.
 func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, found ranking.Result) error {
 	o := &runResult{Result: found, run: run}
-	if t.FreshFor > 0 {
-		if err := o.store(ctx, rn.Engine, tx); err != nil {
-			return err
-		}
-	}
 	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran a user's query
 		return fmt.Errorf("begin the round: %w", err)
+	}
+	if t.FreshFor > 0 {
+		if err := o.shelve(ctx, rn.Engine, tx, t.task); err != nil {
+			return err
+		}
 	}
 	r, err := rn.openRound(ctx, tx, t.task)
 	if err != nil {

@@ -139,6 +139,51 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 	}
 }
 
+// What was handed out and closed while the query ran is not put on the new shelf, however much it is: the first click from it
+// would look each of these up. An item with several places may have one left.
+func TestNewShelfLacksWhatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		slots, candidates int
+		patient, cyd      string
+	}{{1, 2501, "1700", "[3501 3502]"}, {2, 6000, "1", "[2 3]"}} {
+		t.Run(fmt.Sprint(test.slots), func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			db := pool(t, url)
+			queried := newGate(StepQueried)
+			n := startNode(t, url, nodeOptions{})
+			task := newTask(t, n, "task", `select i as item from generate_series(1, 6000) i order by i`, func(s *assign.Settings) {
+				s.FreshFor, s.Slots, s.MaxCandidates = assign.Duration(time.Hour), test.slots, 10_000
+			})
+			n.endedRequest(t, n.click(t, "task", "early", 1).ID)
+			other := startNode(t, url, nodeOptions{steps: queried.hold})
+			n.stop()
+			execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
+				values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)
+			other.Wake(task.ID)
+			<-queried.reached
+			execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_by, closed_xid)
+				select $1, i, 'bob', s.state, case when s.state <> 'held' then clock_timestamp() end, case when s.state <> 'held' then 'bob' end,
+				  case when s.state <> 'held' then pg_current_xact_id() end
+				from generate_series(2, 3500) i, lateral (select case when i % 2 = 0 then 'held' else 'completed' end as state) s where i <> 1700`, task.ID)
+			close(queried.open)
+			await(t, "the patient one is served", func() bool {
+				return query[int](t, db, `select count(*) from getwork.work where user_name = 'patient'`) == 1
+			})
+			if got := query[string](t, db, `select item from getwork.work where user_name = 'patient'`); got != test.patient {
+				t.Errorf("the patient one got %s, want %s", got, test.patient)
+			}
+			if got := query[int](t, db, `select count(*) from getwork.candidate c join getwork.task_state s on s.shelf_run = c.run_id`); got != test.candidates {
+				t.Errorf("the new shelf has %d candidates, want %d", got, test.candidates)
+			}
+			if got := fmt.Sprint(items(other.click(t, "task", "cyd", 2))); got != test.cyd {
+				t.Errorf("cyd got %s, want %s", got, test.cyd)
+			}
+		})
+	}
+}
+
 // A request that a fresh shelf leaves lingering is looked at again at its look_after, by the node that left it.
 func TestLingeringOnAFreshShelf(t *testing.T) {
 	t.Parallel()

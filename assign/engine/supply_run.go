@@ -20,6 +20,7 @@ type runResult struct {
 	dropped  bool            // some items did not match any more when they were rechecked
 	ranked   *time.Time      // see rankedAt
 	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: not at all
+	from     int64           // items of a lower rank are gone
 }
 
 const selectAvailable = `
@@ -96,7 +97,7 @@ func (o *runResult) settle(after settlement) (string, []any) {
 	if o.freshFor == 0 {
 		return settleRunWithoutShelf, []any{after.used}
 	}
-	return settleRun, []any{after.used, o.run, after.next, o.Cut, len(o.Items) - after.gone, o.freshFor}
+	return settleRun, []any{after.used, o.run, max(after.next, o.from), o.Cut, len(o.Items) - after.gone, o.freshFor}
 }
 
 // columns holds ranked items as the database takes them.
@@ -138,6 +139,66 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
     shelf_run = null, shelf_from = 1, shelf_cut = false, shelf_size = 0, shelf_left = 0, fresh_until = null, expires_at = null
 where task_id = $1`
 )
+
+// goneAtOnce is how many items are asked about in one statement.
+const goneAtOnce = 1000
+
+const selectGone = `
+select c.rank
+from unnest($2::bigint[], $3::text[], $4::integer[]) as c (rank, item, slots)
+cross join (select $5::text::pg_snapshot as snapshot, $6::timestamptz as seen_until) u` + availabilityBase + `
+where st.gone`
+
+// dropGone leaves out what was handed out since the query began, from the best items on until hardly any is gone. In a minute
+// of a busy shelf that may be a hundred thousand items. The first round from the new shelf would look each of them up under the
+// assign lock, and every click would wait for seconds. What is gone stays so for this run: see availabilityBase. Few items are
+// not worth asking about.
+func (o *runResult) dropGone(ctx context.Context, e *Engine, tx pgx.Tx, task int64) error {
+	kept, asked, busy := 0, 0, true // what is kept of the items asked about moves to their beginning
+	for busy && len(o.Items)-asked > goneAtOnce {
+		part := o.Items[asked : asked+goneAtOnce]
+		p := columnsOf(part)
+		rows, err := tx.Query(ctx, e.SQL(selectGone), pgx.QueryExecModeExec, task, p.ranks, p.items, p.slots, o.Snapshot, o.SeenUntil)
+		var ranks []int64
+		if err == nil {
+			ranks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		if err != nil {
+			return fmt.Errorf("look for what is gone: %w", err)
+		}
+		gone := make(map[int64]bool, len(ranks))
+		for _, rank := range ranks {
+			gone[rank] = true
+		}
+		for _, it := range part {
+			if gone[it.Rank] {
+				delete(o.Matching.Items, it.Item)
+				continue
+			}
+			o.Items[kept] = it
+			kept++
+		}
+		asked += len(part)
+		busy = len(gone) > goneAtOnce/10
+	}
+	if asked > 0 { // and more than that are left
+		copy(o.Items[asked-kept:asked], o.Items[:kept])
+		o.Items = o.Items[asked-kept:]
+		o.from = o.Items[0].Rank
+	}
+	return nil
+}
+
+// shelve stores the result, and asks again afterwards: clicks went on meanwhile.
+func (o *runResult) shelve(ctx context.Context, e *Engine, tx pgx.Tx, task int64) error {
+	if err := o.dropGone(ctx, e, tx, task); err != nil {
+		return err
+	}
+	if err := o.store(ctx, e, tx); err != nil {
+		return err
+	}
+	return o.dropGone(ctx, e, tx, task)
+}
 
 // store puts the result on the shelf before the assign lock is taken: a million rows take their time, and no click waits for
 // them. They count only when settle names the run.
