@@ -75,8 +75,7 @@ func TestMoreClicksThanServed(t *testing.T) {
 			answered <- err
 		}()
 	}
-	// A machine so slow that the first have waited in vain before the last arrive has room for these.
-	e2e.Await(t, "all clicks beyond the limit are answered", callBound, func() bool { return len(answered) >= len(callers)-most })
+	e2e.Await(t, "all clicks beyond the limit are refused", callBound, func() bool { return int(refused.Load()) >= len(callers)-most })
 	if grown := resident(t, s.Nodes[0]) - before; grown > 300 {
 		t.Errorf("the node takes %d MiB more", grown)
 	}
@@ -91,8 +90,8 @@ func TestMoreClicksThanServed(t *testing.T) {
 	}
 	close(again)
 	t.Logf("%d clicks: %d refused at once, %d to be sent again", len(callers), refused.Load(), len(again))
-	if n := int(refused.Load()); n == 0 || n > len(callers)-most+50 {
-		t.Errorf("%d of %d refused, want about %d", n, len(callers), len(callers)-most)
+	if n := int(refused.Load()); n > len(callers)-most+50 {
+		t.Errorf("%d of %d refused, which is more than necessary", n, len(callers))
 	}
 	for c := range again {
 		if a, err := c.click(callBound, 1); err != nil || a.Status > 202 {
