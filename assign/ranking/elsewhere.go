@@ -101,7 +101,7 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 			return err
 		}
 		if !free {
-			// An error is not this run's: it says already that it can't begin.
+			// If this fails, for example because the former run had another login, the next run tries again.
 			_, _ = tx.Exec(ctx, endStuck, int64(uint32(q.QueryLockClass())), task&math.MaxUint32, s.QueryTimeout)
 			return errElsewhere
 		}

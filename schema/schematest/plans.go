@@ -2,22 +2,17 @@ package schematest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/schema/schematest/timeout"
 )
 
-// PlannedOnce fails the test if a session of the pool planned a statement more than eight times, instead of keeping its plan. All
-// connections must be idle, and some statement's plan kept, since otherwise nothing was seen.
+// PlannedOnce fails the test if a session of the pool planned a statement more than eight times, instead of keeping its plan. It
+// waits until it has seen a kept plan: that connection may still be in use.
 func PlannedOnce(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !keptPlan(t, pool) { // its connection may be in use at the moment
-		if time.Now().After(deadline) {
-			t.Fatal("no statement ran so often that its plan was kept")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	timeout.Await(t, "a statement has run so often that its plan is kept", func() bool { return keptPlan(t, pool) })
 }
 
 // keptPlan reports whether a statement's plan was kept in one of the connections that are idle.
