@@ -140,8 +140,10 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
 where task_id = $1`
 )
 
-// goneAtOnce is how many items are asked about in one statement.
-const goneAtOnce = 1000
+const (
+	goneAtOnce = 1000             // items asked about in one statement
+	goneWithin = 10 * time.Second // of the minute that storing the result may take, see pg.Detached
+)
 
 const selectGone = `
 select c.rank
@@ -150,12 +152,13 @@ cross join (select $5::text::pg_snapshot as snapshot, $6::timestamptz as seen_un
 where st.gone`
 
 // dropGone leaves out what was handed out since the query began, from the best items on until hardly any is gone. In a minute
-// of a busy shelf that may be a hundred thousand items. The first round from the new shelf would look each of them up under the
-// assign lock, and every click would wait for seconds. What is gone stays so for this run: see availabilityBase. Few items are
-// not worth asking about.
+// of a busy shelf that may be a hundred thousand items. Otherwise the first round from the new shelf looks up each of them under
+// the assign lock, and every click waits for seconds. It needs no lock: an item that is gone can't be handed out from this run
+// later either, as availabilityBase says. A result of at most goneAtOnce items is left as it is, since a round looks it up
+// quickly.
 func (o *runResult) dropGone(ctx context.Context, e *Engine, tx pgx.Tx, task int64) error {
 	kept, asked, busy := 0, 0, true // what is kept of the items asked about moves to their beginning
-	for busy && len(o.Items)-asked > goneAtOnce {
+	for began := time.Now(); busy && len(o.Items)-asked > goneAtOnce && time.Since(began) < goneWithin; {
 		part := o.Items[asked : asked+goneAtOnce]
 		p := columnsOf(part)
 		rows, err := tx.Query(ctx, e.SQL(selectGone), pgx.QueryExecModeExec, task, p.ranks, p.items, p.slots, o.Snapshot, o.SeenUntil)
