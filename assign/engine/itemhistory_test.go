@@ -60,8 +60,8 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		"an explanation: what binds":             of(selectBinding, jobs, old),
 		"an explanation: who has it elsewhere":   of(selectElsewhere, jobs, old),
 		"a change of the number of places":       of(lockBlocking, jobs),
-		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1, 10), nil},
-		"a run of several places: what is taken": {n.Ranker.Wrapped(oldQuery, jobs, 3, 10), nil},
+		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1), nil},
+		"a run of several places: what is taken": {n.Ranker.Wrapped(oldQuery, jobs, 3), nil},
 	}
 }
 

@@ -81,8 +81,8 @@ func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	found, err := n.Ranker.Stream(t.Context(), tx, task.ID, task.Settings)
-	if err != nil || len(found.Items) != 10 || len(found.Seen) != 10 || found.Blocked+found.PassedOver != 4992 {
-		t.Errorf("%d items, %d remembered, %d blocked, %d passed over, %v", len(found.Items), len(found.Seen), found.Blocked, found.PassedOver, err)
+	if err != nil || len(found.Items) != 10 || found.Seen.Len() != 10 || found.Blocked+found.PassedOver != 4992 {
+		t.Errorf("%d items, %d remembered, %d blocked, %d passed over, %v", len(found.Items), found.Seen.Len(), found.Blocked, found.PassedOver, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,14 +22,6 @@ var errElsewhere = errors.New("an earlier run of this query still executes on th
 const (
 	// QueryLock is the advisory lock that keeps a second run of a task off the query database.
 	QueryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
-
-	// The query names nothing of getwork's schema: a replica may lag behind, and the login may be limited to the bank's
-	// tables.
-	rankingHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `
-from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
-cross join lateral (` + RowsHead
-	rankingTail = RowsTail + `) getwork_rows`
 
 	// SeenUntil is a time by which the query has seen all closings. It lies before what the replica has not replayed yet;
 	// five seconds allow for differences between clocks.
@@ -61,9 +54,6 @@ func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err erro
 	return back, nil
 }
 
-// chunkRows is how many rows are read before the primary is asked which of their items are blocked.
-const chunkRows = 1000
-
 // endStuck ends the backend that holds a QueryLock for longer than the query's time-out. Its run has lost the run lock, since
 // another has it. The node that froze while it received the rows never reads on, and no time-out of PostgreSQL's ends a
 // backend that waits for its client.
@@ -76,11 +66,6 @@ where l.locktype = 'advisory' and l.database = (select oid from pg_database wher
 
 // ErrSetBack says that the clock was set back, so nobody can tell whether the query has seen the closings since it began.
 var ErrSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
-
-// elsewhere returns the statement for a query that runs on the query database: all of its rows, as they come.
-func elsewhere(query assign.Query, slots int) string {
-	return fmt.Sprintf(rankingHead, slots) + query.Trimmed() + rankingTail
-}
 
 // rankThere runs the query on the query database, in a transaction that first takes an advisory lock. If the lock is taken, a
 // run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's connection is
@@ -170,7 +155,7 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 // max_candidates or no rows are left. The counts cover the rows that were read. It returns with the query ended; if there were
 // more rows or an error, the transaction can only go back to a savepoint.
 func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
-	found := Result{SeenUntil: new(time.Time), Seen: map[string]bool{}}
+	found := Result{SeenUntil: new(time.Time), Seen: newKeySet()}
 	if err := q.DB.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", errOurs, err)
 	}
@@ -184,60 +169,23 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 	if _, err := tx.Exec(ctx, "set local idle_in_transaction_session_timeout = '20s'; "+limitStatements(s.QueryTimeout)); err != nil {
 		return Result{}, err
 	}
-	reading, end := context.WithCancel(ctx)
-	// Not a cursor: PostgreSQL makes no parallel plan for one.
-	rows, err := tx.Query(reading, elsewhere(s.Query, s.Slots), pgx.QueryExecModeExec)
+	rows, end, err := q.begin(ctx, tx, task, s)
 	if err != nil {
-		end()
 		return Result{}, err
 	}
-	defer rows.Close()
-	defer end() // first: the rows that nobody needs are not read
-	for more := true; more && !found.Cut; {
+	defer end() // the rows that nobody needs are not read
+	r := reader{q: q, rows: rows, most: s.MaxCandidates, found: found}
+	for more := true; more && !r.found.Cut; {
 		var chunk []Candidate
-		if chunk, more, err = q.readChunk(rows, &found); err != nil {
+		if chunk, more, err = r.chunk(); err != nil {
 			return Result{}, err
 		}
-		if chunk, err = q.dropBlocked(ctx, task, chunk, &found); err != nil {
+		if chunk, err = q.dropBlocked(ctx, task, chunk, &r.found); err != nil {
 			return Result{}, err
 		}
-		for _, r := range chunk { // blocked items are not kept: there may be millions, and the next look-up finds them again
-			found.Seen[r.Item] = true
-		}
-		found.Items = append(found.Items, chunk...)
-		if len(found.Items) > s.MaxCandidates {
-			found.Items, found.Cut = found.Items[:s.MaxCandidates], true
-		}
+		r.keep(chunk)
 	}
-	return found, nil
-}
-
-// readChunk reads one chunk, without rows that can't be items or that repeat an earlier item, and reports whether there may be
-// more.
-func (q *Ranker) readChunk(rows pgx.Rows, found *Result) (chunk []Candidate, more bool, err error) {
-	here := make(map[string]bool, chunkRows)
-	for range chunkRows {
-		if !rows.Next() {
-			return chunk, false, rows.Err()
-		}
-		var item *string
-		var r Candidate
-		if err := rows.Scan(&item, &r.Slots, &r.Exclusive, &r.Details); err != nil {
-			return nil, false, err
-		}
-		found.Given++
-		if item == nil || *item == "" || !UsableKeys(*item, r.Exclusive) || found.Seen[*item] || here[*item] || r.Slots < 1 || r.Exclusive != nil && r.Slots > 1 {
-			found.PassedOver++
-			continue
-		}
-		here[*item] = true
-		r.Rank, r.Item = found.Given, *item
-		if r.Details, err = q.details(found, r.Details); err != nil {
-			return nil, false, err
-		}
-		chunk = append(chunk, r)
-	}
-	return chunk, true, nil
+	return r.result(), nil
 }
 
 func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate, found *Result) ([]Candidate, error) {
@@ -267,9 +215,15 @@ func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate,
 	for _, r := range chunk {
 		if blocked[r.Item] {
 			found.Blocked++
+			found.Seen.remove(r.Item) // there may be millions, and the next look-up finds them again
 			continue
 		}
 		free = append(free, r)
+	}
+	if len(free) < len(chunk)/2 {
+		for i := range free { // so that they don't keep the text of all others in memory
+			free[i].Item, free[i].Details = strings.Clone(free[i].Item), strings.Clone(free[i].Details)
+		}
 	}
 	return free, nil
 }

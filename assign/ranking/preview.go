@@ -57,7 +57,7 @@ func (q *Ranker) preview(ctx context.Context, name string, task int64, s assign.
 	s.MaxCandidates = limit
 	p := assign.Preview{Rows: []assign.PreviewRow{}}
 	err := q.InTx(ctx, SlotWait, s, "query", func(ctx context.Context, tx pgx.Tx) error {
-		if err := explainPreview(ctx, tx, &p, q.previewed(task, s)); err != nil {
+		if err := explainPreview(ctx, tx, &p, q.Wrapped(s.Query, task, s.Slots)); err != nil {
 			return err
 		}
 		return q.executePreview(ctx, tx, &p, task, s)
@@ -66,14 +66,6 @@ func (q *Ranker) preview(ctx context.Context, name string, task int64, s assign.
 		return assign.Preview{}, err
 	}
 	return p, nil
-}
-
-// previewed returns the statement that a preview executes.
-func (q *Ranker) previewed(task int64, s assign.Settings) string {
-	if q.Queries != nil {
-		return elsewhere(s.Query, s.Slots)
-	}
-	return q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates)
 }
 
 func explainPreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, statement string) error {
@@ -99,7 +91,7 @@ func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Previe
 	if q.Queries != nil {
 		found, err = q.Stream(ctx, tx, task, s)
 	} else {
-		found, err = q.readRanked(ctx, tx, q.previewed(task, s), s.MaxCandidates)
+		found, err = q.read(ctx, tx, task, s)
 	}
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
 	p.Given, p.Blocked, p.PassedOver = found.Given, found.Blocked, found.PassedOver

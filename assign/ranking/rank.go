@@ -1,11 +1,9 @@
 package ranking
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,20 +20,22 @@ type Candidate struct {
 	Slots     int
 	Exclusive *string
 	Details   string // JSON
+
+	full bool // all its places were taken when the query read it, or its group was busy
 }
 
 // Result is what one execution of a ranking query returned.
 type Result struct {
 	Items                      []Candidate // best first, at most max_candidates
 	Cut                        bool        // the query returned more
-	Given, Blocked, PassedOver int64
-	Matching                   Matching // what the task's recheck said of the best items
+	Given, Blocked, PassedOver int64       // rows
+	Matching                   Matching    // what the task's recheck said of the best items
 
 	// What the query saw: a snapshot of the same server, or else a time.
 	Snapshot  *string
 	SeenUntil *time.Time
 
-	Seen map[string]bool // the items' keys, if the query ran on the query database
+	Seen *KeySet // the items, so that none is taken twice
 
 	size, rows   int64     // of details: bytes and rows
 	clock, began time.Time // with SeenUntil: when the query began, by the primary's clock and by this node's
@@ -61,7 +61,7 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	limited, done := bounded(ctx, s.QueryTimeout)
 	defer done()
 	began := time.Now()
-	found, err := q.readRanked(limited, tx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates+1), s.MaxCandidates)
+	found, err := q.read(limited, tx, task, s)
 	took := time.Since(began)
 	if err == nil {
 		err = q.recheckResult(limited, tx, task, s, &found)
@@ -125,71 +125,4 @@ func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
 		return &ErrQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pgErr.Message, pgErr.Hint, pgErr.Code)}
 	}
 	return &ErrQuery{fmt.Sprintf("%s (SQLSTATE %s)", pgErr.Message, pgErr.Code)}
-}
-
-// UsableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8. PostgreSQL has counted them
-// in the database's own encoding, where they may be shorter.
-func UsableKeys(item string, exclusive *string) bool {
-	return len(item) <= 200 && (exclusive == nil || len(*exclusive) <= 200)
-}
-
-// details returns a row's details, and adds their size to the result's. A node keeps a run's result in memory, so it refuses
-// a query whose details are too large together.
-func (q *Ranker) details(found *Result, row string) (string, error) {
-	if found.size += int64(len(row)); found.size > q.MaxDetails {
-		return "", &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
-			q.MaxDetails>>20, found.rows)}
-	}
-	found.rows++
-	return DetailsOf(row), nil
-}
-
-// readRanked reads what a wrapped query returns: counts in every row, and items in the rows that are free.
-func (q *Ranker) readRanked(ctx context.Context, tx pgx.Tx, statement string, most int) (Result, error) {
-	var found Result
-	ctx, cancel := context.WithCancel(ctx)
-	// The extended protocol, whatever the pool's mode is, takes one statement and refuses more.
-	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
-	if err != nil {
-		cancel()
-		return Result{}, err
-	}
-	defer rows.Close()
-	defer cancel() // first: what is left of too large a result is not read
-	var given, unusable int
-	for rows.Next() {
-		var r Candidate
-		var item, snapshot *string
-		var free bool
-		if err := rows.Scan(&r.Rank, &item, &r.Slots, &r.Exclusive, &r.Details, &free, &found.Given, &found.Blocked, &found.PassedOver, &snapshot); err != nil {
-			return Result{}, err
-		}
-		found.Snapshot = snapshot
-		if !free {
-			continue
-		}
-		given++
-		if !UsableKeys(*item, r.Exclusive) {
-			unusable++
-			continue
-		}
-		r.Item = *item
-		if r.Details, err = q.details(&found, r.Details); err != nil {
-			return Result{}, err
-		}
-		found.Items = append(found.Items, r)
-	}
-	if err := rows.Err(); err != nil {
-		return Result{}, err
-	}
-	if found.Cut = given > most; len(found.Items) > most {
-		found.Items = found.Items[:most]
-	}
-	found.PassedOver += int64(unusable)
-	slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) }) // full items came last
-	if found.Snapshot == nil {                                                                    // no rows, so nothing is compared with the snapshot
-		empty := "1:1:"
-		found.Snapshot = &empty
-	}
-	return found, nil
 }

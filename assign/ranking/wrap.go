@@ -14,22 +14,21 @@ import (
 	"getwork/assign/pg"
 )
 
-// A ranking query is wrapped, so that one execution returns the items that can be handed out, best first, and how many rows
-// the query gave, how many of them are blocked, and how many were passed over (even when nothing remains).
+// A ranking query is wrapped, so that one execution returns its rows as getwork reads them, best first, with what the task's
+// work says of each. A [reader] counts them, and passes over those that can't be items.
 //
 //   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
 //   - The line breaks around the query keep a comment at its end from swallowing the bracket.
 //   - A query may return slots and exclusive. If it does not, their names find the row of defaults outside of the
 //     lateral join.
-//   - row_number() over () counts the rows as they come; it is the rank.
-//   - An item that comes twice counts at its best rank. The whole row travels as one value, so that details are
-//     made only for the rows that are kept.
-//   - Details keep the order of the query's columns: json, not jsonb. DetailsOf makes them.
+//   - The rows come in the query's order, since nothing around it sorts, groups or joins. So what blocks an item is looked up
+//     by sub-queries between select and from; as a join, it might change the order.
+//   - The whole row travels as one value, so that details are made only for the rows that are not blocked. They keep the order
+//     of the query's columns: json, not jsonb. DetailsOf makes them.
 //   - Only items with one place can be blocked here. Items that are full, or whose group is busy, stay, since they
-//     may become free while the result is on the shelf. They come last, so that free items are not cut off behind
-//     them. "offset 0" makes PostgreSQL evaluate the blocked check once a row.
+//     may become free while the result is on the shelf. "offset 0" makes PostgreSQL evaluate the blocked check once a row.
 //   - An item of an exclusive group has one place, whatever the task says.
-//   - The last "order by" is not optional: nothing else keeps the order, whatever plan is chosen before it.
+//   - The snapshot is the statement's own, evaluated once.
 //
 // Numbers are written into the text, because a placeholder would count as one of the query's own.
 const (
@@ -44,42 +43,37 @@ const (
 
 	wrapHead = `
 with ranked as (
-  select row_number() over () as rank, getwork_rows.*
+  select item, getwork_rows.slots, getwork_rows.exclusive, r
   from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
   cross join lateral (` + RowsHead
 	wrapTail = RowsTail + `) getwork_rows
 )
-select rank, item, slots, exclusive, ` + RowDetails + `, free, given, blocked, passed_over, pg_current_snapshot()::text
+select item, slots, exclusive, case when blocked then '' else ` + RowDetails + ` end, blocked, full_now, (select pg_current_snapshot()::text)
 from (
-  select rank, item, slots, exclusive, r, usable and not held as free,
-    count(*) over () as given,
-    count(*) filter (where usable and held) over () as blocked,
-    count(*) filter (where not usable) over () as passed_over
-  from (
-    select rank, item, slots, exclusive, r, usable,
-      usable and slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item) as held,
-      usable and (
-        slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = keyed.item and b.held)
-        or exclusive is not null and (
-          select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = keyed.exclusive and b.held limit 1)) is true as full_now
-    from (
-      select rank, item, slots, exclusive, r,
-        coalesce(octet_length(item) between 1 and 200, false) and slots >= 1 and (slots = 1 or exclusive is null)
-          and coalesce(octet_length(exclusive) <= 200, true)
-          and row_number() over (partition by item order by rank) = 1 as usable
-      from ranked
-    ) keyed
-    offset 0
-  ) marked
-  order by free desc, full_now, rank
-  limit %[2]d
-) best`
+  select item, slots, exclusive, r,
+    slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item) as blocked,
+    slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item and b.held)
+      or exclusive is not null and (
+        select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = ranked.exclusive and b.held limit 1) is true as full_now
+  from ranked
+  offset 0
+) marked`
+
+	// The same columns where the query runs on a database of its own. The query names nothing of getwork's schema: a replica may
+	// lag behind, and the login may be limited to the bank's tables.
+	elsewhereHead = `
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `, false, false, null::text
+from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
+cross join lateral (` + RowsHead
+	elsewhereTail = RowsTail + `) getwork_rows`
 )
 
-// Wrapped returns the statement for a task's query. It returns at most limit rows that can be handed out, and at least one
-// row if the query gives any. slots is the task's setting.
-func (q *Ranker) Wrapped(query assign.Query, task int64, slots, limit int) string {
-	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task, limit))
+// Wrapped returns the statement for a task's query. slots is the task's setting.
+func (q *Ranker) Wrapped(query assign.Query, task int64, slots int) string {
+	if q.Queries != nil {
+		return fmt.Sprintf(elsewhereHead, slots) + query.Trimmed() + elsewhereTail
+	}
+	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task))
 }
 
 // enterQuery returns the settings that prepare a transaction for user SQL: read only, a time limit, and the query role's
@@ -139,11 +133,7 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 				return queryRefusal("query", "the query returns %d columns named %q; give each a name of its own", n, name)
 			}
 		}
-		statement := q.Wrapped(query, 0, 1, 1)
-		if q.Queries != nil {
-			statement = elsewhere(query, 1)
-		}
-		rows, err := tx.Query(ctx, "explain "+statement, pgx.QueryExecModeExec)
+		rows, err := tx.Query(ctx, "explain "+q.Wrapped(query, 0, 1), pgx.QueryExecModeExec)
 		if err == nil {
 			rows.Close()
 			err = rows.Err()
