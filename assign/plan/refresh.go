@@ -15,14 +15,14 @@ type ShelfLife struct {
 // The run begins when what remains is under twice the longest recent run, because it runs while clicks are served, which may
 // make it slower, and as long again as it may wait for a slot. It does not begin before half of the shelf's time is over,
 // unless a run a quarter longer than the longest needs that; otherwise one run would follow another. If no recent run ran
-// beside clicks, their times are those of an idle machine and foretell nothing: the first such run begins while two thirds of
-// the shelf's time remain.
+// beside clicks, their times are those of an idle machine and foretell nothing: beside 256 users on two cores a run has taken
+// three times as long. The first such run begins while five sixths of the shelf's time remain.
 func RefreshIn(s ShelfLife) float64 {
 	const margin = 0.1 // for the commit, and for timers that are late
 	lead := min(2*s.Longest, max(1.25*s.Longest, s.FreshFor/2)) + s.SlotWait + margin
 	first := lead
 	if !s.Beside {
-		first = max(lead, s.FreshFor*2/3)
+		first = max(lead, s.FreshFor*5/6)
 	}
 	in := s.Expires - first
 	if s.UsedUp != nil {

@@ -21,8 +21,8 @@ func TestRefreshIn(t *testing.T) {
 		{"three do: not before half of it is over", plan.ShelfLife{FreshFor: 100, Expires: 100, Longest: 33, Beside: true}, 49.9},
 		{"one does: a quarter longer than the longest", plan.ShelfLife{FreshFor: 100, Expires: 100, Longest: 60, Beside: true}, 24.9},
 		{"none does: at once", plan.ShelfLife{FreshFor: 100, Expires: 100, Longest: 90, Beside: true}, -12.6},
-		{"runs of an idle machine foretell nothing", plan.ShelfLife{FreshFor: 90, Expires: 90, Longest: 1}, 30},
-		{"nor does no run", plan.ShelfLife{FreshFor: 90, Expires: 90}, 30},
+		{"runs of an idle machine foretell nothing", plan.ShelfLife{FreshFor: 90, Expires: 90, Longest: 1}, 15},
+		{"nor does no run", plan.ShelfLife{FreshFor: 90, Expires: 90}, 15},
 		{"unless they are long even so", plan.ShelfLife{FreshFor: 90, Expires: 90, Longest: 60}, 14.9},
 		{"a shelf that runs low", plan.ShelfLife{FreshFor: 1000, Expires: 900, UsedUp: soon(30), Longest: 10, Beside: true}, 9.9},
 		{"one that runs low on an idle machine", plan.ShelfLife{FreshFor: 1000, Expires: 900, UsedUp: soon(30), Longest: 10}, 9.9},
@@ -72,7 +72,7 @@ func naivelyDue(s plan.ShelfLife) bool {
 	case s.UsedUp != nil && *s.UsedUp <= needs:
 		return true
 	}
-	return !s.Beside && s.Expires <= s.FreshFor*2/3
+	return !s.Beside && s.Expires <= s.FreshFor*5/6
 }
 
 // later is the shelf after some seconds.
