@@ -45,8 +45,8 @@ func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explana
 const (
 	selectPlaceOnShelf = `
 select s.shelf_run, c.rank, c.slots, c.exclusive, c.details::text
-from getwork.task_state s join getwork.candidate c on c.run_id = s.shelf_run join getwork.run u on u.id = s.shelf_run
-where s.task_id = $1 and c.item = $2 and ` + shelfFresh + `
+from getwork.task_state s join getwork.run u on u.id = s.shelf_run cross join lateral getwork.shelved(u.id, $2) c
+where s.task_id = $1 and ` + shelfFresh + `
 order by c.rank
 limit 1`
 
@@ -143,7 +143,7 @@ const (
 	selectTaskNow = `
 select s.paused, case when ` + shelfFresh + ` then s.fresh_until end, c.rank >= s.shelf_from is true,
   (select i.due_at from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
-from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left join getwork.candidate c on c.run_id = s.shelf_run and c.item = $2
+from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left join lateral getwork.shelved(u.id, $2) c on true
 where s.task_id = $1
 limit 1`
 

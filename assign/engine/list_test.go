@@ -65,6 +65,7 @@ func TestTidyWalksThroughNoShelf(t *testing.T) {
 		run := query[int64](t, db, `
 insert into getwork.run (task_id, version, node, state, finished_at, error) values ($1, 1, 'n', 'failed', clock_timestamp() - interval '1 hour', 'oh') returning id`, task)
 		execute(t, db, `insert into getwork.candidate (run_id, rank, item, details) select $1, i, i, '{}' from generate_series(1, $2::integer) i`, run, size)
+		execute(t, db, insertPlaces, run)
 		execute(t, db, `update getwork.task_state set shelf_run = $2, fresh_until = clock_timestamp() - interval '30 minutes' where task_id = $1`, task, run)
 		ids = append(ids, run)
 	}
@@ -98,5 +99,12 @@ insert into getwork.run (task_id, version, node, state, finished_at, error) valu
 	})
 	if left := query[int](t, db, `select count(*) from getwork.candidate`); left != 2*size {
 		t.Errorf("%d candidates are left", left)
+	}
+	await(t, "their places are removed, too", func() bool {
+		execute(t, db, removePlaces)
+		return query[int](t, db, `select count(*) from getwork.candidate_place where run_id = $1`, ids[1]) == 0
+	})
+	if got := query[int](t, db, `select sum(cardinality(ranks)) from getwork.candidate_place`); got != 2*size {
+		t.Errorf("%d places are left", got)
 	}
 }

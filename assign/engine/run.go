@@ -25,35 +25,37 @@ var (
 
 const (
 	closeOrphans = `update getwork.run set state = 'lost', finished_at = clock_timestamp() where task_id = $1 and state = 'running'`
-	insertRun    = `insert into getwork.run (task_id, version, node, backend, ahead) values ($1, $2, $3, $4, $5) returning id`
+	insertRun    = `insert into getwork.run (task_id, version, node, backend, ahead) values ($1, $2, $3, $4, $5)
+returning id, coalesce((select max(w.id) from getwork.work w), 0)`
 )
 
 // runner runs a task's query under the run lock, and deals with the result.
 type runner struct{ *Engine }
 
 // beginRun writes the run row in a transaction of its own, so that others see it while the query runs. The holder of the run
-// lock knows that no other run of the task is alive, so it ends any run that is still marked as running.
-func (rn runner) beginRun(ctx context.Context, t taskView) (int64, error) {
-	var id, lost int64
+// lock knows that no other run of the task is alive, so it ends any run that is still marked as running. since is the highest id
+// of all work so far.
+func (rn runner) beginRun(ctx context.Context, t taskView) (id, since int64, err error) {
+	var lost int64
 	var waiting tracing.Waiting
-	err := rn.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err = rn.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		tag, err := tx.Exec(ctx, rn.SQL(closeOrphans), t.task)
 		if err != nil {
 			return nil, err
 		}
 		lost = tag.RowsAffected()
-		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend, !t.view.Waits).Scan(&id)
+		err = tx.QueryRow(ctx, rn.SQL(insertRun), t.task, t.version, rn.Node, t.backend, !t.view.Waits).Scan(&id, &since)
 		if err == nil {
 			waiting, err = rn.Trace.Waiting(ctx, tx, t.task)
 		}
 		return []notify.Change{{Task: t.task, Runs: []int64{id}}}, err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("record the run: %w", err)
+		return 0, 0, fmt.Errorf("record the run: %w", err)
 	}
 	rn.RunEnds[RunLost].n.Add(lost)
 	rn.Trace.RunBegan(id, t.Name, waiting)
-	return id, nil
+	return id, since, nil
 }
 
 // starting lets one serve loop at a time go on, until begun is called, if all of the node's pools share a pooler's few
@@ -70,7 +72,7 @@ func (e *Engine) starting() (begun func()) {
 // run executes the query for the waiting requests and hands out its result, all under the run lock that tx holds. It commits,
 // or leaves tx to be rolled back. A nil error means that the task was moved on, so the caller must look again.
 func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) error {
-	id, err := rn.beginRun(ctx, t)
+	id, since, err := rn.beginRun(ctx, t)
 	begun()
 	if err != nil {
 		return err
@@ -87,7 +89,7 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	defer func() { rn.Trace.RunEnded(id, cmp.Or(string(end), "unknown")) }()
 	switch {
 	case err == nil:
-		err = rn.handOut(after, tx, t, id, found)
+		err = rn.handOut(after, tx, t, &runResult{Result: found, run: id, since: since})
 	case errors.As(err, &fault):
 		end = RunFailed
 		err = rn.failRequests(after, tx, t, id, fault.Message)
@@ -137,8 +139,8 @@ func (r *round) stopped(t taskView) bool {
 }
 
 // handOut is the run's own round.
-func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, run int64, found ranking.Result) error {
-	o := &runResult{Result: found, run: run}
+func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, o *runResult) error {
+	run, found := o.run, o.Result
 	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran a user's query
 		return fmt.Errorf("begin the round: %w", err)
 	}

@@ -139,14 +139,15 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 	}
 }
 
-// What was handed out and closed while the query ran is not put on the new shelf, however much it is: the first click from it
-// would look each of these up. An item with several places may have one left.
+// What was handed out while the query ran, and what of it was closed, is not put on the new shelf, however much it is and whatever
+// stands before it: the first click that comes to it would look each of these up. An item with several places may have one left.
+// What was closed before the query began stays on the shelf, since the query saw that.
 func TestNewShelfLacksWhatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		slots, candidates int
 		patient, cyd      string
-	}{{1, 2501, "1700", "[3501 3502]"}, {2, 6000, "1", "[2 3]"}} {
+	}{{1, 2401, "1700", "[3501 3502]"}, {2, 6000, "1", "[2 3]"}} {
 		t.Run(fmt.Sprint(test.slots), func(t *testing.T) {
 			t.Parallel()
 			url := schematest.URL(t)
@@ -157,16 +158,25 @@ func TestNewShelfLacksWhatIsGone(t *testing.T) {
 				s.FreshFor, s.Slots, s.MaxCandidates = assign.Duration(time.Hour), test.slots, 10_000
 			})
 			n.endedRequest(t, n.click(t, "task", "early", 1).ID)
-			other := startNode(t, url, nodeOptions{steps: queried.hold})
+			begins := newGate(StepRunBegins)
+			other := startNode(t, url, nodeOptions{steps: func(ctx context.Context, s Step) {
+				begins.hold(ctx, s)
+				queried.hold(ctx, s)
+			}})
 			n.stop()
+			const insertDone = `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_by, closed_xid)
+				select $1, i, 'bob', s.state, case when s.state <> 'held' then clock_timestamp() end, case when s.state <> 'held' then 'bob' end,
+				  case when s.state <> 'held' then pg_current_xact_id() end
+				from generate_series(2, 6000) i, lateral (select case when i % 2 = 0 then 'held' else 'completed' end as state) s
+				where `
 			execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, linger_until, look_after)
 				values ($1, 'patient', 1, 1, clock_timestamp() + interval '1 hour', clock_timestamp())`, task.ID)
 			other.Wake(task.ID)
+			<-begins.reached
+			execute(t, db, insertDone+`i in (3601, 3603)`, task.ID)
+			close(begins.open)
 			<-queried.reached
-			execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_by, closed_xid)
-				select $1, i, 'bob', s.state, case when s.state <> 'held' then clock_timestamp() end, case when s.state <> 'held' then 'bob' end,
-				  case when s.state <> 'held' then pg_current_xact_id() end
-				from generate_series(2, 3500) i, lateral (select case when i % 2 = 0 then 'held' else 'completed' end as state) s where i <> 1700`, task.ID)
+			execute(t, db, insertDone+`i <> 1700 and (i <= 3500 or i > 5900)`, task.ID)
 			close(queried.open)
 			await(t, "the patient one is served", func() bool {
 				return query[int](t, db, `select count(*) from getwork.work where user_name = 'patient'`) == 1

@@ -89,8 +89,8 @@ where i.task_id = $1 and i.item = $2 and i.done_at is null`
 select c.rank, c.slots, c.exclusive, c.details::text, u.id, u.snapshot::text, u.seen_until
 from getwork.task_state s
 join getwork.run u on u.id = s.shelf_run
-join getwork.candidate c on c.run_id = u.id
-where s.task_id = $1 and c.item = $2 and ` + shelfFresh
+cross join lateral getwork.shelved(u.id, $2) c
+where s.task_id = $1 and ` + shelfFresh
 )
 
 // findNamed looks for the item, in the cheapest source first; nil: it does not match. If the item is on the shelf but the

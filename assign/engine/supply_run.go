@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 )
 
 // runResult hands out a run's result in the run's own round.
@@ -20,6 +22,7 @@ type runResult struct {
 	dropped  bool            // some items did not match any more when they were rechecked
 	ranked   *time.Time      // see rankedAt
 	freshFor assign.Duration // how long the leftovers stay as the shelf; 0: not at all
+	since    int64           // work with a higher id was begun after the run
 	from     int64           // items of a lower rank are gone
 }
 
@@ -140,67 +143,82 @@ set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at 
 where task_id = $1`
 )
 
+// quicklyRead is how many items are read or looked up without anybody noticing.
+const quicklyRead = 1000
+
 const (
-	goneAtOnce = 1000             // items asked about in one statement
-	goneWithin = 10 * time.Second // of the minute that storing the result may take, see pg.Detached
+	// selectHandedOut selects the items that were handed out since the run began, and that it can't hand out therefore: see gone in
+	// availabilityBase. The index work_task has them beside each other.
+	selectHandedOut = `
+select w.item
+from getwork.work w
+where w.task_id + 0 = $1 and w.id > $2
+  and (w.state in ('held', 'never', 'returned', 'failed') and ` + records.Blocks + ` or coalesce(
+    not pg_visible_in_snapshot(w.closed_xid, $3::text::pg_snapshot) and w.closed_xid < pg_snapshot_xmax(pg_current_snapshot())
+    or w.closed_at > $4, false))`
+
+	unshelve = `delete from getwork.candidate where run_id = $1 and rank = any($2)`
+
+	// insertPlaces makes the items of a long shelf findable by their keys; getwork.shelved reads all of a short one.
+	insertPlaces = `
+insert into getwork.candidate_place (run_id, bucket, ranks)
+select c.run_id, getwork.candidate_bucket(c.item), array_agg(c.rank)
+from getwork.candidate c
+where c.run_id = $1
+group by 1, 2`
 )
 
-const selectGone = `
-select c.rank
-from unnest($2::bigint[], $3::text[], $4::integer[]) as c (rank, item, slots)
-cross join (select $5::text::pg_snapshot as snapshot, $6::timestamptz as seen_until) u` + availabilityBase + `
-where st.gone`
-
-// dropGone leaves out what was handed out since the query began, from the best items on until hardly any is gone. In a minute
-// of a busy shelf that may be a hundred thousand items. Otherwise the first round from the new shelf looks up each of them under
-// the assign lock, and every click waits for seconds. It needs no lock: an item that is gone can't be handed out from this run
-// later either, as availabilityBase says. A result of at most goneAtOnce items is left as it is, since a round looks it up
-// quickly.
-func (o *runResult) dropGone(ctx context.Context, e *Engine, tx pgx.Tx, task int64) error {
-	kept, asked, busy := 0, 0, true // what is kept of the items asked about moves to their beginning
-	for began := time.Now(); busy && len(o.Items)-asked > goneAtOnce && time.Since(began) < goneWithin; {
-		part := o.Items[asked : asked+goneAtOnce]
-		p := columnsOf(part)
-		rows, err := tx.Query(ctx, e.SQL(selectGone), pgx.QueryExecModeExec, task, p.ranks, p.items, p.slots, o.Snapshot, o.SeenUntil)
-		var ranks []int64
-		if err == nil {
-			ranks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		}
-		if err != nil {
-			return fmt.Errorf("look for what is gone: %w", err)
-		}
-		gone := make(map[int64]bool, len(ranks))
-		for _, rank := range ranks {
-			gone[rank] = true
-		}
-		for _, it := range part {
-			if gone[it.Rank] {
-				delete(o.Matching.Items, it.Item)
-				continue
-			}
-			o.Items[kept] = it
-			kept++
-		}
-		asked += len(part)
-		busy = len(gone) > goneAtOnce/10
+// dropHandedOut leaves out what was handed out since the run began, and returns its ranks. In a minute of a busy shelf that may
+// be a hundred thousand items. Otherwise the first rounds from the new shelf look up each of them under the assign lock, and
+// every click waits for seconds. It needs no lock: an item that is gone can't be handed out from this run later either.
+func (o *runResult) dropHandedOut(ctx context.Context, e *Engine, tx pgx.Tx, task int64) (ranks []int64, err error) {
+	rows, err := tx.Query(ctx, e.SQL(selectHandedOut), pgx.QueryExecModeExec, task, o.since, o.Snapshot, o.SeenUntil)
+	gone := map[string]bool{}
+	if err == nil {
+		var item string
+		_, err = pgx.ForEachRow(rows, []any{&item}, func() error { gone[item] = true; return nil })
 	}
-	if asked > 0 { // and more than that are left
-		copy(o.Items[asked-kept:asked], o.Items[:kept])
-		o.Items = o.Items[asked-kept:]
-		o.from = o.Items[0].Rank
+	if err != nil {
+		return nil, fmt.Errorf("look for what was handed out: %w", err)
 	}
-	return nil
+	o.Items = slices.DeleteFunc(o.Items, func(it ranking.Candidate) bool {
+		if it.Slots != 1 || !gone[it.Item] {
+			return false
+		}
+		delete(o.Matching.Items, it.Item)
+		ranks = append(ranks, it.Rank)
+		return true
+	})
+	return ranks, nil
 }
 
-// shelve stores the result, and asks again afterwards: clicks went on meanwhile.
+// shelve stores the result. Clicks go on meanwhile, so it looks twice for what they took.
 func (o *runResult) shelve(ctx context.Context, e *Engine, tx pgx.Tx, task int64) error {
-	if err := o.dropGone(ctx, e, tx, task); err != nil {
-		return err
+	long := len(o.Items) > quicklyRead
+	if long {
+		if _, err := o.dropHandedOut(ctx, e, tx, task); err != nil {
+			return err
+		}
 	}
 	if err := o.store(ctx, e, tx); err != nil {
 		return err
 	}
-	return o.dropGone(ctx, e, tx, task)
+	if long {
+		ranks, err := o.dropHandedOut(ctx, e, tx, task)
+		if err == nil {
+			_, err = tx.Exec(ctx, e.SQL(unshelve), pgx.QueryExecModeExec, o.run, ranks)
+		}
+		if err != nil {
+			return fmt.Errorf("take off the shelf what is gone: %w", err)
+		}
+		if _, err := tx.Exec(ctx, e.SQL(insertPlaces), pgx.QueryExecModeExec, o.run); err != nil {
+			return fmt.Errorf("note the places on the shelf: %w", err)
+		}
+	}
+	if len(o.Items) > 0 {
+		o.from = o.Items[0].Rank
+	}
+	return nil
 }
 
 // store puts the result on the shelf before the assign lock is taken: a million rows take their time, and no click waits for

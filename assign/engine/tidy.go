@@ -44,6 +44,24 @@ with recursive present as (
 )
 delete from getwork.candidate c using old where c.run_id = old.run_id and c.rank = old.rank`
 
+	// Where candidates were, of shelves that are all gone.
+	removePlaces = `
+with recursive present as (
+  (select p.run_id from getwork.candidate_place p order by p.run_id limit 1)
+  union all
+  select n.run_id
+  from present p
+  cross join lateral (select n.run_id from getwork.candidate_place n where n.run_id > p.run_id order by n.run_id limit 1) n
+), over as materialized (
+  select p.run_id from present p where not exists (select from getwork.candidate c where c.run_id = p.run_id)
+), old as materialized (
+  select p.run_id, p.bucket
+  from over o join getwork.candidate_place p on p.run_id = o.run_id
+  limit 5000
+  for update of p skip locked
+)
+delete from getwork.candidate_place p using old where p.run_id = old.run_id and p.bucket = old.bucket`
+
 	removeKeys = `
 with old as materialized (
   select task_id, user_name, key
@@ -66,7 +84,7 @@ func (e *Engine) tidy(ctx context.Context) error {
 			return nil
 		case <-time.After(30*time.Second + rand.N(60*time.Second)):
 		}
-		for _, statement := range []string{removeCandidates, removeKeys} {
+		for _, statement := range []string{removeCandidates, removePlaces, removeKeys} {
 			for {
 				tag, err := e.write(ctx, statement)
 				if err != nil && ctx.Err() == nil {
