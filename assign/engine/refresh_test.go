@@ -130,10 +130,10 @@ func TestRefreshIsInTime(t *testing.T) {
 	begins.on <- struct{}{}
 	n.endedRequest(t, first.ID)
 	n.idle(t)
-	ageShelf(t, db, task.ID, "fresh_until", 19*time.Minute)
-	notYet("after a third of its time, but a minute,")
+	ageShelf(t, db, task.ID, "fresh_until", 9*time.Minute)
+	notYet("after a sixth of its time, but a minute,")
 	ageShelf(t, db, task.ID, "fresh_until", 2*time.Minute)
-	begun("after a third of its time")
+	begun("after a sixth of its time")
 	lasts(14*time.Minute, "bob")
 
 	ageShelf(t, db, task.ID, "fresh_until", 31*time.Minute)
