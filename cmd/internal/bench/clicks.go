@@ -67,7 +67,7 @@ type clicking struct {
 	window            time.Duration // as long as the shelf is fresh
 }
 
-// fit makes the window, and the time that a shelf is fresh, long enough for this machine. If a shelf were stale before
+// fit makes the window, and the time that a shelf is fresh, a minute, or longer on a slow machine. If a shelf were stale before
 // the next is ready, the rate would measure only that.
 func (c *clicking) fit(ctx context.Context) error {
 	return c.on(ctx, 1, func(s *stage) error {
@@ -77,7 +77,7 @@ func (c *clicking) fit(ctx context.Context) error {
 		began := time.Now()
 		err := s.fill(ctx, "fill", itemsQuery, c.candidates, untilEnd)
 		took := time.Since(began)
-		c.window = max(sized(c.Env, 8*time.Second, 30*time.Second), (4 * took).Round(time.Second))
+		c.window = max(sized(c.Env, 8*time.Second, time.Minute), (4 * took).Round(time.Second))
 		c.log("a shelf of %d candidates is filled within %.1f s; windows are of %s", c.candidates, took.Seconds(), c.window)
 		return err
 	})
