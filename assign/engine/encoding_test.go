@@ -44,6 +44,26 @@ func TestDatabaseThatIsNotUTF8(t *testing.T) {
 	}
 }
 
+// A key may be short enough in UTF-8, and too long in the database's encoding, in which its tables count. It is passed over, too:
+// otherwise each round that hands it out would fail.
+func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
+	t.Parallel()
+	address := schematest.Encoded(t, "EUC_TW")
+	db := utf8Pool(t, address)
+	execute(t, db, `create table loan as select * from (values (0, repeat('乂', 60), null), (1, 'a', repeat('乂', 60)), (2, 'b', null)) l (id, name, team)`)
+	if got := query[string](t, db, `select octet_length(name) || ' ' || octet_length(convert_to(name, 'UTF8')) from loan where id = 0`); got != "240 180" {
+		t.Fatalf("the key has %s bytes; this test shows nothing", got)
+	}
+	n := startNode(t, address, nodeOptions{})
+	newTask(t, n, "task", `select name as item, team as exclusive from loan order by id`, nil)
+	if r := n.endedRequest(t, n.click(t, "task", "Ann", 3).ID); fmt.Sprint(items(r)) != "[b]" {
+		t.Errorf("handed out: %q, %s", items(r), r.State)
+	}
+	if got := query[int64](t, db, `select passed_over from getwork.run`); got != 2 {
+		t.Errorf("%d passed over, want 2", got)
+	}
+}
+
 // utf8Pool is a pool that speaks UTF-8, since its encoding is not what the test is about.
 func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
 	t.Helper()

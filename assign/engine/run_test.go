@@ -161,6 +161,28 @@ func TestPassedOver(t *testing.T) {
 	}
 }
 
+// The counts of a run cover all rows that the query gives, also those behind the cut; items that are full come last, so that free
+// items are not cut off behind them.
+func TestCountsAndFullItemsOfACutResult(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	task := newTask(t, n, "task", `select item, slots, team as exclusive from (
+		select i as n, i::text as item, case when i <= 3 then 2 else 1 end as slots, case when i between 4 and 6 then 'busy' end as team from generate_series(1, 3000) i
+		union all values (3001, null, 1, null), (3002, '8', 1, null)) q order by n`,
+		func(s *assign.Settings) { s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 5 })
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, slot) select $1, i, 'u' || s, s from generate_series(1, 3) i, generate_series(1, 2) s`, task.ID)
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, exclusive) values ($1, 'x', 'eve', 'busy')`, task.ID)
+	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'eve' from generate_series(2001, 2500) i`, task.ID)
+	if got := fmt.Sprint(items(n.endedRequest(t, n.click(t, "task", "ann", 2).ID))); got != "[7 8]" {
+		t.Errorf("ann got %s, want [7 8]", got)
+	}
+	if got := query[string](t, db, `select format('%s given, %s blocked, %s passed over, %s candidates, cut %s', given, blocked, passed_over, candidates, cut) from getwork.run`); got != "3002 given, 500 blocked, 2 passed over, 5 candidates, cut t" {
+		t.Error(got)
+	}
+}
+
 // A lease, and a shelf's freshness, begin at the end of a long query: the database's now() has stood still since the lock,
 // and a short lease counted from it would be over before the work is handed out.
 func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {

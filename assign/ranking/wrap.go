@@ -27,6 +27,7 @@ import (
 //     of the query's columns: json, not jsonb. DetailsOf makes them.
 //   - Only items with one place can be blocked here. Items that are full, or whose group is busy, stay, since they
 //     may become free while the result is on the shelf. "offset 0" makes PostgreSQL evaluate the blocked check once a row.
+//   - A key that is too long in the database's own encoding, in which its tables count, is no item. A reader counts in UTF-8.
 //   - An item of an exclusive group has one place, whatever the task says.
 //   - The snapshot is the statement's own, evaluated once.
 //
@@ -48,7 +49,8 @@ with ranked as (
   cross join lateral (` + RowsHead
 	wrapTail = RowsTail + `) getwork_rows
 )
-select item, slots, exclusive, case when blocked then '' else ` + RowDetails + ` end, blocked, full_now, (select pg_current_snapshot()::text)
+select case when octet_length(item) <= 200 and coalesce(octet_length(exclusive) <= 200, true) then item end, slots, exclusive,
+  case when blocked then '' else ` + RowDetails + ` end, blocked, full_now, (select pg_current_snapshot()::text)
 from (
   select item, slots, exclusive, r,
     slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item) as blocked,
