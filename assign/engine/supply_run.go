@@ -148,14 +148,15 @@ const quicklyRead = 1000
 
 const (
 	// selectHandedOut selects the items that were handed out since the run began, and that it can't hand out therefore: see gone in
-	// availabilityBase. The index work_task has them beside each other.
+	// availabilityBase. The index work_task has them beside each other. The limit bounds the node's memory; rounds look up the rest.
 	selectHandedOut = `
 select w.item
 from getwork.work w
 where w.task_id + 0 = $1 and w.id > $2
   and (w.state in ('held', 'never', 'returned', 'failed') and ` + records.Blocks + ` or coalesce(
     not pg_visible_in_snapshot(w.closed_xid, $3::text::pg_snapshot) and w.closed_xid < pg_snapshot_xmax(pg_current_snapshot())
-    or w.closed_at > $4, false))`
+    or w.closed_at > $4, false))
+limit 1000000`
 
 	unshelve = `delete from getwork.candidate where run_id = $1 and rank = any($2)`
 
