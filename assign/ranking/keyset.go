@@ -18,12 +18,7 @@ func (k *KeySet) of(key []byte) [2]uint64 {
 	return [2]uint64{maphash.Bytes(k.first, key), maphash.Bytes(k.second, key)}
 }
 
-// add adds a key, and reports whether it is new.
-func (k *KeySet) add(key []byte) bool {
-	before := len(k.hashes)
-	k.hashes[k.of(key)] = struct{}{}
-	return len(k.hashes) > before
-}
+func (k *KeySet) add(key []byte) { k.hashes[k.of(key)] = struct{}{} }
 
 func (k *KeySet) has(key []byte) bool {
 	_, has := k.hashes[k.of(key)]

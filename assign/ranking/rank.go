@@ -37,7 +37,6 @@ type Result struct {
 
 	Seen *KeySet // the items, so that none is taken twice
 
-	size, rows   int64     // of details: bytes and rows
 	clock, began time.Time // with SeenUntil: when the query began, by the primary's clock and by this node's
 }
 

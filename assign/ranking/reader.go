@@ -20,6 +20,8 @@ type reader struct {
 	found Result      // so far
 	full  []Candidate // at most that many; they come last, so that free items are not cut off behind them
 	more  bool        // there were more full items
+
+	size, sized int64 // of details: bytes and rows
 }
 
 // chunkRows is how many rows a reader reads at a time. On the query database, the primary is then asked which items are blocked.
@@ -133,12 +135,11 @@ func UsableKeys(item string, exclusive *string) bool {
 // count adds the size of a row's details to the result's. A node keeps a run's result in memory, so it refuses a query whose
 // details are too large together.
 func (r *reader) count(size int) error {
-	found := &r.found
-	if found.size += int64(size); found.size > r.q.MaxDetails {
+	if r.size += int64(size); r.size > r.q.MaxDetails {
 		return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
-			r.q.MaxDetails>>20, found.rows)}
+			r.q.MaxDetails>>20, r.sized)}
 	}
-	found.rows++
+	r.sized++
 	return nil
 }
 
