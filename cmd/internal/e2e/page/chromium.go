@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -67,7 +68,7 @@ func (c *chromium) launch(path string) error {
 		return err
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(folder, "profile")), chromedp.Env("TMPDIR="+folder), chromedp.NoSandbox,
+		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(folder, "profile")), chromedp.Env("TMPDIR="+folder, "TZ="+evening(time.Now())), chromedp.NoSandbox,
 		chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("lang", "en-US"))...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	c.end = func() error {

@@ -101,7 +101,7 @@ func (f *foxProcess) launch(path string) error {
 	}
 	defer printed.Close()
 	f.cmd = exec.Command(path, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", f.folder)
-	f.cmd.Env = append(os.Environ(), "HOME="+f.folder, "TMPDIR="+f.folder, "MOZ_CRASHREPORTER_DISABLE=1")
+	f.cmd.Env = append(os.Environ(), "HOME="+f.folder, "TMPDIR="+f.folder, "TZ="+evening(time.Now()), "MOZ_CRASHREPORTER_DISABLE=1")
 	f.cmd.Stdout, f.cmd.Stderr = printed, printed
 	return node.Tie(f.cmd, func(error) { close(f.ended) })
 }
