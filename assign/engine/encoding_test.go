@@ -54,13 +54,29 @@ func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
 	if got := query[string](t, db, `select octet_length(name) || ' ' || octet_length(convert_to(name, 'UTF8')) from loan where id = 0`); got != "240 180" {
 		t.Fatalf("the key has %s bytes; this test shows nothing", got)
 	}
-	n := startNode(t, address, nodeOptions{})
-	newTask(t, n, "task", `select name as item, team as exclusive from loan order by id`, nil)
-	if r := n.endedRequest(t, n.click(t, "task", "Ann", 3).ID); fmt.Sprint(items(r)) != "[b]" {
-		t.Errorf("handed out: %q, %s", items(r), r.State)
+	for where, o := range map[string]nodeOptions{"here": {}, "elsewhere": {queries: reader(t, address, "loan")}} {
+		n := startNode(t, address, o)
+		newTask(t, n, where, `select name as item, team as exclusive from loan order by id`, nil)
+		if r := n.endedRequest(t, n.click(t, where, "Ann", 3).ID); fmt.Sprint(items(r)) != "[b]" {
+			t.Errorf("%s: handed out: %q, %s", where, items(r), r.State)
+		}
+		_, _, err := n.Claim(t.Context(), where, strings.Repeat("乂", 60), assign.Who{Holder: assign.Holder{User: "Bob"}})
+		wantKind(t, err, assign.NotFound)
 	}
-	if got := query[int64](t, db, `select passed_over from getwork.run`); got != 2 {
-		t.Errorf("%d passed over, want 2", got)
+	if got := query[string](t, db, `select string_agg(passed_over + blocked || '', ' ') from getwork.run`); got != "2 2" {
+		t.Errorf("%s passed over or blocked, want 2 in each run", got)
+	}
+}
+
+// What can't be converted to UTF-8 harms nobody while it stands behind what is kept, or in a row that is no item.
+func TestNoTextBehindTheCut(t *testing.T) {
+	t.Parallel()
+	address := schematest.Encoded(t, "SQL_ASCII")
+	execute(t, utf8Pool(t, address), `create table loan as select i as id, case when i > 1 then i::text end as name, case when i in (1, 2000) then E'Zo\xe9' else 'ü' end as note from generate_series(1, 2000) i`)
+	n := startNode(t, address, nodeOptions{})
+	newTask(t, n, "task", `select name as item, note from loan order by id`, func(s *assign.Settings) { s.MaxCandidates = 10 })
+	if r := n.endedRequest(t, n.click(t, "task", "Ann", 1).ID); fmt.Sprint(items(r)) != "[2]" {
+		t.Errorf("handed out: %q, %s, %v", items(r), r.State, r.Error)
 	}
 }
 

@@ -107,11 +107,11 @@ func TestQueryRole(t *testing.T) {
 	wantKind(t, err, assign.QueryRefused)
 }
 
-// The ranking's order survives the check for blocked items, whatever plan is chosen for it: here 400,000 items are put off,
+// The ranking's order survives the check for blocked items, whatever plan is chosen for it: here 40,000 items are put off,
 // which PostgreSQL looks up in a hash, not in order. One execution returns the counts, too.
 func TestRankingKeepsItsOrder(t *testing.T) {
 	if testing.Short() {
-		t.Skip("ranks 400,000 rows")
+		t.Skip("ranks 40,000 rows")
 	}
 	t.Parallel()
 	url := schematest.URL(t)
@@ -119,25 +119,25 @@ func TestRankingKeepsItsOrder(t *testing.T) {
 	execute(t, db, `do $$ begin execute format('alter database %I set work_mem = ''64MB''', current_database()); end $$`)
 	db.Reset()
 	n := startNode(t, url, nodeOptions{})
-	task := newTask(t, n, "task", `select i as item from generate_series(1, 400500) i order by i desc`, func(s *assign.Settings) { s.MaxRequest = 1000 })
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 40500) i order by i desc`, func(s *assign.Settings) { s.MaxRequest = 1000 })
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, after, available_at)
 		select $1, i, 'ann', 'returned', clock_timestamp(), pg_current_xact_id(), '1 hour', clock_timestamp() + interval '1 hour'
-		from generate_series(1, 400000) i`, task.ID)
+		from generate_series(1, 40000) i`, task.ID)
 	execute(t, db, `analyze getwork.work`)
-	plan := query[string](t, db, `explain (verbose, format json) `+n.Ranker.Wrapped(task.Query, task.ID, 1))
+	plan := query[string](t, db, `explain (verbose, format json) `+n.Ranker.Wrapped(task.Query, task.ID, 1, 1000))
 	if !strings.Contains(plan, "hashed SubPlan") {
 		t.Error("the plan does not look the blocked items up in a hash; this test shows nothing")
 	}
 	r := n.endedRequest(t, n.click(t, "task", "bob", 500).ID)
 	for i, w := range r.Work {
-		if want := fmt.Sprint(400500 - i); w.Item != want {
+		if want := fmt.Sprint(40500 - i); w.Item != want {
 			t.Fatalf("the item at place %d is %s, want %s", i, w.Item, want)
 		}
 	}
 	if len(r.Work) != 500 {
 		t.Errorf("%d items, want 500", len(r.Work))
 	}
-	if got := query[string](t, db, `select format('%s given, %s blocked, %s passed over', given, blocked, passed_over) from getwork.run`); got != "400500 given, 400000 blocked, 0 passed over" {
+	if got := query[string](t, db, `select format('%s given, %s blocked, %s passed over', given, blocked, passed_over) from getwork.run`); got != "40500 given, 40000 blocked, 0 passed over" {
 		t.Error(got)
 	}
 }

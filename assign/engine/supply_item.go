@@ -142,7 +142,7 @@ select item, getwork_rows.slots, getwork_rows.exclusive, ` + ranking.RowDetails 
 from (values (null::integer, null::text)) getwork_defaults (slots, exclusive)
 cross join lateral (` + ranking.RowsHead
 	namedTail = ranking.RowsTail + `) getwork_rows
-where item = $1 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 and octet_length(getwork_rows.exclusive) <= 200 or getwork_rows.exclusive is null)
+where item = $1 and octet_length(item) <= 200 and getwork_rows.slots >= 1 and (getwork_rows.slots = 1 and octet_length(getwork_rows.exclusive) <= 200 or getwork_rows.exclusive is null)
 limit 1`
 )
 

@@ -148,7 +148,7 @@ const quicklyRead = 1000
 
 const (
 	// selectHandedOut selects the items that were handed out since the run began, and that it can't hand out therefore: see gone in
-	// availabilityBase. The index work_task has them beside each other. The limit bounds the node's memory; rounds look up the rest.
+	// availabilityBase. They are read by their ids, among those of all tasks. The limit bounds the node's memory; rounds look up the rest.
 	selectHandedOut = `
 select w.item
 from getwork.work w

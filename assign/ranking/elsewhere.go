@@ -36,10 +36,12 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
 	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
 	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
+	// A key that is too long in the encoding of this database is no item: recording it would fail.
 	BlockedItems = `
 select c.item
-from unnest($2::text[]) c (item)
-where (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
+from unnest($2::text[], $4::text[]) c (item, exclusive)
+where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200
+  or (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
   or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3`
 )
 
@@ -180,26 +182,29 @@ func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Set
 		if chunk, more, err = r.chunk(); err != nil {
 			return Result{}, err
 		}
-		if chunk, err = q.dropBlocked(ctx, task, chunk, &r.found); err != nil {
+		if chunk, err = r.dropBlocked(ctx, task, chunk); err != nil {
 			return Result{}, err
 		}
-		r.keep(chunk)
+		if err := r.keep(chunk); err != nil {
+			return Result{}, err
+		}
 	}
 	return r.result(), nil
 }
 
-func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate, found *Result) ([]Candidate, error) {
+func (r *reader) dropBlocked(ctx context.Context, task int64, chunk []Candidate) ([]Candidate, error) {
 	if len(chunk) == 0 {
 		return nil, nil
 	}
 	var items []string
-	for _, r := range chunk {
-		if r.Slots == 1 { // the free places of the other items are counted when they are handed out
-			items = append(items, r.Item)
+	var exclusives []*string
+	for _, c := range chunk {
+		if c.Slots == 1 { // the free places of the other items are counted when they are handed out
+			items, exclusives = append(items, c.Item), append(exclusives, c.Exclusive)
 		}
 	}
 	// Planned each time: a plan that was made while there was no work would read all of it for each item.
-	rows, err := q.DB.Query(ctx, q.SQL(BlockedItems), pgx.QueryExecModeExec, task, items, found.SeenUntil)
+	rows, err := r.q.DB.Query(ctx, r.q.SQL(BlockedItems), pgx.QueryExecModeExec, task, items, r.found.SeenUntil, exclusives)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
@@ -212,13 +217,15 @@ func (q *Ranker) dropBlocked(ctx context.Context, task int64, chunk []Candidate,
 		blocked[n] = true
 	}
 	free := chunk[:0]
-	for _, r := range chunk {
-		if blocked[r.Item] {
-			found.Blocked++
-			found.Seen.remove(r.Item) // there may be millions, and the next look-up finds them again
+	for _, c := range chunk {
+		if blocked[c.Item] {
+			r.found.Blocked++
+			if !r.differ {
+				r.found.Seen.remove(c.Item) // there may be millions, and the next look-up finds them again
+			}
 			continue
 		}
-		free = append(free, r)
+		free = append(free, c)
 	}
 	if len(free) < len(chunk)/2 {
 		for i := range free { // so that they don't keep the text of all others in memory

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 )
@@ -18,14 +19,22 @@ type reader struct {
 	rows  pgx.Rows
 	most  int         // max_candidates
 	found Result      // so far
-	full  []Candidate // at most that many; they come last, so that free items are not cut off behind them
+	full  []Candidate // as many as fit beside the free ones, so that free items are not cut off behind them
 	more  bool        // there were more full items
 
-	size, sized int64 // of details: bytes and rows
+	// The query returns slots or exclusive, so the rows of an item may differ. The first decides, so every item is remembered:
+	// otherwise a blocked item would be free by a later row with more places.
+	differ bool
+
+	size, sized int64 // of the details that are kept: bytes and rows
 }
 
-// chunkRows is how many rows a reader reads at a time. On the query database, the primary is then asked which items are blocked.
-const chunkRows = 1000
+// A reader reads chunks of at most so many rows, which end behind so many bytes of details. On the query database, the primary is
+// then asked which items are blocked.
+const (
+	chunkRows  = 1000
+	chunkBytes = 4 << 20
+)
 
 // begin executes a task's query. end leaves the rest of its rows unread; if there are any, the transaction can then only go back
 // to a savepoint.
@@ -33,7 +42,7 @@ func (q *Ranker) begin(ctx context.Context, tx pgx.Tx, task int64, s assign.Sett
 	ctx, cancel := context.WithCancel(ctx)
 	// The extended protocol, whatever the pool's mode is, takes one statement and refuses more. Not a cursor: PostgreSQL makes no
 	// parallel plan for one.
-	rows, err = tx.Query(ctx, q.Wrapped(s.Query, task, s.Slots), pgx.QueryExecModeExec)
+	rows, err = tx.Query(ctx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates), pgx.QueryExecModeExec)
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -57,7 +66,9 @@ func (q *Ranker) read(ctx context.Context, tx pgx.Tx, task int64, s assign.Setti
 		if chunk, more, err = r.chunk(); err != nil {
 			return Result{}, err
 		}
-		r.keep(chunk)
+		if err := r.keep(chunk); err != nil {
+			return Result{}, err
+		}
 	}
 	found := r.result()
 	if found.Snapshot == nil { // no rows, so nothing is compared with the snapshot
@@ -74,11 +85,16 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 	found := &r.found
 	var text []byte
 	var ends [][2]int // of each candidate's key and details in text
-	rows := 0
-	for ; rows < chunkRows && r.rows.Next(); rows++ {
+	for rows := 0; rows < chunkRows && len(text) < chunkBytes; rows++ {
+		if !r.rows.Next() {
+			return cut(chunk, text, ends), false, r.rows.Err()
+		}
+		if found.Given == 0 {
+			r.differ = returnsPlaces(r.rows.FieldDescriptions())
+		}
 		found.Given++
 		row := r.rows.RawValues() // in text format, since no other was asked for
-		item, exclusive := row[0], row[2]
+		item, exclusive, details := row[0], row[2], row[3]
 		slots, err := strconv.Atoi(string(row[1]))
 		if err != nil {
 			return nil, false, fmt.Errorf("read the slots: %w", err)
@@ -87,19 +103,30 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			snapshot := string(row[6])
 			found.Snapshot = &snapshot
 		}
+		if len(item) == 0 || len(item) > maxKey {
+			found.PassedOver++
+			continue
+		}
+		repeated := found.Seen.has(item)
+		if r.differ {
+			found.Seen.add(item)
+		}
 		c := Candidate{Rank: found.Given, Slots: slots, full: isTrue(row[5])}
 		switch {
-		case len(item) == 0 || len(item) > maxKey || len(exclusive) > maxKey || slots < 1 || len(exclusive) > 0 && slots > 1 || found.Seen.has(item):
+		case repeated, slots < 1, len(exclusive) > maxKey, len(exclusive) > 0 && slots > 1:
 			found.PassedOver++
 			continue
 		case isTrue(row[4]):
 			found.Blocked++
 			continue
-		case found.Cut:
+		case c.full && (details == nil || len(found.Items)+len(r.full) >= r.most):
+			r.more = true
 			continue
-		}
-		if err := r.count(len(row[3])); err != nil {
-			return nil, false, err
+		case details == nil:
+			found.Cut = true
+			continue
+		case found.Cut && !c.full:
+			continue
 		}
 		found.Seen.add(item)
 		if exclusive != nil {
@@ -108,19 +135,27 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 		}
 		text = append(text, item...)
 		key := len(text)
-		text = appendDetails(text, row[3])
+		text = appendDetails(text, details)
 		ends = append(ends, [2]int{key, len(text)})
 		chunk = append(chunk, c)
 	}
-	if rows < chunkRows && r.rows.Err() != nil {
-		return nil, false, r.rows.Err()
-	}
+	return cut(chunk, text, ends), true, nil
+}
+
+// cut gives each candidate its key and details, which end in the text where ends says.
+func cut(chunk []Candidate, text []byte, ends [][2]int) []Candidate {
 	all, from := string(text), 0
 	for i, end := range ends {
 		chunk[i].Item, chunk[i].Details = all[from:end[0]], all[end[0]:end[1]]
 		from = end[1]
 	}
-	return chunk, rows == chunkRows, nil
+	return chunk
+}
+
+// returnsPlaces reports whether the query returns slots or exclusive: see the defaults of a wrapped query.
+func returnsPlaces(columns []pgconn.FieldDescription) bool {
+	const regdictionary = 3769
+	return columns[7].DataTypeOID != regdictionary || columns[8].DataTypeOID != regdictionary
 }
 
 func isTrue(value []byte) bool { return string(value) == "t" }
@@ -132,44 +167,47 @@ func UsableKeys(item string, exclusive *string) bool {
 	return len(item) <= maxKey && (exclusive == nil || len(*exclusive) <= maxKey)
 }
 
-// count adds the size of a row's details to the result's. A node keeps a run's result in memory, so it refuses a query whose
+// keep adds items to the result, and cuts it at max_candidates. A node keeps a run's result in memory, so it refuses a query whose
 // details are too large together.
-func (r *reader) count(size int) error {
-	if r.size += int64(size); r.size > r.q.MaxDetails {
-		return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
-			r.q.MaxDetails>>20, r.sized)}
-	}
-	r.sized++
-	return nil
-}
-
-// keep adds items to the result, and cuts it at max_candidates.
-func (r *reader) keep(chunk []Candidate) {
+func (r *reader) keep(chunk []Candidate) error {
 	found := &r.found
 	if cap(found.Items)-len(found.Items) < len(chunk) {
 		found.Items = slices.Grow(found.Items, max(len(chunk), len(found.Items))) // by itself, it would be copied three times as often
 	}
 	for _, c := range chunk {
+		kept := len(found.Items) + len(r.full)
 		switch {
-		case c.full && len(r.full) < r.most:
-			r.full = append(r.full, c)
-		case c.full:
+		case c.full && kept == r.most:
 			r.more = true
-		case len(found.Items) < r.most:
-			found.Items = append(found.Items, c)
-		default:
+			continue
+		case c.full:
+			r.full = append(r.full, c)
+		case len(found.Items) == r.most:
 			found.Cut = true
+			continue
+		case kept == r.most:
+			last := len(r.full) - 1
+			r.size -= int64(len(r.full[last].Details))
+			r.full, r.more = r.full[:last], true
+			fallthrough
+		default:
+			found.Items = append(found.Items, c)
 		}
+		if r.size += int64(len(c.Details)); r.size > r.q.MaxDetails {
+			return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
+				r.q.MaxDetails>>20, r.sized)}
+		}
+		r.sized++
 	}
+	return nil
 }
 
 // result returns what was read.
 func (r *reader) result() Result {
 	found := &r.found
+	found.Cut = found.Cut || r.more
 	if len(r.full) > 0 {
-		room := min(r.most-len(found.Items), len(r.full))
-		found.Cut = found.Cut || r.more || room < len(r.full)
-		found.Items = append(found.Items, r.full[:room]...)
+		found.Items = append(found.Items, r.full...)
 		slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) })
 	}
 	return *found
