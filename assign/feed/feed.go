@@ -40,6 +40,7 @@ type Feed struct {
 	config Config
 	limit  pg.LogLimiter
 	wake   chan struct{}
+	every  time.Duration // rereadEvery, except in tests
 
 	mu      sync.Mutex
 	holders map[assign.Holder][]*Subscription
@@ -68,7 +69,7 @@ func New(c Config) *Feed {
 	if c.SQL == nil {
 		c.SQL = func(statement string) string { return statement }
 	}
-	f := &Feed{config: c, wake: make(chan struct{}, 1), holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
+	f := &Feed{config: c, wake: make(chan struct{}, 1), every: rereadEvery, holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
 	f.snapshots.Read, f.tasks.Read = c.Records.Snapshots, f.toFollow
 	return f
 }

@@ -34,7 +34,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			if f.collect() {
 				f.manyAfter = time.Time{}
 			}
-			if time.Since(reread) > rereadEvery {
+			if time.Since(reread) > f.every {
 				reread = time.Now()
 				f.reread(ctx)
 			}

@@ -37,13 +37,14 @@ type node struct {
 }
 
 type nodeOptions struct {
-	steps func(ctx context.Context, step engine.Step)
-	still bool          // nothing runs by itself: the test calls it
-	deaf  bool          // no listener
-	mute  bool          // a listener that never comes up
-	every time.Duration // between two announcements
-	dumb  bool          // its announcer can't send, as if the node had died before
-	log   io.Writer
+	steps  func(ctx context.Context, step engine.Step)
+	still  bool          // nothing runs by itself: the test calls it
+	deaf   bool          // no listener
+	mute   bool          // a listener that never comes up
+	every  time.Duration // between two announcements
+	reread time.Duration // instead of rereadEvery
+	dumb   bool          // its announcer can't send, as if the node had died before
+	log    io.Writer
 
 	tracer trace.Tracer // nil: tracing is off
 }
@@ -87,6 +88,9 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 		traces = tracing.New(tracing.Config{Tracer: o.tracer, DB: router, Log: log})
 	}
 	f := New(Config{Node: name, DB: router, Records: rs, Trace: traces, Log: log})
+	if o.reread > 0 {
+		f.every = o.reread
+	}
 	e := engine.New(engine.Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
 		Announce: announcer, Log: log, LookEvery: time.Hour, Steps: o.steps})
 	if o.still {
