@@ -96,11 +96,11 @@ func TestWorkHistory(t *testing.T) {
 	}
 }
 
-// Among 200,000 rows, those of a rare task, user or item are found by their index, even by a generic plan, and by
+// Among a million rows, those of a rare task, user or item are found by their index, even by a generic plan, and by
 // statistics that say nothing about them. A page of a frequent one reads no more than the page.
 func TestWorkHistoryByIndex(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes 200,000 rows")
+		t.Skip("writes a million rows")
 	}
 	t.Parallel()
 	url := schematest.URL(t)
@@ -111,7 +111,7 @@ func TestWorkHistoryByIndex(t *testing.T) {
 	// The rare rows are the oldest: walking back from the newest row meets them last.
 	execute(t, db, closedRow, rare, "rare", "rare", "completed")
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
-		select $1, 'item ' || i % 60000, 'user ' || i % 7, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 200000) i`, common)
+		select $1, 'item ' || i % 300000, 'user ' || i % 7, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 1000000) i`, common)
 	const held = 100
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, 'held ' || i, 'user 3' from generate_series(1, $2::integer) i`, common, held)
 	for _, statistics := range []string{"none", "taken"} {
