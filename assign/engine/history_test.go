@@ -246,7 +246,7 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil)}},
 		"selectHeld":         {selectHeld, []any{task, "item 5", "ann", ""}},
 		"selectGiven":        {selectGiven, []any{task, "item 5", "ann", ""}},
-		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now(), []*string{nil}}},
+		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now(), []*string{nil}, []int{1}}},
 		"blocked":            {blocked, []any{task, []string{"item 5", "item 6"}}},
 		"blocked as a whole": {`select item from getwork.blocked where task_id = $1`, []any{task}},
 	} {

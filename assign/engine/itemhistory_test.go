@@ -55,13 +55,13 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		"a claim of an inbox, four eyes":         of(selectNamed, inbox, conflicts, old, 1, nil, nil, nil, true),
 		"who holds it":                           of(selectHeld, jobs, old, "ann", ""),
 		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1),
-		"what a replica's run has":               of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}),
+		"what a replica's run has":               of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{1}),
 		"an explanation: how it stands":          of(selectStanding, jobs, conflicts, old, 1, nil, run),
 		"an explanation: what binds":             of(selectBinding, jobs, old),
 		"an explanation: who has it elsewhere":   of(selectElsewhere, jobs, old),
 		"a change of the number of places":       of(lockBlocking, jobs),
-		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1, 1000), nil},
-		"a run of several places: what is taken": {n.Ranker.Wrapped(oldQuery, jobs, 3, 1000), nil},
+		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1), nil},
+		"a run of several places: what is taken": {n.Ranker.Wrapped(oldQuery, jobs, 3), nil},
 	}
 }
 

@@ -124,7 +124,7 @@ func TestRankingKeepsItsOrder(t *testing.T) {
 		select $1, i, 'ann', 'returned', clock_timestamp(), pg_current_xact_id(), '1 hour', clock_timestamp() + interval '1 hour'
 		from generate_series(1, 40000) i`, task.ID)
 	execute(t, db, `analyze getwork.work`)
-	plan := query[string](t, db, `explain (verbose, format json) `+n.Ranker.Wrapped(task.Query, task.ID, 1, 1000))
+	plan := query[string](t, db, `explain (verbose, format json) `+n.Ranker.Wrapped(task.Query, task.ID, 1))
 	if !strings.Contains(plan, "hashed SubPlan") {
 		t.Error("the plan does not look the blocked items up in a hash; this test shows nothing")
 	}

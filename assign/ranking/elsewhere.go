@@ -36,13 +36,13 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
 	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
 	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
-	// A key that is too long in the encoding of this database is no item: recording it would fail.
+	// The free places of the other items are counted when they are handed out. A key that is too long in the encoding of this
+	// database is no item: recording it would fail.
 	BlockedItems = `
 select c.item
-from unnest($2::text[], $4::text[]) c (item, exclusive)
-where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200
-  or (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
-  or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3`
+from unnest($2::text[], $4::text[], $5::integer[]) c (item, exclusive, slots)
+where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and ((select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
+  or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3)`
 )
 
 // WasSetBack reports whether the primary's clock was set back since the query began.
@@ -196,15 +196,14 @@ func (r *reader) dropBlocked(ctx context.Context, task int64, chunk []Candidate)
 	if len(chunk) == 0 {
 		return nil, nil
 	}
-	var items []string
-	var exclusives []*string
-	for _, c := range chunk {
-		if c.Slots == 1 { // the free places of the other items are counted when they are handed out
-			items, exclusives = append(items, c.Item), append(exclusives, c.Exclusive)
-		}
+	items, exclusives, slots := make([]string, len(chunk)), make([]*string, len(chunk)), make([]int, len(chunk))
+	var all, kept int64
+	for i, c := range chunk {
+		items[i], exclusives[i], slots[i] = c.Item, c.Exclusive, c.Slots
+		all += sizeOf(c)
 	}
 	// Planned each time: a plan that was made while there was no work would read all of it for each item.
-	rows, err := r.q.DB.Query(ctx, r.q.SQL(BlockedItems), pgx.QueryExecModeExec, task, items, r.found.SeenUntil, exclusives)
+	rows, err := r.q.DB.Query(ctx, r.q.SQL(BlockedItems), pgx.QueryExecModeExec, task, items, r.found.SeenUntil, exclusives, slots)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
@@ -226,8 +225,9 @@ func (r *reader) dropBlocked(ctx context.Context, task int64, chunk []Candidate)
 			continue
 		}
 		free = append(free, c)
+		kept += sizeOf(c)
 	}
-	if len(free) < len(chunk)/2 {
+	if kept < all/2 {
 		for i := range free { // so that they don't keep the text of all others in memory
 			free[i].Item, free[i].Details = strings.Clone(free[i].Item), strings.Clone(free[i].Details)
 		}

@@ -57,7 +57,7 @@ func (q *Ranker) preview(ctx context.Context, name string, task int64, s assign.
 	s.MaxCandidates = limit
 	p := assign.Preview{Rows: []assign.PreviewRow{}}
 	err := q.InTx(ctx, SlotWait, s, "query", func(ctx context.Context, tx pgx.Tx) error {
-		if err := explainPreview(ctx, tx, &p, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates)); err != nil {
+		if err := explainPreview(ctx, tx, &p, q.Wrapped(s.Query, task, s.Slots)); err != nil {
 			return err
 		}
 		return q.executePreview(ctx, tx, &p, task, s)

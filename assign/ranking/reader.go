@@ -22,11 +22,11 @@ type reader struct {
 	full  []Candidate // as many as fit beside the free ones, so that free items are not cut off behind them
 	more  bool        // there were more full items
 
-	// The query returns slots or exclusive, so the rows of an item may differ. The first decides, so every item is remembered:
-	// otherwise a blocked item would be free by a later row with more places.
+	// The query returns slots or exclusive, so the rows of an item may differ. The first decides, so every item is remembered until
+	// the result is cut, in some 26 bytes: otherwise a blocked item would be free by a later row with more places.
 	differ bool
 
-	size, sized int64 // of the details that are kept: bytes and rows
+	size, sized int64 // of what is kept: bytes and rows
 }
 
 // A reader reads chunks of at most so many rows, which end behind so many bytes of details. On the query database, the primary is
@@ -42,7 +42,7 @@ func (q *Ranker) begin(ctx context.Context, tx pgx.Tx, task int64, s assign.Sett
 	ctx, cancel := context.WithCancel(ctx)
 	// The extended protocol, whatever the pool's mode is, takes one statement and refuses more. Not a cursor: PostgreSQL makes no
 	// parallel plan for one.
-	rows, err = tx.Query(ctx, q.Wrapped(s.Query, task, s.Slots, s.MaxCandidates), pgx.QueryExecModeExec)
+	rows, err = tx.Query(ctx, q.Wrapped(s.Query, task, s.Slots), pgx.QueryExecModeExec)
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -108,7 +108,7 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			continue
 		}
 		repeated := found.Seen.has(item)
-		if r.differ {
+		if r.differ && !found.Cut {
 			found.Seen.add(item)
 		}
 		c := Candidate{Rank: found.Given, Slots: slots, full: isTrue(row[5])}
@@ -119,13 +119,10 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 		case isTrue(row[4]):
 			found.Blocked++
 			continue
-		case c.full && (details == nil || len(found.Items)+len(r.full) >= r.most):
+		case found.Cut:
+			continue
+		case c.full && len(found.Items)+len(r.full) >= r.most:
 			r.more = true
-			continue
-		case details == nil:
-			found.Cut = true
-			continue
-		case found.Cut && !c.full:
 			continue
 		}
 		found.Seen.add(item)
@@ -187,13 +184,14 @@ func (r *reader) keep(chunk []Candidate) error {
 			continue
 		case kept == r.most:
 			last := len(r.full) - 1
-			r.size -= int64(len(r.full[last].Details))
+			r.size -= sizeOf(r.full[last])
+			r.full[last] = Candidate{} // or its text would stay in memory
 			r.full, r.more = r.full[:last], true
 			fallthrough
 		default:
 			found.Items = append(found.Items, c)
 		}
-		if r.size += int64(len(c.Details)); r.size > r.q.MaxDetails {
+		if r.size += sizeOf(c); r.size > r.q.MaxDetails {
 			return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
 				r.q.MaxDetails>>20, r.sized)}
 		}
@@ -201,6 +199,8 @@ func (r *reader) keep(chunk []Candidate) error {
 	}
 	return nil
 }
+
+func sizeOf(c Candidate) int64 { return int64(len(c.Item) + len(c.Details)) }
 
 // result returns what was read.
 func (r *reader) result() Result {

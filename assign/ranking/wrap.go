@@ -23,10 +23,8 @@ import (
 //     lateral join. No query returns a regdictionary, so the types of the last two columns tell whether it returns them.
 //   - The rows come in the query's order, since nothing around it sorts, groups or joins. So what blocks an item is looked up
 //     by sub-queries between select and from; as a join, it might change the order.
-//   - The whole row travels as one value, so that details are made only for rows that may be kept: not for blocked ones, and
-//     only for the first free and the first full ones, since otherwise the server would send the whole result. Repeats count
-//     there, too, so these are more rows than items are kept. Details keep the order of the query's columns: json, not jsonb.
-//     DetailsOf makes them.
+//   - The whole row travels as one value, so that details are made only for rows that are items and are not blocked. They keep
+//     the order of the query's columns: json, not jsonb. DetailsOf makes them.
 //   - Only items with one place can be blocked here. Items that are full, or whose group is busy, stay, since they
 //     may become free while the result is on the shelf. "offset 0" makes PostgreSQL evaluate the blocked check once a row.
 //   - A key that is too long in the database's own encoding, in which its tables count, is no item. A reader counts in UTF-8.
@@ -55,22 +53,16 @@ with ranked as (
 	wrapTail = RowsTail + `) getwork_rows
 )
 select case when octet_length(item) <= 200 then item end, case when octet_length(exclusive) > 200 then 0 else slots end, exclusive,
-  case when blocked then '' when usable and case when full_now then full_so_far else free_so_far end <= %[2]d then ` + RowDetails + ` end,
+  case when not blocked and slots >= 1 and octet_length(item) between 1 and 200 then ` + RowDetails + ` end,
   blocked, full_now, (select pg_current_snapshot()::text), slots_type, exclusive_type
 from (
-  select *, count(*) filter (where usable and not blocked and full_now) over so_far as full_so_far,
-    count(*) filter (where usable and not blocked and full_now is not true) over so_far as free_so_far
-  from (
-    select *, octet_length(item) between 1 and 200 and coalesce(octet_length(exclusive) <= 200, true) as usable,
-      slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item) as blocked,
-      slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item and b.held)
-        or exclusive is not null and (
-          select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = ranked.exclusive and b.held limit 1) is true as full_now
-    from ranked
-    offset 0
-  ) marked
-  window so_far as (rows unbounded preceding)
-) counted`
+  select *, slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item) as blocked,
+    slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item and b.held)
+      or exclusive is not null and (
+        select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = ranked.exclusive and b.held limit 1) is true as full_now
+  from ranked
+  offset 0
+) marked`
 
 	// The same columns where the query runs on a database of its own. The query names nothing of getwork's schema: a replica may
 	// lag behind, and the login may be limited to the bank's tables.
@@ -81,12 +73,12 @@ cross join lateral (` + RowsHead
 	elsewhereTail = RowsTail + `) getwork_rows`
 )
 
-// Wrapped returns the statement for a task's query. slots is the task's setting, and most is how many items are kept.
-func (q *Ranker) Wrapped(query assign.Query, task int64, slots, most int) string {
+// Wrapped returns the statement for a task's query. slots is the task's setting.
+func (q *Ranker) Wrapped(query assign.Query, task int64, slots int) string {
 	if q.Queries != nil {
 		return fmt.Sprintf(elsewhereHead, slots) + query.Trimmed() + elsewhereTail
 	}
-	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task, 4*most+1000))
+	return fmt.Sprintf(wrapHead, slots) + query.Trimmed() + q.SQL(fmt.Sprintf(wrapTail, task))
 }
 
 // enterQuery returns the settings that prepare a transaction for user SQL: read only, a time limit, and the query role's
@@ -146,7 +138,7 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 				return queryRefusal("query", "the query returns %d columns named %q; give each a name of its own", n, name)
 			}
 		}
-		rows, err := tx.Query(ctx, "explain "+q.Wrapped(query, 0, 1, 1), pgx.QueryExecModeExec)
+		rows, err := tx.Query(ctx, "explain "+q.Wrapped(query, 0, 1), pgx.QueryExecModeExec)
 		if err == nil {
 			rows.Close()
 			err = rows.Err()
