@@ -204,7 +204,7 @@ func (g *Registry) user(ctx context.Context, name string) (User, error) {
 
 const rebindPrincipal = `
 update getwork.principal
-set iss = $2, sub = $3, rebound = rebound + 1, changed = pg_current_xact_id()
+set iss = $2, sub = $3, kind = 'person', rebound = rebound + 1, changed = pg_current_xact_id()
 where name = $1
 returning id, rebound - 1`
 

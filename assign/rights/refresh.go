@@ -110,10 +110,12 @@ func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entr
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, nil, nil, nil
 		}
-		if err != nil || !changed {
+		if err != nil {
 			return nil, nil, nil, err
 		}
-		if _, err := tx.Exec(ctx, g.SQL(updatePrincipal), c.principal, e.Role, e.Admin, groups); err != nil {
+		// Even if the session had these rights before: another one may have given the principal, and so their tokens, more.
+		principal, err := tx.Exec(ctx, g.SQL(updatePrincipal), c.principal, e.Role, e.Admin, groups)
+		if err != nil || !changed && principal.RowsAffected() == 0 {
 			return nil, nil, nil, err
 		}
 		changes, err := g.regroup(ctx, tx, c.principal, groups)

@@ -258,8 +258,12 @@ func TestRebind(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	cookie := d.logIn(t, "tracy", assign.RoleWorker, "")
+	d.exec(t, "update getwork.principal set kind = 'service'") // the name was a program's before
 	if _, err := d.RebindUser(t.Context(), "tracy", "idp", "new"); err != nil {
 		t.Fatal(err)
+	}
+	if n := d.count(t, "select count(*) from getwork.principal where kind = 'person'"); n != 1 {
+		t.Error("a person's tokens are not bound to their log-ins")
 	}
 	if _, err := d.session(t, cookie); why(err) != WhyEnded {
 		t.Error("what the former account had:", why(err))
@@ -369,6 +373,21 @@ func TestRefreshIsClaimed(t *testing.T) {
 	d.look(t, f, EndChanged)
 	if n := d.count(t, "select count(*) from getwork.session where refresh = 'next' and refreshing_until is null"); n != 1 {
 		t.Error("the next refresh token was not stored")
+	}
+	d.exec(t, "update getwork.principal set admin = true, groups = '{other}'") // by another session, since when the provider has changed its mind
+	d.exec(t, "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'")
+	r, err = d.session(t, begun.Cookie)
+	f = d.follow(t, r, err)
+	d.look(t, f, "")
+	fourth := claims()
+	if len(fourth) != 1 {
+		t.Fatal("not claimed after ten minutes")
+	}
+	if err := d.Refreshed(t.Context(), fourth[0], nil, e); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.count(t, "select count(*) from getwork.principal where role = 'manager' and not admin and groups = '{new}'"); n != 1 {
+		t.Error("the principal, by whom tokens are judged, keeps rights that the provider has just not named")
 	}
 }
 
