@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,23 +40,8 @@ func setUps(t *testing.T) map[string]setUp {
 	_, apart := worker(t, there)
 	return map[string]setUp{
 		"query role":  {here, db, through, nodeOptions{role: role}},
-		"query login": {there, pool(t, there), apart, nodeOptions{queries: connector(t, there)}},
+		"query login": {there, pool(t, there), apart, nodeOptions{queries: schematest.Connector(t, there)}},
 	}
-}
-
-// connector makes a login that may only connect, and returns its URL.
-func connector(t *testing.T, address string) string {
-	t.Helper()
-	db := pool(t, address)
-	role := "connector_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
-	execute(t, db, `create role `+role+` login password 'secret'`)
-	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "secret")
-	return u.String()
 }
 
 // start starts a node, with queries confined or not.

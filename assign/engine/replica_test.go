@@ -18,16 +18,13 @@ import (
 // reader makes a login that may read the tables named and nothing else, and returns the URL that uses it.
 func reader(t *testing.T, address, tables string) string {
 	t.Helper()
-	db := pool(t, address)
-	role := "reader_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
-	execute(t, db, `create role `+role+` login password 'secret'; grant select on `+tables+` to `+role)
-	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
-	u, err := url.Parse(address)
+	there := schematest.Connector(t, address)
+	u, err := url.Parse(there)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.User = url.UserPassword(role, "secret")
-	return u.String()
+	execute(t, pool(t, address), `grant select on `+tables+` to `+u.User.Username())
+	return there
 }
 
 // With a query database, ranking queries run there, by a login that can't see getwork at all. Blocked rows are dropped chunk

@@ -36,12 +36,13 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
 	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
 	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
-	// The free places of the other items are counted when they are handed out. A key that is too long in the encoding of this
+	// The free places of an item with several are counted when it is handed out. A key that is too long in the encoding of this
 	// database is no item: recording it would fail.
 	BlockedItems = `
 select c.item
 from unnest($2::text[], $4::text[], $5::integer[]) c (item, exclusive, slots)
-where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and ((select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
+where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and (
+  (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
   or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3)`
 )
 

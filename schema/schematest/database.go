@@ -2,6 +2,7 @@ package schematest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"net"
 	"net/url"
@@ -54,6 +55,22 @@ alter database `+name+` owner to `+plain)
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(plain, plain)
+	return u.String()
+}
+
+// Connector makes a login that may only connect to the database at address, a URL, and returns the URL for it.
+func Connector(t testing.TB, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "connector" + strings.ToLower(rand.Text())
+	if err := execute(t.Context(), address, `create role `+role+` login password 'secret'`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = execute(context.Background(), address, `drop owned by `+role+`; drop role `+role) }) // or with its server
+	u.User = url.UserPassword(role, "secret")
 	return u.String()
 }
 

@@ -1,15 +1,9 @@
 package fault
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/cmd/internal/e2e"
 	"getwork/schema/schematest"
@@ -21,41 +15,7 @@ import (
 func TestRunnerFrozen(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	frozen(t, address, func(s *site) (string, func()) { return s.Gated(frozenQuery.Seconds(), 100) }, "--query-database-url", connector(t, address))
-}
-
-// connector makes a login that may only connect, and returns its URL.
-func connector(t *testing.T, address string) string {
-	t.Helper()
-	db, err := pgxpool.New(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var role string
-	err = db.QueryRow(t.Context(), `select 'connector_' || substr(md5(current_database()), 1, 12)`).Scan(&role)
-	if err == nil {
-		_, err = db.Exec(t.Context(), `create role `+role+` login password 'secret'`)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // when the nodes have ended
-		c, err := pgx.Connect(context.Background(), address)
-		if err == nil {
-			_, err = c.Exec(context.Background(), `drop role `+role)
-			err = errors.Join(err, c.Close(context.Background()))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "secret")
-	return u.String()
+	frozen(t, address, func(s *site) (string, func()) { return s.Gated(frozenQuery.Seconds(), 100) }, "--query-database-url", schematest.Connector(t, address))
 }
 
 // The same with a result of 20 MB, which the server is still sending when nobody reads any more.
