@@ -17,7 +17,7 @@ func TestPageOliverAndTracy(t *testing.T) {
 	oliver, tracy := page.NewBrowser(t, ""), page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	open := page.Gated(s)
-	oliver.LogIn(s.Nodes[0].URL, "Oliver")
+	oliver.LogInByForm(s.Nodes[0].URL, "Oliver")
 	tracy.LogIn(s.Nodes[1].URL, "Tracy")
 	oliver.State("live", e2e.Soon)
 	tracy.State("live", e2e.Soon)
@@ -59,11 +59,11 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 	const evil = `<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>`
 	err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "verify", "title": evil, "description": evil, "query": `
 		select $$` + evil + `$$ as item, $$` + evil + `$$ as "<b>column</b>", 'مرحبا' as "שם", 1234567.50 as amount, 12345678901234567890 as large, 2026 as year, date '2026-02-03' as day,
-		  timestamptz '2026-02-03 04:05:06Z' as moment, null as nothing, true as yes, array['<i>', 'x'] as list`})
+		  timestamptz '2026-02-03 11:05:06Z' as moment, null as nothing, true as yes, array['<i>', 'x'] as list`})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.LogIn(s.Nodes[0].URL, "<b>Oliver</b>")
+	b.LogInByForm(s.Nodes[0].URL, "<b>Oliver</b>")
 	b.State("live", e2e.Soon)
 	b.Click(".task form button")
 	b.Works(1, e2e.Soon)
