@@ -137,6 +137,7 @@ func TestFrozenConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 // TestFailingSendDoesNotKillAGoodListener fails the echoes for twice SilentAfter, which is no fault of LISTEN.
 func TestFailingSendDoesNotKillAGoodListener(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, c := range []struct {
 		name string
 		fail func(ctx context.Context) error

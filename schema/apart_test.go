@@ -106,6 +106,7 @@ func TestIndexesAreBuiltBesideWriters(t *testing.T) {
 // there, and in the end everything is as if it had never been killed.
 func TestIndexesAfterAKill(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(3*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)

@@ -75,6 +75,7 @@ func TestMigrationGivesUp(t *testing.T) {
 // A login's time-outs, meant for people's queries, do not end a node's wait for another that migrates.
 func TestMigrationHasNoTimeOuts(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout.Scale(2*time.Minute))
 	defer cancel()
 	url := schematest.URL(t)

@@ -125,6 +125,7 @@ func TestUpDownUp(t *testing.T) {
 // Each migration's way down restores exactly the state before it.
 func TestDownStepByStep(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	ctx := context.Background()
 	conn := connect(t, schematest.URL(t))
 	_, latest := status(t, conn, schema.Default)
@@ -143,6 +144,7 @@ func TestDownStepByStep(t *testing.T) {
 
 func TestManyNodesAtOnce(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const nodes = 8
 	url := schematest.Empty(t)
 	conns := make([]*pgx.Conn, nodes)

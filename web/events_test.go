@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 	"getwork/web/contract"
 )
@@ -85,6 +86,7 @@ func (l *listener) event() (kind string, body map[string]any) {
 // A stream has hello, a snapshot, then changes, in the same JSON as REST.
 func TestEvents(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and an open stream outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.newTask(t, "answer", five, "")

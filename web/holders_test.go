@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // holdersPage is a page of holders as a program reads it.
@@ -41,6 +42,7 @@ func (p holdersPage) shown() string {
 // A row for each user and task, the user's instances together, with the oldest item's time and the first lease's end.
 func TestHolders(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	for _, task := range []string{"verify", "answer", "idle"} {
 		n.newTask(t, task, five, "")
@@ -98,6 +100,7 @@ func TestHolders(t *testing.T) {
 // Hundreds of holders come page by page, each once, also if many began at the same time; new holders come last.
 func TestHoldersPaged(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	n.newTask(t, "answer", five, `,"paused":true`)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 func TestWhoAsks(t *testing.T) {
@@ -62,6 +63,7 @@ func TestHost(t *testing.T) {
 // Each role's allowed and refused calls.
 func TestRoles(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	table := map[string]string{

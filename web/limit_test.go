@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // The description of every call of the API has the answers for an overloaded node and an absent database, with Retry-After;
@@ -139,6 +140,7 @@ func TestGoneClientKeepsNoPlace(t *testing.T) {
 // no more may wait, it comes at once.
 func TestOverloadedNode(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startPatient(t, stationOptions{limit: 1})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")

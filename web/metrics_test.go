@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/logs"
 	"getwork/schema/schematest/timeout"
 )
@@ -122,6 +123,7 @@ func TestMetricsCount(t *testing.T) {
 // Calls under way, calls that wait, and refused calls, by gate and reason. They are shown also if a node is full.
 func TestMetricsOfGates(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startPatient(t, stationOptions{limit: 1})
 	n.newInbox(t, "box", "")
 	const (

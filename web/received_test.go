@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
 // Calls whose bodies never come take no place: a node with one place serves others meanwhile, and answers them 408 in the end.
 func TestBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{limit: 1})
 	n.newInbox(t, "inbox", "")
 	conn, err := net.Dial("tcp", n.Listener.Addr().String())

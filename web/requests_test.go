@@ -13,6 +13,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/schema/schematest"
 )
 
 // onlyAt calls f at one step.
@@ -159,6 +160,7 @@ func TestETag(t *testing.T) {
 // Prefer: wait holds the answer until there is a change, and no longer than requested.
 func TestPreferWait(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{readTimeout: 6 * time.Second}) // long enough for what is sent, and a held answer outlasts it
 	n.newTask(t, "verify", five, `,"paused":true`)
 	began := time.Now()

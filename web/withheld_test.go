@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // secret is in all queries and rechecks of a test, and in PostgreSQL's messages about those that fail.
@@ -18,6 +19,7 @@ const secret = "TOPSECRET"
 // has, and in no event. They still learn whether a task is an inbox, and that a query failed.
 func TestQueriesAreWithheld(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	const fails = `select ('` + secret + `' || i)::integer::text as item from generate_series(1, 9) i`
 	n.newTask(t, "works", "select i as item from generate_series(1, 99) i -- "+secret, `,"fresh_for":"1h","recheck":"select unnest($1::text[]) as item -- `+secret+`"`)

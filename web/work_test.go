@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -101,6 +102,7 @@ func TestLeaseOfARequest(t *testing.T) {
 // A lease that is about to run out is shown, and does not change the request.
 func TestExpiringIsNoChange(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"lease":"1h"`)
 	n.take(t, "verify", "oliver", 1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Every client learns the node's state.
@@ -70,6 +71,7 @@ func TestStuckClient(t *testing.T) {
 // A client that answers no ping is dropped; others stay.
 func TestPing(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	// Long enough for a client that answers, even if the machine stalls for seconds.
 	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: 8 * time.Second}, nil)
 	marked := make(chan error, 1)
@@ -136,6 +138,7 @@ func TestClose(t *testing.T) {
 // A dead client does not delay the shutdown beyond its time limit.
 func TestCloseWithDeadClients(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	overBoth(t, Config{}, func(t *testing.T, n *station) {
 		quiet, stuck := n.openRaw(t, "oliver"), n.openRaw(t, "tracy")
 		n.awaitCount(t, 2)
@@ -167,7 +170,7 @@ func TestPausingClients(t *testing.T) {
 
 func pause(t *testing.T, n *station, pingEvery time.Duration) {
 	t.Helper()
-	marks := 200 // or more, until a ping of each is due
+	const marks = 200
 	long := strings.Repeat("x", 40<<10)
 	fast := n.open(t, "oliver")
 	var pausing []*raw
@@ -177,8 +180,8 @@ func pause(t *testing.T, n *station, pingEvery time.Duration) {
 	n.awaitCount(t, len(pausing)+1)
 	began := time.Now()
 	for i := 0; i < marks; i++ { // more than the system's buffers can hold
-		if i == marks-1 && time.Since(began) < 6*pingEvery {
-			marks++
+		if i == marks-1 { // pings are due before the last, and a stalled machine is late with some of them, but not with all
+			<-time.After(time.Until(began.Add(20 * pingEvery)))
 		}
 		text := fmt.Sprint(i, long)
 		n.mark(text)

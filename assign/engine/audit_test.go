@@ -229,6 +229,7 @@ func TestClicksDoNotTouchTheAudit(t *testing.T) {
 // Managers who act at the same time, on the same things, write one chain.
 func TestActsAtOnce(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n, other, db := audited(t, url), audited(t, url), pool(t, url)
 	for _, task := range []string{"one", "two"} {

@@ -57,6 +57,7 @@ func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 // Healing a clock that was set back reads the rows that are late, and not the whole history.
 func TestCatchUpByIndex(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const past = 50_000
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)

@@ -110,6 +110,7 @@ func wantRefused(t *testing.T, what string, err error) {
 // told why.
 func TestStoredEscapesAreNotExecuted(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for where, s := range setUps(t) {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -211,6 +212,7 @@ func previewing(query string) assign.Settings {
 // which could export it. Here the login could do both.
 func TestLargeObjectsEndWithTheQuery(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	dir, err := os.MkdirTemp("", "getwork-lo-") // the account of PostgreSQL can't enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
@@ -250,6 +252,7 @@ func TestLargeObjectsEndWithTheQuery(t *testing.T) {
 // so that the next migration goes on.
 func TestAQueryDoesNotHoldUpAMigration(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	h := fnv.New32a()
 	h.Write([]byte(schema.Default))
 	takes := fmt.Sprintf(`select pg_advisory_lock(%d, %d)::text || x as item from (values ('1')) v (x)`, 0x67776d69, int32(h.Sum32()))

@@ -17,6 +17,7 @@ import (
 // loans would become one, and text would be stored wrongly.
 func TestDatabaseThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {
 			address := schematest.Encoded(t, encoding)
@@ -48,6 +49,7 @@ func TestDatabaseThatIsNotUTF8(t *testing.T) {
 // otherwise each round that hands it out would fail.
 func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.Encoded(t, "EUC_TW")
 	db := utf8Pool(t, address)
 	execute(t, db, `create table loan as select * from (values (0, repeat('乂', 60), null), (1, 'a', repeat('乂', 60)), (2, 'b', null)) l (id, name, team)`)
@@ -75,6 +77,7 @@ func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
 // What can't be converted to UTF-8 harms nobody while it stands in a row that is no item.
 func TestNoTextInARowThatIsNoItem(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.Encoded(t, "SQL_ASCII")
 	execute(t, utf8Pool(t, address), `create table loan as select * from (values (1, null, E'Zo\xe9'), (2, '2', 'ü')) l (id, name, note)`)
 	n := startNode(t, address, nodeOptions{})
@@ -104,6 +107,7 @@ func utf8Pool(t *testing.T, address string) *pgxpool.Pool {
 // key would be handed out.
 func TestQueryGivesNoText(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.Encoded(t, "SQL_ASCII")
 	execute(t, utf8Pool(t, address), `create table loan as select E'Zo\xe9' as name`)
 	n := startNode(t, address, nodeOptions{})
@@ -164,6 +168,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 // Text that can't be stored is refused in any single call, too, and U+0000 in any database.
 func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
 		n := startNode(t, schematest.Encoded(t, encoding), nodeOptions{})
 		_, err := n.Pipeline(t.Context(), assign.Holder{User: text})
@@ -177,6 +182,7 @@ func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 // minutes would not help.
 func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	elsewhere := schematest.URL(t)
 	execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
 	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{queries: reader(t, elsewhere, "loan")})

@@ -244,6 +244,7 @@ func TestPushedWhilePaused(t *testing.T) {
 // Many items fall due at the same time: the best of them all is handed out first, and the rest is not forgotten.
 func TestManyFallDueAtOnce(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -286,6 +287,7 @@ func TestManyFallDueAtOnce(t *testing.T) {
 // Two batches with the same keys in opposite order wait for each other in one direction only.
 func TestPushesInOppositeOrder(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a, b := still(t, url), still(t, url)
 	db := pool(t, url)

@@ -384,6 +384,7 @@ func (n *node) tryServe(ctx context.Context, name string, c assign.Click) (assig
 // The next expiry wakes the sweep, not a tight poll; and not every one of many leases wakes it.
 func TestSweepSleeps(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var sweeps atomic.Int64

@@ -118,6 +118,7 @@ func TestAPlaceGoesToWhoHasWaitedForLongest(t *testing.T) {
 // The same over several nodes, each of which hands its slot to a task of any node, even one that it has not heard of.
 func TestPlacesOfSeveralNodesGoToWhoHasWaitedForLongest(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	r := newRivals(t, 2, 5)
 	for i, task := range r.tasks {
 		if err := r.ask(t.Context(), 0, task, "first"); err != nil {

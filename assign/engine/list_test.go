@@ -56,6 +56,7 @@ func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 // over.
 func TestTidyWalksThroughNoShelf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const size = 20_000
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)

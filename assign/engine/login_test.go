@@ -14,6 +14,7 @@ import (
 // takes longer than they allow.
 func TestLimitsOfTheLogin(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()

@@ -74,6 +74,7 @@ func TestNothingMatchesAnyMore(t *testing.T) {
 // However many candidates no longer match, the round goes on until it finds some that do.
 func TestRecheckOfMany(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t) // on a busy machine a recheck takes more than 2 s, and the click waits for it as for a run
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -86,6 +86,7 @@ func TestACancelledRequestHasNoReason(t *testing.T) {
 // Work that was put off or never to return at the only place bound all users for good when the places became more.
 func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	hour := assign.MaxLinger
 	for _, d := range []assign.Disposition{{Outcome: "return", After: &hour}, {Outcome: "never"}} {
 		t.Run(d.Outcome, func(t *testing.T) {
@@ -161,6 +162,7 @@ func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 // alone started a run. Lingering requests alone may do that once per rerun_after.
 func TestAShelfThatIsWokenRunsNothingForLingeringRequests(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	e := regress(t, `select item, places as slots from model_rows order by item`, func(s *assign.Settings) {
 		s.MaxCandidates, s.FreshFor, s.RerunAfter = 1, assign.MaxLinger, assign.MaxLinger
 	})

@@ -262,6 +262,7 @@ func TestConstraintHasTheLastWord(t *testing.T) {
 // in one direction, and there is no deadlock.
 func TestBatchesInOppositeOrder(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, func(s *assign.Settings) { s.Paused = true })

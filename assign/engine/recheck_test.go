@@ -80,6 +80,7 @@ func TestRecheck(t *testing.T) {
 // role's rights, and ends at the query_timeout.
 func TestRecheckFails(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, loans)
@@ -373,6 +374,7 @@ func TestExplainRechecks(t *testing.T) {
 // put up, which has no places, is read.
 func TestItemOnTheShelfIsFound(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})

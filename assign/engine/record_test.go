@@ -218,6 +218,7 @@ func TestOrphanedRunIsClosed(t *testing.T) {
 // A server's higher default isolation level changes nothing, because the level is set where it matters.
 func TestOtherIsolationDefaults(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
@@ -259,6 +260,7 @@ func TestOtherIsolationDefaults(t *testing.T) {
 // its disposition, on the lock's own connection and elsewhere.
 func TestNothingPrepared(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	for name, n := range map[string]*node{
 		"here":      startNode(t, url, nodeOptions{pooled: true}),

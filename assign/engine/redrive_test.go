@@ -13,6 +13,7 @@ import (
 // back stays so unless it is named. The next attempt is the first again.
 func TestRedrive(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, kind := range []string{"inbox", "query"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)

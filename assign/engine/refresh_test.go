@@ -234,6 +234,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 // A cut shelf that runs low is refreshed before it is empty; a whole one holds everything there is.
 func TestRefreshOfWhatRunsLow(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -96,6 +96,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 // over it is ended by the next run.
 func TestFrozenRunElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
@@ -145,6 +146,7 @@ func TestCutElsewhere(t *testing.T) {
 // the node's login.
 func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()

@@ -32,6 +32,7 @@ func worker(t *testing.T, address string) (role, through string) {
 // A revoked right switches off the looks that need it, and no others. The log says which, and why, and not each time.
 func TestLooksSayThatTheyFail(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	role, through := worker(t, address)

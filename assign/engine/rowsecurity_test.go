@@ -14,6 +14,7 @@ import (
 // may log in, sees everything.
 func TestRowSecurity(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id, 'north' as branch from generate_series(1, 9) i; update loan set branch = 'south' where id % 2 = 0`)

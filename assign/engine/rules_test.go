@@ -336,6 +336,7 @@ func TestReasons(t *testing.T) {
 // neither makes the query run again and again.
 func TestKeptByARuleOnACutShelf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -210,6 +210,7 @@ func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
 // A run that no request waits for any more is cancelled, and so is one whose task is paused.
 func TestRunIsGivenUp(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, stop := range map[string]func(t *testing.T, n *node, r assign.Request){
 		"nobody waits": func(t *testing.T, n *node, r assign.Request) {
 			if _, err := n.Cancel(t.Context(), r.ID, r.Holder(), false); err != nil {
@@ -264,6 +265,7 @@ func TestChangedQueryStartsOver(t *testing.T) {
 // A run that a manager stopped fails nobody either: neither by an error of the replaced query, nor while the task is paused.
 func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, stop := range map[string]func(*assign.Settings){
 		"changed": func(s *assign.Settings) { s.Query = `select 'new' as item` },
 		"paused":  func(s *assign.Settings) { s.Paused = true },

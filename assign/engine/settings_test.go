@@ -40,6 +40,7 @@ func (n *node) returning(t testing.TB, db *pgxpool.Pool, w assign.Work, after ti
 // kept back.
 func TestPlacesChangeBesideAReturn(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, c := range map[string]struct {
 		from, to int
 		after    time.Duration

@@ -68,6 +68,7 @@ func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 // became free.
 func TestWokenWhileAllSlotsAreTaken(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 100 * time.Millisecond})
 	db := pool(t, url)
@@ -191,6 +192,7 @@ func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
 // fresh_for is shorter than the query: after each run another began for nobody.
 func TestNoRunForNobodyAfterALongOne(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -273,6 +275,7 @@ func TestFailedRecheckIsLeftAloneForAWhile(t *testing.T) {
 // The query database is away and the shelf fresh: no retry delay was kept, so nothing ever ended the request.
 func TestRecheckThatIsAwayIsRetried(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -288,6 +291,7 @@ func TestRecheckThatIsAwayIsRetried(t *testing.T) {
 // held): each click took the assign lock and rechecked again and again.
 func TestRecheckLeavesOutWhatIsHeld(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -336,6 +340,7 @@ func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
 // request, and a back-off began that the change had ended.
 func TestNobodyFailsByAnOldRecheck(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -144,6 +144,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 // What was closed before the query began stays on the shelf, since the query saw that.
 func TestNewShelfLacksWhatIsGone(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, test := range []struct {
 		slots, candidates int
 		patient, cyd      string
@@ -240,6 +241,7 @@ func TestTransactionsOfAFormerServer(t *testing.T) {
 // and nobody gets what it had planned for another.
 func TestFrozenRoundLetsGo(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

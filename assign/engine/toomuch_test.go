@@ -12,6 +12,7 @@ import (
 // A query whose rows are larger than a node can keep fails, and says why; the node goes on with other tasks.
 func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan as select i as id, repeat('x', 100000) as scan from generate_series(1, 200) i`)
@@ -35,6 +36,7 @@ func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 // Only what is kept counts: of items whose group is busy no more than fit beside the free ones, and no row behind the cut.
 func TestDetailsThatAreNotKept(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan as select i as id, case when i > 1000 then 'free ' || i else 'busy' end as team, repeat('x', 50000) as scan from generate_series(1, 1100) i`)

@@ -18,6 +18,7 @@ import (
 // Both ways to record a click record the span of its click, each at its own row, and nothing where there is none.
 func TestTraceparentsAreRecorded(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, pooled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("pooled %v", pooled), func(t *testing.T) {
 			t.Parallel()

@@ -101,6 +101,7 @@ func TestRestore(t *testing.T) {
 // A restore that does not name the version seen is not refused because others change the task at the same time.
 func TestRestoreBesideChanges(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select 1 as item`, nil)

@@ -100,6 +100,7 @@ func TestFreedBesideTheRoundOfARun(t *testing.T) {
 // one another.
 func TestBarredDuringABackOffWaitsQuietly(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var rounds atomic.Int64
@@ -175,6 +176,7 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 // other.
 func TestConflictThatEndsServesWhoLingers(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, end := range map[string]func(*testing.T, *node, assign.Work){
 		"the holder lets go": func(t *testing.T, n *node, w assign.Work) { n.let(t, w, giveBack(time.Hour)) },
 		"the rule is taken back": func(t *testing.T, n *node, _ assign.Work) {

@@ -24,6 +24,7 @@ func impatient(address string) string { return address + separator(address) + "l
 // afterwards.
 func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	n := startNode(t, impatient(address), nodeOptions{})
 	db := pool(t, address)

@@ -12,6 +12,7 @@ import (
 // What a push reads is planned a few times in a session, and no more: planning takes longer than the reading.
 func TestPushesArePlannedOnce(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
 	newTask(t, a, "shelf", `select i as item from generate_series(1, 20000) i order by i`, func(s *assign.Settings) {

@@ -137,6 +137,7 @@ func TestManyTasksChangeAtOnce(t *testing.T) {
 // changed.
 func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startTold(t) // hears of nothing
 	ann := join(t, n, "ann")
 	newTask(t, n, "task", numbers, nil)

@@ -88,7 +88,7 @@ func TestEverybodyIsServed(t *testing.T) {
 		{"CLICKERS=2 WITHOUT_SWEEP CUTS=1", neverEnds},
 	}
 	if testing.Short() {
-		checks = []check{{"CLICKERS=2 CANCELS WITHOUT_SWEEP", kept}, {"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", neverEnds}}
+		checks = []check{{"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", neverEnds}}
 	}
 	if *long {
 		checks = append(checks, check{"CLICKERS=2 CUTS=1", kept}, check{"CLICKERS=3", kept}, check{"CLICKERS=3 WITHOUT_SWEEP", kept})

@@ -62,6 +62,7 @@ insert into getwork.task_state (task_id, name, version) select id, 'task-' || id
 // A count that takes too long is given up and refused; the next caller need not wait for it.
 func TestHistoryTakesTooLong(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	n := start(t, address+"&lock_timeout=300ms")
 	db := pool(t, address)

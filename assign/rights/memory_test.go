@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Somebody who waits with a socket costs a node less than 1 KiB more where people log in. Not in parallel: it measures the heap.
 func TestMemoryOfAWaitingUser(t *testing.T) {
+	schematest.Long(t)
 	const users = 2000
 	d := newDesk(t)
 	d.exec(t, `

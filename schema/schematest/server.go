@@ -148,6 +148,15 @@ func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
 	return server, c
 }
 
+// Long marks a test that takes seconds of CPU, or waits for seconds. It is skipped with -short, so that `go test -short ./...` stays
+// within minutes on two cores.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds: not with -short")
+	}
+}
+
 func notShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // recorder records calls that were answered with a 2xx, or with the switch to a WebSocket.
@@ -39,6 +40,7 @@ var withoutCall = map[string]string{
 // Every operation of the API has a method, and a real node answers it. A new operation fails here until it has one.
 func TestEveryOperationHasACall(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	seen := &recorder{}
 	boss, ann, bot := as(t, "boss", "manager"), as(t, unused("Ann"), "worker"), as(t, "bot", "agent")
 	for _, c := range []*Client{boss, ann, bot} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 	"getwork/ws"
 )
 
@@ -188,6 +189,7 @@ func TestLive(t *testing.T) {
 // Run ends if another attempt would not help, and can be called again.
 func TestLiveEnds(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	nobody := &Live{Client: &Client{URL: as(t, "", "").URL}, Handle: func(Event) {}}
 	for range 2 {
 		if err := nobody.Run(t.Context()); StatusOf(err) != 401 {

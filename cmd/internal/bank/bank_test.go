@@ -170,6 +170,7 @@ func TestForeignSchemaIsKept(t *testing.T) {
 
 func TestBooksAreConsistent(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 240})
 	none := map[string]string{

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/cmd/internal/bank"
+	"getwork/schema/schematest"
 )
 
 // ranked runs a task's query as getwork does. It returns the items in order, and all rows as text.
@@ -75,6 +76,7 @@ func TestTasks(t *testing.T) {
 
 func TestHeavierFindsTheSame(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	conn := connect(t)
 	load(t, conn, small)
 	_, light := ranked(t, conn, bank.Tasks(false)[0])

@@ -16,6 +16,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 	"getwork/ws/agent"
 )
 
@@ -76,6 +77,7 @@ func TestProgramEnds(t *testing.T) {
 // A program is stopped with every process that it started, even against its will.
 func TestProgramIsStopped(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	lost := errors.New("lost")
 	for name, tt := range map[string]struct {
 		begins, goesOn string

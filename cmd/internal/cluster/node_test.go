@@ -64,6 +64,7 @@ func TestNodeLives(t *testing.T) {
 // A frozen node dies with a test binary that is killed with -9.
 func TestNoNodeOutlivesItsParent(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	if url := os.Getenv(child); url != "" {
 		node := cluster.Start(t, 1, cluster.Options{DatabaseURL: url})[0]
 		node.Stop()

@@ -20,6 +20,7 @@ import (
 // What the tables, their indexes and the vacuum lack.
 func TestStorageChecks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	w := admit(t)
 	for _, b := range []broken{
 		{check: "schema", sql: "update getwork.schema_version set version = version + 1", state: Error, says: "knows up to"},
@@ -134,6 +135,7 @@ func TestRightsChecks(t *testing.T) {
 // Settings of the database, the login or the URL.
 func TestSettingsChecks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	w := admit(t)
 	with := func(settings string) []string { return []string{"--database-url", w.url + "&" + settings} }
 	for _, b := range []broken{

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"getwork/schema/schematest"
 )
 
 var (
@@ -361,6 +363,7 @@ func (s *storm) bad(r *http.Request) string {
 // 401. Most calls are about tasks, requests, work and tokens that exist. More calls: -serve.calls=20000, others: -serve.seed=2.
 func TestOperations(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	s := newStorm(t)
 	for _, sub := range []string{"0001", "0002", "0003", "0004"} {
 		c := &caller{sub: sub}

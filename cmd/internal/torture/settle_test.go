@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"getwork/cmd/internal/node"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
 // A node that does not answer does not keep the run from ending.
 func TestRescuedOfWhoIsSilent(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
