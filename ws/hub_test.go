@@ -97,6 +97,7 @@ func TestPing(t *testing.T) {
 // A node that shuts down announces that and closes with 1001, spread over time.
 func TestClose(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, Config{}, nil)
 	const many = 20
 	ended := make(chan time.Time, many)
