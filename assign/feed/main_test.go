@@ -138,6 +138,12 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	t.Cleanup(n.stop)
 	<-up
 	await(t, "the engine runs", func() bool { return e.Running() })
+	// Whoever connected before the feed has begun would be told of the listener as of a change.
+	await(t, "the feed has begun", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.list != "" && f.news.rounds == nil
+	})
 	return n
 }
 

@@ -51,12 +51,14 @@ func TestResume(t *testing.T) {
 		d.hold(item, 0)
 	}
 	d.requests = []*assign.Request{{ID: 1, Task: "crawl", Wanted: 5, State: assign.Pending}}
-	a := d.agent(func(context.Context, assign.Work) error { // none may end before the third has come, which would have room then
-		d.await("the third has gone back", func() bool { return d.said["c"] != "" })
-		return nil
-	})
+	release := make(chan struct{}) // none may end before the third has come, which would have room then
+	a := d.agent(func(context.Context, assign.Work) error { <-release; return nil })
 	a.Instance, a.Once, a.Concurrency = "fixed", true, 2
-	if err := a.Run(t.Context()); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(t.Context()) }()
+	d.await("the third has gone back", func() bool { return d.said["c"] != "" })
+	close(release)
+	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 	said := map[string]int{}
