@@ -99,9 +99,7 @@ func TestWorkHistory(t *testing.T) {
 // Among a million rows, those of a rare task, user or item are found by their index, even by a generic plan, and by
 // statistics that say nothing about them. A page of a frequent one reads no more than the page.
 func TestWorkHistoryByIndex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes a million rows")
-	}
+	schematest.Long(t)
 	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})

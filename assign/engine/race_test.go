@@ -90,9 +90,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 // off, so each must have been served by a node that looked again after its lock.
 func TestLostWakeUpStressed(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("twelve people click for seconds: not with -short")
-	}
+	schematest.Long(t)
 	url := schematest.URL(t)
 	var nodes []*node
 	for range 3 {

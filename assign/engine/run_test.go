@@ -110,9 +110,7 @@ func TestQueryRole(t *testing.T) {
 // The ranking's order survives the check for blocked items, whatever plan is chosen for it: here 40,000 items are put off,
 // which PostgreSQL looks up in a hash, not in order. One execution returns the counts, too.
 func TestRankingKeepsItsOrder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("ranks 40,000 rows")
-	}
+	schematest.Long(t)
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)

@@ -17,9 +17,7 @@ import (
 // result is compared, is altered before the query goes on. Everybody is answered meanwhile, and the run ends as usual. A lock
 // that the run kept on one of the tables would hold up the migration, and everybody behind it.
 func TestMigrationBesideARunningQuery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("people work on two nodes meanwhile: not with -short")
-	}
+	schematest.Long(t)
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)

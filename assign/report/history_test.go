@@ -277,9 +277,7 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 
 // However long the past is, the counted rows are found by time, whether or not the tables were ever analyzed.
 func TestHistoryIsFoundByTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 200,000 rows")
-	}
+	schematest.Long(t)
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)

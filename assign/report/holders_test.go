@@ -17,9 +17,7 @@ import (
 // Holders are read by an index of held work, whatever the statistics say, without reading the history.
 func TestHoldersByIndex(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("makes a long history: not with -short")
-	}
+	schematest.Long(t)
 	const held, past = 900, 100_000
 	url := schematest.URL(t)
 	n := start(t, url)

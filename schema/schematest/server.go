@@ -108,7 +108,7 @@ func Server(t testing.TB) *postgres.Server {
 // skipped with -short.
 func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	t.Helper()
-	notShort(t)
+	Long(t)
 	return own(t, postgres.Config{Parameters: parameters})
 }
 
@@ -116,7 +116,7 @@ func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 // GETWORK_TEST_NEWER names. Without it the test is skipped.
 func NewerServer(t testing.TB) *postgres.Server {
 	t.Helper()
-	notShort(t)
+	Long(t)
 	programs := os.Getenv(newer)
 	if programs == "" {
 		t.Skip("set " + newer + " to the folder of a newer PostgreSQL's programs; `.ci/postgres 18` installs them and prints it")
@@ -128,7 +128,7 @@ func NewerServer(t testing.TB) *postgres.Server {
 // -short.
 func ClockServer(t testing.TB) (*postgres.Server, *clock.Clock) {
 	t.Helper()
-	notShort(t)
+	Long(t)
 	c, err := clock.New(t.Context())
 	if errors.Is(err, clock.ErrUnavailable) {
 		t.Skip(err)
@@ -154,13 +154,6 @@ func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes seconds: not with -short")
-	}
-}
-
-func notShort(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a server of its own: not with -short")
 	}
 }
 
