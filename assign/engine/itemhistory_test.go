@@ -56,6 +56,7 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		"who holds it":                           of(selectHeld, jobs, old, "ann", ""),
 		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1),
 		"what a replica's run has":               of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{1}),
+		"a replica's run of several places":      of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{3}),
 		"an explanation: how it stands":          of(selectStanding, jobs, conflicts, old, 1, nil, run),
 		"an explanation: what binds":             of(selectBinding, jobs, old),
 		"an explanation: who has it elsewhere":   of(selectElsewhere, jobs, old),

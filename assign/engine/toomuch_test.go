@@ -33,30 +33,42 @@ func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 	}
 }
 
-// Only what is kept counts: of items whose group is busy no more than fit beside the free ones, and no row behind the cut.
+// Only what is kept counts: of items whose group is busy no more than fit beside the free ones, and no row behind the cut. So busy
+// items don't keep free ones from being found, on a query database either.
 func TestDetailsThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
-	url := schematest.URL(t)
-	db := pool(t, url)
-	execute(t, db, `create table loan as select i as id, case when i > 1000 then 'free ' || i else 'busy' end as team, repeat('x', 50000) as scan from generate_series(1, 1100) i`)
-	for name, o := range map[string]nodeOptions{"here": {maxRuns: 1}, "elsewhere": {maxRuns: 1, queries: reader(t, url, "loan")}} {
-		n := startNode(t, url, o)
-		n.Ranker.MaxDetails = 1 << 20
-		s := func(s *assign.Settings) { s.MaxCandidates = 10 }
-		newTask(t, n, name, `select id as item, scan from loan order by id`, s)
-		if r := n.endedRequest(t, n.click(t, name, "ann", 2).ID); fmt.Sprint(items(r)) != "[1 2]" {
-			t.Errorf("%s: ann got %q, %s, %v", name, items(r), r.State, r.Error)
-		}
-		if p, err := n.Ranker.Preview(t.Context(), name, nil, 5); err != nil || len(p.Rows) != 5 {
-			t.Errorf("%s: a preview has %d rows, %v", name, len(p.Rows), err)
-		}
-	}
-	n := startNode(t, url, nodeOptions{})
-	n.Ranker.MaxDetails = 1 << 20
-	task := newTask(t, n, "teams", `select id as item, team as exclusive, scan from loan order by id`, func(s *assign.Settings) { s.MaxCandidates = 15 })
-	execute(t, db, `insert into getwork.work (task_id, item, user_name, exclusive) values ($1, 'other', 'eve', 'busy')`, task.ID)
-	if r := n.endedRequest(t, n.click(t, "teams", "bob", 2).ID); fmt.Sprint(items(r)) != "[1001 1002]" {
-		t.Errorf("bob got %q, %s, %v", items(r), r.State, r.Error)
+	for _, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t) // of its own: any node may run a task's query
+			db := pool(t, url)
+			execute(t, db, `create table loan as select i as id, case when i > 1000 then 'free ' || i else 'busy' end as team, repeat('x', 50000) as scan from generate_series(1, 1100) i`)
+			o := nodeOptions{maxRuns: 1}
+			if where == "elsewhere" {
+				o.queries = reader(t, url, "loan")
+			}
+			n := startNode(t, url, o)
+			n.Ranker.MaxDetails = 1 << 20
+			newTask(t, n, "cut", `select id as item, scan from loan order by id`, func(s *assign.Settings) { s.MaxCandidates = 10 })
+			if r := n.endedRequest(t, n.click(t, "cut", "ann", 2).ID); fmt.Sprint(items(r)) != "[1 2]" {
+				t.Errorf("ann got %q, %s, %v", items(r), r.State, r.Error)
+			}
+			if p, err := n.Ranker.Preview(t.Context(), "cut", nil, 5); err != nil || len(p.Rows) != 5 {
+				t.Errorf("a preview has %d rows, %v", len(p.Rows), err)
+			}
+
+			for name, c := range map[string]struct{ column, held string }{
+				"teams": {`team as exclusive`, `insert into getwork.work (task_id, item, user_name, exclusive) values ($1, 'other', 'eve', 'busy')`},
+				"places": {`case when id > 1000 then 3 else 2 end as slots`, `insert into getwork.work (task_id, item, user_name, slot)
+					select $1, item, 'eve ' || slot, slot from generate_series(1, 1000) item, generate_series(1, 2) slot`},
+			} {
+				task := newTask(t, n, name, `select id as item, scan, `+c.column+` from loan order by id`, func(s *assign.Settings) { s.MaxCandidates = 15 })
+				execute(t, db, c.held, task.ID)
+				if r := n.endedRequest(t, n.click(t, name, "bob", 2).ID); fmt.Sprint(items(r)) != "[1001 1002]" {
+					t.Errorf("%s: bob got %q, %s, %v", name, items(r), r.State, r.Error)
+				}
+			}
+		})
 	}
 }

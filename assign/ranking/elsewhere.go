@@ -36,14 +36,22 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
 	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
 	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
-	// The free places of an item with several are counted when it is handed out. A key that is too long in the encoding of this
-	// database is no item: recording it would fail.
+	// A key that is too long in the encoding of this database is no item: recording it would fail. Items that are full, or whose
+	// group is busy, are found too, with false as the second column: as in a wrapped query, they stay, but must not cut off free ones.
 	BlockedItems = `
-select c.item
-from unnest($2::text[], $4::text[], $5::integer[]) c (item, exclusive, slots)
-where octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and (
-  (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
-  or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3)`
+select item, gone
+from (
+  select c.item, (octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and (
+      (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
+      or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3)
+    ) is true as gone,
+    c.slots > 1 and c.slots <= (select count(*) from getwork.blocked b where b.task_id = $1 and b.item = c.item and b.held)
+      or c.exclusive is not null and (
+        select true from getwork.blocked b where b.task_id = $1 and b.exclusive = c.exclusive and b.held limit 1) is true as full_now
+  from unnest($2::text[], $4::text[], $5::integer[]) c (item, exclusive, slots)
+  offset 0
+) marked
+where gone or full_now`
 )
 
 // WasSetBack reports whether the primary's clock was set back since the query began.
@@ -105,6 +113,9 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 		}
 		if found, err = q.Stream(limited, tx, task, s); err == nil {
 			err = q.recheckResult(limited, tx, task, s, &found)
+		}
+		if limited.Err() == nil && leapt(limited, tx, "ranking", err, time.Since(began), s.QueryTimeout) {
+			return errLeapt
 		}
 		return cmp.Or(lateness(limited, err), err)
 	})
@@ -208,23 +219,23 @@ func (r *reader) dropBlocked(ctx context.Context, task int64, chunk []Candidate)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
 	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
+	marked := map[string]bool{} // whether the item is gone; otherwise it is full
+	var item string
+	var gone bool
+	if _, err := pgx.ForEachRow(rows, []any{&item, &gone}, func() error { marked[item] = gone; return nil }); err != nil {
 		return nil, fmt.Errorf("%w: %w", errOurs, err)
-	}
-	blocked := make(map[string]bool, len(names))
-	for _, n := range names {
-		blocked[n] = true
 	}
 	free := chunk[:0]
 	for _, c := range chunk {
-		if blocked[c.Item] {
+		gone, found := marked[c.Item]
+		if gone {
 			r.found.Blocked++
 			if !r.differ {
 				r.found.Seen.remove(c.Item) // there may be millions, and the next look-up finds them again
 			}
 			continue
 		}
+		c.full = found
 		free = append(free, c)
 		kept += sizeOf(c)
 	}
