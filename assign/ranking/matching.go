@@ -40,9 +40,13 @@ func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s ass
 		}
 		began := time.Now()
 		match, err := queryRecheck(ctx, tx, s.Recheck, items)
+		took := time.Since(began)
 		markSpoilt(tx.Conn(), err)
+		if ctx.Err() == nil && leapt(ctx, tx, "ranking", err, took, s.QueryTimeout) {
+			return errLeapt
+		}
 		var fault *ErrQuery
-		if err = FaultOf(err, time.Since(began), s.QueryTimeout); errors.As(err, &fault) {
+		if err = FaultOf(err, took, s.QueryTimeout); errors.As(err, &fault) {
 			return &ErrQuery{"the task's recheck: " + fault.Message}
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
@@ -80,10 +81,7 @@ func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, s assign.Setting
 		}
 		began := time.Now()
 		err := f(ctx, tx)
-		if !pg.Cancelled(err) || timedOut(time.Since(began), timeout) || ctx.Err() != nil {
-			return err
-		}
-		if _, back := tx.Exec(ctx, "rollback to savepoint entered"); back == nil && leapt(ctx, tx, timeout) {
+		if errors.Is(err, errLeapt) || ctx.Err() == nil && leapt(ctx, tx, "entered", err, time.Since(began), timeout) {
 			return assign.Refuse(assign.Unavailable, "%v; try again", errLeapt)
 		}
 		return err
@@ -94,13 +92,24 @@ func (q *Ranker) enter(ctx context.Context, conn *pgxpool.Conn, s assign.Setting
 var errLeapt = errors.New("the database's clock was set forward while the query ran, and its time-out ended it")
 
 // leapt reports whether the clock was set forward past a query's time-out. PostgreSQL then ends the query as soon as any of
-// its timers fires, and the one that checks the client fires soon. By the database's clock the time-out has passed since the
-// transaction began, but not by this node's. After a cancel it has passed by neither clock. leapt is called at a savepoint
-// before the query.
-func leapt(ctx context.Context, tx pgx.Tx, timeout assign.Duration) bool {
-	const passed = `select clock_timestamp() - now() >= $1 * interval '1 microsecond'`
-	var is bool
-	return tx.QueryRow(ctx, passed, timeout).Scan(&is) == nil && is
+// its timers fires, and the one that checks the client fires soon. So PostgreSQL says that the time-out ended the query, and
+// by this node's clock there was time left. Somebody's cancel has the same code, and only the words differ, in whatever language
+// the server has. So leapt lets a time-out end a statement and compares the words. The database's clock can't tell: it may have
+// been set back since. leapt goes back to the savepoint, which is one before the query, if it has to look.
+func leapt(ctx context.Context, tx pgx.Tx, savepoint string, err error, took time.Duration, timeout assign.Duration) bool {
+	var ended, ends *pgconn.PgError
+	if !pg.Cancelled(err) || !errors.As(err, &ended) || timedOut(took, timeout) {
+		return false
+	}
+	back := "rollback to savepoint " + savepoint
+	if _, err := tx.Exec(ctx, back+"; set local statement_timeout = 1"); err != nil {
+		return false
+	}
+	_, slept := tx.Exec(ctx, "select pg_sleep(1)")
+	if _, err := tx.Exec(ctx, back); err != nil {
+		return false
+	}
+	return errors.As(slept, &ends) && ends.Code == ended.Code && ends.Message == ended.Message
 }
 
 // timedOut reports whether a query that took this long has used up its time. Clocks differ in speed, so a query that the

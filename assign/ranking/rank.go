@@ -77,7 +77,7 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	if late := lateness(limited, err); late != nil {
 		return Result{}, late
 	}
-	if pg.Cancelled(err) && !timedOut(took, s.QueryTimeout) && leapt(after, tx, s.QueryTimeout) {
+	if leapt(after, tx, "ranking", err, took, s.QueryTimeout) {
 		return Result{}, errLeapt
 	}
 	return found, FaultOf(err, took, s.QueryTimeout)
