@@ -139,6 +139,11 @@ const (
 	heldByDemo = `select count(*), count(distinct item) from getwork.work where user_name like 'demo person %' and state = 'held'`
 )
 
+// lighter removes four fifths of the lines of accounts that no open statement concerns. The task's query finds the same loans in a quarter
+// of its time: people who run their own queries do so fifty times.
+const lighter = `delete from bank.transaction t where account_id % 5 > 0 and not exists (
+  select from bank.statement s where s.account_id = t.account_id and s.submitted_at is not null and s.verified_at is null)`
+
 // A visitor sees Oliver, Tracy and a manager side by side, the race among people who run their own queries, and no race
 // among fifty who click on three nodes. Then the visitor presses Ctrl-C in the middle of it. The fifty queries at once would starve
 // other tests, so that nothing runs beside it.
@@ -162,6 +167,9 @@ func TestDemoPage(t *testing.T) {
 	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('h3')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon)
 	awaitIn(b, nodes[2], `document.querySelector('#view').innerText.includes('Oliver')`, e2e.Soon)
 
+	if _, err := db.Exec(t.Context(), lighter); err != nil {
+		t.Fatal(err)
+	}
 	auditAround(b, t)
 	firstButtons(b, nodes, "demo-begin")
 	b.Eval(`(new MutationObserver(() => { window.barred ||= document.querySelector('[data-scene=naive] button').ariaDisabled === 'true';
@@ -335,7 +343,7 @@ func TestDemoPageKeepsToItself(t *testing.T) {
 func TestDemoPageNodeEnds(t *testing.T) {
 	t.Parallel()
 	b := page.NewBrowser(t, "")
-	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
+	d := e2e.StartDemo(t, e2e.DemoDir(t))
 	d.Ready()
 	openDemo(b, d)
 	b.Await(`document.querySelectorAll('iframe').length === 2`, e2e.Soon)
