@@ -34,7 +34,7 @@ type check struct {
 func (c check) run(t *testing.T, live bool) {
 	t.Run(strings.ReplaceAll(c.switches, " ", ","), func(t *testing.T) {
 		t.Parallel()
-		f := search{model: "getwork.pml", switches: c.switches, live: live}.run(t)
+		f := search{model: "getwork.pml", switches: c.switches, live: live, soon: c.want != kept}.run(t)
 		t.Logf("%d states %s", f.states, f.violation)
 		if (f.violation == "") != (c.want == kept) || !strings.Contains(f.violation, c.want) {
 			t.Errorf("found %q, want %q", f.violation, c.want)
