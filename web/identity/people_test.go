@@ -97,6 +97,10 @@ func TestSearchUsers(t *testing.T) {
 func TestBlockedWhileABodyArrives(t *testing.T) {
 	t.Parallel()
 	n := start(t, withCookies)
+	client := *n.Client()
+	patient := client.Transport.(*http.Transport).Clone()
+	patient.ExpectContinueTimeout = time.Minute
+	client.Transport = patient
 	for name, c := range map[string]struct{ method, path, head, tail string }{
 		"an administrator lets themselves in again": {"PATCH", "/api/v1/users/Ada", `{"blocked":`, `false}`},
 		"a manager makes a task":                    {"POST", "/api/v1/tasks", `{"name":"late"`, `}`},
@@ -111,6 +115,7 @@ func TestBlockedWhileABodyArrives(t *testing.T) {
 			for _, header := range [][]string{session, {"Content-Type", "application/json"}} {
 				r.Header.Set(header[0], header[1])
 			}
+			r.Header.Set("Expect", "100-continue") // the body leaves once the server reads it, and so has identified the client
 			go func() {
 				_, _ = io.WriteString(rest, c.head)
 				_, err := n.rights.Block(t.Context(), "Ada", true)
@@ -118,7 +123,7 @@ func TestBlockedWhileABodyArrives(t *testing.T) {
 				_, _ = io.WriteString(rest, c.tail)
 				_ = rest.CloseWithError(err)
 			}()
-			response, err := n.Client().Do(r)
+			response, err := client.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
