@@ -27,6 +27,7 @@ import (
 // -rapid.seed.
 func TestModel(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `insert into getwork.principal (name, name_key, iss, sub, kind) select u, u, 'bank', u, 'person' from unnest(array['ann', 'bob', 'cleo', 'bot', 'boss']) u`)

@@ -49,6 +49,7 @@ func announcements(t *testing.T, url string) (await func(what string)) {
 // to them, and nothing about the task.
 func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	o := nodeOptions{reread: time.Hour} // a reread between a change and its announcement would tell of the change twice
 	a, b := startNode(t, url, o), startNode(t, url, o)
@@ -167,6 +168,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 // reads on either event reads once.
 func TestListOfTasksAfterAGap(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startTold(t)
 	ann := join(t, n, "ann")
 	n.Feed.Disconnected()

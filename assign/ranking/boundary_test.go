@@ -260,6 +260,7 @@ var bracketed = regexp.MustCompile(`(?i)\b(system|read|send|archive|schedule|loc
 // text. With such an extension, those are refused that have a bracket behind the name.
 func TestQueriesOfABankAreAdmitted(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	q, db := confined(t)
 	tables, err := os.ReadFile("testdata/bank.sql")
 	if err != nil {

@@ -89,6 +89,7 @@ func TestHeavierFindsTheSame(t *testing.T) {
 // The task's query finds the same loans as the plainest query.
 func TestWaitingLoans(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	conn := connect(t)
 	load(t, conn, bank.Options{Loans: 120})
 	items, _ := ranked(t, conn, bank.Tasks(false)[0])
