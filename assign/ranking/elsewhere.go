@@ -32,27 +32,25 @@ select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp
 	// setBackSince reports whether the clock was set back by more than the five seconds since the query began. A later
 	// closing would then be stamped with an earlier time, and be taken for one that the query has seen.
 	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
+)
 
-	// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
-	// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
-	// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
-	// A key that is too long in the encoding of this database is no item: recording it would fail. Items that are full, or whose
-	// group is busy, are found too, with false as the second column: as in a wrapped query, they stay, but must not cut off free ones.
-	BlockedItems = `
+// BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
+// handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
+// a join, PostgreSQL reads all work for each chunk until there are some hundred thousand rows. "between" is as in LastOf.
+// A key that is too long in the encoding of this database is no item: recording it would fail. Items that are full, or whose
+// group is busy, are found too, with false as the second column: as in a wrapped query, they stay, but must not cut off free ones.
+var BlockedItems = `
 select item, gone
 from (
   select c.item, (octet_length(c.item) > 200 or octet_length(c.exclusive) > 200 or c.slots = 1 and (
       (select true from getwork.blocked b where b.task_id = $1 and b.item between c.item and c.item limit 1)
       or (select w.closed_at from getwork.work w where w.task_id = $1 and ` + records.LastOf + ` and w.state <> 'held' ` + records.NewestFirst + `) > $3)
     ) is true as gone,
-    c.slots > 1 and c.slots <= (select count(*) from getwork.blocked b where b.task_id = $1 and b.item = c.item and b.held)
-      or c.exclusive is not null and (
-        select true from getwork.blocked b where b.task_id = $1 and b.exclusive = c.exclusive and b.held limit 1) is true as full_now
+    ` + fmt.Sprintf(fullNow, "$1") + ` as full_now
   from unnest($2::text[], $4::text[], $5::integer[]) c (item, exclusive, slots)
   offset 0
 ) marked
 where gone or full_now`
-)
 
 // WasSetBack reports whether the primary's clock was set back since the query began.
 func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {

@@ -45,6 +45,11 @@ const (
 
 	defaults = `(values (null::regdictionary, null::regdictionary)) getwork_defaults (slots, exclusive)`
 
+	// fullNow says of a ranked row c whether all places of its item are taken, or its group is busy. %[1]v is the task.
+	fullNow = `(c.slots > 1 and c.slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]v and b.item = c.item and b.held)
+      or c.exclusive is not null and (
+        select true from getwork.blocked b where b.task_id = %[1]v and b.exclusive = c.exclusive and b.held limit 1) is true)`
+
 	wrapHead = `
 with ranked as (
   select item, getwork_rows.slots, getwork_rows.exclusive, r, slots_type, exclusive_type
@@ -56,11 +61,9 @@ select case when octet_length(item) <= 200 then item end, case when octet_length
   case when not blocked and slots >= 1 and octet_length(item) between 1 and 200 then ` + RowDetails + ` end,
   blocked, full_now, (select pg_current_snapshot()::text), slots_type, exclusive_type
 from (
-  select *, slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item) as blocked,
-    slots > 1 and slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]d and b.item = ranked.item and b.held)
-      or exclusive is not null and (
-        select true from getwork.blocked b where b.task_id = %[1]d and b.exclusive = ranked.exclusive and b.held limit 1) is true as full_now
-  from ranked
+  select *, slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = c.item) as blocked,
+    ` + fullNow + ` as full_now
+  from ranked c
   offset 0
 ) marked`
 
