@@ -235,37 +235,61 @@ func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 }
 
 // A clock that is set forward past a query's time-out makes PostgreSQL end the query. That is not the query's fault: it runs
-// again, and the waiting request is served.
+// again, and the waiting request is served. The same holds for a run's recheck, and for a query database's clock.
 func TestClockLeapsOverATimeOut(t *testing.T) {
 	t.Parallel()
-	n, db, set := clockNode(t)
-	execute(t, db, `create table nap as select 60 as seconds`)
-	newTask(t, n, "task", `select i as item from nap, generate_series(1, 9) i, pg_sleep(seconds)`, nil)
-	asleep := func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
-	}
-	r := n.click(t, "task", "ann", 1)
-	await(t, "the query runs", asleep)
-	execute(t, db, `update nap set seconds = 0`) // for the next run
-	set(2 * time.Hour)
-	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
-		t.Errorf("ann is %s: %s", r.State, why(r))
-	}
-	runs, err := n.Runs(t.Context(), "task", 0, 10)
-	if err != nil || len(runs) != 2 || runs[1].State != "failed" {
-		t.Fatalf("the runs were %+v (%v); want one that was ended, and one more", runs, err)
-	}
+	const slow, quick = `select i::text as item from nap, generate_series(1, 9) i, pg_sleep(seconds)`, `select i::text as item from generate_series(1, 9) i`
+	for name, c := range map[string]struct {
+		query, recheck string
+		elsewhere      bool
+	}{
+		"query":           {query: slow},
+		"recheck":         {query: quick, recheck: `select x as item from nap, unnest($1::text[]) x, pg_sleep(seconds)`},
+		"query elsewhere": {query: slow, elsewhere: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, clock := schematest.ClockServer(t)
+			url := server.URL("getwork")
+			db := pool(t, url) // where the query runs
+			execute(t, db, `create table nap as select 60 as seconds`)
+			o := nodeOptions{look: 200 * time.Millisecond}
+			if c.elsewhere {
+				o.queries = reader(t, url, "nap")
+				url = schematest.URL(t)
+			}
+			n := startNode(t, url, o)
+			newTask(t, n, "task", c.query, func(s *assign.Settings) { s.Recheck = assign.Query(c.recheck) })
+			asleep := func() bool {
+				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
+			}
+			r := n.click(t, "task", "ann", 1)
+			await(t, "the query runs", asleep)
+			execute(t, db, `update nap set seconds = 0`) // for the next run
+			clock.Set(2 * time.Hour)
+			if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
+				t.Errorf("ann is %s: %s", r.State, why(r))
+			}
+			runs, err := n.Runs(t.Context(), "task", 0, 10)
+			if err != nil || len(runs) != 2 || runs[1].State != "failed" {
+				t.Fatalf("the runs were %+v (%v); want one that was ended, and one more", runs, err)
+			}
 
-	execute(t, db, `update nap set seconds = 60`)
-	claimed := make(chan error, 1)
-	go func() {
-		_, _, err := n.Claim(context.Background(), "task", "2", who("bob"))
-		claimed <- err
-	}()
-	await(t, "a claim asks the query", asleep)
-	set(4 * time.Hour)
-	if err := <-claimed; !assign.IsRefusal(err, assign.Unavailable) {
-		t.Errorf("bob's claim: %v", err)
+			if name != "query" {
+				return // a claim asks the query alone, and elsewhere in the same way
+			}
+			execute(t, db, `update nap set seconds = 60`)
+			claimed := make(chan error, 1)
+			go func() {
+				_, _, err := n.Claim(context.Background(), "task", "2", who("bob"))
+				claimed <- err
+			}()
+			await(t, "a claim asks the query", asleep)
+			clock.Set(4 * time.Hour)
+			if err := <-claimed; !assign.IsRefusal(err, assign.Unavailable) {
+				t.Errorf("bob's claim: %v", err)
+			}
+		})
 	}
 }
 
