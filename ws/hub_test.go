@@ -160,7 +160,7 @@ func TestCloseWithDeadClients(t *testing.T) {
 }
 
 // More clients than writers read nothing for a while. All others get everything at once meanwhile, and those clients get it
-// all when they read again, whole and in order, and a ping, which is in the middle of no message.
+// all when they read again, whole and in order, with the pings in between.
 func TestPausingClients(t *testing.T) {
 	t.Parallel()
 	const pingEvery = 50 * time.Millisecond
@@ -193,16 +193,19 @@ func pause(t *testing.T, n *station, pingEvery time.Duration) {
 	if took := time.Since(began); took > 60*time.Second { // no write of theirs is over by then
 		t.Errorf("the others delayed this client: %v", took)
 	}
+	between := 0 // clients whose ping came between the marks
 	for _, p := range pausing {
 		next, pings := 0, 0
-		for next < marks || pings == 0 { // a ping comes after the last mark if its goroutine doesn't run before
+		for next < marks || pings == 0 { // now and then a ping comes after the last mark, since its goroutine did not run before
 			kind, payload, err := p.frame()
 			if err != nil {
 				t.Fatalf("after %d marks and %d pings: %v", next, pings, err)
 			}
 			switch {
 			case kind == pingFrame:
-				pings++
+				if pings++; next < marks {
+					between++
+				}
 			case kind == textFrame && strings.HasPrefix(string(payload), `{"type":"mark"`):
 				if want := fmt.Sprintf(`{"type":"mark","mark":{"text":"%d%s"}}`, next, long); string(payload) != want {
 					t.Fatalf("mark %d is another", next)
@@ -212,6 +215,9 @@ func pause(t *testing.T, n *station, pingEvery time.Duration) {
 				t.Fatalf("a frame of kind %d", kind)
 			}
 		}
+	}
+	if between == 0 {
+		t.Error("no ping came between")
 	}
 	if got := n.hub.Count(); got != len(pausing)+1 {
 		t.Errorf("%d sockets are left of %d", got, len(pausing)+1)
