@@ -40,9 +40,7 @@ func benchSchemas(t *testing.T, url string) []string {
 }
 
 func TestBench(t *testing.T) {
-	if testing.Short() {
-		t.Skip("measures")
-	}
+	schematest.Long(t)
 	url := schematest.Empty(t)
 	measure := exec.CommandContext(t.Context(), cluster.Binary(t), "bench", "--quick", "--rounds", "1", "--only", "idle-click", "--json", "--database-url", url)
 	var errs bytes.Buffer
@@ -122,9 +120,7 @@ func TestBenchWants(t *testing.T) {
 
 // TestBenchInterrupted: a bench that is interrupted leaves the database as it was.
 func TestBenchInterrupted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("measures")
-	}
+	schematest.Long(t)
 	url := schematest.Empty(t)
 	bench := exec.CommandContext(t.Context(), cluster.Binary(t), "bench", "--only", "idle-click", "--database-url", url)
 	errs, err := bench.StderrPipe()

@@ -26,9 +26,7 @@ func TestMain(m *testing.M) {
 // testEnv returns an Env with a database of this test's own, on a server whose processes are known.
 func testEnv(t *testing.T) *Env {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("measures nodes: not with -short")
-	}
+	schematest.Long(t)
 	return &Env{Binary: cluster.Binary(t), DatabaseURL: schematest.Empty(t), ServerPID: schematest.Server(t).PID(), Rounds: 1, Quick: true, Log: t.Logf}
 }
 
