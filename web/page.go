@@ -51,16 +51,16 @@ var kinds = map[string]string{
 // meet in one page. A node of another version answers 404; the load balancer then asks the next one (docs/proxy.md).
 type site struct {
 	version string
-	files   map[string]*asset // by their names in static
-	views   map[string]*asset // index.html by address, each naming the modules that its view begins with
-	page    []byte            // index.html as it is written
+	files   map[string]*asset        // by their names in static
+	views   map[string]func() *asset // index.html by address, each naming the modules that its view begins with
+	page    []byte                   // index.html as it is written
 }
 
 // theSite is made on first use.
 var theSite = sync.OnceValue(newSite)
 
 func newSite() *site {
-	s := &site{files: map[string]*asset{}, views: map[string]*asset{}}
+	s := &site{files: map[string]*asset{}, views: map[string]func() *asset{}}
 	all := sha256.New()
 	err := fs.WalkDir(static, "static", func(name string, f fs.DirEntry, err error) error {
 		kind := kinds[path.Ext(name)]
@@ -78,7 +78,7 @@ func newSite() *site {
 	}
 	s.version = hex.EncodeToString(all.Sum(nil)[:6])
 	for _, view := range views {
-		s.views[view] = newAsset(kinds[".html"], s.index(view))
+		s.views[view] = sync.OnceValue(func() *asset { return newAsset(kinds[".html"], s.index(view)) })
 	}
 	s.page = s.files["index.html"].plain
 	delete(s.files, "index.html")
@@ -103,7 +103,7 @@ func (s *site) index(view string) []byte {
 			fmt.Fprintf(&links, "  <link rel=\"modulepreload\" href=\"/static/%s\">\n", name)
 		}
 	}
-	index := bytes.Replace(s.files["index.html"].plain, []byte("</head>"), append(links.Bytes(), "</head>"...), 1)
+	index := bytes.Replace(s.page, []byte("</head>"), append(links.Bytes(), "</head>"...), 1)
 	if slices.Contains(plain, "/"+strings.Split(view, "/")[1]) {
 		before, after, found := bytes.Cut(index, []byte("  <link rel=\"stylesheet\" href=\"/static/desk.css\">\n"))
 		if !found {
@@ -129,8 +129,8 @@ func (s *site) imports(name string, known []string) []string {
 		return known
 	}
 	known = append(known, name)
-	for _, m := range imported.FindAllSubmatch(module.plain, -1) {
-		known = s.imports(path.Join(path.Dir(name), string(m[1])), known)
+	for _, part := range module.parts() {
+		known = s.imports(path.Join(path.Dir(name), part), known)
 	}
 	return known
 }
@@ -142,7 +142,8 @@ func (s *server) page(m *mux.Router) {
 	m.Handle("/problems/{kind}", s.handle(s.meaning)).Methods("GET", "HEAD")
 	m.PathPrefix("/static/").Handler(s.handle(site.file)).Methods("GET", "HEAD")
 	for _, view := range views {
-		m.Handle(view, document(site.views[view].fresh())).Methods("GET", "HEAD")
+		index := site.views[view] // made for the first reader: looking for imports takes longer than all else of a node's start
+		m.Handle(view, document(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { index().serve(w, r, revalidate) }))).Methods("GET", "HEAD")
 	}
 }
 
