@@ -18,7 +18,7 @@ import (
 // load, which costs more CPU than most of what tests do then.
 func (b *Browser) LogIn(address, user string) {
 	b.T.Helper()
-	b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(address+"#log-in="+url.PathEscape(user)))
+	b.Opens(address + "#log-in=" + url.PathEscape(user))
 	b.Await(`document.querySelector('#tasks .task')`, e2e.Soon)
 }
 

@@ -265,7 +265,7 @@ func (f *Firefox) Press(selector, name string) {
 func (f *Firefox) Visit(address, path, user string) {
 	f.T.Helper()
 	name, _, _ := strings.Cut(user, ",")
-	f.Open("about:blank")
+	f.Eval(leave)
 	f.Open(address + path + "#log-in=" + url.PathEscape(user))
 	f.Await(fmt.Sprintf(`document.querySelector('#name')?.textContent === %q && document.querySelector('#view > *')`, name), e2e.Soon)
 }

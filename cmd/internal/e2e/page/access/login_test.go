@@ -127,7 +127,7 @@ func TestPageSessionIdle(t *testing.T) {
 			const me = await (await fetch('/api/v1/me')).json();
 			return Date.parse(me.`+column+` ?? 0) - Date.now() < 3 * 60_000;
 		})`)
-		b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(at.Address+"/"))
+		b.Opens(at.Address + "/")
 	}
 	ends("idle_at", "2 minutes")
 	b.Shows(".ending", "You have done nothing here for a while.")

@@ -90,7 +90,7 @@ func TestPageRolesPressEverything(t *testing.T) {
 				t.Errorf("the views are %s, want %s", links, role.links)
 			}
 			for path, leads := range role.paths {
-				b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+path))
+				b.Opens(s.Nodes[0].URL + path)
 				b.Await(fmt.Sprintf(`location.pathname === %q && document.querySelector(%q)`, leads, there[leads]), e2e.Soon)
 				b.State("live", e2e.Soon)
 				n := page.InPage[int](b, pressesAll)

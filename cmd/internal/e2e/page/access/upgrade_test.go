@@ -143,7 +143,7 @@ func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) str
 			t.Errorf("one page has modules of several versions: %s", folders)
 		}
 		versions[folders] = true
-		b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url+"/floor"))
+		b.Opens(url + "/floor")
 		return len(versions) > 1
 	})
 }

@@ -247,7 +247,7 @@ func TestPageFirstTime(t *testing.T) {
 	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // the user returns to the tab
 	b.Shows("#tasks h3", "verify")
 	b.Shows("#empty", "press Get Work")
-	b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+"#log-in=Mia,manager"))
+	b.Opens(s.Nodes[0].URL + "#log-in=Mia,manager")
 	b.Shows("#tasks h3", "verify")
 }
 

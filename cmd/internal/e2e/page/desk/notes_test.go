@@ -115,7 +115,7 @@ func TestPageDeskAfterAnotherView(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, page.UndoLasts, "1h", 2)
 	b.TypeNote("half written")
-	b.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.Nodes[0].URL+"/wall"))
+	b.Opens(s.Nodes[0].URL + "/wall")
 	b.Shows(".wall-state", "Live")
 	b.Press(".wall-controls .back")
 	b.Works(2, e2e.Soon)
