@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"io"
 	"os"
 	"strconv"
@@ -56,10 +57,9 @@ func onTerminal(t *testing.T, args ...string) string {
 	}
 	defer terminal.Close()
 	run(args, io.Discard, terminal)
-	said := make([]byte, 4096) // a terminal's reader gets a line at a time
-	n, err := main.Read(said)
+	said, err := bufio.NewReader(main).ReadString('\n') // what was written in parts may be read in parts
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(said[:n])
+	return said
 }
