@@ -90,13 +90,16 @@ func (p *provider) times(text string) (n int) {
 // window is a window of either browser.
 type window interface {
 	Await(expression string, within time.Duration)
-	Eval(expression string) string
 }
 
 // does clicks an element, or does something else with it, once it is there.
 func does(w window, selector, js string) {
-	w.Await(fmt.Sprintf(`document.querySelector(%q)`, selector), e2e.Soon)
-	w.Eval(fmt.Sprintf(`((e) => { %s; return ''; })(document.querySelector(%q))`, js, selector))
+	// In one step: between two, another page may come. Not before the page is whole: what loads may replace what is done to it.
+	w.Await(fmt.Sprintf(`((e) => {
+		if (!e || document.readyState !== 'complete') return false;
+		%s;
+		return true;
+	})(document.querySelector(%q))`, js, selector), e2e.Soon)
 }
 
 // passes logs somebody in at the provider: they name themselves, and consent.
