@@ -14,7 +14,12 @@ import (
 )
 
 // allLooks looks at every state in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
-var allLooks = page.Shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
+// GETWORK_TEST_LOOKS=browsers looks at each state once, in Firefox as well as in Chromium.
+var (
+	looks        = os.Getenv("GETWORK_TEST_LOOKS")
+	allLooks     = page.Shots != "" || looks == "all"
+	bothBrowsers = allLooks || looks == "browsers"
+)
 
 // looksAt returns the ways to look at the i-th state: if not all, one, so that neighbours, which show much the same, are seen in
 // different ways. Every third is in the pseudo-language.
