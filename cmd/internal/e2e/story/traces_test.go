@@ -113,12 +113,13 @@ select exists (select from getwork.run u join getwork.task_state s using (task_i
 	if got := column[string](s, `select traceparent from getwork.work_requested where id = $1`, r.ID); got[0] != "00-"+callers+"-"+click.ID+"-01" {
 		t.Errorf("the click recorded %q", got)
 	}
-	if text := s.Nodes[0].Output(); !strings.Contains(text, "request="+request+" trace="+callers) {
-		t.Errorf("no line of the first node has the request and the trace:\n%s", text)
-	}
-	if text := s.Nodes[1].Output(); !strings.Contains(text, "msg=run node="+id[1]+" task=verify") || !strings.Contains(text, " trace="+callers) {
-		t.Errorf("no line of the second node has the run and the trace:\n%s", text)
-	}
+	e2e.Await(t, "a line of the first node has the request and the trace", e2e.Soon, func() bool {
+		return strings.Contains(s.Nodes[0].Output(), "request="+request+" trace="+callers)
+	})
+	e2e.Await(t, "a line of the second node has the run and the trace", e2e.Soon, func() bool {
+		text := s.Nodes[1].Output()
+		return strings.Contains(text, "msg=run node="+id[1]+" task=verify") && strings.Contains(text, " trace="+callers)
+	})
 	if text := fmt.Sprintf("%s %s", a.Body, pushed.Request.Work[0].Details); strings.Contains(text, callers) || strings.Contains(text, click.ID) {
 		t.Errorf("the trace is shown in %s", text)
 	}
@@ -140,9 +141,9 @@ func (s *site) unsampled(collector *otlptest.Collector) {
 	if got := column[*string](s, `select traceparent from getwork.work_requested where id = $1`, r.ID); got[0] != nil {
 		s.T.Errorf("an unsampled click recorded %q", *got[0])
 	}
-	if text := s.Nodes[1].Output(); !strings.Contains(text, fmt.Sprintf("request=%d trace=%s", r.ID, callers)) {
-		s.T.Errorf("no line of the second node has the request and the trace:\n%s", text)
-	}
+	e2e.Await(s.T, "a line of the second node has the request and the trace", e2e.Soon, func() bool { // it comes after the answer
+		return strings.Contains(s.Nodes[1].Output(), fmt.Sprintf("request=%d trace=%s", r.ID, callers))
+	})
 	for _, what := range []string{"assign", "push", "POST /api/v1/tasks/{task}/requests"} {
 		if found := collector.Spans(what, "getwork.request", fmt.Sprint(r.ID)); len(found) > 0 {
 			s.T.Errorf("%v was sent", found)
