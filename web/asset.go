@@ -16,20 +16,13 @@ import (
 type asset struct {
 	kind   string
 	plain  []byte
-	packed func() []byte   // by gzip; the plain content if that is not longer
-	parts  func() []string // what a module imports, relative to it
-	tag    string          // of the content
+	packed func() []byte // by gzip; the plain content if that is not longer
+	tag    string        // of the content
 }
 
 func newAsset(kind string, content []byte) *asset {
 	sum := sha256.Sum256(content)
-	parts := sync.OnceValue(func() (names []string) {
-		for _, m := range imported.FindAllSubmatch(content, -1) {
-			names = append(names, string(m[1]))
-		}
-		return names
-	})
-	return &asset{kind: kind, plain: content, tag: hex.EncodeToString(sum[:8]), parts: parts, packed: sync.OnceValue(func() []byte {
+	return &asset{kind: kind, plain: content, tag: hex.EncodeToString(sum[:8]), packed: sync.OnceValue(func() []byte {
 		var b bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
 		_, _ = w.Write(content)
