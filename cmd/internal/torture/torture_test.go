@@ -50,7 +50,7 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 func nothingIsLost(t *testing.T, o torture.Options) {
-	o.For, o.Users, o.Agents = 20*time.Second, 40, 8
+	o.For, o.Users, o.Agents = 20*time.Second, 80, 12
 	report := run(t, o)
 	if len(report.Faults) < 5 || report.States["assigned"] < 50 || report.Messages["request"] < 50 {
 		t.Error("too little happened for this to prove anything")
