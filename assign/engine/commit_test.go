@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign/pg"
@@ -85,4 +86,24 @@ func separator(url string) string {
 		return "&"
 	}
 	return "?"
+}
+
+// PostgreSQL may end a transaction because of a deadlock several times in a row. It is repeated, and then commits.
+func TestDeadlocksInARow(t *testing.T) {
+	t.Parallel()
+	db := pool(t, schematest.URL(t))
+	attempts := 0
+	err := pg.Transact(t.Context(), db, func(tx pgx.Tx) error {
+		attempts++
+		statement := `create table done ()`
+		if attempts < 10 {
+			statement = `do $$ begin raise deadlock_detected; end $$`
+		}
+		_, err := tx.Exec(t.Context(), statement)
+		return err
+	})
+	if err != nil || attempts != 10 {
+		t.Errorf("%d attempts: %v", attempts, err)
+	}
+	execute(t, db, `table done`)
 }
