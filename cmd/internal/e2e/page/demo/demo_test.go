@@ -193,8 +193,11 @@ func TestDemoPage(t *testing.T) {
 	}
 	b.Await(`document.querySelectorAll('[data-scene=getwork] .dots .dot[data-is=served]').length === 50`, e2e.Soon)
 
+	b.Eval(`(new MutationObserver(() => { window.waited ||= document.querySelector('[data-scene=naive] .dot[data-is=waits]') !== null; })
+		.observe(document.querySelector('[data-scene=naive]'), { subtree: true, childList: true, attributes: true }), '')`)
 	b.Click(`[data-scene=naive] button`)
 	b.Await(`document.querySelectorAll('[data-scene=naive] .dot[data-is=twice]').length > 1`, soonPlayed)
+	b.Await(`window.waited`, e2e.Soon)
 	b.Await(`document.querySelector('[data-scene=naive]').dataset.state === 'done'`, 3*soonPlayed)
 	b.Await(`window.racing`, e2e.Soon)
 	shown := compared(b)
