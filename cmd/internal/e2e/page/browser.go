@@ -156,14 +156,14 @@ func (b *Browser) Await(expression string, within time.Duration) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var last string // what was wrong at the last look
+	var last string // what the last look saw
 	for {
-		wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(Looking, expression), chromedp.EvalAwaitPromise))
-		if err == nil && wrong == "" {
+		seen, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(Looking, expression), chromedp.EvalAwaitPromise))
+		if err == nil && seen == "true" {
 			return
 		}
 		if err == nil {
-			last = wrong
+			last = seen
 		}
 		select {
 		case <-ctx.Done():
@@ -177,12 +177,13 @@ func (b *Browser) Await(expression string, within time.Duration) {
 }
 
 // Looking looks in the page itself for half a second, since a call for each look takes a third of the tests' CPU. It is a
-// promise of the empty string once the expression is true, else of what was wrong at the last look.
+// promise of "true" once the expression is true, else of what was wrong at the last look. Firefox returns null for a page that
+// goes away meanwhile: nothing that reads as an empty text may mean true.
 const Looking = `(async () => {
-	const look = () => { try { return (%s) ? '' : 'false'; } catch (e) { return String(e); } };
-	let wrong = look();
-	for (const end = performance.now() + 500; wrong && performance.now() < end; wrong = look()) await new Promise((f) => setTimeout(f, 20));
-	return wrong;
+	const look = () => { try { return String(Boolean((%s))); } catch (e) { return String(e); } };
+	let seen = look();
+	for (const end = performance.now() + 500; seen !== 'true' && performance.now() < end; seen = look()) await new Promise((f) => setTimeout(f, 20));
+	return seen;
 })()`
 
 // Window opens another window of the same browser, with the same log-in.

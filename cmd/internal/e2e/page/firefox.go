@@ -130,9 +130,9 @@ func (f *Firefox) Execute(js string) {
 func (f *Firefox) Await(expression string, within time.Duration) {
 	f.T.Helper()
 	f.until(expression, within, func() (yes bool, err error) {
-		var wrong string
-		err = f.try("WebDriver:ExecuteScript", body("return "+fmt.Sprintf(Looking, expression)), &wrong)
-		return err == nil && wrong == "", err
+		var seen string
+		err = f.try("WebDriver:ExecuteScript", body("return "+fmt.Sprintf(Looking, expression)), &seen)
+		return seen == "true", err
 	})
 }
 

@@ -31,13 +31,13 @@ func awaitIn(b *page.Browser, url, expression string, within time.Duration) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		wrong, err := chromedp.Run(b.Context(), inFrame[string](url, fmt.Sprintf(page.Looking, expression)))
-		if err == nil && wrong == "" {
+		seen, err := chromedp.Run(b.Context(), inFrame[string](url, fmt.Sprintf(page.Looking, expression)))
+		if err == nil && seen == "true" {
 			return
 		}
 		if time.Now().After(deadline) {
 			shown, _ := chromedp.Run(b.Context(), inFrame[string](url, "document.body.innerText"))
-			b.T.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, wrong, err, shown)
+			b.T.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, seen, err, shown)
 		}
 		<-tick.C
 	}
