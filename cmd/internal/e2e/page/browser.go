@@ -179,12 +179,11 @@ func (b *Browser) Await(expression string, within time.Duration) {
 // Looking looks in the page itself for half a second, since a call for each look takes a third of the tests' CPU. It is a
 // promise of "true" once the expression is true, else of what was wrong at the last look. Firefox returns null for a page that
 // goes away meanwhile: nothing that reads as an empty text may mean true.
-const Looking = `(async () => {
-	const look = () => { try { return String(Boolean((%s))); } catch (e) { return String(e); } };
+const Looking = `(async (look) => {
 	let seen = look();
 	for (const end = performance.now() + 500; seen !== 'true' && performance.now() < end; seen = look()) await new Promise((f) => setTimeout(f, 20));
 	return seen;
-})()`
+})(() => { try { return String(Boolean((%s))); } catch (e) { return String(e); } })`
 
 // Window opens another window of the same browser, with the same log-in.
 func (b *Browser) Window() *Browser {
