@@ -2,11 +2,13 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/rights"
 )
 
 // previewRows is how many rows a preview shows by default.
@@ -92,22 +94,30 @@ func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func
 // answerFor is how long a client may take to read an answer that took long to make.
 const answerFor = 30 * time.Second
 
-// patiently runs calls that execute a task's query. They may take as long as the query, which the engine bounds, and are
-// given up when the node shuts down.
+// patiently runs calls that execute a task's query, or read much. They may take as long as the query, which the engine bounds. They
+// are given up when the node shuts down, or when the caller's rights end or change: whoever is blocked must not see what the query
+// finds.
 func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer s.follow(CallerOf(r), func(why rights.End) {
+		if why == rights.EndChanged {
+			cancel(assign.Refuse(assign.Unavailable, "your rights have changed meanwhile; ask again"))
+			return
+		}
+		cancel(endOf(why))
+	})()
 	go func() {
 		select {
 		case <-s.Draining:
-			cancel()
+			cancel(assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers"))
 		case <-ctx.Done():
 		}
 	}()
 	err := do(ctx)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own deadline may be over by now
-	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers")
+	if refusal := (*assign.Refusal)(nil); err != nil && errors.As(context.Cause(ctx), &refusal) {
+		return refusal
 	}
 	return err
 }
