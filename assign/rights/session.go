@@ -50,7 +50,7 @@ update getwork.session
 set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
 where ended_at is null and id <> $1 and (id = $2 or id in (
   select id from getwork.session where principal = $3 and ended_at is null order by created_at desc, id offset $4))
-returning principal, 's:' || public_id`
+returning principal, (select name from getwork.principal p where p.id = principal), 's:' || public_id`
 )
 
 // Begun is a session that began.
@@ -95,7 +95,7 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 			refresh, hint, address, in.Agent).Scan(&begun.Ends); err != nil {
 			return nil, nil, nil, err
 		}
-		ended, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends, maxSessions)
+		ended, acts, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends, maxSessions)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -105,7 +105,7 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 				return nil, nil, nil, err
 			}
 		}
-		act.Actor, act.Object = p.name, p.name
+		act.Actor, act.Object, act.Then = p.name, p.name, acts
 		return &act, ended, changes, nil
 	})
 	if err == nil {
@@ -119,30 +119,31 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 	return Begun{}, err
 }
 
-// replace ends the sessions that a log-in replaces. The requests of the same person move to the new one; those of another, who
-// used the browser before, are returned to be cancelled.
-func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int) (ended []string, err error) {
+// replace ends the sessions that a log-in replaces, and returns an act for each. The requests of the same person move to the new one;
+// those of another, who used the browser before, are returned to be cancelled.
+func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int) (ended []string, acts []audit.Act, err error) {
 	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, most)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var own []string
 	var of int64
-	var old string
-	if _, err := pgx.ForEachRow(rows, []any{&of, &old}, func() error {
+	var user, old string
+	if _, err := pgx.ForEachRow(rows, []any{&of, &user, &old}, func() error {
 		if of == p.id {
 			own = append(own, old)
 		} else {
 			ended = append(ended, old)
 		}
+		acts = append(acts, audit.Act{Act: "session.end", Object: user, Detail: map[string]any{"by": "log-in", "credentials": []string{old}}})
 		return nil
 	}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(own) > 0 && g.Rebind != nil {
 		err = g.Rebind(ctx, tx, p.name, own, credential, until)
 	}
-	return ended, err
+	return ended, acts, err
 }
 
 // Ending says which sessions are to end.

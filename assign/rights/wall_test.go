@@ -59,6 +59,9 @@ func TestWall(t *testing.T) {
 	if n := d.count(t, "select count(*) from getwork.audit where act in ('wall.create', 'wall.open') and object = $1", made.ID); n != 2 {
 		t.Errorf("%d rows of the audit", n)
 	}
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'session.end' and object = 'mia' and actor is null"); n != 1 {
+		t.Errorf("the former session's end is audited %d times, want once, by a screen", n)
+	}
 	if _, err := d.End(t.Context(), Ending{By: "admin", PublicID: made.ID}); err != nil {
 		t.Fatal(err)
 	}

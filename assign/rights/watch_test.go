@@ -333,7 +333,7 @@ func TestActsOfEndedCredentials(t *testing.T) {
 }
 
 // Two tabs log in at the same moment, with the cookie of one session: it ends once, and both come in. So it is with two log-outs.
-// The audit names nobody else as the one who logged in.
+// The audit names nobody else as the one who logged in, and tells of the former session's end.
 func TestLogInFromTabsOfOneSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -354,6 +354,11 @@ func TestLogInFromTabsOfOneSession(t *testing.T) {
 	}
 	if n := d.count(t, "select count(*) from getwork.audit where act = 'log-in' and address = '192.0.2.1'"); n != 2 {
 		t.Errorf("%d log-ins have their address, want 2", n)
+	}
+	const replaced = `select count(*) from getwork.audit where act = 'session.end' and object = 'ann' and actor = 'ann' and outcome = 'done'
+		and detail::jsonb = jsonb_build_object('by', 'log-in', 'credentials', jsonb_build_array($1::text))`
+	if n := d.count(t, replaced, string(r.Credential)); n != 1 {
+		t.Errorf("the former session's end is audited %d times, want once", n)
 	}
 	if ended, err := d.End(tab, Ending{By: "log-out", Cookie: cookie}); err != nil || len(ended) != 0 {
 		t.Errorf("log-out of what has ended: %+v, %v", ended, err)
