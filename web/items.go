@@ -110,7 +110,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var explanation assign.Explanation
-	err = s.patiently(w, r, func(ctx context.Context) (err error) {
+	err = s.readPatiently(w, r, func(ctx context.Context) (err error) {
 		explanation, err = s.Engine.Explain(ctx, task, item)
 		return err
 	})

@@ -20,7 +20,7 @@ func (s *server) follow(c *Caller, end func(rights.End)) (release func()) {
 	return s.Rights.Follow(c.Rights, most, end)
 }
 
-// endOf is what a live channel or a held answer is told of its end.
+// endOf is what a live channel is told of its end.
 func endOf(why rights.End) *assign.Refusal {
 	switch why {
 	case rights.EndBlocked:
@@ -31,6 +31,17 @@ func endOf(why rights.End) *assign.Refusal {
 		return assign.Refuse(assign.Unavailable, "this node has lost the database; reconnect")
 	}
 	return assign.Refuse(assign.Unauthenticated, "your log-in has ended; log in again")
+}
+
+// callEndOf is what a call that waits is told of the end of its caller's rights.
+func callEndOf(why rights.End) *assign.Refusal {
+	switch why {
+	case rights.EndChanged:
+		return assign.Refuse(assign.Unavailable, "your rights have changed meanwhile; ask again")
+	case rights.EndAway:
+		return assign.Refuse(assign.Unavailable, "this node has lost the database; ask again")
+	}
+	return endOf(why)
 }
 
 // FollowSocket is follow for sockets: end gets the close code and the reason.

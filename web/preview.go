@@ -69,7 +69,7 @@ func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var schema assign.Schema
-	err := s.patiently(w, r, func(ctx context.Context) (err error) {
+	err := s.readPatiently(w, r, func(ctx context.Context) (err error) {
 		schema, err = s.Engine.Ranker.Schema(ctx)
 		return err
 	})
@@ -81,7 +81,7 @@ func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func(context.Context) (assign.Preview, error)) error {
 	var preview assign.Preview
-	err := s.patiently(w, r, func(ctx context.Context) (err error) {
+	err := s.readPatiently(w, r, func(ctx context.Context) (err error) {
 		preview, err = read(ctx)
 		return err
 	})
@@ -94,30 +94,37 @@ func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func
 // answerFor is how long a client may take to read an answer that took long to make.
 const answerFor = 30 * time.Second
 
-// patiently runs calls that execute a task's query, or read much. They may take as long as the query, which the engine bounds. They
-// are given up when the node shuts down, or when the caller's rights end or change: whoever is blocked must not see what the query
-// finds.
+// patiently runs calls that execute a task's query. They may take as long as the query, which the engine bounds, and are
+// given up when the node shuts down.
 func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer s.follow(CallerOf(r), func(why rights.End) {
-		if why == rights.EndChanged {
-			cancel(assign.Refuse(assign.Unavailable, "your rights have changed meanwhile; ask again"))
-			return
-		}
-		cancel(endOf(why))
-	})()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	go func() {
 		select {
 		case <-s.Draining:
-			cancel(assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers"))
+			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	err := do(ctx)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own deadline may be over by now
-	if refusal := (*assign.Refusal)(nil); err != nil && errors.As(context.Cause(ctx), &refusal) {
-		return refusal
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers")
+	}
+	return err
+}
+
+// readPatiently is patiently for calls that only read. Their query is cancelled when the caller's rights end or change: whoever is
+// blocked must not see what it finds. How long a proxy's word lasts does not bound it, since such a query would never be answered.
+func (s *server) readPatiently(w http.ResponseWriter, r *http.Request, read func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	if c := CallerOf(r); s.Rights != nil && c.Rights != nil {
+		defer s.Rights.Follow(c.Rights, 0, func(why rights.End) { cancel(callEndOf(why)) })()
+	}
+	err := s.patiently(w, r.WithContext(ctx), read)
+	if ended := (*assign.Refusal)(nil); errors.As(context.Cause(ctx), &ended) {
+		return ended
 	}
 	return err
 }

@@ -113,13 +113,13 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 	select {
 	case why := <-over:
 		if why != rights.EndChanged {
-			return req, endOf(why)
+			return req, callEndOf(why)
 		}
 	default:
 	}
 	if req.State == assign.Cancelled && s.Rights != nil && c.Rights != nil { // perhaps by the end of their rights, which the watch has not seen yet
 		if why, err := s.Rights.Ended(r.Context(), c.Rights.Credential); err != nil || why != "" {
-			return req, cmp.Or[error](err, endOf(why))
+			return req, cmp.Or[error](err, callEndOf(why))
 		}
 	}
 	if err != nil && ctx.Err() != nil { // the wait was over before the first look

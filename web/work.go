@@ -140,7 +140,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 		return refuseField("format", "a format is json or csv, not %q", v.Get("format"))
 	}
 	var works []assign.Work
-	err = s.patiently(w, r, func(ctx context.Context) (err error) {
+	err = s.readPatiently(w, r, func(ctx context.Context) (err error) {
 		works, err = s.Records.WorkHistory(ctx, filter)
 		return err
 	})

@@ -39,5 +39,5 @@ type Act struct {
 	Object  string // to what: a task's name, a user's, a token's id; empty: nothing that has a name
 	Outcome string // Done, which is the default, or Refused
 	Detail  any    // what else is to be known of it, as encoding/json encodes it: an object, without secrets; nil: nothing
-	Then    []Act  // what it brought about that others would look for, such as the end of somebody's session: a row each, after its own, with its actor
+	Then    []Act  // acts that this one caused, such as the end of somebody's session; each gets a row after it, with the same actor
 }

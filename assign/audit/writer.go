@@ -51,17 +51,16 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 var errNoHead = errors.New("the table audit_head is empty, so every act that is audited is refused; run `getwork audit verify`, which says what is missing")
 
-// Write adds a row for what the actor of ctx does, and for what that brought about, in the transaction of the act. It must be the transaction's last statement
-// before its announcement: audit_head is locked from here on, so whoever waited for another lock now could deadlock with
-// others, and would keep everybody else from every act. If Write fails, the transaction must not be committed.
+// Write adds a row for what the actor of ctx does, and one for each act that this caused, in the transaction of the act. It must
+// come last before the transaction's announcement: audit_head is locked from here on, so whoever waited for another lock now
+// could deadlock with others, and would keep everybody else from every act. If Write fails, the transaction must not be committed.
 //
 // The transaction must be at READ COMMITTED, as [pg.Transact] begins it. Then the row is also logged, after the commit. The row
 // of any other transaction is logged at once, as one that may not have been committed, which proves less.
 func (w *Writer) Write(ctx context.Context, tx pgx.Tx, a Act) error {
-	by := a.Actor
-	for _, a := range append([]Act{a}, a.Then...) {
-		a.Actor = by
-		r, err := w.write(ctx, tx, a)
+	for _, one := range append([]Act{a}, a.Then...) {
+		one.Actor = a.Actor
+		r, err := w.write(ctx, tx, one)
 		if err != nil {
 			return fmt.Errorf("write the audit: %w", err)
 		}

@@ -52,6 +52,8 @@ func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w
 		var id int64
 		id, err = e.claim(ctx, task, s, found, by)
 		if err == nil { // by its id: it may have been closed in another tab
+			ctx, cancel := pg.Detached(ctx) // it is committed: say so even if the node shuts down
+			defer cancel()
 			w, _, err = e.work(ctx, id, assign.Disposition{})
 			return w, true, err
 		}

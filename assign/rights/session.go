@@ -44,13 +44,23 @@ values ($1, $2, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8,
   clock_timestamp() + $10::bigint * interval '1 microsecond', $11, case when $11::bytea is not null then clock_timestamp() end, $12, $13, left($14, 200))
 returning ends_at`
 
-	// The browser's former session, whoever's it is, and the oldest of too many.
+	// The browser's former session, whoever's it is, and the oldest of too many; with each, the terminals' tokens that depend on it.
 	endReplaced = `
-update getwork.session
-set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
-where ended_at is null and id <> $1 and (id = $2 or id in (
-  select id from getwork.session where principal = $3 and ended_at is null order by created_at desc, id offset $4))
-returning principal, (select name from getwork.principal p where p.id = principal), 's:' || public_id`
+with ended as (
+  update getwork.session
+  set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
+  where ended_at is null and id <> $1 and (id = $2 or id in (
+    select id from getwork.session where principal = $3 and ended_at is null order by created_at desc, id offset $4))
+  returning id, public_id, principal
+), tokens as (
+  update getwork.token t
+  set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
+  from ended e
+  where t.parent = e.id and t.ended_at is null
+  returning t.parent, t.id
+)
+select e.principal, p.name, array['s:' || e.public_id] || array(select 't:' || t.id from tokens t where t.parent = e.id)
+from ended e join getwork.principal p on p.id = e.principal`
 )
 
 // Begun is a session that began.
@@ -119,8 +129,9 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 	return Begun{}, err
 }
 
-// replace ends the sessions that a log-in replaces, and returns an act for each. The requests of the same person move to the new one;
-// those of another, who used the browser before, are returned to be cancelled.
+// replace ends the sessions that a log-in replaces, with their terminals' tokens, and returns an act for each session. The requests
+// of the same person move to the new one; the credentials of another, who used the browser before, are returned: what waits under
+// them is to be cancelled.
 func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int) (ended []string, acts []audit.Act, err error) {
 	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, most)
 	if err != nil {
@@ -128,14 +139,16 @@ func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former str
 	}
 	var own []string
 	var of int64
-	var user, old string
-	if _, err := pgx.ForEachRow(rows, []any{&of, &user, &old}, func() error {
+	var user string
+	var credentials []string
+	if _, err := pgx.ForEachRow(rows, []any{&of, &user, &credentials}, func() error {
 		if of == p.id {
-			own = append(own, old)
+			own = append(own, credentials...)
 		} else {
-			ended = append(ended, old)
+			ended = append(ended, credentials...)
 		}
-		acts = append(acts, audit.Act{Act: "session.end", Object: user, Detail: map[string]any{"by": "log-in", "credentials": []string{old}}})
+		acts = append(acts, audit.Act{Act: "session.end", Object: user, Detail: map[string]any{"by": "log-in", "credentials": credentials}})
+		credentials = nil
 		return nil
 	}); err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ const (
 	EndAway    End = "away"    // the node has not reached the database for so long that it can't know
 )
 
-// Live is a live channel, event stream or held answer that depends on a credential.
+// Live is what depends on a credential for a while: a live channel, an event stream, a held answer, or a query that a call waits for.
 type Live struct {
 	rights *Rights   // shared with who follows, or each socket would cost as much again
 	until  time.Time // by the node's clock

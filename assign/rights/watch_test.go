@@ -306,6 +306,10 @@ func TestTerminalOfAReplacedSession(t *testing.T) {
 	d.look(t, f, "")
 	d.logIn(t, "ann", assign.RoleWorker, cookie)
 	d.look(t, f, EndOver)
+	if n := d.count(t, "select count(*) from getwork.audit where act = 'session.end' and detail::jsonb -> 'credentials' = to_jsonb($1::text[])",
+		[]string{string(session.Credential), string(r.Credential)}); n != 1 {
+		t.Errorf("the end of session and token is audited %d times, want once", n)
+	}
 }
 
 // An act by a session that has ended, or whose user is blocked, since the call began is refused.

@@ -15,8 +15,8 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// A call whose query is still under way when its manager's rights end shows nothing of what it finds, and its query ends; other
-// groups have the client ask again.
+// A preview or an explanation whose query is under way when its manager's rights end shows nothing of what the query finds, and the
+// query is cancelled, within two seconds. After a change of groups the client asks again.
 func TestQueriesEndWithRights(t *testing.T) {
 	t.Parallel()
 	direct := schematest.Plain(t)
@@ -55,15 +55,16 @@ func TestQueriesEndWithRights(t *testing.T) {
 			v := o.visit(t, "mona")
 			v.there = o.nodes[1]
 			calls := []string{"POST /api/v1/tasks/gated/preview", "GET /api/v1/tasks/gated/items/L-1"}
-			answers := make(chan string, len(calls))
+			answers := make(chan seen, len(calls))
 			for _, call := range calls {
 				method, path, _ := strings.Cut(call, " ")
 				go func() {
 					status, text, err := v.do(v.here, method, path, "", v.header(v.here, v.session))
-					answers <- fmt.Sprint(status, " ", text, " ", call, " ", err)
+					answers <- seen{fmt.Sprint(status, " ", text, " ", call, " ", err), time.Now()}
 				}()
 			}
 			timeout.Await(t, "both queries run", func() bool { return waitingAtGate(t, o.db) == len(calls) })
+			stood := standstill(t)
 			if err := end.by(v); err != nil {
 				t.Fatal(err)
 			}
@@ -71,8 +72,8 @@ func TestQueriesEndWithRights(t *testing.T) {
 			for range calls {
 				select {
 				case got := <-answers:
-					if !strings.HasPrefix(got, fmt.Sprint(end.status)) || !strings.Contains(got, end.says) {
-						t.Errorf("after %v: %s; want %d, %q", time.Since(ended), got, end.status, end.says)
+					if !strings.HasPrefix(got.how, fmt.Sprint(end.status)) || !strings.Contains(got.how, end.says) || got.at.Sub(ended)-stood() > timeout.Scale(2*time.Second) {
+						t.Errorf("after %v: %s; want %d, %q, within two seconds", got.at.Sub(ended), got.how, end.status, end.says)
 					}
 				case <-time.After(timeout.Scale(10 * time.Second)):
 					t.Fatal("a call is not answered")

@@ -54,6 +54,9 @@ export default {
   'name the task whose work to search for a value': 'Wählen Sie die Aufgabe, in deren Arbeit nach dem Wert gesucht wird',
 
   'your log-in has ended; log in again': 'Ihre Anmeldung ist beendet; melden Sie sich neu an',
+  'your rights have changed meanwhile; ask again': 'Ihre Rechte haben sich inzwischen geändert; fragen Sie noch einmal',
+  'your account was blocked, or has no role any more; ask an administrator': 'Ihr Konto wurde gesperrt oder hat keine Rolle mehr; fragen Sie die Administration',
+  'this node has lost the database; ask again': 'Dieser Knoten erreicht die Datenbank nicht mehr; fragen Sie noch einmal',
   'your session or token has ended; log in again': 'Ihre Sitzung oder Ihr Token ist beendet; melden Sie sich neu an',
   'this has been ended; log in again, or make a new token': 'Das ist beendet; melden Sie sich neu an, oder erzeugen Sie ein neues Token',
   'this has expired; log in again, or make a new token': 'Das ist abgelaufen; melden Sie sich neu an, oder erzeugen Sie ein neues Token',
