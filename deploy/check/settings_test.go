@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
 )
 
 // read returns a file of deploy/ or of the repository.
@@ -91,10 +93,10 @@ func enough(t *testing.T, name string, given time.Duration) {
 	}
 }
 
-// compose.yaml is as Compose's own loader wants it, and names only settings that getwork has.
-func TestCompose(t *testing.T) {
-	t.Parallel()
-	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithEnv([]string{"GETWORK_DB_PASSWORD=secret"}))
+// composed is compose.yaml, as Compose's own loader reads it in this environment.
+func composed(t *testing.T, env ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithEnv(env))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +104,13 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return project
+}
+
+// compose.yaml is as Compose's own loader wants it, and names only settings that getwork has.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	project := composed(t, passwords...)
 	for _, name := range []string{"node1", "node2"} {
 		node, err := project.GetService(name)
 		if err != nil {
@@ -121,12 +130,14 @@ func TestCompose(t *testing.T) {
 			t.Errorf("nginx does not know %s", name)
 		}
 	}
-	missing, err := cli.NewProjectOptions([]string{"../compose.yaml"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := missing.LoadProject(t.Context()); err == nil {
-		t.Error("it starts a database without a password")
+	for i, without := range passwords {
+		missing, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithEnv(slices.Delete(slices.Clone(passwords), i, i+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := missing.LoadProject(t.Context()); err == nil {
+			t.Errorf("it starts without %s", without)
+		}
 	}
 }
 

@@ -123,7 +123,8 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	d.Run(1, e2e.Text(`is the name of somebody who logs in`), "token", "create", "--direct", "--database-url", d.url, "--label", "x", "--user", "Robot", "--role", "manager", "--admin")
 }
 
-// --direct works through a transaction pooler, and says what is missing in a database without tables.
+// --direct works through a transaction pooler, and says what is missing in a database without tables. The database's URL may stand
+// in a file, as for all commands that reach the database themselves.
 func TestDirect(t *testing.T) {
 	t.Parallel()
 	d := doors{e2e.Terminal{T: t, Binary: cluster.Binary(t)}, schematest.URL(t)}
@@ -131,6 +132,12 @@ func TestDirect(t *testing.T) {
 	d.Run(1, e2e.Text("run `getwork migrate up`"), append(create, schematest.Empty(t))...)
 	d.Run(1, e2e.Text("can't connect to the database"), append(create, "postgres://127.0.0.1:1/x")...)
 	d.Run(2, e2e.Text("no database: give --database-url"), create[:len(create)-1]...)
+	file := filepath.Join(t.TempDir(), "database-url")
+	if err := os.WriteFile(file, []byte(schematest.Empty(t)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(0, nil, "migrate", "up", "--database-url-file", file)
+	d.Run(0, e2e.Text("gw_"), append(create[:len(create)-1], "--database-url-file", file)...)
 	if pgbouncer.Program() == "" {
 		t.Skip("PgBouncer is not installed: apt-get install pgbouncer")
 	}

@@ -38,13 +38,19 @@ func (t Database) URL() (string, error) {
 	return t.DatabaseURL, nil
 }
 
+// resolved returns the flags with the URL that they name, also where that stands in a file. Whatever connects needs them so.
+func (t Database) resolved() (Database, error) {
+	url, err := t.URL()
+	t.DatabaseURL, t.DatabaseURLFile = url, ""
+	return t, err
+}
+
 // with connects, calls f, and closes the connection.
 func (t Database) with(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
-	url, err := t.URL()
+	t, err := t.resolved()
 	if err != nil {
 		return err
 	}
-	t.DatabaseURL = url
 	name, err := schema.ParseName(t.Schema)
 	if err != nil {
 		return command.AsUsage(err)
@@ -73,6 +79,10 @@ func (t Database) connect(ctx context.Context) (*pgx.Conn, error) {
 // withSession is with for work under a lock that belongs to the session. It refuses a transaction pooler, which would
 // leave the lock behind.
 func (t Database) withSession(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn, name schema.Name) error) error {
+	t, err := t.resolved()
+	if err != nil {
+		return err
+	}
 	return t.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if shared, err := sharesSessions(ctx, t.connect); err != nil || shared {
 			return cmp.Or(err, errNotDirect)
@@ -90,6 +100,10 @@ const selectLogin = `select session_user::text, host(inet_client_addr())`
 // Rights calls f with the registry of the people and tokens in this database, through any pooler. What f does is audited as
 // done by the database's login, and told to all nodes.
 func (t Database) Rights(ctx context.Context, log *slog.Logger, f func(ctx context.Context, g *rights.Registry) error) error {
+	t, err := t.resolved()
+	if err != nil {
+		return err
+	}
 	return t.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if err := schema.Check(ctx, conn, name); err != nil {
 			return err
