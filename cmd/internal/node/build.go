@@ -18,9 +18,10 @@ func Source() (string, error) {
 	return filepath.Join(filepath.Dir(here), "..", "..", ".."), nil
 }
 
-// Build compiles getwork into the file path; flags are further flags of `go build`, such as -race. It needs the
-// module's source. It has `go run` hand the program to cp: unlike `go build`, that keeps what it has linked, and a dozen test
-// binaries do not each link the same program for four seconds of CPU.
+// Build compiles getwork into the file path, which must not exist or not run; flags are further flags that `go run` has in common
+// with `go build`, such as -race. It needs the module's source. It has `go run` hand the program to cp, because `go run` keeps a
+// program that it has linked, and `go build` doesn't: otherwise each of a dozen test binaries would link getwork for four seconds
+// of CPU. Such a program lacks the revision and what debuggers need.
 func Build(ctx context.Context, path string, flags ...string) error {
 	source, err := Source()
 	if err != nil {

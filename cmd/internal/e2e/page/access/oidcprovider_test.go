@@ -94,10 +94,11 @@ type window interface {
 
 // does clicks an element, or does something else with it, once it is there.
 func does(w window, selector, js string) {
-	// In one step: between two, another page may come. Not before the page is whole: what loads may replace what is done to it.
+	// The page that is looked at is the one that is acted on: another may come between two calls. It must be whole, since what is
+	// still loading may undo the act. The act comes after the answer, which would be lost if the page went away before.
 	w.Await(fmt.Sprintf(`((e) => {
 		if (!e || document.readyState !== 'complete') return false;
-		%s;
+		setTimeout(() => { %s; });
 		return true;
 	})(document.querySelector(%q))`, js, selector), e2e.Soon)
 }
