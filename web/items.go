@@ -109,11 +109,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var explanation assign.Explanation
-	err = s.readPatiently(w, r, func(ctx context.Context) (err error) {
-		explanation, err = s.Engine.Explain(ctx, task, item)
-		return err
-	})
+	explanation, err := readPatiently(s, w, r, func(ctx context.Context) (assign.Explanation, error) { return s.Engine.Explain(ctx, task, item) })
 	if err != nil {
 		return err
 	}

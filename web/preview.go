@@ -68,11 +68,7 @@ func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayWriteQueries(r); err != nil {
 		return err
 	}
-	var schema assign.Schema
-	err := s.readPatiently(w, r, func(ctx context.Context) (err error) {
-		schema, err = s.Engine.Ranker.Schema(ctx)
-		return err
-	})
+	schema, err := readPatiently(s, w, r, s.Engine.Ranker.Schema)
 	if err != nil {
 		return err
 	}
@@ -80,11 +76,7 @@ func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func(context.Context) (assign.Preview, error)) error {
-	var preview assign.Preview
-	err := s.readPatiently(w, r, func(ctx context.Context) (err error) {
-		preview, err = read(ctx)
-		return err
-	})
+	preview, err := readPatiently(s, w, r, read)
 	if err != nil {
 		return err
 	}
@@ -116,15 +108,18 @@ func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(conte
 
 // readPatiently is patiently for calls that only read. Their query is cancelled when the caller's rights end or change: whoever is
 // blocked must not see what it finds. How long a proxy's word lasts does not bound it, since such a query would never be answered.
-func (s *server) readPatiently(w http.ResponseWriter, r *http.Request, read func(context.Context) error) error {
+func readPatiently[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context) (T, error)) (found T, err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	if c := CallerOf(r); s.Rights != nil && c.Rights != nil {
 		defer s.Rights.Follow(c.Rights, 0, func(why rights.End) { cancel(callEndOf(why)) })()
 	}
-	err := s.patiently(w, r.WithContext(ctx), read)
+	err = s.patiently(w, r.WithContext(ctx), func(ctx context.Context) (err error) {
+		found, err = read(ctx)
+		return err
+	})
 	if ended := (*assign.Refusal)(nil); errors.As(context.Cause(ctx), &ended) {
-		return ended
+		return found, ended
 	}
-	return err
+	return found, err
 }

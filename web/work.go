@@ -139,11 +139,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return refuseField("format", "a format is json or csv, not %q", v.Get("format"))
 	}
-	var works []assign.Work
-	err = s.readPatiently(w, r, func(ctx context.Context) (err error) {
-		works, err = s.Records.WorkHistory(ctx, filter)
-		return err
-	})
+	works, err := readPatiently(s, w, r, func(ctx context.Context) ([]assign.Work, error) { return s.Records.WorkHistory(ctx, filter) })
 	if err != nil {
 		return err
 	}
