@@ -89,7 +89,7 @@ func (s step) typedOn(t *testing.T, h *host) {
 }
 
 // The guides docs/install.md, docs/three-nodes.md and docs/durable.md are typed as they stand there, on machines that are folders: from
-// PostgreSQL to three nodes behind nginx, with log-in, alarms and a backup that is restored. With failovers docs/patroni.md, too.
+// PostgreSQL to three nodes behind nginx, with log-in, alerts and a backup that is restored. With failovers docs/patroni.md, too.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t)
@@ -211,7 +211,7 @@ func (m *machines) peopleLogIn() {
 // rulesAreEvaluated: no alarm's rule fails, and none rings.
 func (m *machines) rulesAreEvaluated() {
 	asks := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	e2e.Await(m.t, "the alarms' rules are evaluated, and quiet", e2e.Soon, func() bool {
+	e2e.Await(m.t, "the alerts' rules are evaluated, and quiet", e2e.Soon, func() bool {
 		a, err := asks.Get(m.prometheus + "/api/v1/rules")
 		if err != nil {
 			m.t.Fatal(err)
