@@ -80,7 +80,7 @@ func main() {
 
 // run executes one command line and returns its exit status.
 func run(args []string, rawOut, rawErrs io.Writer) int {
-	out, errs := command.Visible{W: rawOut, Colour: command.Coloured(rawOut)}, command.Visible{W: rawErrs, Colour: command.Coloured(rawErrs)}
+	out, errs := &command.Visible{W: rawOut, Colour: command.Coloured(rawOut)}, &command.Visible{W: rawErrs, Colour: command.Coloured(rawErrs)}
 	say := func(format string, args ...any) {
 		_ = command.Paint(errs, command.Red, "getwork:")
 		_, _ = fmt.Fprintf(errs, " "+format+"\n", args...)

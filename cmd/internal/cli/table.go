@@ -36,8 +36,8 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 	}
 	var written bytes.Buffer // a line in one write
 	out := io.Writer(&written)
-	if v, is := w.(command.Visible); is {
-		out, w = command.Visible{W: &written, Colour: v.Colour}, v.W
+	if v, is := w.(*command.Visible); is {
+		out, w = &command.Visible{W: &written, Colour: v.Colour}, v.W
 	}
 	for n, cells := range lines {
 		for i, cell := range cells {

@@ -45,7 +45,7 @@ func TestTableOnTerminal(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	rows := [][]string{{"1", "completed", "\x1b[31mfailed"}, {"22", "held", "failed"}, {"3", "failed", "\u202e"}}
-	if err := Table(command.Visible{W: &b, Colour: true}, []string{"ID", "STATE", "ITEM"}, rows); err != nil {
+	if err := Table(&command.Visible{W: &b, Colour: true}, []string{"ID", "STATE", "ITEM"}, rows); err != nil {
 		t.Fatal(err)
 	}
 	const want = "\x1b[1mID\x1b[m  \x1b[1mSTATE\x1b[m      \x1b[1mITEM\x1b[m\n" +
@@ -80,16 +80,27 @@ func TestVisible(t *testing.T) {
 		"\u009b31m red":          `\u009b31m red`,
 		"a\x9bb":                 `a\x9bb`,
 		"loan \u202e4321":        `loan \u202e4321`,
+		"€ and 🎉, \xe2\x82.":     `€ and 🎉, \xe2\x82.`,
 		"return\r overwrites it": `return\u000d overwrites it`,
 	} {
 		var b bytes.Buffer
-		if n, err := fmt.Fprint(command.Visible{W: &b}, text); err != nil || n != len(text) || b.String() != want {
+		if n, err := fmt.Fprint(&command.Visible{W: &b}, text); err != nil || n != len(text) || b.String() != want {
 			t.Errorf("%q is written as %q (%d bytes, %v), want %q", text, b.String(), n, err, want)
+		}
+		b.Reset()
+		v := &command.Visible{W: &b}
+		for i := range len(text) { // a buffer in front cuts anywhere
+			if n, err := v.Write([]byte{text[i]}); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+		}
+		if b.String() != want {
+			t.Errorf("%q, byte by byte, is written as %q, want %q", text, b.String(), want)
 		}
 	}
 	var b bytes.Buffer
 	const title = "\u009b\u202e"
-	if err := printJSON(command.Visible{W: &b}, title); err != nil {
+	if err := printJSON(&command.Visible{W: &b}, title); err != nil {
 		t.Fatal(err)
 	}
 	var read string

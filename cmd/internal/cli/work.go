@@ -156,8 +156,8 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 	}
 	out := s.Document()
 	if c.Out != "" {
-		file, err := os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
+		var file *os.File
+		if file, err = os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return command.Usage("--out must name a file that does not exist yet: %w", err)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()

@@ -27,7 +27,7 @@ func Coloured(w io.Writer) bool {
 
 // Paint writes text to w, in a colour if w is a [Visible] with colours. The text may be data: it can't change the terminal itself.
 func Paint(w io.Writer, c Colour, text string) error {
-	v, is := w.(Visible)
+	v, is := w.(*Visible)
 	if !is || !v.Colour || c == Usual {
 		_, err := io.WriteString(w, text)
 		return err

@@ -4,23 +4,56 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // Visible writes text to a terminal. Item keys, titles and errors are data of the bank and of the authors of queries.
 // Characters that would control the terminal or reorder a line are written as escapes, which JSON reads as the same
-// characters.
+// characters. It may be used by several goroutines.
 type Visible struct {
 	W      io.Writer
 	Colour bool // whether [Paint] has an effect
+
+	mu   sync.Mutex
+	rest []byte // the first bytes of a character whose others come with the next write, as a buffer in front cuts it
 }
 
 // Write implements [io.Writer].
-func (v Visible) Write(text []byte) (int, error) {
-	if bytes.IndexFunc(text, obeyed) < 0 && utf8.Valid(text) {
-		return v.W.Write(text)
+func (v *Visible) Write(text []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := text
+	if len(v.rest) > 0 {
+		all = append(v.rest, text...)
 	}
+	whole := len(all) - cut(all)
+	all, v.rest = all[:whole], bytes.Clone(all[whole:])
+	if bytes.IndexFunc(all, obeyed) >= 0 || !utf8.Valid(all) {
+		all = escaped(all)
+	}
+	if _, err := v.W.Write(all); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// cut returns how many bytes at the end are the beginning of a character.
+func cut(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if end := text[len(text)-n:]; utf8.RuneStart(end[0]) {
+			if utf8.FullRune(end) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// escaped has escapes for all characters that a terminal would obey.
+func escaped(text []byte) []byte {
 	shown := make([]byte, 0, len(text)+16)
 	for rest := text; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
@@ -34,10 +67,7 @@ func (v Visible) Write(text []byte) (int, error) {
 		}
 		rest = rest[size:]
 	}
-	if _, err := v.W.Write(shown); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+	return shown
 }
 
 // obeyed reports whether a terminal would obey a character: control characters other than line ends and tabs, and
