@@ -56,7 +56,7 @@ with ended as (
   update getwork.token t
   set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
   from ended e
-  where t.parent = e.id and t.ended_at is null
+  where t.ended_at is null and t.parent = e.id
   returning t.parent, t.id
 )
 select e.principal, p.name, array['s:' || e.public_id] || array(select 't:' || t.id from tokens t where t.parent = e.id)

@@ -18,7 +18,7 @@ import (
 
 // benchCmd measures getwork, and the limits of the machine next to it.
 type benchCmd struct {
-	DatabaseURL string   `help:"The PostgreSQL to measure, as postgres://…; by default a private one is started." placeholder:"URL"`
+	DatabaseURL string   `help:"The PostgreSQL to measure, as postgres://…; by default a private one is started." placeholder:"URL" call:""`
 	Only        []string `help:"Make only these measurements, listed above." placeholder:"NAME,…"`
 	Quick       bool     `help:"Answer in two minutes how many clicks this PostgreSQL can take. With --only: use few users and rows, for figures not fit to be quoted."`
 	Rounds      *int     `help:"How often each figure is measured; the median is reported. By default 3 times, and 5 with --against." placeholder:"N"`

@@ -37,3 +37,19 @@ func fromEnvironment(k *kong.Kong) error {
 }
 
 func isSetting(f *kong.Flag) bool { return slices.Contains(settings, f.Name) && !f.Tag.Has("call") }
+
+// yield leaves out each file that the environment names, where the command line gives what such a file has: flags override the
+// environment.
+func yield(called *kong.Context) {
+	given := map[string]bool{}
+	for _, p := range called.Path {
+		if p.Flag != nil {
+			given[p.Flag.Name] = true
+		}
+	}
+	for _, f := range called.Flags() {
+		if of, is := strings.CutSuffix(f.Name, "-file"); is && given[of] && !given[f.Name] {
+			f.Target.SetZero()
+		}
+	}
+}

@@ -117,6 +117,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		say("%v\nTry getwork --help.", err)
 		return command.ExitUsage
 	}
+	yield(called)
 	warnOfToken(called, errs)
 	err = called.Run()
 	var wrong command.UsageError

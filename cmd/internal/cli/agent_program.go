@@ -70,7 +70,7 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 func withoutSecrets(environ []string) []string {
 	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")
-		return name == "GETWORK_TOKEN" || strings.HasPrefix(name, "PG") || strings.HasSuffix(name, "DATABASE_URL") || strings.Contains(name, "_SECRET")
+		return name == "GETWORK_TOKEN" || name == "GETWORK_TOKEN_FILE" || strings.HasPrefix(name, "PG") || strings.Contains(name, "DATABASE_URL") || strings.Contains(name, "_SECRET")
 	})
 }
 

@@ -21,7 +21,7 @@ type Command struct {
 	Listen  string        `help:"The first node's address; the other nodes and the demo's page get the ports after it. With port 0 each gets a free port." default:"127.0.0.1:8080"`
 	Loans   int           `help:"How many loans the bank has, with about 360 transactions each. Another number makes a new bank." default:"6000"`
 	Heavier bool          `help:"Give the first task a query of more than 30 s instead of some seconds."`
-	DataDir string        `help:"Where PostgreSQL keeps its data; the default is above." placeholder:"DIR"`
+	DataDir string        `help:"Where PostgreSQL keeps its data; the default is above." placeholder:"DIR" call:""`
 	Reset   bool          `help:"First drop the data of earlier demos: the bank, its tasks and what people did. Refused while a demo uses it."`
 	Naive   bool          `help:"Don't serve, but compare: users click, each with their own query; then the same users click on the nodes."`
 	Users   int           `group:"With --naive:" help:"How many users click." default:"20"`

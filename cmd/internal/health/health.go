@@ -20,7 +20,7 @@ import (
 
 // Command asks one node. Without --url it finds the node by the settings that `getwork serve` reads from the same environment.
 type Command struct {
-	URL     string        `help:"The node to ask. Without it the command asks the node of this machine that serves on --listen." placeholder:"URL"`
+	URL     string        `help:"The node to ask. Without it the command asks the node of this machine that serves on --listen." placeholder:"URL" call:""`
 	Listen  string        `help:"The address that the node serves on, as given to serve (default ${default})." default:"127.0.0.1:8080" placeholder:"ADDR"`
 	TLSCert string        `help:"The certificate that the node serves with, as given to serve: ask over TLS." placeholder:"FILE" complete:"file"`
 	Live    bool          `help:"Ask only whether the process serves, whatever the database does: for restarts." call:""`
@@ -45,7 +45,7 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	said, err := ask(ctx, address)
+	said, err := ask(ctx, address, c.URL == "")
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s does not answer within %s", address, c.Timeout)
 	}
@@ -90,10 +90,10 @@ func (c Command) address() (*url.URL, error) {
 	return u, nil
 }
 
-// ask returns the answer's first line, or an error unless the status is 200.
-func ask(ctx context.Context, address *url.URL) (string, error) {
+// ask returns the answer's first line, or an error unless the status is 200. here says that the address is this machine's own.
+func ask(ctx context.Context, address *url.URL, here bool) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
-	if a, err := netip.ParseAddr(address.Hostname()); err == nil && a.IsLoopback() || address.Hostname() == "localhost" {
+	if a, err := netip.ParseAddr(address.Hostname()); here || err == nil && a.IsLoopback() || address.Hostname() == "localhost" {
 		// The node's certificate names its public host, not this address. Nothing secret is sent, and whoever can answer here in the
 		// node's place is on this machine.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above

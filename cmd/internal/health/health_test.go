@@ -44,11 +44,18 @@ func TestHealth(t *testing.T) {
 	c.Run(2, e2e.Text("--url must be an address"), "health", "--url", "localhost")
 }
 
-// A node whose certificate names another host is asked over TLS all the same; any other machine has to prove its name.
+// A node whose certificate names another host is asked over TLS all the same, at whichever of this machine's addresses it serves on;
+// a node that --url names has to prove its name.
 func TestHealthOverTLS(t *testing.T) {
 	t.Parallel()
 	f := certs.New(t).Write(t.TempDir(), 2, time.Time{}, "getwork.bank.example")
-	n := node.New(node.Options{Binary: cluster.Binary(t), DatabaseURL: schematest.URL(t), Args: []string{"--tls-cert", f.Cert, "--tls-key", f.Key}})
+	options := node.Options{Binary: cluster.Binary(t), DatabaseURL: schematest.URL(t), Args: []string{"--tls-cert", f.Cert, "--tls-key", f.Key}}
+	outside := ownAddress(t)
+	if outside != "" {
+		options.Args = append(options.Args, "--listen", outside+":0", "--auth", "token", "--public-url", "https://getwork.bank.example", "--trust-query-writers")
+		options.DatabaseURL = schematest.Plain(t)
+	}
+	n := node.New(options)
 	if err := n.Launch(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +66,26 @@ func TestHealthOverTLS(t *testing.T) {
 	listen, _, _ = strings.Cut(listen, "\n")
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_LISTEN=" + listen, "GETWORK_TLS_CERT=" + f.Cert}}
 	c.Run(0, e2e.Text("ready\n"), "health")
+	if outside != "" {
+		c.Run(1, e2e.Text("certificate"), "health", "--url", "https://"+listen)
+	}
 	c.Env = c.Env[:1]
 	c.Run(1, e2e.Text("status 400", "HTTPS"), "health")
+}
+
+// ownAddress returns an address of this machine in a network, if it has one.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if n, is := a.(*net.IPNet); is && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			return n.IP.String()
+		}
+	}
+	return ""
 }
 
 // A node that accepts connections and says nothing is not healthy, and the command ends in time.

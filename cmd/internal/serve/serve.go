@@ -66,6 +66,9 @@ func (c *Command) Check() error {
 	if c.DatabaseURL != "" && c.PrivatePostgres {
 		return command.Usage("--private-postgres and --database-url exclude each other; give one of them")
 	}
+	if c.PrivatePostgres && (c.ListenDatabaseURL != "" || c.Pooled) {
+		return command.Usage("--private-postgres is reached directly: leave out --listen-database-url, --listen-database-url-file and --pooled")
+	}
 	if c.MaxRuns < 1 || c.MaxRuns > 100 {
 		return command.Usage("--max-runs must be from 1 to 100, not %d", c.MaxRuns)
 	}

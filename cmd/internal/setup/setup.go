@@ -52,6 +52,11 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
+	if c.DatabaseURLFile != "" { // the node has another working folder
+		if c.DatabaseURLFile, err = filepath.Abs(c.DatabaseURLFile); err != nil {
+			return err
+		}
+	}
 	env := filepath.Join(c.Dir, "getwork.env")
 	files := []string{env}
 	var t table

@@ -35,7 +35,7 @@ var attacks = []attack{
 	}},
 	{"a session that was planted in a browser", []clause{
 		{"a log-in ends the browser's former session",
-			in("assign", "and (id = $2 or id in (\n  select id from getwork.session where principal = $3", "and ($2::bytea is null or id in (\n  select id from getwork.session where principal = $3"),
+			in("assign", "and (id = $2 or id in (\n    select id from getwork.session where principal = $3", "and ($2::bytea is null or id in (\n    select id from getwork.session where principal = $3"),
 			"assign/rights", "TestLogIn", "the browser's former session"},
 		{"no other host can set the cookie",
 			in("web", `session: "__Host-getwork"`, `session: "getwork"`),
