@@ -13,6 +13,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
+	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/node"
 	"getwork/schema/postgres"
 	"getwork/schema/schematest"
@@ -34,6 +35,8 @@ func TestPrivatePostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(parent, "data")
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: e2e.Text("GETWORK_LISTEN_DATABASE_URL=postgres://127.0.0.1:1/another")}
+	c.Run(2, e2e.Text("leave out --listen-database-url"), "serve", "--private-postgres", "--data-dir", dir)
 	start := func() *cluster.Node {
 		t.Helper()
 		return cluster.Start(t, 1, cluster.Options{Args: []string{"--private-postgres", "--data-dir", dir}})[0]
