@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -129,7 +130,20 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		config.ConnConfig.BuildContextWatcherHandler = newCanceller
 	}
 	config.BeforeConnect = guardCommits
+	find := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		readUTC(conn)
+		if find == nil {
+			return nil
+		}
+		return find(ctx, conn)
+	}
 	return pgxpool.NewWithConfig(context.Background(), config)
+}
+
+// readUTC has times read as UTC, as the API shows them. Otherwise they would be in the time zone of the node's machine.
+func readUTC(conn *pgx.Conn) {
+	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 }
 
 // SpeakUTF8 makes the server accept and return text in UTF-8, whatever encoding the database, the login or the URL has. Bytes
