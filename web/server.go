@@ -218,7 +218,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 	}
 	if r.URL.Query().Has("verbose") {
 		caller := CallerOf(r)
-		known := caller != nil && (caller.Role == Manager || caller.Role == Observer || caller.Admin)
+		known := caller != nil && !caller.Wall && (caller.Role == Manager || caller.Role == Observer || caller.Admin)
 		for _, c := range checks {
 			state := "ok"
 			switch {
