@@ -1,6 +1,7 @@
 package rights
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -8,7 +9,7 @@ import (
 const (
 	cacheFor  = 500 * time.Millisecond // a generation; what was read is kept for at most two
 	cacheMost = 25_000                 // entries of a generation: more would let strangers fill a node's memory with credentials that don't exist
-	askMost   = 50                     // unknown credentials that are looked up in a second
+	askMost   = 50                     // credentials that don't exist that are looked up in a second
 )
 
 // cache keeps what was read of a credential for at most a second, so that a busy client costs one read, and an end that
@@ -71,19 +72,67 @@ func (c *cache) existed(key string) bool {
 	return ok
 }
 
-// pace allows so many unknown credentials in a second.
+// pace bounds how many credentials that don't exist are looked up in a second. Until it is looked up, a good credential that this
+// node has not seen looks like them: it may have to wait for others, and takes nothing from the bound. So everybody can come back at
+// once to a node that has just started.
 type pace struct {
 	mu    sync.Mutex
 	since time.Time
-	n     int
+	none  int           // how many did not exist, since then
+	asked int           // how many are being looked up
+	left  chan struct{} // closed when one of these is through; nil: nobody waits
 }
 
-func (p *pace) allow() bool {
+// patience is how long a look-up may wait for others.
+const patience = time.Second
+
+// enter begins to look up a credential, and reports whether that is allowed. If so, leave must follow.
+func (p *pace) enter(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		left, ok := p.tryEnter()
+		if left == nil {
+			return ok
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// tryEnter is enter, or returns a channel to wait for before the next try.
+func (p *pace) tryEnter() (left <-chan struct{}, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.since) >= time.Second {
-		p.since, p.n = time.Now(), 0
+		p.since, p.none = time.Now(), 0
 	}
-	p.n++
-	return p.n <= askMost
+	switch {
+	case p.none >= askMost:
+		return nil, false
+	case p.none+p.asked < askMost:
+		p.asked++
+		return nil, true
+	}
+	if p.left == nil {
+		p.left = make(chan struct{})
+	}
+	return p.left, false
+}
+
+// leave says whether the credential exists; if that could not be read, it counts as one that does.
+func (p *pace) leave(exists bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked--
+	if !exists {
+		p.none++
+	}
+	if p.left != nil {
+		close(p.left)
+		p.left = nil
+	}
 }

@@ -95,7 +95,7 @@ func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
 	if !ok {
 		return Rights{}, reject(WhyUnknown, "")
 	}
-	f, err := g.look("t:"+id, func() (found, error) { return g.tokens.Ask(ctx, id) })
+	f, err := g.look(ctx, "t:"+id, func() (found, error) { return g.tokens.Ask(ctx, id) })
 	if err != nil {
 		return Rights{}, err
 	}
@@ -105,7 +105,7 @@ func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
 // Session returns the rights of a session, by its cookie's value.
 func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
 	id := string(Hash(cookie))
-	f, err := g.look("s:"+id, func() (found, error) { return g.sessions.Ask(ctx, id) })
+	f, err := g.look(ctx, "s:"+id, func() (found, error) { return g.sessions.Ask(ctx, id) })
 	if err != nil {
 		return Rights{}, err
 	}
@@ -113,15 +113,18 @@ func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
 }
 
 // look returns what was read of a credential within the last second, or reads it.
-func (g *Registry) look(key string, ask func() (found, error)) (found, error) {
+func (g *Registry) look(ctx context.Context, key string, ask func() (found, error)) (f found, err error) {
 	if f, ok := g.cache.get(key); ok {
 		return f, nil
 	}
-	if !g.cache.existed(key) && !g.unknown.allow() {
-		return found{}, reject(WhyOverload, "")
+	if !g.cache.existed(key) {
+		if !g.unknown.enter(ctx) {
+			return found{}, reject(WhyOverload, "")
+		}
+		defer func() { g.unknown.leave(f.exists || err != nil) }()
 	}
 	at := time.Now() // before the read: what ends during it may not be in it
-	f, err := ask()
+	f, err = ask()
 	if err != nil {
 		return found{}, fmt.Errorf("look up a credential: %w", err)
 	}

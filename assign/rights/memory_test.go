@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -31,7 +30,6 @@ from entered`, users)
 	before := heap()
 	for i := range kept {
 		cookie := "cookie " + strconv.Itoa(i+1)
-		d.unknown.since = time.Time{} // a second later
 		r, err := d.Session(context.Background(), cookie)
 		if err != nil || r.Role != assign.RoleWorker || len(r.Groups) != 2 {
 			t.Fatalf("%+v %v", r, err)

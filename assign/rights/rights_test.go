@@ -2,9 +2,12 @@ package rights
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
 )
@@ -310,6 +313,32 @@ func TestUnknownCredentialsAskLittle(t *testing.T) {
 	}
 	if _, err := d.token(t, token); err != nil {
 		t.Error("a good one meanwhile:", err)
+	}
+}
+
+// Everybody comes back at once to a node that has just started, which has seen nobody yet.
+func TestKnownCredentialsAfterAStart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	const users = 6 * askMost
+	d.exec(t, `
+with entered as (
+  insert into getwork.principal (name, name_key, iss, sub, kind, role, groups)
+  select 'user ' || n, 'user ' || n, 'idp', n::text, 'person', 'worker', '{}' from generate_series(1, $1::integer) n
+  returning id, sub
+)
+insert into getwork.session (id, public_id, principal, role, admin, groups, auth_time, idle_at, ends_at)
+select sha256(convert_to('cookie ' || sub, 'UTF8')), lpad(sub, 12, '0'), id, 'worker', false, '{}', clock_timestamp(), clock_timestamp() + interval '30 minutes', clock_timestamp() + interval '10 hours'
+from entered`, users)
+	var all errgroup.Group
+	for i := range users {
+		all.Go(func() error {
+			_, err := d.Session(t.Context(), fmt.Sprint("cookie ", i+1))
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

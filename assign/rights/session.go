@@ -50,7 +50,8 @@ with ended as (
   update getwork.session
   set ended_at = clock_timestamp(), ended_by = 'log-in', changed = pg_current_xact_id()
   where ended_at is null and id <> $1 and (id = $2 or id in (
-    select id from getwork.session where principal = $3 and ended_at is null order by created_at desc, id offset $4))
+    select id from getwork.session where principal = $3 and ended_at is null and least(ends_at, idle_at) > clock_timestamp()
+    order by created_at desc, id offset $4))
   returning id, public_id, principal
 ), tokens as (
   update getwork.token t

@@ -132,9 +132,10 @@ func (g *Registry) RedeemCode(ctx context.Context, code, verifier string) (got T
 	if !codeForm.MatchString(code) || len(verifier) != 43 {
 		return got, no
 	}
-	if !g.unknown.allow() {
+	if !g.unknown.enter(ctx) {
 		return got, reject(WhyOverload, "")
 	}
+	defer func() { g.unknown.leave(!errors.Is(err, no)) }()
 	err = g.change(entering(ctx), func(tx pgx.Tx) (*audit.Act, []string, error) {
 		id := code[:idLength]
 		secret := newTokenOf(id)

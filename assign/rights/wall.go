@@ -93,9 +93,10 @@ func (g *Registry) OpenWall(ctx context.Context, code, former string, from netip
 	if !wallCodeForm.MatchString(code) || !utf8.ValidString(agent) {
 		return begun, no
 	}
-	if !g.unknown.allow() {
+	if !g.unknown.enter(ctx) {
 		return begun, reject(WhyOverload, "")
 	}
+	defer func() { g.unknown.leave(!errors.Is(err, no)) }()
 	err = g.change(entering(ctx), func(tx pgx.Tx) (*audit.Act, []string, error) {
 		var secret [32]byte
 		_, _ = rand.Read(secret[:])
