@@ -64,6 +64,9 @@ func decodeBytes(body []byte, v any) error {
 	if err == nil && hasNUL(body) {
 		err = errors.New("text has no NUL character (\\u0000)")
 	}
+	if err == nil && assign.LoneSurrogate(body) {
+		err = errors.New("text has no half of a character (\\ud800 to \\udfff without the other half)")
+	}
 	if err != nil {
 		if field, wrong := spoiled(body, v); field != "" {
 			return refuseField(field, "%s: %v", field, wrong)

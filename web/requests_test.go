@@ -281,6 +281,7 @@ func TestDisposition(t *testing.T) {
 		dispose(0, body).refused(400, "invalid", field)
 	}
 	dispose(0, `{"outcome":"never","note":"a NUL: \u0000"}`).refused(400, "invalid")
+	dispose(0, `{"outcome":"never","note":"half of a character: \ud83d"}`).refused(400, "invalid")
 
 	for range 2 {
 		w := read[assign.Work](dispose(0, `{"outcome":"complete","note":"fine"}`).want(200))

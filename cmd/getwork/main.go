@@ -11,7 +11,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	_ "golang.org/x/crypto/x509roots/fallback" // public authorities, for images and machines that have none of their own
@@ -109,6 +111,10 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if i := slices.IndexFunc(ours(args), func(arg string) bool { return !utf8.ValidString(arg) }); i >= 0 {
+		say("the argument %q is not UTF-8 text\nTry getwork --help.", args[i])
+		return command.ExitUsage
+	}
 	called, err := parse(parser, args)
 	if exited >= 0 {
 		return exited
@@ -140,6 +146,14 @@ func warnOfToken(called *kong.Context, errs io.Writer) {
 			return
 		}
 	}
+}
+
+// ours returns the arguments without those of a program that an agent is to run.
+func ours(args []string) []string {
+	if end := slices.Index(args, "--"); end >= 0 && args[0] == "agent" {
+		return args[:end]
+	}
+	return args
 }
 
 // exiting is panicked with to leave kong after --help.

@@ -92,7 +92,7 @@ func (p *Pusher) Flush(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("the rows from line %d on are not pushed: %w\npush the same file again when the fault is mended: items that exist already count as duplicates", part[0].Line, err)
+			return fmt.Errorf("the rows from line %d on are not pushed: %w\npush them again when the fault is mended: items that wait, are held or never come back count as duplicates, and those completed meanwhile are pushed anew", part[0].Line, err)
 		}
 		p.Totals.Accepted += pushed.Accepted
 		p.Totals.Duplicates += pushed.Duplicates

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"getwork/assign"
 )
 
 // Row is a row of a file: an item, or what is wrong with it.
@@ -91,6 +93,9 @@ func readLine(b *bufio.Reader) (line []byte, err error) {
 func decode(line []byte, item *Item) error {
 	if !utf8.Valid(line) {
 		return errors.New("the row is not UTF-8 text")
+	}
+	if assign.LoneSurrogate(line) {
+		return errors.New(`the row has half of a character: \ud800 to \udfff without the other half`)
 	}
 	if line = bytes.TrimSpace(line); line[0] == '"' {
 		return strict(line, &item.Item)

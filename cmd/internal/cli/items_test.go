@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
 )
@@ -187,4 +188,19 @@ func TestTimeOf(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, at, err)
 		}
 	}
+}
+
+// What JSON would change without a word is refused: bytes that are not UTF-8, and halves of characters. So is what would be left out.
+func TestItemsThatJSONWouldChange(t *testing.T) {
+	t.Parallel()
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: e2e.Text("GETWORK_URL=http://127.0.0.1:1", "GETWORK_USER=mia", "GETWORK_ROLE=manager")}
+	latin := e2e.Write(t, "select 1 as item where 'Z\xfcrich' = ''")
+	c.Run(2, e2e.Text("is not UTF-8 text"), "task", "update", "loans", "--query-file", latin)
+	c.Run(2, e2e.Text("is not UTF-8 text"), "task", "preview", "--query-file", latin)
+	c.Run(2, e2e.Text("is not UTF-8 text"), "task", "create", "-f", e2e.Write(t, "name: z\ntitle: Z\xfcrich\n"))
+	c.Run(2, e2e.Text(`the argument "a\xe4" is not UTF-8 text`), "items", "push", "photos", "a\xe4", "b")
+	c.Run(2, e2e.Text(`the argument "a\xe4" is not UTF-8 text`), "items", "redrive", "photos", "a\xe4")
+	c.Run(2, e2e.Text("half of a character"), "items", "push", "photos", "-f", e2e.Write(t, `[{"item":"a\ud83d"},{"item":"a\ud83c"}]`))
+	c.Run(2, e2e.Text("there is something else after item 2"), "items", "push", "photos", "-f", e2e.Write(t, `{"item":"a"}{"item":"b","details":{}}}{"item":"c"}`))
+	c.Run(2, e2e.Text("there is something else after item 1"), "items", "push", "photos", "-f", e2e.Write(t, `{"item":"a"}]`))
 }

@@ -54,6 +54,8 @@ func readItems(ctx context.Context, name string, keysOnly bool) ([]pushItem, err
 	switch {
 	case keysOnly || len(start) == 0 || start[0] != '[' && start[0] != '{':
 		items = itemsOf(lines(string(b)))
+	case assign.LoneSurrogate(b):
+		err = errors.New(`half of a character: \ud800 to \udfff without the other half`)
 	case start[0] == '[':
 		items, err = readArray(b)
 	default:
@@ -108,6 +110,9 @@ func readObjects(b []byte) ([]pushItem, error) {
 			return nil, err
 		}
 		items = append(items, item)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("there is something else after item %d", len(items))
 	}
 	return items, nil
 }
@@ -186,7 +191,7 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	progress.Clear()
 	t := p.Totals
 	if err == nil && t.Bad > 0 {
-		err = fmt.Errorf("%s bad, of %d; correct them and push the same file again: items that exist already count as duplicates", areBad(t.Bad), t.Rows)
+		err = fmt.Errorf("%s bad, of %d; correct them and push them again, best alone: items of the other rows that were completed meanwhile would be pushed anew", areBad(t.Bad), t.Rows)
 	}
 	if c.JSON {
 		return errors.Join(err, printJSON(s.Out, struct {

@@ -45,7 +45,7 @@ A file of CSV or NDJSON is pushed row by row, however long it is, and so is stan
   getwork items push resize-photos -f photos.csv
   psql -c "copy (select …) to stdout csv header" | getwork items push resize-photos -f - --format csv
 
-Otherwise a batch is pushed as a whole or, if anything is wrong with any item, not at all. A key that exists already, even if it is held, put off or never to come back, is counted as a duplicate and left as it is, so pushing twice does no harm. For agents and managers.`
+Otherwise a batch is pushed as a whole or, if anything is wrong with any item, not at all. A key that waits, is held, put off or never to come back is counted as a duplicate and left as it is. An item that was completed is pushed anew. For agents and managers.`
 }
 
 // Run pushes the items.
@@ -81,7 +81,7 @@ func (c itemsPushCmd) Run(ctx context.Context, s *command.Streams) error {
 		var pushed assign.Pushed
 		if _, err = client.Do(ctx, Call{Method: "POST", Path: path, Body: b.body}, &pushed); err != nil {
 			if len(batches) > 1 {
-				err = fmt.Errorf("batch %d of %d, items %d to %d: %w\nthe batches before it are pushed; push the same again when the fault is fixed: items that exist already count as duplicates",
+				err = fmt.Errorf("batch %d of %d, items %d to %d: %w\nthe batches before it are pushed; push the rest when the fault is fixed: of what is pushed twice, only items that were completed meanwhile are pushed anew",
 					i+1, len(batches), b.first+1, b.first+b.count, err)
 			}
 			break

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 
@@ -140,7 +141,11 @@ const maxFile = 4 << 20
 
 // readFile reads a file of a task, or standard input.
 func readFile(ctx context.Context, name string) ([]byte, error) {
-	return readAtMost(ctx, name, maxFile)
+	b, err := readAtMost(ctx, name, maxFile)
+	if err == nil && !utf8.Valid(b) { // JSON would replace what is not, and a query would look for another text
+		err = command.Usage("%s is not UTF-8 text", name)
+	}
+	return b, err
 }
 
 // readAtMost reads a file, or standard input, until ctx ends. Without ctx, Ctrl-C could not end a read from a silent

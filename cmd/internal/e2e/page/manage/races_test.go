@@ -39,7 +39,7 @@ func TestPageTasksNameTakenAgain(t *testing.T) {
 	b.State("live", e2e.Soon)
 	page.InPage[any](b, `const m = rest();
 		await m.updateTask('jobs', { title: 'First' }, '*');
-		await until(() => document.querySelector('[data-task=jobs] th a').textContent === 'First');
+		await until(() => document.querySelector('[data-task=jobs] th a')?.textContent === 'First');
 		await m.deleteTask('jobs');
 		await m.createTask({ name: 'jobs', title: 'Second', query: 'select 1 as item' });
 		await m.getWork('jobs', { count: 1 }, {});`)
