@@ -93,7 +93,7 @@ func (s *Sender) tidy(ctx context.Context) error {
 	}
 	if buried > 0 {
 		s.Dead.Add(buried)
-		s.Log.Warn("events were not delivered within three days; `getwork webhook redrive` sends them again", "events", buried)
+		s.Log.Warn("events were not delivered within three days; send them again with getwork webhook redrive", "events", buried)
 	}
 	for state, keep := range map[string]time.Duration{"delivered": min(keepDelivered, s.Retention), "dead": s.Retention} {
 		if _, err := run(removeEvents, state, keep.Microseconds()); err != nil {
