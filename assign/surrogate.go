@@ -25,7 +25,7 @@ func LoneSurrogate(text []byte) bool {
 	}
 }
 
-// escapedUnit returns the number of the escape \uXXXX that the text begins with, or 0.
+// escapedUnit returns the number of the escape \u and four digits that the text begins with, or 0.
 func escapedUnit(text []byte) uint64 {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0

@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -112,6 +113,7 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		config.MaxConns = int32(max(size, 1))
 	}
 	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
+	config.AfterConnect = readUTC
 	if use != forQueries {
 		ToPrimary(config.ConnConfig)
 	}
@@ -122,7 +124,9 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		for _, plans := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like OwnPlans, also for statements outside of transactions
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
-		config.AfterConnect = findSettings
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			return cmp.Or(readUTC(ctx, conn), findSettings(ctx, conn))
+		}
 	}
 	if use >= forRuns {
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has rolled back.
@@ -130,20 +134,13 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		config.ConnConfig.BuildContextWatcherHandler = newCanceller
 	}
 	config.BeforeConnect = guardCommits
-	find := config.AfterConnect
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		readUTC(conn)
-		if find == nil {
-			return nil
-		}
-		return find(ctx, conn)
-	}
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// readUTC has times read as UTC, as the API shows them. Otherwise they would be in the time zone of the node's machine.
-func readUTC(conn *pgx.Conn) {
+// readUTC is a pool's AfterConnect function. It has times read as UTC, as the API shows them. Otherwise they would be in the time zone of the node's machine.
+func readUTC(_ context.Context, conn *pgx.Conn) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+	return nil
 }
 
 // SpeakUTF8 makes the server accept and return text in UTF-8, whatever encoding the database, the login or the URL has. Bytes

@@ -112,7 +112,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		args = []string{"--help"}
 	}
 	if i := slices.IndexFunc(ours(args), func(arg string) bool { return !utf8.ValidString(arg) }); i >= 0 {
-		say("the argument %q is not UTF-8 text\nTry getwork --help.", args[i])
+		say("the argument %q is not UTF-8 text; write it in UTF-8\nTry getwork --help.", args[i])
 		return command.ExitUsage
 	}
 	called, err := parse(parser, args)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -34,7 +35,7 @@ func database(t *testing.T) (host string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Stop(t.Context()); err != nil {
+		if err := server.Stop(context.Background()); err != nil { // the test's own context has ended
 			t.Error(err)
 		}
 	})

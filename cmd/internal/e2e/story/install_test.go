@@ -208,7 +208,7 @@ func (m *machines) peopleLogIn() {
 	m.held = m.oliver.gets(3)
 }
 
-// rulesAreEvaluated: no alarm's rule fails, and none rings.
+// rulesAreEvaluated: no alert's rule fails, and none fires.
 func (m *machines) rulesAreEvaluated() {
 	asks := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	e2e.Await(m.t, "the alerts' rules are evaluated, and quiet", e2e.Soon, func() bool {
