@@ -12,17 +12,19 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/audit"
-	"getwork/assign/plan"
 	"getwork/assign/ranking"
 	"getwork/notify"
 )
 
 const (
-	// Locked in the order of ids, so that the set stays as it was counted. If two managers release the same work, one waits for the other.
+	// Locked in the order of ids, so that the set stays as it was counted. If two managers release the same work, one waits for the
+	// other. Work whose lease has run out is the sweep's: released, it would count as returned instead of expired, and its next
+	// attempt as the first.
 	selectReleased = `
 select w.task_id, w.id
 from getwork.work w
-where w.state = 'held' and ($1 = '' or w.user_name = $1) and ($2 = 0 or w.task_id = $2)
+where w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  and ($1 = '' or w.user_name = $1) and ($2 = 0 or w.task_id = $2)
 order by w.id
 for update`
 
@@ -194,16 +196,13 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 	if err != nil {
 		return assign.Work{}, err
 	}
-	if old.State == "held" && old.Holder() == (assign.Holder{User: to}) {
-		return old, nil
-	}
 	var given int64
 	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		r, err := e.openRound(ctx, tx, old.TaskID)
 		if err != nil {
 			return nil, err
 		}
-		if given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by); err != nil {
+		if given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by); err != nil || given == id {
 			return nil, err
 		}
 		detail := map[string]any{"task": old.Task, "item": old.Item, "from": old.User, "to": to, "work": id, "given": given}
@@ -216,9 +215,11 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 	if err != nil {
 		return assign.Work{}, fmt.Errorf("reassign work: %w", err)
 	}
-	e.countClosed(old.TaskID, assign.WorkReassigned, 1)
-	e.wakeSweep()
-	e.wakeFreed(ctx, old.TaskID)
+	if given != id {
+		e.countClosed(old.TaskID, assign.WorkReassigned, 1)
+		e.wakeSweep()
+		e.wakeFreed(ctx, old.TaskID)
+	}
 	w, _, err := e.work(ctx, given, assign.Disposition{})
 	return w, err
 }
@@ -230,9 +231,10 @@ func noSuchWork(id int64) error {
 // anyPlaces is more places than any item has: the place that is passed on is not counted again.
 const anyPlaces = 1 << 20
 
+// reassign returns the id of the new work, or id itself if its holder is the one it is to go to.
 func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (given int64, err error) {
 	var o offer
-	var from plan.Holder
+	var from assign.Holder
 	var run *int64
 	var slot, attempt int
 	var held, blocked bool
@@ -245,6 +247,9 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 	}
 	if !held {
 		return 0, assign.Refuse(assign.AlreadyClosed, "work %d is not held any more; `GET /api/v1/work?item=` shows what became of it", id)
+	}
+	if from == to.holder {
+		return id, nil
 	}
 	if blocked {
 		return 0, assign.Refuse(assign.NotAvailable, "%s is blocked, and gets no work; choose somebody else", to.holder.User)

@@ -156,3 +156,38 @@ func TestReassign(t *testing.T) {
 	}
 	n.let(t, q, assign.Disposition{Outcome: "complete"})
 }
+
+// Work whose lease has run out is the sweep's, even before it has come: neither release nor reassign takes it for held.
+func TestReleaseLeavesExpiredWork(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	newInbox(t, n, "inbox", leased(time.Hour))
+	n.push(t, "inbox", "a", "b")
+	late := n.serve(t, "inbox", "ann", 2).Work[0]
+	d, err := n.Release(t.Context(), assign.Release{User: "ann", DryRun: true}, "boss")
+	if err != nil || d.Count != 2 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, late.ID)
+	_, err = n.Release(t.Context(), assign.Release{User: "ann", Token: d.Token}, "boss")
+	wantKind(t, err, assign.ChangedSet)
+	d, err = n.Release(t.Context(), assign.Release{User: "ann", DryRun: true}, "boss")
+	if err != nil || d.Count != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if got, err := n.Release(t.Context(), assign.Release{User: "ann", Token: d.Token}, "boss"); err != nil || got.Count != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, to := range []string{"ann", "bob"} {
+		_, err = n.Reassign(t.Context(), late.ID, to, "boss")
+		wantKind(t, err, assign.AlreadyClosed)
+	}
+	if _, err := (sweeper{n.Engine}).sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select string_agg(item || ' ' || state, ', ' order by id) from getwork.work`); got != "a expired, b returned" {
+		t.Error(got)
+	}
+}
