@@ -182,6 +182,8 @@ export interface CallOptions {
 export interface Answer<Body> {
   status: number;
   tag: string | null;
+  /** The address of the next page of a table, if there is one. */
+  next?: string;
   /** undefined with status 304. */
   body: Body;
 }
@@ -204,7 +206,8 @@ export interface Rest {
   claim(task: string, item: string): Promise<Work>;
 
   waiting(filter?: Filter<'task' | 'cursor' | 'limit'>): Promise<Page<'requests', Request>>;
-  work(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'cursor' | 'limit'>): Promise<Page<'work', Work>>;
+  work(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'value' | 'cursor' | 'limit'>): Promise<Page<'work', Work>>;
+  workTable(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'value'>, options?: { signal?: AbortSignal }): AsyncGenerator<string>;
   holders(filter?: Filter<'task' | 'user' | 'cursor' | 'limit'>): Promise<Page<'holders', Described> & { total?: { users: number; held: number } }>;
   runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
   history(filter?: Filter<'task' | 'from' | 'step'>): Promise<Described>;

@@ -103,11 +103,12 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     if (!response.ok && response.status !== 304) {
       throw new Problem(response.status, json, 1000 * (Number(response.headers.get('Retry-After')) || 0));
     }
-    return { status: response.status, tag: response.headers.get('ETag'), body: json };
+    const [, next] = /<([^>]*)>; *rel="next"/.exec(response.headers.get('Link') ?? '') ?? [];
+    return { status: response.status, tag: response.headers.get('ETag'), next, body: json ?? (text || undefined) };
   }
   /**
    * Makes any call: options {body, headers, within: ms, keepalive, signal: aborts it, repeats: how often it is repeated after a
-   * 429}; the answer is {status, tag, body}.
+   * 429}; the answer is {status, tag, next: the address of a table's next page, if there is one, body: JSON, or other text}.
    */
   async function call(method, path, { repeats = 2, ...options } = {}) {
     for (let more = repeats; ; more--) {
@@ -163,6 +164,16 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     waiting: (filter) => get(`${api}/requests`, filter),
     /** Work of all times, newest first: filter {task, user, item, state, cursor, limit}. */
     work: (filter) => get(`${api}/work`, filter),
+    /** The same as a table for a spreadsheet: texts whose concatenation is one CSV file, of 1000 rows each. */
+    async *workTable(filter, { signal } = {}) {
+      const first = new URLSearchParams({ ...filter, format: 'csv' });
+      for (let path = `${api}/work?${first}`, head = ''; path;) {
+        const { body, next } = await call('GET', path, { signal });
+        yield head ? body.slice(head.length) : body;
+        head ||= body.slice(0, body.indexOf('\n') + 1);
+        path = next;
+      }
+    },
     /** Who holds how much of which task, longest first: filter {task: 'a,b', user, cursor, limit}; with the first page a total {users, held}. */
     holders: (filter) => get(`${api}/holders`, filter),
     /** A task's runs, newest first: filter {cursor, limit}. */

@@ -21,6 +21,7 @@ export class Search {
   #view;
   #rows = null;
   #next;
+  #saving = false;
   #error = '';
 
   /** view: {app, signal, draw(), titleOf(task)}; asked: as searchOf has it. */
@@ -45,14 +46,35 @@ export class Search {
     draw();
   }
 
+  /** Reads all of it, and lets the browser save it as one file. */
+  async save() {
+    const { app, draw, signal } = this.#view;
+    const parts = ['\ufeff']; // without it, spreadsheets on Windows take UTF-8 for the machine's own encoding
+    this.#saving = true;
+    this.#error = '';
+    draw();
+    try {
+      for await (const part of app.api.workTable(this.asked, { signal })) parts.push(part);
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(new Blob(parts, { type: 'text/csv' }));
+      link.download = 'work.csv';
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // at once, some browsers save nothing
+    } catch (e) {
+      this.#error = e.message;
+    }
+    this.#saving = false;
+    draw();
+  }
+
   template() {
     const { asked } = this;
-    const file = `/api/v1/work?${new URLSearchParams({ ...asked, format: 'csv' })}`;
     return html`<section class="found-work" aria-labelledby="found-work">
       <div class="toolbar"><h2 id="found-work">${t`Work, newest first`}</h2>
-        ${this.#rows?.length ? html`<a class="button push" href=${file} download="work.csv">${t`Download as CSV`}</a>` : nothing}</div>
+        ${this.#rows?.length ? html`<button type="button" class="push" id="save-work" ?disabled=${this.#saving} @click=${() => this.save()}>${
+          this.#saving ? t`Reading all of it …` : t`Download as CSV`}</button>` : nothing}</div>
       ${asked.value ? html`<p class="quiet">${t`Work of the last 31 days with “${html`<bdi>${asked.value}</bdi>`}” in its details.`}</p>` : nothing}
-      <p class="error" role="alert" dir="auto">${this.#error ? t`It can’t be searched: ${this.#error}.` : nothing}</p>
+      <p class="error" role="alert" dir="auto">${this.#error ? t`It can’t be read: ${this.#error}.` : nothing}</p>
       ${this.#rows || this.#error ? nothing : html`<p class="quiet" role="status">${t`Searching …`}</p>`}
       ${this.#rows && !this.#rows.length ? html`<p class="empty">${t`No work is like that.`}</p>` : nothing}
       ${this.#rows?.length ? html`<ol class="card timeline">${repeat(this.#rows, (w) => w.id, (w) => this.#row(w))}</ol>
