@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
@@ -500,6 +502,99 @@ func TestTidy(t *testing.T) {
 	for table, want := range map[string]int{"session": 1, "token": 1, "once": 1, "principal": 4} {
 		if n := d.count(t, "select count(*) from getwork."+table); n != want {
 			t.Errorf("%d rows of %s, want %d", n, table, want)
+		}
+	}
+}
+
+// A session or a token that ends by time has its row in the audit, once, as one that somebody ends has. What waits under it waits on.
+func TestEndsByTimeAreAudited(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	rows := func() (got []string) {
+		t.Helper()
+		found, err := d.db.Query(t.Context(), `select concat_ws(' ', act, object, detail ->> 'by', detail -> 'credentials', detail ->> 'at', actor) from getwork.audit
+			where act in ('session.end', 'token.end') order by n`)
+		if err == nil {
+			got, err = pgx.CollectRows(found, pgx.RowTo[string])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	d.watch.tidy(t.Context())
+	if got := rows(); len(got) != 0 {
+		t.Fatalf("before anything ends: %q", got)
+	}
+	idle := d.logIn(t, "ann", assign.RoleWorker, "")
+	began := time.Now().UTC().Add(-24 * time.Hour)
+	at := func(d time.Duration) string { return began.Add(d).Format(time.RFC3339) }
+	r, err := d.session(t, idle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := string(r.Credential)
+	terminal, _, _ := strings.Cut(strings.TrimPrefix(d.terminal(t, &r), "gw_"), "_")
+	long := d.logIn(t, "bob", assign.RoleWorker, "")
+	d.logIn(t, "cyd", assign.RoleWorker, "")
+	_, token := d.service(t, "robot", assign.RoleAgent)
+	d.service(t, "other", assign.RoleAgent)
+	d.exec(t, "update getwork.session set idle_at = $2 where id = $1", Hash(idle), at(0))
+	d.exec(t, "update getwork.session set ends_at = $2 where id = $1", Hash(long), at(time.Hour))
+	d.exec(t, "update getwork.token set expires_at = $2 where id = $1", token, at(2*time.Hour))
+	d.watch.tidy(t.Context())
+	d.watch.tidy(t.Context())
+	var bob string
+	if err := d.db.QueryRow(t.Context(), "select 's:' || public_id from getwork.session where id = $1", Hash(long)).Scan(&bob); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		fmt.Sprintf(`session.end ann idle ["%s", "t:%s"] %s`, ann, terminal, at(0)),
+		fmt.Sprintf(`session.end bob expired ["%s"] %s`, bob, at(time.Hour)),
+		fmt.Sprintf(`token.end %s expired %s`, token, at(2*time.Hour)),
+	}
+	if diff := cmp.Diff(want, rows()); diff != "" {
+		t.Error(diff)
+	}
+	if n := d.count(t, "select count(*) from getwork.session where ended_at is not null"); n != 0 {
+		t.Errorf("%d sessions have been ended", n)
+	}
+}
+
+// A user has at most twenty personal tokens that live; one that has ended, or expired, makes room.
+func TestTokensOfAUser(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ann, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func() (string, error) {
+		_, made, err := d.CreateToken(t.Context(), NewToken{Label: "x", Scopes: []string{ScopeRead}, Role: ann.Role, By: ann.Principal})
+		return made.ID, err
+	}
+	var last string
+	for range maxTokens {
+		if last, err = create(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, free := range []func(){
+		func() {
+			if err := d.EndToken(t.Context(), last, "ann", ann.Principal); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() {
+			d.exec(t, "update getwork.token set expires_at = clock_timestamp() where id = (select max(id) from getwork.token where ended_at is null)")
+		},
+	} {
+		if _, err := create(); !assign.IsRefusal(err, assign.InUse) {
+			t.Errorf("one more than %d: %v", maxTokens, err)
+		}
+		free()
+		if _, err := create(); err != nil {
+			t.Error(err)
 		}
 	}
 }
