@@ -92,6 +92,16 @@ func (c PoolsConfig) Connections() (database, queries int, err error) {
 	return database, queries, nil
 }
 
+// ParseConn reads the URL of one connection. Unlike [pgx.ParseConfig] it leaves out what is for a pool, such as pool_max_conns: sent to
+// the server, it would be refused as an unknown setting.
+func ParseConn(url string) (*pgx.ConnConfig, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	return config.ConnConfig, nil
+}
+
 // Router returns a router that sends short statements to the pool of their purpose.
 func (p *Pools) Router() Router { return Router{Calls: p.API, Own: p.Own} }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"getwork/assign/pg"
 	"getwork/cmd/internal/serve"
 )
 
@@ -100,7 +101,7 @@ func lookAtQueryDatabase(ctx context.Context, x *examination) (found []Finding, 
 	if url == "" {
 		return one(skipped("there is no --query-database-url"))
 	}
-	config, err := pgx.ParseConfig(url)
+	config, err := pg.ParseConn(url)
 	if err != nil {
 		return one(unreachable("--query-database-url", err))
 	}

@@ -67,7 +67,7 @@ func (t Database) with(ctx context.Context, f func(ctx context.Context, conn *pg
 
 // connect prepares no statements, so that the version can be read through a pooler, too.
 func (t Database) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(t.DatabaseURL)
+	config, err := pg.ParseConn(t.DatabaseURL)
 	if err != nil {
 		return nil, err
 	}

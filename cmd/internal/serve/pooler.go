@@ -104,7 +104,7 @@ func (n *node) lookForPoolers(ctx context.Context) error {
 // connect opens a connection outside the pools. It prepares nothing on it, since the connection may go through a
 // pooler.
 func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(url)
+	config, err := pg.ParseConn(url)
 	if err != nil {
 		return nil, err
 	}

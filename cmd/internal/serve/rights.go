@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign/pg"
 	"getwork/schema"
 )
 
@@ -97,8 +98,8 @@ func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
 
 // sameLogin reports whether two URLs certainly name the same login, so that its faults are reported once.
 func sameLogin(one, other string) bool {
-	a, err := pgx.ParseConfig(one)
-	b, err2 := pgx.ParseConfig(other)
+	a, err := pg.ParseConn(one)
+	b, err2 := pg.ParseConn(other)
 	return err == nil && err2 == nil && a.User == b.User && a.Database == b.Database
 }
 
@@ -129,7 +130,7 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]Danger, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	config, err := pgx.ParseConfig(url)
+	config, err := pg.ParseConn(url)
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,10 @@ import (
 	"getwork/schema/schematest"
 )
 
-// Every connection uses UTF-8, whatever the database's encoding, including those of the listener and of migrations.
+// Every connection uses UTF-8, whatever the database's encoding, including those of the listener and of migrations. What the URL says
+// of pools is not sent to the server, which would refuse it.
 func TestConnectionsSpeakUTF8(t *testing.T) {
-	url := schematest.Encoded(t, "LATIN1")
+	url := schematest.Encoded(t, "LATIN1") + "&pool_max_conns=3"
 	n := &node{config: Command{DatabaseURL: url}}
 	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
 		"listener": n.connectDirectly, "migrations": Database{DatabaseURL: url}.connect,

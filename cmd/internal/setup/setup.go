@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign/pg"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/serve"
 )
@@ -146,7 +147,11 @@ where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped order by a.attnum`
 func look(ctx context.Context, url, name string) (t table, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	config, err := pg.ParseConn(url)
+	if err != nil {
+		return t, serve.NoConnection(err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return t, serve.NoConnection(err)
 	}
