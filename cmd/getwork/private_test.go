@@ -37,6 +37,7 @@ func TestPrivatePostgres(t *testing.T) {
 	dir := filepath.Join(parent, "data")
 	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: e2e.Text("GETWORK_LISTEN_DATABASE_URL=postgres://127.0.0.1:1/another")}
 	c.Run(2, e2e.Text("leave out --listen-database-url"), "serve", "--private-postgres", "--data-dir", dir)
+	c.Run(2, e2e.Text("leave it out"), "serve", "--database-url", "postgres://127.0.0.1:1/another", "--data-dir", dir)
 	start := func() *cluster.Node {
 		t.Helper()
 		return cluster.Start(t, 1, cluster.Options{Args: []string{"--private-postgres", "--data-dir", dir}})[0]

@@ -69,6 +69,9 @@ func (c *Command) Check() error {
 	if c.PrivatePostgres && (c.ListenDatabaseURL != "" || c.Pooled) {
 		return command.Usage("--private-postgres is reached directly: leave out --listen-database-url, --listen-database-url-file and --pooled")
 	}
+	if c.DataDir != "" && !c.PrivatePostgres {
+		return command.Usage("--data-dir is where --private-postgres keeps its data; leave it out, or give --private-postgres instead of a database")
+	}
 	if c.MaxRuns < 1 || c.MaxRuns > 100 {
 		return command.Usage("--max-runs must be from 1 to 100, not %d", c.MaxRuns)
 	}
