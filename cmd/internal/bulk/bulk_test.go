@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -121,7 +124,7 @@ func TestBadRowsCostNoGoodOnes(t *testing.T) {
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(pushed) != 2249 || len(told) != 251 || p.Totals != (Totals{Rows: 2500, Accepted: 2249, Bad: 251}) {
+	if p.From() != 0 || len(pushed) != 2249 || len(told) != 251 || p.Totals != (Totals{Rows: 2500, Accepted: 2249, Bad: 251}) {
 		t.Errorf("%d pushed, %d told, %+v", len(pushed), len(told), p.Totals)
 	}
 	if told[0] != "8 no sevens" || pushed[7] != "8" || pushed[2248] != "2499" {
@@ -136,8 +139,8 @@ func TestBadRowsCostNoGoodOnes(t *testing.T) {
 	if err := p.Add(t.Context(), Row{Line: 4711, Item: Item{Item: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Flush(t.Context()); !errors.Is(err, away) || !strings.Contains(err.Error(), "from line 4711 on are not pushed") {
-		t.Errorf("a server that is away: %v", err)
+	if err := p.Flush(t.Context()); !errors.Is(err, away) || p.From() != 4711 {
+		t.Errorf("a server that is away: %v, from line %d", err, p.From())
 	}
 }
 
@@ -169,5 +172,32 @@ func TestFormulasAreEscaped(t *testing.T) {
 	}
 	if want := string(raw[0]) + "\n" + string(raw[1]) + "\n"; err != nil || out.String() != want {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// A file that a failed export leaves ends with a whole page; without one there is no file.
+func TestFileIsWhole(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "work.csv")
+	for _, kept := range []string{"", "a page\n"} {
+		f, err := NewFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{kept, "a part of ano"} {
+			if _, err := f.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			if text == kept {
+				f.Keep()
+			}
+		}
+		if err := f.End(true); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(name)
+		if string(b) != kept || errors.Is(err, fs.ErrNotExist) != (kept == "") {
+			t.Errorf("left is %q, %v; want %q", b, err, kept)
+		}
 	}
 }

@@ -33,8 +33,16 @@ type Pusher struct {
 	Pushed func(Totals) // after each batch
 	Totals Totals
 
-	batch []Row
+	batch []Row // those that wait; after an error, those that are not pushed
 	bytes int
+}
+
+// From returns the line from which on nothing is pushed; 0: all rows were.
+func (p *Pusher) From() int {
+	if len(p.batch) == 0 {
+		return 0
+	}
+	return p.batch[0].Line
 }
 
 // The sizes of batches: a batch takes a moment, so that progress is seen, and stays below what the server takes. The rest of a
@@ -70,10 +78,9 @@ func (p *Pusher) Add(ctx context.Context, row Row) error {
 	return nil
 }
 
-// Flush pushes the rows that wait. An error says from which line on nothing was pushed.
+// Flush pushes the rows that wait. After an error no more can be added; see [Pusher.From].
 func (p *Pusher) Flush(ctx context.Context) error {
 	rows := p.batch
-	p.batch, p.bytes = nil, 0
 	most := batchRows
 	for len(rows) > 0 {
 		n := min(len(rows), most)
@@ -92,13 +99,15 @@ func (p *Pusher) Flush(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("the rows from line %d on are not pushed: %w\npush them again when the fault is mended: items that wait, are held or never come back count as duplicates, and those completed meanwhile are pushed anew", part[0].Line, err)
+			p.batch = rows
+			return err
 		}
 		p.Totals.Accepted += pushed.Accepted
 		p.Totals.Duplicates += pushed.Duplicates
 		rows = rows[n:]
 		p.Pushed(p.Totals)
 	}
+	p.batch, p.bytes = nil, 0
 	return nil
 }
 

@@ -3,7 +3,9 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -48,6 +50,9 @@ func TestPushRowsAndExport(t *testing.T) {
 	if again.Rows != 2102 || again.Accepted != 0 || again.Duplicates != 2099 || again.Bad != 3 || len(again.Errors) != 3 || again.Errors[0].Line != 1502 && again.Errors[2].Line != 1502 {
 		t.Errorf("pushed again: %+v", again)
 	}
+	c.Run(1, e2e.Text("600 duplicates", "items.csv:2102: ", "3 rows are bad, of 603"), "items", "push", "bulk", "-f", file, "--from-line", "1501")
+	c.Run(2, e2e.Text("--format says that a file is one"), "items", "push", "bulk", "-f", e2e.Write(t, "a\nb\n"), "--from-line", "2")
+	c.Run(1, e2e.Text("the rows from line 1501 on are not pushed", "--from-line 1501 pushes them"), "items", "push", "nowhere", "-f", file, "--from-line", "1501")
 	c.Stdin = "{\"item\": \"=1+1\", \"priority\": 9, \"details\": {\"a\": 1}}\n\"last\"\n"
 	c.Run(0, e2e.Text("2 items pushed"), "items", "push", "bulk", "-f", "-", "--format", "ndjson", "--priority", "8")
 	c.Run(2, e2e.Text("--format needs -f"), "items", "push", "bulk", "--format", "csv", "a")
@@ -107,6 +112,16 @@ func continuesExport(t *testing.T, c e2e.Terminal, whole []byte) {
 	printed := printedCursor.FindStringSubmatch(errs.String())
 	if printed == nil || printed[2] != "1000" || strings.Count(out.String(), "\n") != 1001 {
 		t.Fatalf("cut, it printed %d lines and\n%s", strings.Count(out.String(), "\n"), errs)
+	}
+	file := filepath.Join(t.TempDir(), "cut.csv")
+	cut.Run(1, e2e.Text("continues after 1000 rows"), "work", "export", "--task", "bulk", "--out", file)
+	if b, err := os.ReadFile(file); err != nil || string(b) != out.String() {
+		t.Errorf("the cut file: %v, %d bytes", err, len(b))
+	}
+	none := filepath.Join(t.TempDir(), "none.csv")
+	cut.Run(1, nil, "work", "export", "--cursor", "1", "--out", none)
+	if _, err := os.Stat(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an export of nothing is in the way of the next: %v", err)
 	}
 	if rest := c.Run(0, nil, "work", "export", "--task", "bulk", "--cursor", printed[1]); out.String()+rest != string(whole) {
 		t.Errorf("the rest of %d lines does not make the table whole; it begins\n%.300s", strings.Count(rest, "\n"), rest)

@@ -177,6 +177,9 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
+		if row.Line < c.FromLine {
+			return nil
+		}
 		row.Item.FillIn(fill)
 		return p.Add(ctx, row)
 	})
@@ -190,6 +193,9 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	}
 	progress.Clear()
 	t := p.Totals
+	if from := p.From(); err != nil && from > 0 {
+		err = fmt.Errorf("the rows from line %d on are not pushed: %w\n--from-line %d pushes them when the fault is mended", from, err, from)
+	}
 	if err == nil && t.Bad > 0 {
 		err = fmt.Errorf("%s bad, of %d; correct them and push them again, best alone: items of the other rows that were completed meanwhile would be pushed anew", areBad(t.Bad), t.Rows)
 	}

@@ -24,6 +24,7 @@ type itemsPushCmd struct {
 	Slots     *int     `help:"How many people may hold an item at a time; the default is the task's." placeholder:"N"`
 	Exclusive *string  `help:"The items' group: only one item of a group is held at a time." placeholder:"GROUP"`
 	Format    string   `help:"How the file has its items: csv or ndjson. The default is what its name ends with: .csv, .ndjson or .jsonl." enum:",csv,ndjson" default:"" placeholder:"FORMAT"`
+	FromLine  int      `help:"Leave out the rows of CSV or NDJSON before this line; a push that broke off says from which line on nothing was pushed." placeholder:"LINE"`
 	Split     bool     `help:"Push in several batches if one is not enough. Each batch is all or nothing."`
 	Remote    `embed:""`
 }
@@ -116,6 +117,10 @@ func (c itemsPushCmd) format() (bulk.Format, error) {
 	switch {
 	case c.Format != "" && c.File == "":
 		return "", command.Usage("--format needs -f: it says how to read the file")
+	case c.FromLine < 0:
+		return "", command.Usage("--from-line must be a line of the file, not %d", c.FromLine)
+	case c.FromLine > 0 && (f == "" || c.KeysOnly):
+		return "", command.Usage("--from-line is for a file of CSV or NDJSON; --format says that a file is one")
 	case f == "" || c.KeysOnly && c.Format == "":
 		return "", nil
 	case c.KeysOnly || len(c.Keys) > 0:

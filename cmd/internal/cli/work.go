@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strconv"
 
 	"getwork/assign"
@@ -154,14 +153,14 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 			query.Set(name, *value)
 		}
 	}
-	out := s.Document()
+	out, whole := s.Document(), func() {}
 	if c.Out != "" {
-		var file *os.File
-		if file, err = os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-			return command.Usage("--out must name a file that does not exist yet: %w", err)
+		file, err2 := bulk.NewFile(c.Out)
+		if err2 != nil {
+			return command.Usage("--out must name a file that does not exist yet: %w", err2)
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		out = file
+		defer func() { err = errors.Join(err, file.End(err != nil)) }()
+		out, whole = file, file.Keep
 	}
 	format := cmp.Or(bulk.Format(c.Format), bulk.FormatOf(c.Out), bulk.CSV)
 	w, err := bulk.NewWriter(out, format, c.Cursor != "")
@@ -188,6 +187,7 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 		if n += len(page.Work); err != nil || page.Next == "" || len(page.Work) == 0 {
 			return err
 		}
+		whole()
 		next = page.Next
 		progress.Show("%d rows", n)
 	}
