@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -311,4 +312,34 @@ func withToken(t *testing.T, at *bank, token string) int {
 	t.Helper()
 	r, _ := newBrowser(t).call("GET", at.url+"/api/v1/me", "Authorization", "Bearer "+token)
 	return r.StatusCode
+}
+
+// One address can't begin or end log-ins without end, nor send log-out messages; others are not kept out meanwhile.
+func TestLogInLimits(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(i *Identity) { i.TrustedProxy = []string{"127.0.0.1"} })
+	window := newBrowser(t)
+	for n, path := range []string{"/auth/login", "/auth/callback", "/auth/backchannel"} {
+		method, most := "GET", logInsPerMinute
+		if path == "/auth/backchannel" {
+			method, most = "POST", 120
+		}
+		from := fmt.Sprintf("192.0.2.%d", n)
+		for calls := 1; ; calls++ {
+			response, body := window.call(method, b.url+path, "X-Forwarded-For", from)
+			if response.StatusCode != http.StatusTooManyRequests {
+				if calls > 2*most {
+					t.Fatalf("%s: %d calls in a row, and the last is answered %d", path, calls, response.StatusCode)
+				}
+				continue
+			}
+			if calls <= most || response.Header.Get("Retry-After") == "" || !strings.Contains(body, "too many") {
+				t.Errorf("%s: call %d is answered 429, Retry-After %q: %s", path, calls, response.Header.Get("Retry-After"), body)
+			}
+			break
+		}
+		if response, _ := window.call(method, b.url+path, "X-Forwarded-For", "198.51.100.1"); response.StatusCode == http.StatusTooManyRequests {
+			t.Errorf("%s: another address is kept out", path)
+		}
+	}
 }
