@@ -233,9 +233,8 @@ func (g *Registry) tell(ctx context.Context, e Entry) (f found, err error) {
 		}
 		f.Role, f.Admin, f.Groups = e.Role, e.Admin, e.Groups
 		switch e.Role {
-		case assign.RoleManager: // who needs no group
-		case assign.RoleWorker, assign.RoleAgent:
-			changes, err = g.regroup(ctx, tx, p.id, e.Groups)
+		case assign.RoleManager, assign.RoleWorker, assign.RoleAgent:
+			changes, err = g.regroup(ctx, tx, p.id, e.Role, e.Groups)
 		default: // nobody with this role may wait for work
 			ended, err = g.credentialsOf(ctx, tx, p.id)
 		}

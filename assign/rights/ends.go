@@ -110,9 +110,10 @@ func (g *Registry) conclude(ctx context.Context, tx pgx.Tx, act *audit.Act, chan
 	return nil
 }
 
-// regroup gives the waiting requests of a principal other groups.
-func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, groups []string) ([]notify.Change, error) {
-	if g.Regroup == nil {
+// regroup gives the waiting requests of a principal other groups. A manager needs none: given groups, a request for a task of others
+// would end with nothing. What waits under a manager's token with a lesser role gets its groups from the next look.
+func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, role assign.Role, groups []string) ([]notify.Change, error) {
+	if g.Regroup == nil || role == assign.RoleManager {
 		return nil, nil
 	}
 	credentials, err := g.credentialsOf(ctx, tx, principal)

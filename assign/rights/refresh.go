@@ -118,7 +118,7 @@ func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entr
 		if err != nil || !changed && principal.RowsAffected() == 0 {
 			return nil, nil, nil, err
 		}
-		changes, err := g.regroup(ctx, tx, c.principal, groups)
+		changes, err := g.regroup(ctx, tx, c.principal, e.Role, groups)
 		return &audit.Act{Act: "session.change", Object: c.PublicID, Detail: map[string]any{"role": e.Role, "admin": e.Admin, "groups": groups}}, nil, changes, err
 	})
 }

@@ -347,7 +347,8 @@ from entered`, users)
 // The provider is asked about a session by one node at a time, and what it says is stored only while the claim lasts.
 func TestRefreshIsClaimed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	var asked calls
+	d := newDesk(t, asked.into)
 	begun, err := d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "1", Name: "ann", Role: assign.RoleWorker}, Max: time.Hour,
 		Seal: func([]byte) ([]byte, []byte, error) { return []byte("sealed"), nil, nil }})
 	if err != nil {
@@ -419,6 +420,23 @@ func TestRefreshIsClaimed(t *testing.T) {
 	}
 	if n := d.count(t, "select count(*) from getwork.principal where role = 'manager' and not admin and groups = '{new}'"); n != 1 {
 		t.Error("the principal, by whom tokens are judged, keeps rights that the provider has just not named")
+	}
+	if len(asked.regrouped) != 0 {
+		t.Errorf("a manager, who needs no groups, waits with some: %q", asked.regrouped)
+	}
+	d.exec(t, "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'")
+	r, err = d.session(t, begun.Cookie)
+	d.look(t, d.follow(t, r, err), "")
+	fifth := claims()
+	if len(fifth) != 1 {
+		t.Fatal("not claimed after ten minutes more")
+	}
+	e.Role = assign.RoleWorker
+	if err := d.Refreshed(t.Context(), fifth[0], nil, e); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked.regrouped) != 1 || !strings.HasSuffix(asked.regrouped[0], "[new]") {
+		t.Errorf("a worker's requests are given the groups %q", asked.regrouped)
 	}
 }
 

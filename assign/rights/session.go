@@ -112,7 +112,7 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 		}
 		var changes []notify.Change
 		if changed {
-			if changes, err = g.regroup(ctx, tx, p.id, p.groups); err != nil {
+			if changes, err = g.regroup(ctx, tx, p.id, in.Role, p.groups); err != nil {
 				return nil, nil, nil, err
 			}
 		}
