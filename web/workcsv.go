@@ -28,8 +28,7 @@ func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, limi
 		h.Set("Link", fmt.Sprintf(`<%s>; rel="next"`, next.RequestURI()))
 	}
 	w.WriteHeader(http.StatusOK)
-	c := csv.NewWriter(w)
-	c.UseCRLF = true // as RFC 4180 has it
+	c := csv.NewWriter(w) // with CRLF, as RFC 4180 has it, this package would change line ends within notes and details
 	_ = c.Write([]string{"id", "task", "item", "user", "instance", "state", "assigned_at", "closed_at", "available_at", "attempt", "error", "note", "details"})
 	for _, work := range works {
 		row := []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, work.User, work.Instance, string(work.State), csvTime(&work.AssignedAt),

@@ -58,7 +58,7 @@ func TestWorkAsCSV(t *testing.T) {
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", `select item, 'a, "b"' as text from unnest(array['=1+1', '@x', '＝1', 'plain']) item`, "")
 	for _, w := range n.take(t, "verify", "oliver", 4) {
-		n.call(t, "POST", "/api/v1/work/"+strconv.FormatInt(w.ID, 10)+"/disposition", as("oliver"), `{"outcome":"complete","note":"-2 days"}`).want(200)
+		n.call(t, "POST", "/api/v1/work/"+strconv.FormatInt(w.ID, 10)+"/disposition", as("oliver"), `{"outcome":"complete","note":"-2 days\r1\n2\r\n3"}`).want(200)
 	}
 	rows := func(h headers, query string) (items, notes []string) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestWorkAsCSV(t *testing.T) {
 	if diff := cmp.Diff([]string{"plain", "'＝1", "'@x", "'=1+1"}, items); diff != "" {
 		t.Error(diff)
 	}
-	if notes[0] != "'-2 days" {
+	if notes[0] != "'-2 days\r1\n2\n3" { // Go's reader takes \r\n for \n
 		t.Errorf("a note is %q", notes[0])
 	}
 	if _, notes := rows(as("olga", "X-Getwork-Role", "observer"), ""); strings.Join(notes, "") != "" {
