@@ -7,7 +7,8 @@ import (
 
 // A query can name what its workers must not know of, and PostgreSQL's message about one that failed can quote rows of the
 // bank. So a task's query and recheck, and the error of a request, are for managers and observers. To others a task with a
-// query has no member query, and an error says only that there was one.
+// query has no member query, and an error says only that there was one. Nor do they read which tasks it conflicts with, since these
+// may be for groups that they must not know of.
 
 // MayReadQueries reports whether the caller may read tasks' queries, and why they failed.
 func (w Who) MayReadQueries() bool { return w.Anything && !w.Counts }
@@ -21,9 +22,10 @@ func (q Query) IsZero() bool { return q == Withheld }
 // QueryFailed is the error of a request, as others than managers and observers read it.
 const QueryFailed = "the task's query failed; managers and observers can see why"
 
-// Withheld returns the task without its query and recheck, and without why it failed. An inbox still says that it has none.
+// Withheld returns the task without its query and recheck, without why it failed, and without its conflicts. An inbox still says
+// that it has no query.
 func (t Task) Withheld() Task {
-	t.LastError = nil
+	t.LastError, t.ConflictsWith = nil, []string{}
 	if !t.Inbox() {
 		t.Query, t.Recheck = Withheld, Withheld
 	}
@@ -83,7 +85,7 @@ func (e Event) Withheld() Event {
 func (e Event) withheld() Event {
 	switch body := e.Body.(type) {
 	case *Task:
-		if !body.Inbox() {
+		if !body.Inbox() || len(body.ConflictsWith) > 0 {
 			task := body.Withheld()
 			return Event{Type: e.Type, Body: &task}
 		}

@@ -14,6 +14,7 @@ func TestWithheld(t *testing.T) {
 	failed := Request{State: Failed, Error: &said}
 	for what, e := range map[string]Event{
 		"task":     {Type: "task", Body: &task},
+		"inbox":    {Type: "task", Body: &Task{Settings: Settings{ConflictsWith: []string{"SECRET"}}}},
 		"request":  {Type: "request", Body: &failed, Request: &failed},
 		"snapshot": {Type: "snapshot", Body: Pipeline{Requests: []Request{{}, failed, {}}}},
 	} {

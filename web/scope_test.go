@@ -42,6 +42,7 @@ func TestScopes(t *testing.T) {
 	n := start(t, stationOptions{identify: believe, rights: true})
 	n.newTask(t, "mine", five, `,"paused":true`)
 	n.newTask(t, "other", five, `,"paused":true`)
+	n.newTask(t, "fourth", five, `,"paused":true`)
 	n.newTask(t, "third", five, `,"paused":true`) // the others may be deleted on the way
 	n.exec(t, `insert into getwork.principal (name, name_key, iss, sub, kind) values ('oliver', 'oliver', 'idp', '1', 'person')`)
 	request := n.pendingRequest(t, "other", "oliver").ID
@@ -104,6 +105,15 @@ func TestScopes(t *testing.T) {
 			if narrowed && path != "/api/v1/events" && strings.Contains(got.body, `"other"`) {
 				t.Errorf("%s %s shows another task: %s", method, path, got.body)
 			}
+		}
+	}
+	// Nor does a token for some tasks make rules for others, or give its task a name that is not one of its own.
+	tag := fmt.Sprintf(`"%d"`, read[assign.Task](n.call(t, "GET", "/api/v1/tasks/third", manager.header(t), "")).Version)
+	narrow := manager
+	narrow.Tasks = []string{"third"}
+	for _, body := range []string{`{"conflicts_with":["fourth"]}`, `{"name":"fifth"}`} {
+		if got := n.call(t, "PATCH", "/api/v1/tasks/third", append(narrow.header(t), "If-Match", tag), body); got.status != 403 {
+			t.Errorf("%s by a token for another task: %d %s", body, got.status, got.body)
 		}
 	}
 	// Asked for by name, the token's own tasks are shown, and others with them are not.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -162,10 +163,13 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 		return answerTask(w, http.StatusOK, t)
 	}
 	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, by, func(settings *assign.Settings) error {
-		query, recheck := settings.Query, settings.Recheck
+		before := *settings
 		err := decodeSettings(body, settings)
-		if err == nil && (settings.Query != query || settings.Recheck != recheck) {
+		if err == nil && (settings.Query != before.Query || settings.Recheck != before.Recheck) {
 			err = s.mayWriteQueries(r)
+		}
+		if err == nil {
+			err = withinToken(CallerOf(r), &before, settings)
 		}
 		return err
 	})
@@ -202,21 +206,39 @@ func ifMatch(r *http.Request, t assign.Task) error {
 		t.Name, taskTag(t), strings.Join(headers, ", "))
 }
 
+// onlyVersion returns the version of the task that a change with an If-Match is for; 0: any. It need not be there, but it is heeded.
+func onlyVersion(s *server, r *http.Request, name string) (int, error) {
+	tags := r.Header.Values("If-Match")
+	if len(tags) == 0 || strings.Contains(strings.Join(tags, ","), "*") {
+		return 0, nil
+	}
+	t, err := s.Records.Task(r.Context(), name)
+	if err != nil {
+		return 0, err
+	}
+	return t.Version, ifMatch(r, t)
+}
+
+// withinToken refuses a change by a token for some tasks that concerns others: a rule between them, or another name.
+func withinToken(c *Caller, before, after *assign.Settings) error {
+	for _, name := range append([]string{after.Name}, after.ConflictsWith...) {
+		if !c.covers(name) && name != before.Name && !slices.Contains(before.ConflictsWith, name) {
+			return assign.Refuse(assign.Forbidden, "this token is for the tasks %s, and %s is none of them", strings.Join(c.Tasks, ", "), name)
+		}
+	}
+	return nil
+}
+
 func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "task")
 	if err != nil {
 		return err
 	}
-	if r.Header.Get("If-Match") != "" { // it need not be there, but it is heeded
-		t, err := s.Records.Task(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		if err := ifMatch(r, t); err != nil {
-			return err
-		}
+	only, err := onlyVersion(s, r, name)
+	if err != nil {
+		return err
 	}
-	if err := s.Engine.DeleteTask(r.Context(), name); err != nil {
+	if err := s.Engine.DeleteTask(r.Context(), name, only); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -61,16 +61,9 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
 		return err
 	}
-	only := 0 // any version
-	if len(r.Header.Values("If-Match")) > 0 {
-		t, err := s.Records.Task(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		if err := ifMatch(r, t); err != nil {
-			return err
-		}
-		only = t.Version
+	only, err := onlyVersion(s, r, name)
+	if err != nil {
+		return err
 	}
 	t, err := s.Engine.Restore(r.Context(), name, int(n), only, CallerOf(r).Holder.User)
 	if err != nil {

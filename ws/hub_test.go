@@ -239,7 +239,7 @@ func TestTasksEvent(t *testing.T) {
 	}
 	n.newTask(t, "secret", true)
 	told()
-	if err := n.engine.DeleteTask(t.Context(), "secret"); err != nil {
+	if err := n.engine.DeleteTask(t.Context(), "secret", 0); err != nil {
 		t.Fatal(err)
 	}
 	told()

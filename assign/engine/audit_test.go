@@ -57,6 +57,7 @@ func TestActsAreAudited(t *testing.T) {
 	n.push(t, "jobs", "a", "b", "c", "d")
 	held := n.click(t, "jobs", "ann", 4).Work
 	n.let(t, held[0], assign.Disposition{Outcome: "fail"})
+	waiting := n.linger(t, "jobs", "uma", 1)
 	ctx := asMia(t)
 	update := func(task string, change func(*assign.Settings)) error {
 		now, err := n.Task(ctx, task)
@@ -81,6 +82,8 @@ func TestActsAreAudited(t *testing.T) {
 		do   func() error
 		want string
 	}{
+		{func() error { _, err := n.Cancel(ctx, waiting.ID, assign.Holder{User: "mia"}, true); return err },
+			`request.cancel uma done {"task": "jobs", "user": "uma", "request": ` + fmt.Sprint(waiting.ID) + `}`},
 		{func() error {
 			s := assign.DefaultSettings()
 			s.Name, s.Query, s.Recheck = "loans", first, recheck
@@ -108,7 +111,7 @@ func TestActsAreAudited(t *testing.T) {
 			_, err := n.Ranker.PreviewNew(ctx, s, 1)
 			return err
 		}, `task.preview done {"query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
-		{func() error { return n.DeleteTask(ctx, "credits") }, `task.delete credits done {}`},
+		{func() error { return n.DeleteTask(ctx, "credits", 0) }, `task.delete credits done {}`},
 		{func() error { _, err := n.Redrive(ctx, "jobs", nil, "mia"); return err }, `items.redrive jobs done {"count": 1, "named": false}`},
 		{func() error { _, err := n.Redrive(ctx, "jobs", []string{"a", "zz"}, "mia"); return err }, `items.redrive jobs done {"count": 0, "named": true}`},
 		{func() error { _, err := n.Reassign(ctx, held[1].ID, "bob", "mia"); return err },
@@ -169,12 +172,17 @@ func TestFailedActsAreNotAudited(t *testing.T) {
 			_, err := n.UpdateTask(ctx, "jobs", 1, "mia", func(s *assign.Settings) error { s.Name = "loans"; return nil })
 			return err
 		},
-		"restore nothing":              func() error { _, err := n.Restore(ctx, "jobs", 9, 0, "mia"); return err },
-		"delete in use":                func() error { return n.DeleteTask(ctx, "jobs") },
-		"preview nothing":              func() error { _, err := n.Ranker.Preview(ctx, "nothing", nil, 1); return err },
-		"preview too much":             func() error { _, err := n.Ranker.Preview(ctx, "loans", nil, 1000); return err },
-		"redrive nothing":              func() error { _, err := n.Redrive(ctx, "nothing", nil, "mia"); return err },
-		"reassign to their own":        func() error { _, err := n.Reassign(ctx, held.ID, "ann", "mia"); return errors.Join(ok, err) },
+		"restore nothing":       func() error { _, err := n.Restore(ctx, "jobs", 9, 0, "mia"); return err },
+		"delete in use":         func() error { return n.DeleteTask(ctx, "jobs", 0) },
+		"preview nothing":       func() error { _, err := n.Ranker.Preview(ctx, "nothing", nil, 1); return err },
+		"preview too much":      func() error { _, err := n.Ranker.Preview(ctx, "loans", nil, 1000); return err },
+		"redrive nothing":       func() error { _, err := n.Redrive(ctx, "nothing", nil, "mia"); return err },
+		"reassign to their own": func() error { _, err := n.Reassign(ctx, held.ID, "ann", "mia"); return errors.Join(ok, err) },
+		"cancel their own": func() error {
+			r := n.linger(t, "loans", "mia", 1)
+			_, err := n.Cancel(ctx, r.ID, assign.Holder{User: "mia"}, true)
+			return errors.Join(ok, err)
+		},
 		"reassign nothing":             func() error { _, err := n.Reassign(ctx, 1<<40, "bob", "mia"); return err },
 		"release with another's token": func() error { _, err := n.Release(ctx, assign.Release{User: "ann", Token: "x"}, "mia"); return err },
 		"count what could be released": func() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/notify"
 )
 
@@ -18,7 +19,8 @@ set state = 'cancelled', requested = 0, reason = null, completed_at = clock_time
 where id = $1 and state = 'pending'`
 
 // Cancel ends a pending request without work; repeating it changes nothing. A round that has read the request locks its row
-// until the commit, so exactly one of the two ends it. [assign.NotPending] says that the round did.
+// until the commit, so exactly one of the two ends it. [assign.NotPending] says that the round did. What a manager ends for somebody
+// else is audited.
 func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
 	r, err := e.Records.Request(ctx, id, by, asManager)
 	if err != nil {
@@ -30,7 +32,12 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 		if cancelled = tag.RowsAffected() > 0; !cancelled {
 			return nil, err
 		}
-		return []notify.Change{{Task: r.TaskID, Requests: []int64{id}}}, err
+		changes := []notify.Change{{Task: r.TaskID, Requests: []int64{id}}}
+		if r.User == by.User {
+			return changes, nil
+		}
+		detail := map[string]any{"task": r.Task, "user": r.User, "request": id}
+		return changes, auditor{e}.write(ctx, tx, audit.Act{Act: "request.cancel", Object: r.User, Detail: detail})
 	})
 	if err != nil {
 		return assign.Request{}, fmt.Errorf("cancel request: %w", err)

@@ -43,7 +43,7 @@ func TestWorkHistory(t *testing.T) {
 	db := pool(t, url)
 	old := newTask(t, n, "task", `select 1 as item`, nil).ID
 	execute(t, db, closedRow, old, "a", "ann", "completed")
-	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+	if err := n.DeleteTask(t.Context(), "task", 0); err != nil {
 		t.Fatal(err)
 	}
 	id := newTask(t, n, "task", `select 1 as item`, nil).ID

@@ -16,10 +16,14 @@ import (
 // of every batch: two batches with the same keys then wait for each other in one direction only. An item of several places
 // can be done while others still hold it. Until they finish, its key is a duplicate; otherwise their closing would be taken
 // for that of the new item.
+//
+// The task's state is locked against a deletion alone, since the push would be answered as done, and be lost.
 const insertItems = `
-with numbered as materialized (
+with present as materialized (
+  select from getwork.task_state where task_id = $1 and deleted_at is null for key share
+), numbered as materialized (
   select nextval('getwork.item_id_seq') as id, u.*
-  from unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[])
+  from present cross join unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[])
     as u (item, priority, not_before, slots, exclusive, details)
 ), inserted as (
   insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, pushed_by)
@@ -34,7 +38,7 @@ with numbered as materialized (
   on conflict (task_id, item) where done_at is null do nothing
   returning 1
 )
-select count(*) from inserted`
+select (select count(*) from inserted), exists (select from present)`
 
 // Push adds items to an inbox: all of them or, if any is wrong, none. It returns after the commit. Lingering requests get the
 // items at once.
@@ -54,9 +58,13 @@ func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, 
 		return assign.Pushed{}, err
 	}
 	var accepted int
+	var present bool
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots).Scan(&accepted)
+		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots).Scan(&accepted, &present)
 	})
+	if err == nil && !present {
+		return assign.Pushed{}, assign.NoTask(name)
+	}
 	if err != nil {
 		return assign.Pushed{}, fmt.Errorf("push items: %w", err)
 	}

@@ -140,7 +140,7 @@ func TestRememberedTaskIsConfirmed(t *testing.T) {
 		"a larger most":  {change(func(s *assign.Settings) { s.MaxRequest = 9 }), assign.Click{Holder: alice.Holder, Groups: alice.Groups, Count: 7}, "", "assigned [3 4 5 6 7 8 9]", true},
 		"its name":       {change(func(s *assign.Settings) { s.Name = "other" }), alice, assign.NotFound, "", false},
 		"paused":         {change(func(s *assign.Settings) { s.Paused = true }), alice, "", "none []", false},
-		"deleted": {func(t *testing.T, b *node, task assign.Task) error { return b.DeleteTask(t.Context(), task.Name) },
+		"deleted": {func(t *testing.T, b *node, task assign.Task) error { return b.DeleteTask(t.Context(), task.Name, 0) },
 			alice, assign.NotFound, "", false},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestRememberedTaskMadeAgain(t *testing.T) {
 	if _, err := a.Dispose(t.Context(), old.Work[0].ID, assign.Disposition{Outcome: "complete"}, old.Holder(), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.DeleteTask(t.Context(), "inbox"); err != nil {
+	if err := b.DeleteTask(t.Context(), "inbox", 0); err != nil {
 		t.Fatal(err)
 	}
 	again := newInbox(t, b, "inbox", nil)

@@ -145,7 +145,7 @@ func TestNamedWhileDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback(context.Background())
-		if _, err := (taskEditor{n.Engine}).deleteTask(t.Context(), tx, b); err != nil {
+		if _, err := (taskEditor{n.Engine}).deleteTask(t.Context(), tx, b, 0); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
@@ -163,6 +163,53 @@ func TestNamedWhileDeleted(t *testing.T) {
 	}
 	if got := query[int](t, db, `select count(*) from getwork.task_conflict`); got != 0 {
 		t.Errorf("%d conflicts are in force", got)
+	}
+}
+
+// What is pushed beside the deletion of its task is refused, or is there before the task goes: it is never answered as done and lost.
+func TestPushBesideADeletion(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{})
+	within := func(begun func(tx pgx.Tx) error, waiting string, do func() error) error {
+		t.Helper()
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if err := begun(tx); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- do() }()
+		wantWaiting(t, db, waiting)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return <-done
+	}
+	push := func() error {
+		_, err := n.Push(context.Background(), "a", []assign.NewItem{{Item: "x"}}, assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true})
+		return err
+	}
+	a := newInbox(t, n, "a", nil)
+	err := within(func(tx pgx.Tx) error {
+		_, err := (taskEditor{n.Engine}).deleteTask(t.Context(), tx, a, 0)
+		return err
+	}, "%getwork.task_state%for key share%", push)
+	wantKind(t, err, assign.NotFound)
+	if got := query[int](t, db, `select count(*) from getwork.item`); got != 0 {
+		t.Errorf("%d items were pushed to a task that is gone", got)
+	}
+	a = newInbox(t, n, "a", nil)
+	err = within(func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), insertItems, a.ID, "boss", []string{"x"}, []int32{0}, []*time.Time{nil}, []*int{nil}, []*string{nil}, []string{"{}"}, 1)
+		return err
+	}, "%getwork.task_state%for update%", func() error { return n.DeleteTask(context.Background(), "a", 0) })
+	if err != nil {
+		t.Errorf("the deletion behind a push: %v", err)
 	}
 }
 

@@ -255,19 +255,23 @@ const (
 select exists (select from getwork.work where task_id = $1 and state = 'held')
     or exists (select from getwork.work_requested where task_id = $1 and state = 'pending')`
 
+	// Unlike lockState it waits for pushes under way, and they for it: what they push would be lost with the task.
+	lockToDelete = `select version, deleted_at is not null from getwork.task_state where task_id = $1 for update`
+
 	markDeleted = `update getwork.task_state set deleted_at = clock_timestamp(), shelf_run = null, fresh_until = null, expires_at = null where task_id = $1`
 )
 
 // DeleteTask hides a task and frees its name; history stays. It is refused with [assign.InUse] while work of the task is held
-// or requests wait. A request that is recorded meanwhile is cancelled by the next serve loop.
-func (e *Engine) DeleteTask(ctx context.Context, name string) error {
+// or requests wait. A request that is recorded meanwhile is cancelled by the next serve loop. only is the version that the caller
+// has seen: if the task is at another, DeleteTask is refused with [assign.StaleVersion]; 0: any version.
+func (e *Engine) DeleteTask(ctx context.Context, name string, only int) error {
 	t, err := e.Records.Task(ctx, name)
 	if err != nil {
 		return err
 	}
 	var partners []int64
 	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
-		if partners, err = (taskEditor{e}).deleteTask(ctx, tx, t); err != nil {
+		if partners, err = (taskEditor{e}).deleteTask(ctx, tx, t, only); err != nil {
 			return err
 		}
 		return auditor{e}.write(ctx, tx, audit.Act{Act: "task.delete", Object: t.Name})
@@ -283,14 +287,17 @@ func (e *Engine) DeleteTask(ctx context.Context, name string) error {
 }
 
 // deleteTask deletes a task, unless it is in use, and returns the tasks that it conflicted with.
-func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task) (partners []int64, err error) {
+func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task, only int) (partners []int64, err error) {
 	var version int
-	var deleted, used, paused bool
-	if err := tx.QueryRow(ctx, ed.SQL(lockState), t.ID).Scan(&version, &deleted, &paused); err != nil {
+	var deleted, used bool
+	if err := tx.QueryRow(ctx, ed.SQL(lockToDelete), t.ID).Scan(&version, &deleted); err != nil {
 		return nil, err
 	}
 	if deleted {
 		return nil, assign.Refuse(assign.NotFound, "task %q was deleted", t.Name)
+	}
+	if only != 0 && only != version {
+		return nil, assign.Refuse(assign.StaleVersion, "task %q is at version %d, not %d; read it again before you delete it", t.Name, version, only)
 	}
 	if err := tx.QueryRow(ctx, ed.SQL(taskInUse), t.ID).Scan(&used); err != nil {
 		return nil, err

@@ -37,7 +37,8 @@ func TestRestore(t *testing.T) {
 		s.Name, s.Query, s.Title = "renamed", `select 2 as item`, "second"
 	})
 	change(t, n, "renamed", 2, "bob", func(s *assign.Settings) { s.Paused = true })
-	if err := n.DeleteTask(t.Context(), "doomed"); err != nil {
+	wantKind(t, n.DeleteTask(t.Context(), "doomed", 7), assign.StaleVersion)
+	if err := n.DeleteTask(t.Context(), "doomed", 0); err != nil {
 		t.Fatal(err)
 	}
 	newTask(t, n, "doomed", `select 1 as item`, nil)   // another task, which the old version does not mean

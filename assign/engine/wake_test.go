@@ -186,7 +186,7 @@ func TestConflictThatEndsServesWhoLingers(t *testing.T) {
 		},
 		"the other task is deleted": func(t *testing.T, n *node, w assign.Work) {
 			n.let(t, w, assign.Disposition{Outcome: "complete"})
-			if err := n.DeleteTask(t.Context(), "approve"); err != nil {
+			if err := n.DeleteTask(t.Context(), "approve", 0); err != nil {
 				t.Fatal(err)
 			}
 		},

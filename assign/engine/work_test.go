@@ -134,16 +134,16 @@ func TestTasks(t *testing.T) {
 		t.Errorf("renamed: %+v, %v", task, err)
 	}
 	r := n.endedRequest(t, n.click(t, "other", "ann", 1).ID)
-	if err := n.DeleteTask(t.Context(), "other"); !assign.IsRefusal(err, assign.InUse) {
+	if err := n.DeleteTask(t.Context(), "other", 0); !assign.IsRefusal(err, assign.InUse) {
 		t.Errorf("delete with held work: %v", err)
 	}
 	if _, err := n.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "complete"}, r.Holder(), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.DeleteTask(t.Context(), "other"); err != nil {
+	if err := n.DeleteTask(t.Context(), "other", 0); err != nil {
 		t.Error(err)
 	}
-	if err := n.DeleteTask(t.Context(), "other"); !assign.IsRefusal(err, assign.NotFound) {
+	if err := n.DeleteTask(t.Context(), "other", 0); !assign.IsRefusal(err, assign.NotFound) {
 		t.Errorf("delete again: %v", err)
 	}
 	if err := create(func(s *assign.Settings) { s.Name = "other" }); err != nil {
@@ -161,7 +161,7 @@ func TestRequestBesideADeletion(t *testing.T) {
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
-	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+	if err := n.DeleteTask(t.Context(), "task", 0); err != nil {
 		t.Fatal(err)
 	}
 	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
@@ -183,7 +183,7 @@ func TestManagersDoNotWaitForTheQuery(t *testing.T) {
 	if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { s.Title = "x"; s.Paused = true; return nil }); err != nil {
 		t.Error(err)
 	}
-	if err := n.DeleteTask(t.Context(), "task"); !assign.IsRefusal(err, assign.InUse) {
+	if err := n.DeleteTask(t.Context(), "task", 0); !assign.IsRefusal(err, assign.InUse) {
 		t.Errorf("delete while somebody waits: %v", err)
 	}
 	close(locked.open)

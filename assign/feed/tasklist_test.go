@@ -80,7 +80,7 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss")
 			return err
 		}},
-		{"deleted", func() error { return b.DeleteTask(t.Context(), "secret-2") }},
+		{"deleted", func() error { return b.DeleteTask(t.Context(), "secret-2", 0) }},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -154,7 +154,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	}
 	look()
 	ann.listed("paused")
-	if err := n.DeleteTask(t.Context(), "task"); err != nil {
+	if err := n.DeleteTask(t.Context(), "task", 0); err != nil {
 		t.Fatal(err)
 	}
 	look()
