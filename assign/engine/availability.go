@@ -101,3 +101,27 @@ func scanAvailability(row pgx.CollectableRow, o *offer, into ...any) error {
 	}
 	return err
 }
+
+const (
+	// settlePlaces concerns items without a number of places of their own. With one place, an item whose work is held, put
+	// off or never to return leaves the index of ready items. With several, such work binds its own holder alone, and others
+	// can have the item.
+	//
+	// lockBlocking first locks the work, which waits for closings under way, so that the next statement reads what they
+	// wrote. It orders by a sum, because otherwise PostgreSQL might read all work in the order of its ids.
+	lockBlocking = `
+select from getwork.work b
+where b.id = any (array(select w.id from ` + records.Binding + ` w where w.task_id = $1 and ` + records.Blocks + `))
+order by b.id + 0
+for update`
+	settlePlaces = `
+update getwork.item i
+set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due_at, b.until) end
+from (
+  select w.item, max(coalesce(w.available_at, 'infinity')) as until
+  from ` + records.Binding + ` w
+  where w.task_id = $1 and ` + records.Blocks + `
+  group by w.item
+) b
+where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
+)
