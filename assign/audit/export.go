@@ -125,7 +125,7 @@ func (w *Writer) Cut(ctx context.Context, e Exported, before time.Time) (n int64
 		if tag.RowsAffected() != e.Rows {
 			return errMoved
 		}
-		r, err := w.write(ctx, tx, Act{Act: cutAct, Detail: cut})
+		r, err := w.write(ctx, tx, Act{Act: cutAct, Actor: cut.Login, Detail: cut})
 		if err != nil {
 			return err
 		}
