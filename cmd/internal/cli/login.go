@@ -25,6 +25,7 @@ import (
 	"getwork/cmd/internal/logins"
 	"getwork/cmd/internal/serve"
 	"getwork/web/identity"
+	api "getwork/ws/client"
 )
 
 // LoginCmd logs a terminal in with its user's browser.
@@ -55,6 +56,9 @@ func (c LoginCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, logInWithin)
 	defer cancel()
+	if err := hasLogIn(ctx, client); err != nil {
+		return err
+	}
 	var secret [32]byte
 	_, _ = rand.Read(secret[:])
 	verifier := base64.RawURLEncoding.EncodeToString(secret[:])
@@ -114,6 +118,19 @@ func (c LoginCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	_, err = fmt.Fprintf(s.Errs, "You are %s at %s, until %s at most. `getwork logout` ends that.\n", plain(got.User), logins.Origin(to), moment(&got.EndsAt))
 	return err
+}
+
+// hasLogIn refuses a node where no browser logs in: nobody could approve there.
+func hasLogIn(ctx context.Context, client *Client) error {
+	var p *api.Problem
+	err := client.Client.Do(ctx, http.MethodGet, "/api/v1/me", nil, nil)
+	if !errors.As(err, &p) || p.Type != "/problems/unauthenticated" || p.LogIn == "/auth/login" {
+		return nil // another fault shows below
+	}
+	if p.LogIn == "/" {
+		return fmt.Errorf("nobody logs in at %s, which runs with --auth dev: say who you are with --user", client.URL)
+	}
+	return fmt.Errorf("nobody logs in at %s by a browser: show a token, with --token-file or the variable GETWORK_TOKEN", client.URL)
 }
 
 // paste reads the code that its user carries.

@@ -21,6 +21,32 @@ import (
 
 const pretended = "abcdefghijkl.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 
+// Where no browser logs in, nobody is sent to a page that is not there.
+func TestLoginWithoutABrowser(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{"": "--token-file", "/": "--user", "/auth/login": "is not a code"} {
+		asked := make(chan string, 1)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "/problems/unauthenticated", "status": 401, "title": "Who?", "log_in": path})
+			select {
+			case asked <- r.URL.Path:
+			default:
+			}
+		}))
+		defer server.Close()
+		var errs bytes.Buffer
+		err := (LoginCmd{URL: server.URL, Paste: true, in: strings.NewReader("x\n")}).Run(t.Context(), &command.Streams{Out: io.Discard, Errs: &errs})
+		if err == nil || !strings.Contains(err.Error()+errs.String(), want) || (path != "/auth/login") == strings.Contains(errs.String(), "Open this address") {
+			t.Errorf("log_in %q: %v; %s", path, err, &errs)
+		}
+		if first := <-asked; first != "/api/v1/me" {
+			t.Errorf("it asked for %s first", first)
+		}
+	}
+}
+
 // A log-in, a call and a log-out, with a browser that approves. The environment is this process's, so the test does not run
 // beside others.
 func TestLogin(t *testing.T) {
