@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,6 +40,36 @@ func fromEnvironment(k *kong.Kong) error {
 }
 
 func isSetting(f *kong.Flag) bool { return slices.Contains(settings, f.Name) && !f.Tag.Has("call") }
+
+// services are the variables that Kubernetes sets for a service of the name getwork.
+var services = regexp.MustCompile(`^GETWORK_(SERVICE_|PORT$|PORT_)`)
+
+// warnOfVariables names the variables of a node that are no setting of any command. A misspelt one would have no effect, and a node
+// would, for example, let all managers write queries.
+func warnOfVariables(called *kong.Context, environment []string, errs io.Writer) {
+	if command := called.Selected(); command == nil || !slices.Contains(nodes, command.Name) {
+		return
+	}
+	known := map[string]bool{}
+	var visit func(n *kong.Node)
+	visit = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			for _, name := range f.Envs {
+				known[name] = true
+			}
+		}
+		for _, child := range n.Children {
+			visit(child)
+		}
+	}
+	visit(called.Model.Node)
+	for _, variable := range environment {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "GETWORK_") && !strings.HasPrefix(name, "GETWORK_TEST_") && !known[name] && !services.MatchString(name) {
+			_, _ = fmt.Fprintf(errs, "getwork: no setting has the name %s, so it has no effect; `getwork serve --help` lists all\n", name)
+		}
+	}
+}
 
 // yield leaves out each file that the environment names, where the command line gives what such a file has: flags override the
 // environment.

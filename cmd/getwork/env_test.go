@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +49,33 @@ func TestFlagBeatsFile(t *testing.T) {
 	c.Run(2, e2e.Text("/elsewhere"), "migrate", "status", "--database-url", "postgres://127.0.0.1:1/x", "--database-url-file", "/elsewhere")
 	c.Run(2, e2e.Text("/nowhere"), "task", "list")
 	c.Run(1, e2e.Text("connection refused"), "task", "list", "--token", "x")
+}
+
+// A secret that everybody can read is named once, though each command's flag has it from the environment.
+func TestReadableSecretIsNamedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("gw_x"), 0o644); err != nil { //nolint:gosec // which is what is warned of
+		t.Fatal(err)
+	}
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_TOKEN_FILE=" + file, "GETWORK_URL=http://127.0.0.1:1"}}
+	cmd, _, errs := c.Command("task", "list")
+	_ = cmd.Run()
+	if n := strings.Count(errs.String(), "every user of this machine can read"); n != 1 {
+		t.Errorf("named %d times: %s", n, errs)
+	}
+}
+
+// A node's variable that nobody reads is named: it was misspelt. Those that Kubernetes sets for a service are not.
+func TestMisspeltVariables(t *testing.T) {
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_QUERY_AUTHOR=writers", "GETWORK_PORT=tcp://10.0.0.1:80", "GETWORK_PORT_80_TCP=x",
+		"GETWORK_SERVICE_HOST=10.0.0.1", "GETWORK_TOKEN=x", "GETWORK_TEST_SLOW=1"}}
+	for command, want := range map[string]bool{"serve": true, "doctor": true, "version": false} {
+		cmd, _, errs := c.Command(command)
+		_ = cmd.Run()
+		if said := strings.Count(errs.String(), "has no effect"); said > 1 || (said == 1 && strings.Contains(errs.String(), "the name GETWORK_QUERY_AUTHOR,")) != want {
+			t.Errorf("%s: %s", command, errs)
+		}
+	}
 }
 
 // A GETWORK_YES in the environment answers no question.

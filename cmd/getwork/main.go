@@ -125,6 +125,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	}
 	yield(called)
 	warnOfToken(called, errs)
+	warnOfVariables(called, os.Environ(), errs)
 	err = called.Run()
 	var wrong command.UsageError
 	switch {

@@ -9,10 +9,11 @@ import (
 // SecretFile is the path of a file that holds one secret, such as a mounted one.
 type SecretFile string
 
-// AfterApply warns of a file that everybody on the machine can read. A mounted secret may have such a mode, so it is no error.
+// AfterApply warns of a file that everybody on the machine can read. A mounted secret may have such a mode, so it is no error. If the
+// environment names the file, each command's flag gets it, also of those that do not run.
 func (f SecretFile) AfterApply(s *Streams) error {
 	if is, err := os.Stat(string(f)); f != "" && err == nil && is.Mode().IsRegular() && is.Mode().Perm()&0o004 != 0 {
-		_, _ = fmt.Fprintf(s.Errs, "getwork: every user of this machine can read %s; `chmod 600` keeps the secret in it\n", f)
+		s.Warn(fmt.Sprintf("getwork: every user of this machine can read %s; `chmod 600` keeps the secret in it", f))
 	}
 	return nil
 }

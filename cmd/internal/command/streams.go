@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"io"
 	"os"
 )
@@ -18,6 +19,20 @@ func (s *Streams) Document() io.Writer {
 type Streams struct {
 	Out, Errs       io.Writer // for output that contains data
 	RawOut, RawErrs io.Writer // for the output of other programs, and for progress lines
+
+	warned map[string]bool // lines that were written
+}
+
+// Warn writes a line to Errs, once.
+func (s *Streams) Warn(line string) {
+	if s.warned[line] {
+		return
+	}
+	if s.warned == nil {
+		s.warned = map[string]bool{}
+	}
+	s.warned[line] = true
+	_, _ = fmt.Fprintln(s.Errs, line)
 }
 
 // IsTerminal reports whether f is a terminal, so that somebody can answer. It does not take the null device for one,
