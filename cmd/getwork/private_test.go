@@ -138,7 +138,7 @@ func TestServeRefusesANewerSchema(t *testing.T) {
 		}
 		said[fmt.Sprint("serve ", args)] = n.Output()
 	}
-	for _, way := range []string{"up", "down --to 0"} {
+	for _, way := range []string{"up", "down --to 0 --yes"} {
 		var out, errs strings.Builder
 		args := append(append([]string{"migrate"}, strings.Fields(way)...), "--database-url", url)
 		if status := run(args, &out, &errs); status != command.ExitFailed {

@@ -33,9 +33,13 @@ func (c migrateUpCmd) Run(ctx context.Context, s *command.Streams) error {
 type migrateDownCmd struct {
 	Database `embed:""`
 	To       int32 `help:"The version to go back to; 0 removes everything." required:""`
+	Yes      bool  `help:"Do remove everything, with --to 0."`
 }
 
 func (c migrateDownCmd) Run(ctx context.Context, s *command.Streams) error {
+	if c.To == 0 && !c.Yes {
+		return command.Usage("--to 0 removes all tasks, work, users and the audit for good, also while nodes run: --yes says that this is meant")
+	}
 	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 		if err := schema.Down(ctx, conn, name, c.To, tell(s)); err != nil {
 			return err

@@ -108,6 +108,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	if err := n.refuseLogins(ctx, name); err != nil {
 		return nil, err
 	}
+	n.warnOfUsers(ctx, name)
 	n.pools, err = pg.OpenPools(pg.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
 		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: sessionName(id, c.Version)})
 	if err != nil {

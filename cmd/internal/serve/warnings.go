@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign/rights"
+	"getwork/schema"
 )
 
 // warnOfReaders warns if others than its owner and group may read a file that holds a secret.
@@ -24,6 +25,26 @@ func (n *node) warnOfReaders(flag, file string) {
 func (n *node) warnOfSecrets() {
 	for flag, file := range n.config.Secrets() {
 		n.warnOfReaders(flag, file)
+	}
+}
+
+const selectUsers = `select count(*) from getwork.principal`
+
+// warnOfUsers warns if this node believes every name in a database whose other nodes ask for proof.
+func (n *node) warnOfUsers(ctx context.Context, name schema.Name) {
+	if n.config.Auth != "dev" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := n.connect(ctx, n.config.DatabaseURL, "getwork start", n.config.Pooled)
+	if err != nil {
+		return // whoever needs the database reports it
+	}
+	defer conn.Close(ctx)
+	var users int
+	if err := conn.QueryRow(ctx, name.SQL(selectUsers)).Scan(&users); err == nil && users > 0 {
+		n.log.Warn("this node believes every name that it is told, and the database has users who log in: whoever reaches it can work as any of them; give it the --auth of the other nodes", "auth", "dev", "users", users)
 	}
 }
 

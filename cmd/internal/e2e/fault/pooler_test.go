@@ -106,7 +106,7 @@ func TestPollingThroughAPooler(t *testing.T) {
 	}
 
 	empty := pgbouncer.Start(t, schematest.Empty(t), pgbouncer.Options{})
-	for _, command := range [][]string{append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), {"migrate", "up"}, {"migrate", "down", "--to", "0"}} {
+	for _, command := range [][]string{append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), {"migrate", "up"}, {"migrate", "down", "--to", "0", "--yes"}} {
 		if said := fails(t, append(command, "--database-url", empty.URL)...); !strings.Contains(said, "migrations need a direct connection") {
 			t.Errorf("getwork %v: %s", command, said)
 		}
