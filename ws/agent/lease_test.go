@@ -108,3 +108,65 @@ func TestNoLease(t *testing.T) {
 		t.Errorf("%v, said %q, calls %q", err, d.said["a"], d.calls)
 	}
 }
+
+// A proxy without a backend may answer 404 or 409 of its own. That says nothing about the work: it goes on, its outcome is
+// reported when a node answers again, and the agent takes more.
+func TestForeignRefusal(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"not found": http404,
+		"conflict":  func(w http.ResponseWriter) { http.Error(w, "no backend", http.StatusConflict) },
+		"gateway": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"type":"about:blank","status":404}`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, "a")
+				away := false
+				d.fault = func(w http.ResponseWriter, _ *http.Request, before bool) bool {
+					if before && away {
+						answer(w)
+					}
+					return before && away
+				}
+				var cause error
+				stop := d.start(d.agent(func(ctx context.Context, w assign.Work) error {
+					if w.Item == "b" {
+						return nil
+					}
+					d.do(func() { away = true })
+					time.AfterFunc(25*time.Second, func() { d.do(func() { away = false; d.items = append(d.items, "b") }) })
+					select {
+					case <-ctx.Done():
+						cause = context.Cause(ctx)
+					case <-time.After(15 * time.Second):
+					}
+					return cause
+				}))
+				d.await("the next item is done", func() bool { return d.said["b"] != "" })
+				if err := stop(); err != nil || cause != nil || d.said["a"] != `{"outcome":"complete"}` {
+					t.Errorf("%v, cancelled by %v, said %q", err, cause, d.said)
+				}
+			})
+		})
+	}
+}
+
+func http404(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }
+
+// An agent whose URL is wrong says so instead of waiting.
+func TestForeignAtTheStart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.fault = func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
+		http404(w)
+		return true
+	}
+	if err := d.agent(nothing).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is the URL right?") {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -31,8 +31,8 @@ type session struct {
 
 // Run takes work until ctx ends, and then drains: it cancels the waiting request, gives handlers Drain to finish, and
 // returns unfinished work at once. It then returns nil, as it does when nothing is left (Once). While the server is away it
-// goes on trying. It returns a [getwork/ws/client.Problem] if the node refuses it work: there is no such task, or the agent
-// may not take it.
+// goes on trying, also if a proxy answers in its place. It returns a [getwork/ws/client.Problem] if the node refuses it work:
+// there is no such task, or the agent may not take it; and if something other than getwork answers its first call.
 func (a *Agent) Run(ctx context.Context) error {
 	full, err := a.withDefaults()
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *session) busy() bool {
 // resume reads the task, and takes over the work and the waiting request of a former process of this instance. It returns work
 // that it has no place for, and cancels the request, which may ask for more than there is room for.
 func (s *session) resume(ctx context.Context) error {
-	if err := s.readSettings(ctx, 0); err != nil {
+	if err := s.readSettingsBy(ctx, s.server.atTheStart()); err != nil {
 		return err
 	}
 	p, err := s.server.Pipeline(ctx)

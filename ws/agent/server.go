@@ -24,7 +24,7 @@ func newServer(a *Agent) *server {
 	s := &server{transport: transport}
 	s.Client = &client.Client{URL: a.URL, Token: a.Token, User: a.User, Role: a.Role, Groups: a.Groups, Instance: a.Instance,
 		HTTP: &http.Client{Transport: transport},
-		Retry: client.Retry{Tries: -1, Tried: func(err error, temporary bool) {
+		Retry: client.Retry{Tries: -1, Foreign: true, Tried: func(err error, temporary bool) {
 			if !s.set(temporary) {
 				return
 			}
@@ -35,6 +35,13 @@ func newServer(a *Agent) *server {
 			}
 		}}}
 	return s
+}
+
+// atTheStart returns a client that gives up when something other than getwork answers: at the start the URL may be wrong.
+func (s *server) atTheStart() *client.Client {
+	c := *s.Client
+	c.Retry.Foreign = false
+	return &c
 }
 
 // set records whether the server is away, and reports whether that changed, so that each change is logged once.
@@ -52,7 +59,7 @@ func (s *server) isAway() bool {
 	return s.away
 }
 
-// refusedWith reports whether a node answered with one of these statuses.
+// refusedWith reports whether a node answered with one of these statuses. A proxy's 404 does not count: the work is still ours.
 func refusedWith(err error, statuses ...int) bool {
-	return slices.Contains(statuses, client.StatusOf(err))
+	return client.KindOf(err) != "" && slices.Contains(statuses, client.StatusOf(err))
 }

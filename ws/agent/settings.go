@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/ws/client"
 )
 
 // settings are the task's, as they were last read.
@@ -22,7 +23,11 @@ func (s *session) readSettings(ctx context.Context, within time.Duration) error 
 	if fresh {
 		return nil
 	}
-	t, err := s.server.ShowTask(ctx, s.Task)
+	return s.readSettingsBy(ctx, s.server.Client)
+}
+
+func (s *session) readSettingsBy(ctx context.Context, c *client.Client) error {
+	t, err := c.ShowTask(ctx, s.Task)
 	if err != nil {
 		return err
 	}

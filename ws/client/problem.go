@@ -31,8 +31,10 @@ func (p *Problem) Error() string {
 
 // Kind returns the last part of the problem's type, such as [assign.LeaseLost].
 func (p *Problem) Kind() assign.Kind {
-	return assign.Kind(strings.TrimPrefix(p.Type, "/problems/"))
+	return assign.Kind(strings.TrimPrefix(p.Type, problems))
 }
+
+const problems = "/problems/"
 
 // KindOf returns the kind of the [Problem] in err, or "" if err has none, or none of getwork's.
 func KindOf(err error) assign.Kind {
@@ -104,6 +106,9 @@ func (c *Client) refusal(r *http.Response, body []byte) error {
 	p := &Problem{RetryAfter: retryAfter(r.Header)}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/problem+json" {
 		_ = json.Unmarshal(body, &p.Problem)
+	}
+	if !strings.HasPrefix(p.Type, problems) { // a gateway's: that it has the form is no sign of getwork
+		p.Problem = assign.Problem{}
 	}
 	p.Status = r.StatusCode
 	if p.Type == "" {

@@ -15,6 +15,10 @@ type Retry struct {
 	Tries    int           // how often a call is sent at most; 4 if 0; until its context ends if negative
 	MaxPause time.Duration // between two tries; 10 s if 0. A longer Retry-After still applies
 
+	// Foreign makes answers of something other than getwork count as temporary: a proxy whose backend is away for a moment may
+	// answer anything. Without it a wrong URL is found out at once.
+	Foreign bool
+
 	// Tried, if not nil, is called after each try with its error, which is nil if the call succeeded. temporary means that
 	// another try may succeed.
 	Tried func(err error, temporary bool)
@@ -41,9 +45,9 @@ func (c *Client) do(ctx context.Context, what call, v any, options []Option) err
 			return ended(ctx, last)
 		}
 		if c.Retry.Tried != nil {
-			c.Retry.Tried(err, temporary(err))
+			c.Retry.Tried(err, c.temporary(err))
 		}
-		if left--; left == 0 || !what.repeatable(err) {
+		if left--; left == 0 || !c.temporary(err) || !what.repeatable(err) {
 			return err
 		}
 		last = err
@@ -66,21 +70,23 @@ func ended(ctx context.Context, last error) error {
 	return fmt.Errorf("%w, and the last answer was: %w", context.Cause(ctx), last)
 }
 
-// repeatable reports whether a call that failed so should be repeated: another try may succeed, and the call is safe or the
-// server has not begun it.
+// repeatable reports whether a call that failed so may be repeated: it is safe, or the server has not begun it.
 func (what *call) repeatable(err error) bool {
 	var none *NoAnswer
 	begun := StatusOf(err) != http.StatusTooManyRequests && (!errors.As(err, &none) || !none.Unsent)
-	return temporary(err) && (what.safe || !begun)
+	return what.safe || !begun
 }
 
 // temporary reports whether another try may succeed: no answer came, or one that blames the server.
-func temporary(err error) bool {
+func (c *Client) temporary(err error) bool {
 	var none *NoAnswer
 	if errors.As(err, &none) {
 		return true
 	}
 	status := StatusOf(err)
+	if foreign := new(Foreign); c.Retry.Foreign && (errors.As(err, &foreign) || status != 0 && KindOf(err) == "") {
+		return true
+	}
 	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
