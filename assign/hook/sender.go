@@ -244,13 +244,15 @@ func (s *Sender) handBack(ctx context.Context, e event) {
 
 // The result counts only if no other node has begun again meanwhile.
 const (
+	// A success of one event does not end the wait that another one's failure began while both were under way: the receiver may
+	// have asked to be left alone.
 	writeDelivered = `
 with over as (
   update getwork.hook_event set state = 'delivered', ended_at = clock_timestamp(), status = $3, error = null
   where id = $1 and attempts = $2 and state <> 'delivered'
   returning hook_id
 )
-update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0`
+update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0 and h.retry_at <= clock_timestamp()`
 
 	// An event waits longer after each failure: 5 s, 20 s, 80 s … 8 h, and up to a fifth longer at random. The whole hook waits
 	// for a second, twice as long after each further failure, a minute at most, or for as long as the receiver asks.

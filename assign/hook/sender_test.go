@@ -143,6 +143,41 @@ func TestFailingHookWaits(t *testing.T) {
 	}
 }
 
+// A receiver that asks to be left alone is, also if it accepts another event that was under way by then.
+func TestRetryAfterStays(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	var calls atomic.Int32
+	d := newDesk(t, func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			w.Header().Set("Retry-After", "600")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		<-gate
+	})
+	d.hook(assign.WorkAssignedEvent)
+	for _, item := range []string{"a", "b"} {
+		d.assign(item)
+	}
+	var sending sync.WaitGroup
+	if err := d.sender.round(t.Context(), &sending, make(chan struct{}, 1)); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "result of the first", func(context.Context) bool { return d.text(`select failures::text from getwork.hook`) == "1" })
+	close(gate)
+	sending.Wait()
+	const on = `select (retry_at > clock_timestamp() + interval '9 minutes')::text from getwork.hook`
+	if got := d.text(`select string_agg(state, ', ' order by state) from getwork.hook_event`); got != "delivered, waiting" || d.text(on) != "true" {
+		t.Errorf("states: %s; it still waits: %s", got, d.text(on))
+	}
+	d.due()
+	d.once()
+	if got := d.text(`select failures || ' ' || (retry_at is null) from getwork.hook`); got != "0 true" {
+		t.Errorf("after a success at its time: %s", got)
+	}
+}
+
 // A result counts only as long as no other node has begun again; a node that froze before it sent sends nothing.
 func TestLease(t *testing.T) {
 	t.Parallel()
