@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"getwork/assign"
@@ -165,5 +166,32 @@ func TestSendingDoesNotWaitForTidying(t *testing.T) {
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// Retry-After is kept in either form, for an hour at most.
+func TestRetryAfterForms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for text, want := range map[string]time.Duration{
+			"": 0, "soon": 0, "-1": 0, "600": 10 * time.Minute, "7200": time.Hour, "99999999999999999999": time.Hour,
+			time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat): 10 * time.Minute,
+			time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat):     0,
+			time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat):   time.Hour,
+		} {
+			if got := retryAfter(text); got != want {
+				t.Errorf("%q: %v, want %v", text, got, want)
+			}
+		}
+	})
+	d := newDesk(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", time.Now().Add(10*time.Minute).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	d.hook(assign.WorkAssignedEvent)
+	d.assign("a")
+	d.once()
+	if d.text(`select (retry_at > clock_timestamp() + interval '9 minutes')::text from getwork.hook`) != "true" {
+		t.Error("the receiver asked for ten minutes by a date, and does not get them")
 	}
 }

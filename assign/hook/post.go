@@ -80,10 +80,23 @@ func (c client) post(ctx context.Context, e event) result {
 	if got.status/100 == 3 {
 		got.failed += ": redirects are not followed; give the final URL"
 	}
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 && (got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable) {
-		got.retryAfter = min(time.Duration(seconds)*time.Second, time.Hour)
+	if got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable {
+		got.retryAfter = retryAfter(answer.Header.Get("Retry-After"))
 	}
 	return got
+}
+
+const longestRetryAfter = time.Hour
+
+// retryAfter reads seconds or a date (RFC 9110, 10.2.3).
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(longestRetryAfter/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(time.Until(at), 0), longestRetryAfter)
+	}
+	return 0
 }
 
 // reason describes why there was no answer, without the URL, which may have a secret in it.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -84,17 +85,20 @@ type Answer struct {
 // Tag returns the answer's ETag, or "" if it has none.
 func (a *Answer) Tag() string { return a.Header.Get("ETag") }
 
-// RetryAfter returns the answer's Retry-After, or 0 if it has none.
+// RetryAfter returns the answer's Retry-After, at most 24 h, or 0 if it has none.
 func (a *Answer) RetryAfter() time.Duration { return retryAfter(a.Header) }
+
+// longestRetryAfter bounds what a server may ask for: anything longer counts as this.
+const longestRetryAfter = 24 * time.Hour
 
 // retryAfter reads seconds or a date (RFC 9110, 10.2.3).
 func retryAfter(h http.Header) time.Duration {
 	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 16); err == nil {
-		return time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(longestRetryAfter/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return max(time.Until(at), 0)
+		return min(max(time.Until(at), 0), longestRetryAfter)
 	}
 	return 0
 }

@@ -18,7 +18,7 @@ import (
 // for people, and Errors name fields. If something other than getwork answered, Type is empty, and Title says so.
 type Problem struct {
 	assign.Problem
-	RetryAfter time.Duration // 0 if the server does not say
+	RetryAfter time.Duration // at most 24 h; 0 if the server does not say
 }
 
 // Error returns the problem's detail.

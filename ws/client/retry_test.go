@@ -120,6 +120,25 @@ func TestPauses(t *testing.T) {
 	})
 }
 
+// Retry-After is read however large it is: a number that is not understood would make the client come back at once.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for text, want := range map[string]time.Duration{
+			"": 0, "soon": 0, "-1": 0, "7": 7 * time.Second, "65536": 65536 * time.Second, "86401": 24 * time.Hour,
+			"18446744073709551615": 24 * time.Hour, "99999999999999999999": 24 * time.Hour,
+			time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):            time.Hour,
+			time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):           0,
+			time.Now().Add(300 * 24 * time.Hour).UTC().Format(http.TimeFormat): 24 * time.Hour,
+		} {
+			a := Answer{Header: http.Header{"Retry-After": {text}}}
+			if got := a.RetryAfter(); got != want {
+				t.Errorf("%q: %v, want %v", text, got, want)
+			}
+		}
+	})
+}
+
 // A call ends with its context, and returns the context's cause.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
