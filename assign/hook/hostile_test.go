@@ -3,8 +3,10 @@ package hook
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,4 +196,70 @@ func TestRetryAfterForms(t *testing.T) {
 	if d.text(`select (retry_at > clock_timestamp() + interval '9 minutes')::text from getwork.hook`) != "true" {
 		t.Error("the receiver asked for ten minutes by a date, and does not get them")
 	}
+}
+
+// A receiver's HTTP/2 connection that went silent costs one attempt, not each one after it.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(nil)
+		transport := c.plain.Transport.(*http.Transport)
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+		receiver := &http.Server{Protocols: transport.Protocols, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+		accepted := make(pipes)
+		served := make(chan error, 1)
+		go func() { served <- receiver.Serve(accepted) }()
+		var silent, dialled atomic.Bool
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			accepted <- theirs
+			if dialled.Swap(true) {
+				return ours, nil
+			}
+			return swallowing{ours, &silent}, nil
+		}
+		var got []string
+		for range 3 {
+			got = append(got, c.post(t.Context(), event{url: "http://receiver/", secret: []byte("secret")}).failed)
+			silent.Store(true)
+		}
+		if got[0] != "" || got[1] == "" || got[2] != "" {
+			t.Errorf("before, during and after the silence: %q", got)
+		}
+		transport.CloseIdleConnections()
+		_ = receiver.Close()
+		<-served
+	})
+}
+
+// pipes is a network in memory, which works with the clock of a synctest bubble.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
+
+// swallowing is a connection that takes whatever is written to it, and passes nothing on once it is silent.
+type swallowing struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (s swallowing) Write(b []byte) (int, error) {
+	if s.silent.Load() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
 }

@@ -38,7 +38,9 @@ func newClient(allow []netip.Prefix) client {
 		return &http.Client{
 			Timeout: postWithin,
 			// No proxy: it would dial in the node's place, unchecked.
-			Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: postWithin / 2, MaxIdleConnsPerHost: perHook, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10, ForceAttemptHTTP2: true},
+			Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: postWithin / 2, MaxIdleConnsPerHost: perHook, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10, ForceAttemptHTTP2: true,
+				// Without pings each attempt would go into the same connection, also if its other end has vanished.
+				HTTP2: &http.HTTP2Config{SendPingTimeout: postWithin / 4, PingTimeout: postWithin / 4}},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}

@@ -71,7 +71,8 @@ type Agent struct {
 	Log         *slog.Logger  // nil logs nothing
 
 	// Transport makes the connections, such as with certificates of one's own. Run uses a copy. Nil means that of
-	// [http.DefaultTransport].
+	// [http.DefaultTransport]. Over HTTP/2 it sends a ping after 2 s of silence and waits 3 s for the answer, unless its HTTP2 says
+	// otherwise.
 	Transport *http.Transport
 }
 

@@ -84,6 +84,9 @@ func newDesk(t *testing.T, items ...string) *desk {
 		w.WriteHeader(got.Code)
 		_, _ = w.Write(got.Body.Bytes())
 	})}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.conns) }()
 	t.Cleanup(func() {

@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,4 +171,57 @@ func TestForeignAtTheStart(t *testing.T) {
 	if err := d.agent(nothing).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is the URL right?") {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+// Over HTTP/2 all calls share a connection. If it goes silent, the lease is kept over another one.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{9 * time.Second, 18 * time.Second} {
+		t.Run(lease.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, "a")
+				d.lease = lease
+				var silent atomic.Bool
+				var dialled atomic.Int32
+				var cause error
+				a := d.agent(func(ctx context.Context, _ assign.Work) error {
+					silent.Store(true)
+					select {
+					case <-ctx.Done():
+						d.do(func() { cause = context.Cause(ctx) })
+					case <-time.After(lease * 3 / 2):
+					}
+					return nil
+				})
+				a.Transport.Protocols = new(http.Protocols)
+				a.Transport.Protocols.SetUnencryptedHTTP2(true)
+				a.Transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					c, err := d.conns.dial(ctx, network, address)
+					if err != nil || dialled.Add(1) > 1 {
+						return c, err
+					}
+					return swallowing{c, &silent}, nil
+				}
+				stop := d.start(a)
+				d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
+				if err := stop(); err != nil || cause != nil {
+					t.Errorf("%v, cancelled by %v", err, cause)
+				}
+			})
+		})
+	}
+}
+
+// swallowing is a connection that takes whatever is written to it, and passes nothing on once it is silent.
+type swallowing struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (s swallowing) Write(b []byte) (int, error) {
+	if s.silent.Load() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
 }

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"getwork/ws/client"
 )
@@ -21,6 +23,7 @@ type server struct {
 func newServer(a *Agent) *server {
 	transport := a.Transport.Clone()
 	transport.MaxIdleConnsPerHost = a.Concurrency + 1
+	pingHTTP2(transport)
 	s := &server{transport: transport}
 	s.Client = &client.Client{URL: a.URL, Token: a.Token, User: a.User, Role: a.Role, Groups: a.Groups, Instance: a.Instance,
 		HTTP: &http.Client{Transport: transport},
@@ -35,6 +38,18 @@ func newServer(a *Agent) *server {
 			}
 		}}}
 	return s
+}
+
+// pingHTTP2 makes a transport drop an HTTP/2 connection within 5 s after it went silent. All calls share it, so otherwise each
+// repetition would go into it until the lease is over.
+func pingHTTP2(t *http.Transport) {
+	var c http.HTTP2Config
+	if t.HTTP2 != nil {
+		c = *t.HTTP2
+	}
+	c.SendPingTimeout = cmp.Or(c.SendPingTimeout, 2*time.Second)
+	c.PingTimeout = cmp.Or(c.PingTimeout, 3*time.Second)
+	t.HTTP2 = &c
 }
 
 // atTheStart returns a client that gives up when something other than getwork answers: at the start the URL may be wrong.

@@ -111,6 +111,7 @@ func TestMain(m *testing.M) {
 		node.stop()
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	usualTransport().(*http.Transport).CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines left over:", err)
 		code = 1
