@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/ws/client"
 )
 
 // job is one item in hand.
@@ -99,7 +98,9 @@ func (s *session) carry(j *job) {
 	ctx, cancel := s.patience(j)
 	defer cancel()
 	if d.Outcome == "return" && d.After == nil {
-		_ = s.readSettings(ctx, time.Minute) // if it fails, the former settings stay
+		brief, done := context.WithTimeout(ctx, j.lease.within()) // the rest is for the disposition
+		_ = s.readSettings(brief, time.Minute)                    // if it fails, the former settings stay
+		done()
 		backoff := s.settings().Backoff
 		d.After = &backoff
 	}
@@ -156,7 +157,7 @@ func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 
 // dispose reports the work's outcome. It is idempotent, so it is repeated if no answer came.
 func (s *session) dispose(ctx context.Context, j *job, d assign.Disposition) {
-	_, err := s.server.Dispose(ctx, j.work.ID, d, client.Within(j.lease.within()), client.MaxPause(j.lease.pause()))
+	_, err := s.server.Dispose(ctx, j.work.ID, d, j.lease.options(ctx)...)
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "outcome", d.Outcome)
 	switch {
 	case err == nil:

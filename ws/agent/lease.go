@@ -100,6 +100,16 @@ func (l *lease) pause() time.Duration {
 	return min(longestPause, max(l.length/10, time.Second/20))
 }
 
+// options bound a call about it whose context ends with it, so that it can be repeated in time: also if a node that is busy for a
+// moment asks for a longer pause than is left.
+func (l *lease) options(ctx context.Context) []client.Option {
+	heed := l.within()
+	if end, ok := ctx.Deadline(); ok {
+		heed = min(heed, max(time.Until(end)/2, time.Second/20))
+	}
+	return []client.Option{client.Within(l.within()), client.MaxPause(l.pause()), client.MaxRetryAfter(heed)}
+}
+
 // doubt makes keep check the lease at once.
 func (l *lease) doubt() {
 	select {
@@ -129,7 +139,7 @@ func (s *session) renew(ctx context.Context, j *job) error {
 		defer cancel()
 	}
 	var a client.Answer
-	w, err := s.server.Extend(ctx, j.work.ID, client.Within(j.lease.within()), client.MaxPause(j.lease.pause()), client.Into(&a))
+	w, err := s.server.Extend(ctx, j.work.ID, append(j.lease.options(ctx), client.Into(&a))...)
 	if err == nil {
 		j.lease.extended(a.Sent, w.LeaseExpiresAt)
 	}

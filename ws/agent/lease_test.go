@@ -173,6 +173,49 @@ func TestForeignAtTheStart(t *testing.T) {
 	}
 }
 
+// A Retry-After that is longer than the lease costs neither the lease nor the outcome.
+func TestLongRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, on := range []string{"/api/v1/work/1/extend", "/api/v1/work/1/disposition", "/api/v1/tasks/crawl"} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, "a")
+				d.lease = 10 * time.Second
+				busy := false
+				d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
+					if !before || !busy || r.URL.Path != on {
+						return false
+					}
+					busy = false
+					w.Header().Set("Retry-After", "3600")
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return true
+				}
+				var cause error
+				worked := make(chan struct{})
+				d.start(d.agent(func(ctx context.Context, _ assign.Work) error {
+					defer close(worked)
+					d.do(func() { busy = true })
+					select {
+					case <-ctx.Done():
+						d.do(func() { cause = context.Cause(ctx) })
+					case <-time.After(61 * time.Second): // so that the settings are read again
+					}
+					return ErrLater
+				}))
+				<-worked
+				d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
+				d.do(func() {
+					if cause != nil || busy {
+						t.Errorf("cancelled by %v; still busy: %t", cause, busy)
+					}
+				})
+			})
+		})
+	}
+}
+
 // Over HTTP/2 all calls share a connection. If it goes silent, the lease is kept over another one.
 func TestSilentConnection(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ type call struct {
 	within time.Duration // how long one try may take, including the answer; 0 means until the context ends
 	hold   time.Duration // how much longer the node may hold its answer
 	pause  time.Duration // the longest between two tries; 0 means Retry's
+	heed   time.Duration // the longest Retry-After that counts; 0 means any
 	answer *Answer
 }
 
@@ -67,8 +68,11 @@ func IfNoneMatch(tag string) Option { return Header("If-None-Match", tag) }
 // Within bounds one try; [Wait] adds to it. With 0 only the context bounds it. The default of most calls is 30 s.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// MaxPause bounds the pause before a call is repeated. A longer Retry-After of the server still applies.
+// MaxPause bounds the pause before a call is repeated. A longer Retry-After of the server still applies, see [MaxRetryAfter].
 func MaxPause(d time.Duration) Option { return func(c *call) { c.pause = d } }
+
+// MaxRetryAfter bounds the pause for which a server may ask with Retry-After, for calls that are of no use later.
+func MaxRetryAfter(d time.Duration) Option { return func(c *call) { c.heed = d } }
 
 // Into stores the last answer in a, also if it is a refusal. It leaves a unchanged if no answer came.
 func Into(a *Answer) Option { return func(c *call) { c.answer = a } }

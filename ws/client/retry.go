@@ -51,7 +51,11 @@ func (c *Client) do(ctx context.Context, what call, v any, options []Option) err
 			return err
 		}
 		last = err
-		pause := time.NewTimer(max(jitter(min(wait, longest)), retryAfterOf(err)))
+		after := retryAfterOf(err)
+		if what.heed > 0 {
+			after = min(after, what.heed)
+		}
+		pause := time.NewTimer(max(jitter(min(wait, longest)), after))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
