@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/http"
@@ -40,11 +41,14 @@ func (c *Client) CancelRequest(ctx context.Context, id int64, options ...Option)
 // holdFor is how long AwaitRequest asks nodes to hold their answers.
 const holdFor = 60 * time.Second
 
-// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so it returns at once then.
+// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so it returns at once then. It waits through
+// restarts of the server, too, unless [Retry] sets Tries.
 func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, error) {
+	patient := *c
+	patient.Retry.Tries = cmp.Or(c.Retry.Tries, -1)
 	for {
 		var a Answer
-		r, err := c.ShowRequest(ctx, id, Wait(holdFor), Into(&a))
+		r, err := patient.ShowRequest(ctx, id, Wait(holdFor), Into(&a))
 		if err != nil || r.State != assign.Pending {
 			return r, err
 		}

@@ -56,6 +56,7 @@ func TestRepeats(t *testing.T) {
 		_, err := c.Dispose(ctx, 1, assign.Disposition{})
 		return err
 	}
+	await := func(ctx context.Context, c *Client) error { _, err := c.AwaitRequest(ctx, 1); return err }
 	for name, c := range map[string]struct {
 		call     func(context.Context, *Client) error
 		statuses []int
@@ -67,6 +68,9 @@ func TestRepeats(t *testing.T) {
 		"a read that stays away":               {read, []int{503}, 0, 4, true},
 		"a read that is sent once":             {read, []int{503}, 1, 1, true},
 		"a read without end":                   {read, slices.Concat(slices.Repeat([]int{0}, 20), []int{200}), -1, 21, false},
+		"a wait through a restart":             {await, slices.Concat(slices.Repeat([]int{502}, 20), []int{200}), 0, 21, false},
+		"a wait that the caller limits":        {await, []int{502}, 2, 2, true},
+		"a wait for what is not there":         {await, []int{404}, 0, 1, true},
 		"a read that is refused":               {read, []int{404}, 0, 1, true},
 		"a click whose answer is lost":         {click, []int{0, 200}, 0, 2, false},
 		"a click without a key":                {bare, []int{0, 200}, 0, 1, true},
