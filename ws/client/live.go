@@ -85,10 +85,12 @@ func (l *Live) follow(ctx context.Context) error {
 	defer l.use(nil)
 	l.Handle(Event{Type: "hello", Hello: &s.Hello})
 	l.Handle(Event{Type: "snapshot", Snapshot: &s.Snapshot})
-	for _, task := range subscribed { // one by one: a missing task is answered with an error, and the others are followed
-		if err := s.Subscribe(ctx, task); err != nil {
-			return err
+	for _, task := range subscribed {
+		l.mu.Lock()
+		if l.tasks[task] { // Handle may have unsubscribed from it
+			l.tell((*Socket).Subscribe, []string{task})
 		}
+		l.mu.Unlock()
 	}
 	probing, end := context.WithCancel(ctx)
 	var probe sync.WaitGroup
@@ -155,7 +157,8 @@ func (l *Live) Unsubscribe(tasks ...string) {
 	l.tell((*Socket).Unsubscribe, tasks)
 }
 
-// tell sends subscriptions to the node; l.mu must be held. If that fails, it ends the connection, and the next one sends all.
+// tell sends subscriptions to the node; l.mu must be held. If that fails, it ends the connection, and the next one sends all. It
+// sends one by one: a missing task is answered with an error, and the others are followed.
 func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks []string) {
 	if l.socket == nil {
 		return

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -206,5 +210,47 @@ func TestLiveEnds(t *testing.T) {
 	}
 	if err := <-f.ended; ws.CloseStatus(err) != ws.Unsupported || len(f.lost) > 0 {
 		t.Errorf("after a message that is no JSON: %v, %d lost", err, len(f.lost))
+	}
+}
+
+// What Handle unsubscribes from when a connection begins is not subscribed to again.
+func TestUnsubscribeInHandle(t *testing.T) {
+	t.Parallel()
+	said := make(chan string, 10)
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"getwork.v1"}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, text := range []string{`{"type":"hello","hello":{}}`, `{"type":"snapshot","snapshot":{}}`} {
+			_ = conn.Write(r.Context(), websocket.MessageText, []byte(text))
+		}
+		for {
+			_, b, err := conn.Read(r.Context())
+			if err != nil {
+				return
+			}
+			said <- string(b)
+		}
+	}))
+	defer node.Close()
+	f := follow(t, &Client{URL: node.URL}, func(l *Live) {
+		l.Subscribe("a", "b")
+		l.Handle = func(e Event) {
+			if e.Snapshot != nil {
+				l.Unsubscribe("a")
+			}
+		}
+	})
+	for _, want := range []string{`{"type":"unsubscribe","tasks":["a"]}`, `{"type":"subscribe","tasks":["b"]}`} {
+		select {
+		case got := <-said:
+			if got != want {
+				t.Errorf("sent %s, want %s", got, want)
+			}
+		case err := <-f.lost:
+			t.Fatal(err)
+		}
 	}
 }
