@@ -171,8 +171,8 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if work := must[Page[assign.Work]](t)(boss.ListWork(ctx, WorkFilter{Task: task.Name, User: ann.User, State: "completed"})); len(work.Rows) != 1 || work.Rows[0].ID != closed.ID {
 		t.Errorf("work %+v", work)
 	}
-	if h := must[Holders](t)(boss.ListHolders(ctx, HolderFilter{Task: task.Name})); len(h.Rows) != 1 || h.Total == nil || h.Total.Held != 1 {
-		t.Errorf("holders %+v", h)
+	if h := must[Holders](t)(boss.ListHolders(ctx, HolderFilter{Task: task.Name}, Into(&a))); len(h.Rows) != 1 || h.Total == nil || h.Total.Held != 1 || a.Status != 200 {
+		t.Errorf("holders %+v, status %d", h, a.Status)
 	}
 	if h := must[assign.History](t)(boss.History(ctx, Span{Task: task.Name, From: time.Now().Add(-time.Hour), Step: assign.Duration(time.Hour)})); len(h.Tasks) != 1 {
 		t.Errorf("history %+v", h)

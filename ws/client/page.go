@@ -40,14 +40,21 @@ func query(filters ...string) url.Values {
 }
 
 // list reads a page, whose rows are called plural in the answer.
-func list[T any](ctx context.Context, c *Client, path, plural string, q url.Values, options []Option) (p Page[T], err error) {
+func list[T any](ctx context.Context, c *Client, path, plural string, q url.Values, options []Option) (Page[T], error) {
+	return listWith[T](ctx, c, path, plural, q, options, nil)
+}
+
+// listWith reads a page, and the field total into that variable unless the answer has none.
+func listWith[T any](ctx context.Context, c *Client, path, plural string, q url.Values, options []Option, total any) (p Page[T], err error) {
 	var body map[string]json.RawMessage
 	if err := c.get(ctx, path, q, &body, options); err != nil {
 		return p, err
 	}
 	err = json.Unmarshal(body[plural], &p.Rows)
-	if next, ok := body["next_cursor"]; ok && err == nil {
-		err = json.Unmarshal(next, &p.Next)
+	for name, into := range map[string]any{"next_cursor": &p.Next, "total": total} {
+		if raw, ok := body[name]; ok && into != nil && err == nil {
+			err = json.Unmarshal(raw, into)
+		}
 	}
 	if err != nil {
 		return Page[T]{}, &Foreign{URL: c.base(), Err: err}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"getwork/assign"
@@ -81,12 +80,6 @@ type Holders struct {
 
 // ListHolders reads who holds how much of which task, longest held first. For observers and managers.
 func (c *Client) ListHolders(ctx context.Context, f HolderFilter, options ...Option) (h Holders, err error) {
-	var a Answer
-	options = append([]Option{Into(&a)}, options...)
-	if h.Page, err = list[assign.Held](ctx, c, path("holders"), "holders", f.query("task", f.Task, "user", f.User), options); err != nil {
-		return h, err
-	}
-	return h, json.Unmarshal(a.Body, &struct {
-		Total **assign.HeldTotal `json:"total"`
-	}{&h.Total})
+	h.Page, err = listWith[assign.Held](ctx, c, path("holders"), "holders", f.query("task", f.Task, "user", f.User), options, &h.Total)
+	return h, err
 }
