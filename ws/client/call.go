@@ -4,22 +4,25 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"getwork/assign"
 )
 
 // maxAnswer is the most bytes that a program reads, in case its URL is wrong.
 const maxAnswer = 256 << 20
 
 // Do makes a call that has no method here. path is escaped and begins with a slash, such as /api/v1/tasks. body is sent as
-// JSON unless it is nil, and the answer is decoded into v unless v is nil. The call counts as safe to repeat if the method is
+// JSON unless it is nil, and the answer is decoded into v unless v is nil: then any 2xx will do. The call counts as safe to repeat if the method is
 // GET, or if there is a [Key].
 func (c *Client) Do(ctx context.Context, method, path string, body, v any, options ...Option) error {
-	return c.do(ctx, call{method: method, path: path, body: body, within: answerWithin}, v, options)
+	return c.do(ctx, call{method: method, path: path, body: body, within: answerWithin, raw: v == nil}, v, options)
 }
 
 // get reads something below /api/v1.
@@ -77,11 +80,36 @@ func (c *Client) try(ctx context.Context, what *call, v any) error {
 		return ErrNotModified
 	case response.StatusCode/100 != 2:
 		return c.refusal(response, body)
-	case v == nil:
+	case what.raw:
+		return nil
+	}
+	if err := decode(response, body, v); err != nil {
+		return &Foreign{URL: c.base(), Err: err}
+	}
+	return nil
+}
+
+// decode reads an answer into v, or checks that it has no content if v is nil. A program believes that it is rid of its work when
+// [Client.Dispose] succeeds, so JSON of something else must not pass for work.
+func decode(r *http.Response, body []byte, v any) error {
+	if v == nil {
+		if r.StatusCode != http.StatusNoContent {
+			return fmt.Errorf("it answered %q where nothing comes", r.Status)
+		}
 		return nil
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return &Foreign{URL: c.base(), Err: err}
+		return err
+	}
+	id := int64(1)
+	switch v := v.(type) {
+	case *assign.Work:
+		id = v.ID
+	case *assign.Request:
+		id = v.ID
+	}
+	if id == 0 {
+		return errors.New("it has no id")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type call struct {
 	body   any // sent as JSON; nil for none
 	header http.Header
 
+	raw    bool          // the answer's content is the caller's business
 	safe   bool          // a repetition changes nothing
 	within time.Duration // how long one try may take, including the answer; 0 means until the context ends
 	hold   time.Duration // how much longer the node may hold its answer

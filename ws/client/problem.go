@@ -87,7 +87,7 @@ func noAnswer(address string, err error) error {
 // Foreign is the error of a 2xx answer that is not getwork's: another server answers at that address.
 type Foreign struct {
 	URL string
-	Err error // why it can't be decoded
+	Err error // why it can't be getwork's
 }
 
 // Error asks whether the URL is right.

@@ -43,8 +43,11 @@ func TestForeign(t *testing.T) {
 			http.Redirect(w, r, "https://log-in.example/", http.StatusFound)
 		case strings.HasSuffix(r.URL.Path, "/tasks"):
 			_, _ = w.Write([]byte(`{"tasks":7}`))
-		case strings.HasSuffix(r.URL.Path, "/pipeline"):
+		case strings.HasSuffix(r.URL.Path, "/pipeline"), r.Method == http.MethodDelete:
 			_, _ = w.Write([]byte("<h1>It works!</h1>"))
+		case r.Method == http.MethodPost:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"status":"ok"}`))
 		default:
 			http.Error(w, "no", http.StatusTeapot)
 		}
@@ -59,6 +62,19 @@ func TestForeign(t *testing.T) {
 	}
 	if _, err := c.ListTasks(t.Context()); !errors.As(err, &foreign) {
 		t.Errorf("%+v", err)
+	}
+	for name, call := range map[string]func() error{
+		"delete":  func() error { return c.DeleteTask(t.Context(), "a") },
+		"end":     func() error { return c.EndToken(t.Context(), "a") },
+		"dispose": func() error { _, err := c.Dispose(t.Context(), 1, assign.Disposition{Outcome: "complete"}); return err },
+		"get":     func() error { _, err := c.GetWork(t.Context(), "a", Click{Count: 1}); return err },
+	} {
+		if err := call(); !errors.As(err, &foreign) {
+			t.Errorf("%s: %+v", name, err)
+		}
+	}
+	if err := c.Do(t.Context(), http.MethodGet, "/pipeline", nil, nil); err != nil {
+		t.Errorf("any 2xx will do, and yet: %v", err)
 	}
 	if _, err := c.WhoAmI(t.Context()); !errors.As(err, &p) || p.Type != "" || !strings.Contains(err.Error(), "redirects to https://log-in.example/") {
 		t.Errorf("%+v", err)

@@ -39,7 +39,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status/100 != 2 && s.after != "" {
 		h.Set("Retry-After", s.after)
 	}
-	return &http.Response{StatusCode: status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"type":"/problems/busy","status":429,"detail":"not now"}`))}, nil
+	return &http.Response{StatusCode: status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"id":"1","type":"/problems/busy","status":429,"detail":"not now"}`))}, nil
 }
 
 // Only safe calls are repeated, and calls that the server has not begun, and no more often than Tries.
@@ -174,7 +174,7 @@ func TestSilentConnection(t *testing.T) {
 		accepted := make(chan net.Conn)
 		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte("{}"))
+			_, _ = w.Write([]byte(`{"id":"1"}`))
 		})}
 		server.Protocols.SetUnencryptedHTTP2(true)
 		served := make(chan error, 1)
