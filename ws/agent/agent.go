@@ -70,9 +70,9 @@ type Agent struct {
 	Once        bool          // Run returns when nothing is left, instead of waiting for more
 	Log         *slog.Logger  // nil logs nothing
 
-	// Transport makes the connections, such as with certificates of one's own. Run uses a copy. Nil means that of
-	// [http.DefaultTransport]. Over HTTP/2 it sends a ping after 2 s of silence and waits 3 s for the answer, unless its HTTP2 says
-	// otherwise.
+	// Transport makes the connections, such as with certificates of one's own. Run uses a copy. Nil means
+	// [http.DefaultTransport], or one with the usual proxies if that was replaced by something else. Over HTTP/2 it sends a
+	// ping after 2 s of silence and waits 3 s for the answer, unless its HTTP2 says otherwise.
 	Transport *http.Transport
 }
 
@@ -98,7 +98,7 @@ func (a Agent) withDefaults() (Agent, error) {
 	a.Lease = cmp.Or(a.Lease, 30*time.Second)
 	a.Drain = max(cmp.Or(a.Drain, 30*time.Second), 0)
 	if a.Transport == nil {
-		a.Transport = http.DefaultTransport.(*http.Transport)
+		a.Transport = usualTransport()
 	}
 	if a.Log == nil {
 		a.Log = slog.New(slog.DiscardHandler)

@@ -97,6 +97,19 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// An agent runs also in a program that has replaced http.DefaultTransport. Not in parallel, because that is everybody's.
+func TestReplacedDefaultTransport(t *testing.T) {
+	was := http.DefaultTransport
+	defer func() { http.DefaultTransport = was }()
+	http.DefaultTransport = struct{ http.RoundTripper }{was}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := Agent{URL: "http://127.0.0.1:1", User: "x", Task: "crawl", Handler: HandlerFunc(nothing)}
+	if err := a.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every third call is answered 503, and every third is executed with its answer lost. Still each item is worked on once, no
 // work is held without an agent that knows of it, and never are more items in progress than allowed.
 func TestLostAnswers(t *testing.T) {

@@ -40,6 +40,15 @@ func newServer(a *Agent) *server {
 	return s
 }
 
+// usualTransport returns the transport of an agent that names none.
+func usualTransport() *http.Transport {
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		return t
+	}
+	// Somebody replaced it, for example to trace calls. Run must be able to close its connections, so that one can't be used.
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true}
+}
+
 // pingHTTP2 makes a transport drop an HTTP/2 connection within 5 s after it went silent. All calls share it, so otherwise each
 // repetition would go into it until the lease is over.
 func pingHTTP2(t *http.Transport) {
