@@ -2,8 +2,8 @@
 // agents. It needs only the address of a node, and a token or a name.
 //
 // An [Agent] has at most one waiting request, for as many items as it has free places. The request lingers, so an idle
-// agent costs nothing: the node pushes the answer over the WebSocket. While the WebSocket is down the agent asks as often
-// as the node says, or twice in a lease if that is more often. The agent works only under a lease that is still its own:
+// agent costs next to nothing: the node pushes the answer over the WebSocket. The agent asks, too, once a minute in case the
+// WebSocket is dead, and as often as the node says while it is down; or twice in a lease if that is more often. The agent works only under a lease that is still its own:
 // it renews the lease before the work starts, and again after each third of it. If the lease is lost, or no node answered
 // until its end, the agent cancels the handler's context and reports nothing about the work, because another holder may
 // have it.

@@ -225,3 +225,34 @@ func TestPollingShortLease(t *testing.T) {
 		d.await("the item is done", func() bool { return d.said["a"] != "" })
 	})
 }
+
+// So it is while the live channel seems to be open: its other end may be gone.
+func TestPollingSilentChannel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.lease = 10 * time.Second
+		a := d.agent(nothing)
+		a.Lease = d.lease
+		full, err := a.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &session{Agent: full, server: newServer(&full), channel: newChannel(), jobs: map[int64]*job{}, ended: make(chan struct{}, 1)}
+		defer s.server.transport.CloseIdleConnections()
+		s.channel.live = true
+		time.AfterFunc(6*time.Second, func() {
+			d.do(func() {
+				d.items = []string{"a"}
+				d.serve(d.requests[0])
+			})
+		})
+		r, err := s.getWork(t.Context(), 1)
+		if err != nil || len(r.Work) != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if left := time.Until(*r.Work[0].LeaseExpiresAt); left < d.lease/3 {
+			t.Errorf("it heard of the work when %v of its lease was left", left)
+		}
+	})
+}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// pollLive is how often a waiting request is read although the live channel is open: the channel's other end may have
-	// vanished silently.
+	// pollLive is how often a waiting request is read at least although the live channel is open: the channel's other end may
+	// have vanished silently.
 	pollLive = time.Minute
 
 	// abandonWithin bounds the last calls of an agent that ends.
@@ -57,7 +57,7 @@ func (s *session) await(ctx context.Context, r *assign.Request, after time.Durat
 		case look:
 			due = time.Time{}
 		case live:
-			due = answered.Add(pollLive)
+			due = answered.Add(max(min(pollLive, s.usualLease()/2), time.Second))
 		}
 		t := time.NewTimer(time.Until(due))
 		select {
