@@ -47,8 +47,7 @@ const (
 func (l *Live) Run(ctx context.Context) error {
 	wait := firstRedial
 	for {
-		began := time.Now()
-		err := l.follow(ctx)
+		began, err := l.follow(ctx)
 		switch status := ws.CloseStatus(err); {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -58,7 +57,7 @@ func (l *Live) Run(ctx context.Context) error {
 		if l.Lost != nil {
 			l.Lost(err)
 		}
-		if time.Since(began) > steadyAfter {
+		if !began.IsZero() && time.Since(began) > steadyAfter {
 			wait = firstRedial
 		}
 		pause := time.NewTimer(max(wait/2+rand.N(wait/2), retryAfterOf(err)))
@@ -72,14 +71,16 @@ func (l *Live) Run(ctx context.Context) error {
 	}
 }
 
-// follow reads one connection to its end.
-func (l *Live) follow(ctx context.Context) error {
+// follow reads one connection to its end. It returns when the connection began, or the zero time if it could not be made: a
+// dial that takes long to fail must not count as a connection that lasted.
+func (l *Live) follow(ctx context.Context) (began time.Time, err error) {
 	dialing, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	s, err := l.Client.Socket(dialing)
 	if err != nil {
-		return err
+		return began, err
 	}
+	began = time.Now()
 	defer s.Close()
 	subscribed := l.use(s)
 	defer l.use(nil)
@@ -100,7 +101,7 @@ func (l *Live) follow(ctx context.Context) error {
 	for {
 		e, err := s.Next(ctx)
 		if err != nil {
-			return err
+			return began, err
 		}
 		l.Handle(e)
 	}

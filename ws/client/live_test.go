@@ -6,13 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -216,41 +214,52 @@ func TestLiveEnds(t *testing.T) {
 // What Handle unsubscribes from when a connection begins is not subscribed to again.
 func TestUnsubscribeInHandle(t *testing.T) {
 	t.Parallel()
-	said := make(chan string, 10)
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"getwork.v1"}})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		for _, text := range []string{`{"type":"hello","hello":{}}`, `{"type":"snapshot","snapshot":{}}`} {
-			_ = conn.Write(r.Context(), websocket.MessageText, []byte(text))
-		}
-		for {
-			_, b, err := conn.Read(r.Context())
-			if err != nil {
-				return
-			}
-			said <- string(b)
-		}
-	}))
-	defer node.Close()
-	f := follow(t, &Client{URL: node.URL}, func(l *Live) {
-		l.Subscribe("a", "b")
+	boss := as(t, "boss", "manager")
+	left, kept := unused("left"), unused("kept")
+	for _, name := range []string{left, kept} {
+		must[assign.Task](t)(boss.CreateTask(t.Context(), map[string]any{"name": name}))
+	}
+	f := follow(t, as(t, "Ute", "worker"), func(l *Live) {
+		l.Subscribe(left, kept)
+		handle := l.Handle
 		l.Handle = func(e Event) {
 			if e.Snapshot != nil {
-				l.Unsubscribe("a")
+				l.Unsubscribe(left)
 			}
+			handle(e)
 		}
 	})
-	for _, want := range []string{`{"type":"unsubscribe","tasks":["a"]}`, `{"type":"subscribe","tasks":["b"]}`} {
-		select {
-		case got := <-said:
-			if got != want {
-				t.Errorf("sent %s, want %s", got, want)
-			}
-		case err := <-f.lost:
-			t.Fatal(err)
-		}
+	f.untilType("snapshot")
+	for _, name := range []string{left, kept} {
+		must[assign.Task](t)(boss.SetPaused(t.Context(), name, true))
 	}
+	f.until("the other task is paused", func(e Event) bool {
+		if e.Task != nil && e.Task.Name == left {
+			t.Errorf("an event of %s", left)
+		}
+		return e.Task != nil && e.Task.Name == kept && e.Task.Paused
+	})
 }
+
+// An address that swallows everything is dialled less and less often, as one that refuses is.
+func TestLiveBacksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dialled := 0
+		c := &Client{URL: "http://node", HTTP: &http.Client{Transport: tripper(func(*http.Request) (*http.Response, error) {
+			dialled++
+			<-time.After(dialWithin + time.Millisecond) // a failure is never noticed exactly in time
+			return nil, context.DeadlineExceeded
+		})}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		_ = (&Live{Client: c, Handle: func(Event) {}}).Run(ctx)
+		if dialled < 15 || dialled > 30 { // each takes 10 s, and is followed by a pause of 15 to 30 s
+			t.Errorf("dialled %d times in ten minutes", dialled)
+		}
+	})
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
