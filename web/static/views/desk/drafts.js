@@ -4,7 +4,7 @@
  */
 
 export class Drafts {
-  notes = []; // as they were found: [id, text]
+  notes = []; // as they were found: [id, text, {task, item, lost}]; older pages stored no more than [id, text]
   kept = []; // the same: entries of the outbox
   #key;
   #text; // as it is stored

@@ -75,7 +75,7 @@ export class Pipeline {
   rows = new Map();
   #columns = new Map(); // by task: how many decimals its columns have
   #client; #outbox; #on;
-  #former; // the former page's notes, by the work's id, until the pipeline is known
+  #former; // the former page's notes, until the pipeline is known
   #begun = false;
   #renewing = false;
 
@@ -84,13 +84,13 @@ export class Pipeline {
     this.#client = client;
     this.#outbox = outbox;
     this.#on = on;
-    this.#former = new Map(former);
+    this.#former = former;
   }
 
-  /** The notes on held work, as [id, text]. */
+  /** The notes, as Drafts has them. */
   get notes() {
-    const rows = [...this.rows.values()].filter((row) => row.note && !row.lost);
-    return [...this.#former, ...rows.map((row) => [row.work.id, row.note])];
+    const rows = [...this.rows.values()].filter(({ note, lost }) => (lost ? note.trim() : note));
+    return [...this.#former, ...rows.map(({ work: { id, task, item }, note, lost }) => [id, note, { task, item, lost }])];
   }
 
   /** Updates the rows from the client and the outbox. read: the client has read the pipeline. */
@@ -107,7 +107,7 @@ export class Pipeline {
         fresh.push(work);
       }
     }
-    if (this.#client.known) this.#former.clear();
+    if (this.#client.known) this.#restore();
     for (const [name, { work, lost }] of this.rows) {
       if (!lost && !held.has(work.id) && !this.#outbox.mine(work.id)) this.rows.delete(name);
     }
@@ -118,9 +118,22 @@ export class Pipeline {
 
   #row(work) {
     const row = new Row(work, this.#on.changed);
-    row.note = this.#former.get(work.id) ?? '';
-    row.noting = row.note !== '';
+    const [, note = ''] = this.#former.find(([id, , of]) => id === work.id || (of && named(of) === named(work))) ?? [];
+    row.note = note;
+    row.noting = note !== '';
     return row;
+  }
+
+  /** The pipeline is known: former notes on work that is not in it get rows, which stay until the user puts them away. */
+  #restore() {
+    for (const [id, text, of] of this.#former) {
+      if (!of || !text.trim() || this.rows.has(named(of))) continue;
+      const work = { id, task: of.task, item: of.item, state: 'held' };
+      const row = this.#row(work);
+      if (!this.#outbox.mine(id)) row.lost = of.lost ?? { why: gone(work), again: mayComeBack(work) };
+      this.rows.set(named(work), row);
+    }
+    this.#former = [];
   }
 
   /** How many decimals each column of a task needs, so that a column's numbers are written alike. */

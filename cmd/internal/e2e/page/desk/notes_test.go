@@ -56,7 +56,8 @@ func TestPageNoteTooLong(t *testing.T) {
 	}
 }
 
-// A note in progress survives a reload and a crash of the tab, and goes with the work.
+// A note in progress survives a reload and a crash of the tab, and goes with the work. A note on work that is lost meanwhile stays
+// until it is put away.
 func TestPageNoteOutlastsReload(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, page.UndoLasts, "1h", 2)
@@ -75,10 +76,23 @@ func TestPageNoteOutlastsReload(t *testing.T) {
 	b.Await(`JSON.stringify(sessionStorage).includes('of b')`, e2e.Soon)
 	b.Do(chromedp.Navigate("about:blank"))
 	s.Manages("POST", fmt.Sprintf("/work/%d/reassign", e2e.Column[int64](s, `select id from getwork.work where item = 'b'`)[0]), map[string]any{"user": "Tracy"})
-	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	for range 2 { // the first visit learns that b is lost, and the second has it from the first
+		b.Do(chromedp.Navigate(s.Nodes[0].URL))
+		b.Shows("#work h3", "b")
+		b.Shows("#work .why", "It is not yours any more. Your note is kept.")
+		b.Await(`document.querySelector('#work textarea').value === 'of b'`, e2e.Soon)
+	}
+	b.Press("#work .dismiss")
 	b.Works(0, e2e.Soon)
-	b.State("live", e2e.Soon)
 	b.Await(`!JSON.stringify(sessionStorage).includes('of b')`, e2e.Soon)
+
+	// Older pages stored neither task nor item.
+	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/livez"))
+	b.Eval(`(sessionStorage.setItem('getwork.desk.Oliver', '{"notes":[["999","of c"]],"kept":[]}'), '')`)
+	b.Do(chromedp.Navigate(s.Nodes[0].URL))
+	b.State("live", e2e.Soon)
+	b.Works(0, e2e.Soon)
+	b.Await(`!JSON.stringify(sessionStorage).includes('of c')`, e2e.Soon)
 }
 
 // crash ends the tab's process, as a crash would, and reloads the page, as its user would.
