@@ -106,7 +106,7 @@ async function start() {
  */
 async function unlessReplaced(path, init) {
   const now = localStorage.getItem('getwork.in');
-  if (init.method !== 'GET' && app?.me.ends_at && now && now !== app.me.ends_at) throw new TypeError('another session');
+  if (init.method !== 'GET' && app && now && isOtherSession(now)) throw new TypeError('another session');
   return fetch(path, init);
 }
 
@@ -185,7 +185,12 @@ tabs.addEventListener('message', async ({ data }) => {
   if (!now || isAnother(now)) reloadAs(now?.user);
 });
 
-const isAnother = ({ user, role, admin = app.me.admin }) => user !== app.me.user || role !== app.me.role || admin !== app.me.admin;
+/** Another user, or the same with other rights or in a newer session, in whose name this page makes no command. */
+const isAnother = ({ user, role, admin = app.me.admin, ends_at: end }) => user !== app.me.user || role !== app.me.role || admin !== app.me.admin
+  || Boolean(end && isOtherSession(end));
+
+/** Sessions differ in their end, which nodes may write in different zones. Of other log-ins, such as JWTs, the end says nothing. */
+const isOtherSession = (end) => app.me.by === 'session' && Date.parse(end) !== Date.parse(app.me.ends_at);
 
 /** Reloads the page. If another user is logged in by now, nothing of this page is sent, and no question is asked. */
 function reloadAs(user) {

@@ -43,7 +43,8 @@ export class Outbox {
     window.addEventListener('pagehide', () => this.#sendAll({ keepalive: true }));
     document.addEventListener('visibilitychange', () => { if (document.hidden) this.flush({ keepalive: true }); });
     window.addEventListener('beforeunload', (e) => {
-      const over = ['closed', 'unauthenticated', 'forbidden'].includes(client.state.reason); // nobody is logged in: the page leaves by itself
+      // Nobody is logged in, or somebody anew: the page leaves by itself, and what is kept waits for its user.
+      const over = document.body.hidden || ['closed', 'unauthenticated', 'forbidden'].includes(client.state.reason);
       if (this.#kept().length > 0 && !over) e.preventDefault();
     });
   }

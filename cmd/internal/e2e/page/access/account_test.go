@@ -178,6 +178,15 @@ func TestPageAdministrator(t *testing.T) {
 	if denied := ada.Eval(`sessionStorage.denied ?? ''`); denied != "" {
 		t.Errorf("denied: %s", denied)
 	}
+
+	// She logs in again in another window. This one makes no command in the former session's name, so it must be loaded again.
+	ada.Eval(`(window.former = true, '')`)
+	other := ada.Window()
+	other.Do(chromedp.Navigate(at.Address + "/auth/login?again=1"))
+	other.Picks("Ada")
+	ada.Await(`!window.former`, e2e.Soon)
+	ada.Use("button", "Send a test")
+	ada.Shows(".test", "The test is being sent")
 	at.ThrowsOut("Ada") // without a live channel: the page asks every ten seconds
 	ada.Shows("#log-in h1", "You are logged out")
 }
