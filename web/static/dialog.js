@@ -31,8 +31,12 @@ export function newDialog(className, signal) {
   return { draw, close, closed };
 }
 
-/** Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. */
+/**
+ * Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. A page that is hidden, because
+ * its session has ended, asks nothing: nobody could answer.
+ */
 export function ask({ title, text, yes, no = t`Cancel`, danger = false }) {
+  if (document.body.hidden) return Promise.resolve(false);
   const dialog = newDialog('ask');
   dialog.draw(html`<form method="dialog">
     <h2 id="dialog-title" dir="auto">${title}</h2>

@@ -352,6 +352,7 @@ function showState() {
   if (out.includes(state.reason)) { // nothing of the user stays on the screen, or in memory
     hide();
     if (!loggingOut) location.reload();
+    for (const question of document.querySelectorAll('dialog[open]')) question.close(); // a log-out would wait for an answer for ever
     return;
   }
   if (state.reason === 'closed') return;

@@ -98,6 +98,23 @@ func TestPageLogOutUnsent(t *testing.T) {
 	if got := s.Dispositions(); got != "a held, b held, c held" {
 		t.Error(got)
 	}
+
+	// If the session ends before the question is answered, or even asked, the page does not wait for an answer.
+	for _, asked := range []bool{true, false} {
+		b.LogIn(g.URL, "Oliver")
+		b.State("live", e2e.Soon)
+		b.Works(3, e2e.Soon)
+		b.Press("#work .complete")
+		b.Eval(`(passes(), '')`)
+		b.Shows("#work .going", "The server can’t take it now")
+		if asked {
+			b.Press("#log-out")
+			b.Shows("dialog", "The server can’t be told now what you did with: a.")
+		}
+		page.InPage[any](b, `await fetch('/logout', { method: 'POST' })`)
+		b.Eval(fmt.Sprintf(`(%v || document.querySelector('#log-out').click(), dispatchEvent(new Event('focus')), '')`, asked))
+		b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
+	}
 }
 
 // A page that got no answer asks who is logged in as soon as the server answers, and then no longer reports that it
