@@ -17,7 +17,7 @@ import { parse, roleName } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
-const away = [0, 429, 502, 503, 504]; // the server is away or busy
+const away = (status) => status === 0 || status === 429 || status >= 500; // the server is away or busy
 const out = ['unauthenticated', 'forbidden']; // the client's reasons to stop for good
 const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
 const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(role);
@@ -58,7 +58,7 @@ async function start() {
     await logInAsAsked(api);
     me = await api.me();
   } catch (e) {
-    if (away.includes(e.status)) {
+    if (away(e.status)) {
       startLater(e);
       return;
     }
@@ -158,7 +158,7 @@ async function logInAsAsked(api) {
   const me = await api.me().catch(() => ({}));
   const other = me.user !== user || me.role !== (role ?? 'worker');
   const refusal = other ? await api.logIn(user, role).then(() => null, (e) => e) : null;
-  if (away.includes(refusal?.status)) throw refusal; // the caller tries again
+  if (away(refusal?.status)) throw refusal; // the caller tries again
   history.replaceState(null, '', location.pathname + location.search);
   if (refusal?.status === 404) return; // here a name is not enough
   if (refusal) throw refusal;
@@ -314,7 +314,10 @@ function style(name) {
   const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: new URL(href).pathname });
   const loaded = new Promise((done, failed) => {
     link.onload = done;
-    link.onerror = () => failed(new Error(t`its style sheet can’t be loaded`));
+    link.onerror = () => {
+      link.remove(); // it would count as loaded
+      failed(new Problem(0, { detail: t`its style sheet can’t be loaded` }));
+    };
   });
   if (name === 'desk.css') document.querySelector('head > [href$="/page.css"]').after(link);
   else document.head.append(link);
@@ -323,8 +326,8 @@ function style(name) {
 
 /** Reports whether the server has another version of this page by now; the version is in this module's address. */
 async function outdated() {
-  const page = await fetch('/', { cache: 'no-cache' }).catch(() => null);
-  return page?.ok === true && !(await page.text()).includes(new URL(import.meta.url).pathname);
+  const page = await fetch('/', { cache: 'no-cache' }).then((answer) => (answer.ok ? answer.text() : null)).catch(() => null);
+  return page !== null && !page.includes(new URL(import.meta.url).pathname);
 }
 
 /** After a reconnect the node may be newer. A reload would lose input, so the user decides. */
@@ -334,9 +337,12 @@ async function offerNewer() {
 
 $('newer').addEventListener('click', () => location.reload());
 
-/** A module can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. */
+/**
+ * A module can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. Otherwise the server is
+ * away, which the browser's TypeError would say in its own words and language.
+ */
 async function orNewer(e) {
-  if (!await outdated()) throw e;
+  if (!await outdated()) throw e instanceof TypeError ? new Problem(0, { detail: t`a part of this page can’t be loaded now; try again in a moment` }) : e;
   location.reload();
   return new Promise(() => {});
 }

@@ -126,12 +126,12 @@ func TestPageLogInAfterNoAnswer(t *testing.T) {
 	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
 		api := strings.HasPrefix(r.URL.Path, "/api/")
 		if api {
-			http.Error(w, "bad gateway", http.StatusBadGateway)
+			http.Error(w, "a mistake", http.StatusInternalServerError)
 		}
 		return api
 	})
 	b.Do(chromedp.Navigate(g.URL))
-	b.Banner("No answer: the server answered with status 502. Trying again every 5 s.", e2e.Soon)
+	b.Banner("No answer: the server answered with status 500. Trying again every 5 s.", e2e.Soon)
 	g.Refusing(nil)
 	b.Await(`document.querySelector('#log-in').checkVisibility()`, e2e.Soon)
 	if text := b.Eval(`document.querySelector('#banner').checkVisibility() ? document.querySelector('#banner').innerText : ''`); text != "" {

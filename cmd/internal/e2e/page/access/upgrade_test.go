@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -166,4 +167,32 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	b.Do(chromedp.Navigate(gone.URL))
 	b.Await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
+}
+
+// A view that can't be loaded, because the server is away for a moment, says so, and is shown at the next attempt.
+func TestPageViewThatDoesNotLoad(t *testing.T) {
+	t.Parallel()
+	b := page.NewBrowser(t, "")
+	g := page.BehindGateway(e2e.NewSite(t, 1, ""))
+	b.Visit(g.URL, "/people", "Mia,manager")
+	for _, view := range []struct{ link, file, why, shows string }{
+		{"/items", "/items.css", "its style sheet can’t be loaded", `#item`},
+		{"/floor", "/views/floor.js", "a part of this page can’t be loaded now; try again in a moment", `h1`},
+	} {
+		g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+			refused := strings.HasSuffix(r.URL.Path, view.file)
+			if refused {
+				w.Header().Set("Content-Type", "text/css") // of another type it would be a mistake, for the console
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			return refused
+		})
+		link := fmt.Sprintf(`#views a[href="%s"]`, view.link)
+		b.Press(link)
+		b.Shows("#view .error", "This view can’t be shown: "+view.why)
+		g.Refusing(nil)
+		b.Press(link)
+		b.Await(fmt.Sprintf(`document.querySelector('#view %s')`, view.shows), e2e.Soon)
+	}
+	b.Await(`[...document.styleSheets].some((sheet) => sheet.href?.endsWith('/items.css'))`, e2e.Soon)
 }

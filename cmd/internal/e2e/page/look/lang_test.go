@@ -149,7 +149,7 @@ func TestPageInGerman(t *testing.T) {
 	b.Audit(t)
 	b.Shoot("german-more-390")
 	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
-	b.Await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view h1')`, e2e.Soon)
+	b.Await(`location.pathname === '/items' && !document.querySelector('#rest:popover-open') && document.querySelector('#view #item')`, e2e.Soon)
 	got := page.InPage[string](b, `
 		const { translate } = await import('/static/lang.js');
 		const said = await Promise.all([
