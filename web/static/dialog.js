@@ -5,10 +5,13 @@ import { t } from './lang.js';
 
 /**
  * Makes a dialog, which draw(template) fills and shows; its title has the id 'dialog-title'. It is closed by close(value), by
- * Escape, and by the signal. closed is a promise of that value, or of undefined if it was cancelled.
+ * Escape if mayCancel() then is true, and by the signal. closed is a promise of that value, or of undefined if it was cancelled.
  */
-export function newDialog(className, signal) {
+export function newDialog(className, signal, mayCancel = () => true) {
   const element = Object.assign(document.createElement('dialog'), { className });
+  for (const type of ['keydown', 'cancel']) { // a browser may not let a second cancel be prevented, but it does the key
+    element.addEventListener(type, (e) => { if ((type === 'cancel' || e.key === 'Escape') && !mayCancel()) e.preventDefault(); });
+  }
   element.setAttribute('aria-labelledby', 'dialog-title');
   document.body.append(element);
   let result;
@@ -51,10 +54,11 @@ export function ask({ title, text, yes, no = t`Cancel`, danger = false }) {
 
 /**
  * Asks with a form. body is a template of its fields, and yes the button's text. act(FormData) acts on the input; if it fails,
- * the dialog shows the error and stays open with the input. The promise has act's result, or undefined.
+ * the dialog shows the error and stays open with the input. While it acts, the dialog stays, too: its result, such as a new secret,
+ * may be shown only once. The promise has act's result, or undefined.
  */
 export function askForm({ title, body, yes, danger = false, act, signal }) {
-  const dialog = newDialog('ask', signal);
+  const dialog = newDialog('ask', signal, () => !busy);
   let busy = false;
   let error = '';
   const submit = async (e) => {
@@ -77,7 +81,7 @@ export function askForm({ title, body, yes, danger = false, act, signal }) {
     ${body}
     <p class="error" role="alert" dir="auto">${error}</p>
     <div class="toolbar">
-      <button type="button" @click=${() => dialog.close()}>${t`Cancel`}</button>
+      <button type="button" aria-disabled=${busy ? 'true' : nothing} @click=${() => { if (!busy) dialog.close(); }}>${t`Cancel`}</button>
       <button type="submit" class=${danger ? 'danger' : 'primary'}
         aria-disabled=${busy ? 'true' : nothing}>${busy ? t`One moment …` : yes}</button>
     </div>
