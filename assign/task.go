@@ -8,7 +8,7 @@ type Task struct {
 	Version int   `json:"version"`
 	Waiting int64 `json:"waiting"` // pending requests
 	Held    int64 `json:"held"`
-	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 if the shelf is not fresh; of an inbox, ready items, counted up to 100000
+	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 if the shelf is not fresh; of an inbox, ready items; counted up to 100000
 
 	RunningSince *time.Time `json:"running_since"` // when the current run began; nil if there is none
 	UsualSeconds *float64   `json:"usual_seconds"` // the median duration of the last runs of the query in force; nil if none has finished

@@ -40,7 +40,7 @@ var (
 	taskWaiting = figure("task_requests_waiting", "Requests that wait on any node, with lingering ones; as of some seconds ago.", "task")
 	taskOldest  = figure("task_oldest_request_age_seconds", "How long the task's oldest request has waited; 0 if none waits. Lingering ones for which a round found nothing do not count.", "task")
 	taskHeld    = figure("task_work_held", "Items that somebody holds.", "task")
-	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox (100,000 at most).", "task")
+	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; counted up to 100,000.", "task")
 	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")
 	taskPaused  = figure("task_paused", "1 while the task is paused.", "task")
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/records"
 )
@@ -49,6 +50,21 @@ func TestMetricsOfTasks(t *testing.T) {
 		if got, there := after[name]; !there || got != want {
 			t.Errorf("%s is %v (there: %v), want %v", name, got, there, want)
 		}
+	}
+}
+
+// A long shelf is counted up to 100,000: its task is read several times a second while somebody follows it.
+func TestLongShelfIsCountedInPart(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, `,"fresh_for":"1h"`)
+	n.take(t, "verify", "oliver", 3)
+	n.exec(t, `insert into getwork.candidate (run_id, rank, item, details) select shelf_run, 1000 + i, 'more-' || i, '{}' from getwork.task_state, generate_series(1, 100000) i`)
+	if shelf := read[assign.Task](n.call(t, "GET", "/api/v1/tasks/verify", manager(), "").want(200)).Shelf; shelf != 100_000 {
+		t.Errorf("%d on the shelf, want 100000", shelf)
+	}
+	if shelf := n.figures(t)["getwork_task_shelf_items verify"]; shelf != 100_000 {
+		t.Errorf("/metrics shows %v on the shelf, want 100000", shelf)
 	}
 }
 

@@ -15,17 +15,14 @@ type TaskFigure struct {
 	Waiting int     // pending requests, with lingering ones
 	Oldest  float64 // seconds for which the oldest request has waited; lingering ones for which a round found nothing do not count
 	Held    int     // work rows
-	Shelf   int     // candidates of a shelf that is handed out; of an inbox, items that can be handed out, up to 100,000
+	Shelf   int     // candidates of a shelf that is handed out; of an inbox, items that can be handed out; up to 100,000
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
 }
 
 const selectTaskFigures = `
 select s.task_id, s.name, s.paused, r.waiting, r.oldest,
   (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
-  case when v.query is null then
-    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
-  when ` + ShelfLasts + ` then
-    (select count(*) from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from) else 0 end,
+  ` + onShelf + `,
   coalesce(extract(epoch from s.usual), 0)::float8
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
