@@ -76,7 +76,9 @@ func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields)
 	if err := json.Unmarshal(t.raw, &current); err != nil {
 		return change{}, fmt.Errorf("read task %s: %w", name, err)
 	}
-	maps.DeleteFunc(values, func(field string, value any) bool { return reflect.DeepEqual(value, current[field]) })
+	maps.DeleteFunc(values, func(field string, value any) bool {
+		return reflect.DeepEqual(asSet(field, value), asSet(field, current[field]))
+	})
 	if len(values) == 0 {
 		return change{t, "unchanged", nil}, nil
 	}
@@ -90,6 +92,21 @@ func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields)
 	}
 	t, err = c.doTask(ctx, Call{Method: "PATCH", Path: path, Body: values, header: header})
 	return change{t, "updated", slices.Sorted(maps.Keys(values))}, err
+}
+
+// asSet returns the names of a field in which neither order nor repetition matters in one order, and other values as they are. The
+// server sends such names sorted, so that a file with another order would make a new version each time.
+func asSet(field string, value any) any {
+	names, isList := value.([]any)
+	if !isList || field != "groups" && field != "conflicts_with" {
+		return value
+	}
+	sorted := make([]string, 0, len(names))
+	for _, name := range names {
+		sorted = append(sorted, fmt.Sprint(name))
+	}
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
 }
 
 // print writes the task as a file that apply reads, under comments that tell its state.

@@ -94,6 +94,10 @@ query_timeout: 90s
 	changed := e2e.Write(t, strings.NewReplacer("max_request: 3", "max_request: 4", "paused: true", "paused: false").Replace(shown))
 	c.Run(0, e2e.Text("task verify updated (version 2): max_request, paused\n", "task arrears updated (version 2): title\n"),
 		"task", "apply", "-f", changed, "-f", e2e.Write(t, "name: arrears\ntitle: Arrears\n"))
+	sets := e2e.Write(t, "name: arrears\ngroups: [loans, desk, loans]\nconflicts_with: [verify, alpha]\n")
+	c.Run(0, nil, "task", "create", "--name", "alpha", "--inbox")
+	c.Run(0, e2e.Text("task arrears updated (version 3): conflicts_with, groups"), "task", "apply", "-f", sets)
+	c.Run(0, e2e.Text("task arrears unchanged (version 3)"), "task", "apply", "-f", sets)
 	c.Stdin = "name: other\nquery: select 2 as item\n"
 	c.Run(0, e2e.Text("task else created"), "task", "create", "-f", "-", "--name", "else")
 }
