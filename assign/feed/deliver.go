@@ -100,7 +100,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	var events []assign.Event
 	var pushed []int64
 	err = f.config.Records.Fill(ctx, requests, func(r *assign.Request) {
-		events = append(events[:0], runs[r.TaskID]...)
+		events = append(events[:0], runs[r.TaskID].events...)
 		if len(events) > 0 {
 			told[taskHolder{r.TaskID, r.Holder()}] = true
 		}
@@ -122,7 +122,7 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 }
 
 // readNews reads the events of runs, by their tasks, and the requests of the users who follow on this node, in one exchange.
-func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64][]assign.Event, requests []assign.Request, err error) {
+func (f *Feed) readNews(ctx context.Context, n news) (runs map[int64]taskRuns, requests []assign.Request, err error) {
 	var batch pgx.Batch
 	if len(n.runs) > 0 {
 		batch.Queue(f.config.SQL(selectRunNews), keys(n.runs)).Query(func(rows pgx.Rows) (err error) {
@@ -192,8 +192,9 @@ func (f *Feed) deliverWork(ctx context.Context, n news) error {
 const (
 	selectRunNews = `
 select u.id, u.task_id, s.name, u.state, u.candidates, ` + records.RunMS + `,
-  case when u.state = 'running' then ` + records.TimeLeft + ` end
+  case when u.state = 'running' then ` + records.TimeLeft + ` end, v.groups
 from getwork.run u join getwork.task_state s on s.task_id = u.task_id
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where u.id = any($1::bigint[])
 order by u.id`
 
@@ -207,22 +208,30 @@ where r.task_id = any($1::bigint[]) and r.state = 'pending'
 // phases maps a run's state to what its event says.
 var phases = map[string]string{"running": "started", "finished": "finished", "failed": "failed", "cancelled": "cancelled", "lost": "failed"}
 
+// taskRuns are the events of a task's runs, and the groups that may see the task.
+type taskRuns struct {
+	events []assign.Event
+	groups []string
+}
+
 // runEvents returns the events of runs, by their tasks.
-func runEvents(rows pgx.Rows) (map[int64][]assign.Event, error) {
-	events := map[int64][]assign.Event{}
+func runEvents(rows pgx.Rows) (map[int64]taskRuns, error) {
+	runs := map[int64]taskRuns{}
 	var e assign.RunEvent
 	var task int64
 	var state string
-	_, err := pgx.ForEachRow(rows, []any{&e.ID, &task, &e.Task, &state, &e.Candidates, &e.DurationMS, &e.EtaSeconds}, func() error {
+	var groups []string
+	_, err := pgx.ForEachRow(rows, []any{&e.ID, &task, &e.Task, &state, &e.Candidates, &e.DurationMS, &e.EtaSeconds, &groups}, func() error {
 		e.Phase = phases[state]
-		events[task] = append(events[task], assign.Event{Type: "run", Body: e}.Shared())
+		runs[task] = taskRuns{append(runs[task].events, assign.Event{Type: "run", Body: e}.Shared()), groups}
 		return nil
 	})
-	return events, err
+	return runs, err
 }
 
-// deliverRuns delivers runs to everybody concerned who is not in told.
-func (f *Feed) deliverRuns(ctx context.Context, runs map[int64][]assign.Event, told map[taskHolder]bool) error {
+// deliverRuns delivers runs to everybody concerned who is not in told: those who wait on the task, and those who follow it and may
+// still see it.
+func (f *Feed) deliverRuns(ctx context.Context, runs map[int64]taskRuns, told map[taskHolder]bool) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -233,19 +242,19 @@ func (f *Feed) deliverRuns(ctx context.Context, runs map[int64][]assign.Event, t
 	for w := range waiting {
 		if !told[w] {
 			told[w] = true
-			f.to(w.holder, runs[w.task]...)
+			f.to(w.holder, runs[w.task].events...)
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for task, events := range runs {
-		t := f.topics[events[0].Body.(assign.RunEvent).Task]
+	for task, its := range runs {
+		t := f.topics[its.events[0].Body.(assign.RunEvent).Task]
 		if t == nil {
 			continue
 		}
 		for s := range t.followers {
-			if !s.quiet && !told[taskHolder{task, s.holder}] {
-				s.deliver(events...)
+			if !s.quiet && !told[taskHolder{task, s.holder}] && s.who.May(its.groups) { // the task may have got groups meanwhile
+				s.deliver(its.events...)
 			}
 		}
 	}

@@ -223,3 +223,34 @@ for each row execute function rename()`)
 	}
 	announced("created")
 }
+
+// Whoever follows a task that gets groups is not told of its runs any more, even before the task itself is read again.
+func TestRunsAreToldToThoseWhoMaySeeTheTask(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select 1 as item`, nil)
+	var both [2]*follower
+	for i, who := range []assign.Who{{Holder: assign.Holder{User: "out"}}, {Holder: assign.Holder{User: "in"}, Groups: []string{"desk"}}} {
+		both[i] = join(t, n, who.Holder.User)
+		if err := both[i].Follow(t.Context(), []string{"task"}, who); err != nil {
+			t.Fatal(err)
+		}
+		both[i].next("the task", ofType("task"))
+	}
+	execute(t, pool(t, url), `update getwork.task_version set groups = '{desk}'`)
+	if _, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Groups: []string{"desk"}}); err != nil {
+		t.Fatal(err)
+	}
+	both[1].next("the end of the run", func(e assign.Event) bool {
+		run, ok := e.Body.(assign.RunEvent)
+		return ok && run.Phase == "finished"
+	})
+	n.Feed.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Live}})
+	both[0].next("the last event", func(e assign.Event) bool {
+		if e.Type == "run" {
+			t.Errorf("told of a run: %+v", e.Body)
+		}
+		return e.Type == "node"
+	})
+}
