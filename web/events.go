@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"getwork/assign"
@@ -19,6 +18,10 @@ const keepAlive = 20 * time.Second
 // With ?task=a,b it follows those tasks.
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
 	leave, err := s.stay(r)
 	switch {
 	case errors.Is(err, errFull):
@@ -43,8 +46,8 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		stream.Cut()
 		out.cut(why)
 	})()
-	if tasks := r.URL.Query().Get("task"); tasks != "" {
-		if err := stream.Follow(r.Context(), strings.Split(tasks, ","), c.Who()); err != nil {
+	if tasks := taskNames(v); tasks != nil {
+		if err := stream.Follow(r.Context(), tasks, c.Who()); err != nil {
 			return err
 		}
 	}

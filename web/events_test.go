@@ -167,6 +167,7 @@ func TestEventsRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})
 	n.call(t, "GET", "/api/v1/events?task=nothing", as("oliver"), "").refused(404, "not-found")
+	n.call(t, "GET", "/api/v1/events?task=verify%zz", as("oliver"), "").refused(400, "invalid")
 	n.call(t, "GET", "/api/v1/events", nil, "").refused(401, "unauthenticated")
 }
 

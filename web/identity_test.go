@@ -169,6 +169,7 @@ func TestSomebodyElses(t *testing.T) {
 	n.call(t, "GET", "/api/v1/pipeline?user=oliver", as("oliver"), "").want(200)
 	n.call(t, "GET", "/api/v1/pipeline?user=%00", manager(), "").refused(400, "invalid", "user")
 	n.call(t, "GET", "/api/v1/pipeline?user=%ff", manager(), "").refused(400, "invalid", "user")
+	n.call(t, "GET", "/api/v1/pipeline?user=oliver%zz", manager(), "").refused(400, "invalid") // and not the manager's own
 	if p := read[assign.Pipeline](n.call(t, "GET", "/api/v1/pipeline?user=oliver", manager(), "").want(200)); len(p.Requests) != 1 {
 		t.Errorf("pipeline %+v", p)
 	}

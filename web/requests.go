@@ -259,9 +259,12 @@ func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {
 // pipeline answers with the caller's work and waiting requests; a manager may ask for another user's.
 func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
 	var p assign.Pipeline
-	var err error
-	switch user := r.URL.Query().Get("user"); {
+	switch user := v.Get("user"); {
 	case user == "" || user == c.Holder.User && c.Role != Manager:
 		p, err = s.Records.Pipeline(r.Context(), c.Holder)
 	case c.Role != Manager:
