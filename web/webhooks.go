@@ -151,20 +151,24 @@ func (s webhooks) listDeliveries(w http.ResponseWriter, r *http.Request, id int6
 }
 
 func (s webhooks) redriveWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
-	var body struct {
-		Deliveries []string `json:"deliveries"`
-	}
+	wrong := refuseField("deliveries", "deliveries are ids, as the list of deliveries has them")
+	body := struct {
+		Deliveries *[]string `json:"deliveries"`
+	}{new([]string)}
 	if err := decodeIfAny(w, r, &body); err != nil {
 		return err
 	}
+	if body.Deliveries == nil { // null, by which a program hardly means all of them
+		return wrong
+	}
 	var ids []int64
-	if body.Deliveries != nil {
+	if *body.Deliveries != nil {
 		ids = []int64{}
 	}
-	for _, text := range body.Deliveries {
+	for _, text := range *body.Deliveries {
 		one, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || one < 1 {
-			return refuseField("deliveries", "deliveries are ids, as the list of deliveries has them")
+			return wrong
 		}
 		ids = append(ids, one)
 	}

@@ -45,12 +45,18 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("%s: %s", call, body)
 		}
 	}
+	for _, body := range []string{`{"deliveries":null}`, `{"deliveries":["x"]}`} { // and not all of them
+		n.call(t, "POST", "/api/v1/webhooks/"+global.ID+"/redrive", ada, body).refused(400, "invalid", "deliveries")
+	}
+	for _, body := range []string{`{"deliveries":[]}`, `{}`} {
+		n.call(t, "POST", "/api/v1/webhooks/"+global.ID+"/redrive", ada, body).want(200)
+	}
 	n.call(t, "DELETE", "/api/v1/webhooks/"+global.ID, ada, "").want(204)
 	var acts string
 	if err := n.db.QueryRow(t.Context(), `select string_agg(act || ' by ' || actor, ', ' order by n) from getwork.audit where act like 'webhook%' and detail::text not like '%path-of%'`).Scan(&acts); err != nil {
 		t.Fatal(err)
 	}
-	if want := "webhook.create by mia, webhook.create by ada, webhook.test by mia, webhook.rotate by mia, webhook.redrive by mia, webhook.delete by mia, webhook.delete by ada"; acts != want {
+	if want := "webhook.create by mia, webhook.create by ada, webhook.test by mia, webhook.rotate by mia, webhook.redrive by mia, webhook.delete by mia, webhook.redrive by ada, webhook.redrive by ada, webhook.delete by ada"; acts != want {
 		t.Errorf("audited: %s", acts)
 	}
 }
