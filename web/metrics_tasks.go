@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ type taskFigures struct {
 	mu    sync.Mutex
 	tasks []records.TaskFigure
 	at    time.Time
+
+	counting sync.Mutex
+	seen     map[int64]taskCounted // what each task had counted when it was last collected
+	others   taskCounted           // what tasks without a label of their own have counted while they had none
 }
 
 var (
@@ -52,20 +57,34 @@ func (f *taskFigures) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector].
+// Collect implements [prometheus.Collector]. The counters of otherTasks grow by what is counted while a task belongs there. As sums
+// of the tasks that belong there now, they would fall when one is deleted or gets a label of its own, which looks like a restart;
+// and jump when one comes.
 func (f *taskFigures) Collect(to chan<- prometheus.Metric) {
+	tasks := f.read()
+	f.counting.Lock()
+	defer f.counting.Unlock()
 	counts := f.counts()
+	seen := make(map[int64]taskCounted, len(tasks))
 	var rest taskSum
-	for i, t := range f.read() {
-		one := taskSum{TaskFigure: t}
-		one.count(counts[t.ID])
+	for i, t := range tasks {
+		one := taskSum{TaskFigure: t, taskCounted: readCounts(counts[t.ID])}
+		if t.Paused {
+			one.paused = 1
+		}
+		seen[t.ID] = one.taskCounted
 		if i < taskLabels {
 			one.show(to, t.Name)
 			continue
 		}
 		rest.add(one)
+		f.others.grow(f.seen[t.ID], one.taskCounted)
 	}
-	if rest.tasks > 0 {
+	if len(tasks) > 0 { // not while the database is away
+		f.seen = seen
+	}
+	if len(tasks) > taskLabels {
+		rest.taskCounted = f.others
 		rest.show(to, otherTasks)
 	}
 }
@@ -90,8 +109,19 @@ func (f *taskFigures) read() []records.TaskFigure {
 // taskSum are the figures of one task, or of several together.
 type taskSum struct {
 	records.TaskFigure
-	tasks         int
-	paused        int
+	paused int
+	taskCounted
+}
+
+// add sums up: ages and durations are the largest. It leaves out what this node has counted.
+func (s *taskSum) add(o taskSum) {
+	s.paused += o.paused
+	s.Waiting, s.Held, s.Shelf = s.Waiting+o.Waiting, s.Held+o.Held, s.Shelf+o.Shelf
+	s.Oldest, s.Usual = max(s.Oldest, o.Oldest), max(s.Usual, o.Usual)
+}
+
+// taskCounted is what this node has counted for one task, or for several together.
+type taskCounted struct {
 	ended, closed map[string]float64
 	runs          map[string]float64
 	given         float64
@@ -105,29 +135,16 @@ type histogram struct {
 	within map[float64]uint64
 }
 
-func (h *histogram) add(o histogram) {
-	if h.within == nil {
-		h.within = map[float64]uint64{}
+// readCounts reads a task's counters; nil: nothing was counted yet.
+func readCounts(t *engine.TaskCounts) (c taskCounted) {
+	if t == nil {
+		return c
 	}
-	h.n, h.sum = h.n+o.n, h.sum+o.sum
-	for bound, n := range o.within {
-		h.within[bound] += n
-	}
-}
-
-// count takes what this node has counted for the task; nil: nothing yet.
-func (s *taskSum) count(c *engine.TaskCounts) {
-	s.tasks = 1
-	if s.Paused {
-		s.paused = 1
-	}
-	if c == nil {
-		return
-	}
-	s.ended, s.closed, s.runs = loaded(c.Ended), loaded(c.Closed), loaded(c.RunEnds)
-	s.given = float64(c.Given.Load())
-	s.waited.n, s.waited.sum, s.waited.within = c.Waited.Load()
-	s.ran.n, s.ran.sum, s.ran.within = c.RunsTook.Load()
+	c.ended, c.closed, c.runs = loaded(t.Ended), loaded(t.Closed), loaded(t.RunEnds)
+	c.given = float64(t.Given.Load())
+	c.waited.n, c.waited.sum, c.waited.within = t.Waited.Load()
+	c.ran.n, c.ran.sum, c.ran.within = t.RunsTook.Load()
+	return c
 }
 
 func loaded[K ~string](counters map[K]*engine.Counter) map[string]float64 {
@@ -138,24 +155,29 @@ func loaded[K ~string](counters map[K]*engine.Counter) map[string]float64 {
 	return m
 }
 
-// add sums up: ages and durations are the largest.
-func (s *taskSum) add(o taskSum) {
-	s.tasks, s.paused, s.given = s.tasks+o.tasks, s.paused+o.paused, s.given+o.given
-	s.Waiting, s.Held, s.Shelf = s.Waiting+o.Waiting, s.Held+o.Held, s.Shelf+o.Shelf
-	s.Oldest, s.Usual = max(s.Oldest, o.Oldest), max(s.Usual, o.Usual)
-	for _, p := range []struct {
-		to   *map[string]float64
-		from map[string]float64
-	}{{&s.ended, o.ended}, {&s.closed, o.closed}, {&s.runs, o.runs}} {
-		if *p.to == nil {
-			*p.to = map[string]float64{}
-		}
-		for k, n := range p.from {
-			(*p.to)[k] += n
-		}
+// grow adds what a task has counted between before and now.
+func (c *taskCounted) grow(before, now taskCounted) {
+	grow(&c.ended, before.ended, now.ended)
+	grow(&c.closed, before.closed, now.closed)
+	grow(&c.runs, before.runs, now.runs)
+	c.given += now.given - before.given
+	c.waited.grow(before.waited, now.waited)
+	c.ran.grow(before.ran, now.ran)
+}
+
+func (h *histogram) grow(before, now histogram) {
+	h.n += now.n - before.n
+	h.sum += now.sum - before.sum
+	grow(&h.within, before.within, now.within)
+}
+
+func grow[K comparable, N float64 | uint64](sum *map[K]N, before, now map[K]N) {
+	if *sum == nil {
+		*sum = map[K]N{}
 	}
-	s.waited.add(o.waited)
-	s.ran.add(o.ran)
+	for k, n := range now {
+		(*sum)[k] += n - before[k]
+	}
 }
 
 // show sends the metrics. What this node has never counted is left out, so that a scrape of many idle tasks stays small.
@@ -175,7 +197,7 @@ func (s *taskSum) show(to chan<- prometheus.Metric, task string) {
 	}
 	for d, h := range map[*prometheus.Desc]histogram{taskWaited: s.waited, taskRanFor: s.ran} {
 		if h.n > 0 {
-			to <- prometheus.MustNewConstHistogram(d, h.n, h.sum, h.within, task)
+			to <- prometheus.MustNewConstHistogram(d, h.n, h.sum, maps.Clone(h.within), task) // which is read later, while others may collect
 		}
 	}
 }

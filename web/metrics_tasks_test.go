@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,6 +94,62 @@ func TestMetricsOfManyTasks(t *testing.T) {
 	}
 	if len(held) != 201 || held["-"] != 6 || held["task-199"] != 2 {
 		t.Errorf("%d tasks, %v in all others, %v in the 200th; want 201, 6 and 2", len(held), held["-"], held["task-199"])
+	}
+}
+
+// The counters of the rest go on when one of them is deleted or gets a label of its own: falling ones would look like a restart,
+// and a jump like work.
+func TestMetricsOfTheRestNeverFall(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "zz-busy", five, "")
+	n.take(t, "zz-busy", "oliver", 3)
+	busy := slices.Collect(maps.Keys(n.engine.Tasks()))[0]
+	var all []records.TaskFigure
+	for i := range int64(201) {
+		all = append(all, records.TaskFigure{ID: 1000 + i, Name: fmt.Sprintf("task-%03d", i)})
+	}
+	last := append(slices.Clone(all), records.TaskFigure{ID: busy, Name: "zz-busy"})
+	first := append([]records.TaskFigure{{ID: busy, Name: "busy"}}, all...)
+	var tasks []records.TaskFigure
+	f := &taskFigures{counts: n.engine.Tasks, ask: func(context.Context) ([]records.TaskFigure, error) { return tasks, nil }}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(f)
+	for i, step := range []struct {
+		tasks    []records.TaskFigure
+		assigned float64
+		waits    uint64
+	}{
+		{last, 3, 1},
+		{first, 3, 1}, // another item is counted under a label of its own
+		{last, 3, 1},
+		{last, 4, 2},
+		{all, 4, 2}, // it is deleted
+	} {
+		if i == 1 || i == 3 {
+			n.take(t, "zz-busy", "oliver", 1)
+		}
+		tasks, f.at = step.tasks, time.Time{}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var assigned float64
+		var waits uint64
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				switch {
+				case m.GetLabel()[0].GetValue() != "-":
+				case family.GetName() == "getwork_task_work_assigned_total":
+					assigned = m.GetCounter().GetValue()
+				case family.GetName() == "getwork_task_request_wait_seconds":
+					waits = m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+		if assigned != step.assigned || waits != step.waits {
+			t.Errorf("step %d: %v assigned and %d waits, want %v and %d", i, assigned, waits, step.assigned, step.waits)
+		}
 	}
 }
 
