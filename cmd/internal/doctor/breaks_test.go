@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -104,7 +105,10 @@ func TestRightsChecks(t *testing.T) {
 		{check: "login", args: strict, state: Error, says: "the login LOGIN of --database-url may make roles", mend: "advice"},
 		{check: "login", args: []string{"--listen-database-url", w.superuser}, state: Warning, says: "of --listen-database-url is a superuser"},
 		{check: "privileges", sql: "revoke insert, update on getwork.work from LOGIN", state: Error, says: "may not insert, update: work", mend: "grant insert, update on getwork.work to LOGIN"},
-		{check: "privileges", sql: "revoke usage on sequence getwork.round from LOGIN", state: Error, says: "may not usage: round", mend: "advice"},
+		{check: "privileges", sql: "revoke all on getwork.audit from LOGIN", state: Error, says: "may not select, insert: audit", mend: "advice"},
+		{check: "privileges", sql: "revoke all on getwork.audit_head from LOGIN", state: Error, says: "may not select, update: audit_head", mend: "advice"},
+		{check: "privileges", sql: "revoke usage on sequence getwork.round from LOGIN", state: Error, says: "may not use sequences: round", mend: "advice"},
+		{check: "privileges", sql: "revoke usage on all sequences in schema getwork from LOGIN", state: Error, says: "may not use sequences: hook_event_id_seq", mend: "advice"},
 
 		{check: "query-role", args: []string{"--query-role", ""}, state: Warning, says: "with all rights of getwork's own login"},
 		{check: "query-role", args: []string{"--query-role", "nobody_here"}, state: Error, says: "the role nobody_here does not exist"},
@@ -130,6 +134,33 @@ func TestRightsChecks(t *testing.T) {
 	} {
 		w.expect(b)
 	}
+}
+
+// What docs/security.md grants to a login that does not own the tables is what a node needs, and leaves the audit alone.
+func TestGrantedLogin(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, grants, _ := strings.Cut(string(text), "```sql\n  begin;\n")
+	grants, _, found := strings.Cut(grants, "commit;\n  ```")
+	if !found || strings.Count(grants, "to node_login;") < 5 {
+		t.Fatal("docs/security.md has no grants to node_login any more")
+	}
+	w := admit(t)
+	w.execute(strings.ReplaceAll(grants, "node_login", "READER"))
+	args := []string{"--database-url", w.reader, "--listen-database-url", w.url}
+	for _, check := range []string{"schema", "login", "privileges", "ids", "webhooks"} {
+		w.expect(broken{check: check, args: args, state: OK})
+	}
+	var may string
+	const could = `select coalesce(string_agg(t || ': ' || p, ', '), '') from (values ('audit', 'update'), ('audit', 'delete'), ('audit', 'truncate'), ('audit_head', 'insert'), ('audit_head', 'delete'),
+('audit_head', 'truncate'), ('schema_version', 'update')) v (t, p) where has_table_privilege($1, 'getwork.' || t, p)`
+	if err := w.admin.QueryRow(t.Context(), could, w.reads).Scan(&may); err != nil || may != "" {
+		t.Errorf("the login may %s: %v", may, err)
+	}
+	w.expect(broken{check: "privileges", args: args, sql: "revoke usage on sequence getwork.item_id_seq from READER", state: Error, says: "READER may not use sequences: item_id_seq"})
 }
 
 // Settings of the database, the login or the URL.

@@ -39,31 +39,42 @@ func lookAtLogin(ctx context.Context, x *examination) (found []Finding, err erro
 	return orFine(found, "%s has no right that a ranking query must not have", x.db.Config().User)
 }
 
-// lacking are tables that the login can't use as getwork does.
+// lacking are tables and sequences that the login can't use as getwork does. A node must not be able to change or remove rows of
+// the audit, nor its head.
 const lacking = `
-select c.relname, array_to_string(array(select p from unnest(case c.relname when 'schema_version' then '{select}' when 'audit' then '{select,insert}' when 'blocked' then '{select}'
-    else '{select,insert,update,delete}' end::text[]) p where not has_table_privilege(c.oid, p)), ', ')
+select c.relname, array_to_string(array(select p from unnest(case c.relname when 'schema_version' then '{select}' when 'blocked' then '{select}'
+    when 'audit' then '{select,insert}' when 'audit_head' then '{select,update}' else '{select,insert,update,delete}' end::text[]) p where not has_table_privilege(c.oid, p)), ', ')
 from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind in ('r', 'v')
-union all
-select c.relname, 'usage' from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind = 'S' and c.relname = 'round' and not has_sequence_privilege(c.oid, 'usage')
 order by 1`
 
+const lackingSequences = `
+select c.relname from pg_class c where c.relnamespace = to_regnamespace($1) and case c.relkind when 'S' then not has_sequence_privilege(c.oid, 'usage') end order by 1`
+
 func lookAtPrivileges(ctx context.Context, x *examination) (found []Finding, err error) {
+	login, in := x.db.Config().User, x.name.Quoted()
 	type lack struct{ Table, Rights string }
-	all, err := rowsOf[lack](ctx, x.db, lacking, x.name.Quoted())
+	tables, err := rowsOf[lack](ctx, x.db, lacking, in)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range all {
+	for _, l := range tables {
 		if l.Rights != "" {
-			what := x.name.Quoted() + "." + l.Table
-			if l.Table == "round" {
-				what = "sequence " + what
-			}
-			found = append(found, failed(fmt.Sprintf("as the owner, execute grant %s on %s to %s", l.Rights, what, x.db.Config().User), "the login %s may not %s: %s", x.db.Config().User, l.Rights, l.Table))
+			found = append(found, failed(fmt.Sprintf("as the owner, execute grant %s on %s.%s to %s", l.Rights, in, l.Table, login), "the login %s may not %s: %s", login, l.Rights, l.Table))
 		}
 	}
-	return orFine(found, "%s may read and write all of getwork's tables", x.db.Config().User)
+	type sequence struct{ Name string }
+	sequences, err := rowsOf[sequence](ctx, x.db, lackingSequences, in)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range sequences {
+		names = append(names, s.Name)
+	}
+	if len(names) > 0 {
+		found = append(found, failed(fmt.Sprintf("as the owner, execute grant usage on all sequences in schema %s to %s", in, login), "the login %s may not use sequences: %s", login, some(names)))
+	}
+	return orFine(found, "%s may read and write all of getwork's tables", login)
 }
 
 // reach lists the tables that a role may read or change.
