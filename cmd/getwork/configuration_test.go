@@ -64,7 +64,7 @@ files, never from flags. This page is generated from the program.
 			if !f.IsBool() {
 				name += "=" + f.FormatPlaceHolder()
 			}
-			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", strings.ReplaceAll(name, "|", `\|`), f.Envs[0], strings.ReplaceAll(f.Help, "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", strings.ReplaceAll(name, "|", `\|`), strings.Join(f.Envs, "` or `"), strings.ReplaceAll(f.Help, "|", `\|`))
 		}
 	}
 	b.WriteString(`

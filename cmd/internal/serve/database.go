@@ -23,7 +23,7 @@ import (
 // Database has the flags of commands that reach the database itself, without a node.
 type Database struct {
 	DatabaseURL     string `help:"The PostgreSQL database." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url." placeholder:"FILE" complete:"file"`
+	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
 	Schema          string `help:"The schema that has getwork's tables." default:"getwork"`
 }
 

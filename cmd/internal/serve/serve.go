@@ -18,7 +18,7 @@ type Command struct {
 	Version string `kong:"-"` // the program's version, for /metrics
 
 	DatabaseURL           string        `help:"The PostgreSQL database, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile       string        `help:"Read the URL from this file, so that the list of processes shows no password; it overrides --database-url." placeholder:"FILE" complete:"file"`
+	DatabaseURLFile       string        `help:"Read the URL from this file, so that the list of processes shows no password; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
 	ListenDatabaseURL     string        `help:"A direct connection for LISTEN and migrations, if --database-url goes through a transaction pooler." placeholder:"URL"`
 	QueryDatabaseURL      string        `help:"Run ranking queries on this database: a read replica, or a login that may only read." placeholder:"URL"`
 	ListenDatabaseURLFile string        `help:"Read --listen-database-url from this file." placeholder:"FILE" complete:"file"`

@@ -24,7 +24,7 @@ import (
 // Command writes the files. It only reads the database.
 type Command struct {
 	DatabaseURL     string `help:"The PostgreSQL database." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url." placeholder:"FILE" complete:"file"`
+	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
 	Table           string `help:"The table that has the items, such as bank.loan." placeholder:"TABLE"`
 	Dir             string `help:"The folder to write to." default:"." placeholder:"DIR" complete:"file"`
 }
