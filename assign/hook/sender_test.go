@@ -43,8 +43,10 @@ func TestRecorded(t *testing.T) {
 	d.exec(`update getwork.work set state = 'expired', closed_at = clock_timestamp(), closed_xid = pg_current_xact_id() where item = 'b'`)
 	d.exec(`insert into getwork.run (task_id, version, node) values (1, 1, 'n1')`)
 	d.exec(`update getwork.run set state = 'failed', finished_at = clock_timestamp(), error = 'a secret of the bank'`)
+	d.exec(`insert into getwork.run (task_id, version, node) values (1, 1, 'n1')`)
+	d.exec(`update getwork.run set state = 'lost', finished_at = clock_timestamp() where state = 'running'`)
 	got := d.text(`select string_agg(type || ' ' || item, ', ' order by id) from getwork.hook_event`)
-	if want := "work.assigned a, work.closed a, work.assigned b, work.expired b, run.failed "; got != want {
+	if want := "work.assigned a, work.closed a, work.assigned b, work.expired b, run.failed , run.failed "; got != want {
 		t.Errorf("events: %s\nwant:   %s", got, want)
 	}
 	if d.text(`select (string_agg(body::text, '') like '%secret%')::text from getwork.hook_event`) != "false" {
