@@ -129,5 +129,5 @@ type HolderFilter struct {
 type Span struct {
 	Tasks []string      // their names; empty for all tasks
 	Since *time.Time    // nil for the default
-	Step  time.Duration // of a history; 0 for the default
+	Step  time.Duration // of a history; 0 for five minutes, or longer if that is too many steps
 }

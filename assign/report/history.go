@@ -14,10 +14,7 @@ import (
 // [assign.NotFound], and a span that is too long or has too many steps with [assign.Invalid]. [assign.Busy] means that other
 // callers count, and [assign.Unavailable] that counting took too long. Deleted tasks are left out.
 func (r *Report) History(ctx context.Context, s assign.Span) (assign.History, error) {
-	if s.Step == 0 {
-		s.Step = historyStep
-	}
-	if s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0 {
+	if s.Step != 0 && (s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0) {
 		return assign.History{}, assign.RefuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
 	}
 	k, err := keyOf(s)
@@ -41,7 +38,7 @@ func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, 
 		if err := b.count(ctx, r.sql, tx); err != nil {
 			return err
 		}
-		h = assign.History{From: b.from, To: now, Step: assign.Duration(k.step), Tasks: make([]assign.TaskHistory, len(ids))}
+		h = assign.History{From: b.from, To: now, Step: assign.Duration(b.step), Tasks: make([]assign.TaskHistory, len(ids))}
 		for i, id := range ids {
 			h.Tasks[i] = assign.TaskHistory{Task: names[i], Buckets: b.of[id]}
 		}
@@ -59,15 +56,27 @@ type buckets struct {
 	of   map[int64][]assign.Bucket
 }
 
+// newBuckets returns the empty buckets of a span. Without a step it takes the first usual one that keeps within the limits, so that
+// however many tasks there are, a caller who asks for all of them is answered.
 func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
-	from, err := k.begin(now, historyPast)
-	if err != nil {
-		return nil, err
+	steps := usualSteps
+	if k.step != 0 {
+		steps = []time.Duration{k.step}
 	}
-	if k.usual {
-		from = from.Truncate(k.step) // so that repeated questions have the same buckets
+	var from time.Time
+	var n int
+	for _, k.step = range steps {
+		var err error
+		if from, err = k.begin(now, historyPast); err != nil {
+			return nil, err
+		}
+		if k.usual {
+			from = from.Truncate(k.step) // so that repeated questions have the same buckets
+		}
+		if n = max(1, int((now.Sub(from)+k.step-1)/k.step)); n <= maxSteps && n*len(ids) <= maxBuckets {
+			break
+		}
 	}
-	n := max(1, int((now.Sub(from)+k.step-1)/k.step))
 	if n > maxSteps {
 		least := (now.Sub(from)/maxSteps + time.Minute).Truncate(time.Minute)
 		return nil, assign.RefuseField("step", "from %s to now there are %d steps of %s, and at most %d are counted; ask for a later from, or for steps of %s",

@@ -43,16 +43,18 @@ func TestHistoryRefused(t *testing.T) {
 	}
 
 	execute(t, db, `
-insert into getwork.task select from generate_series(1, 300);
+insert into getwork.task select from generate_series(1, 1000);
 insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'task-' || id, 'select 1', 'x' from getwork.task where id > 1;
 insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from getwork.task where id > 1`)
-	_, err := n.History(t.Context(), assign.Span{})
+	_, err := n.History(t.Context(), assign.Span{Step: 10 * time.Minute})
 	wantKind(t, err, assign.Invalid)
-	if h, err := n.History(t.Context(), assign.Span{Step: 10 * time.Minute}); err != nil || len(h.Tasks) != 301 {
-		t.Errorf("300 tasks: %d, %v", len(h.Tasks), err)
+	for step, span := range map[time.Duration]assign.Span{20 * time.Minute: {}, 12 * time.Hour: {Since: ago(7 * 24 * time.Hour)}} {
+		if h, err := n.History(t.Context(), span); err != nil || len(h.Tasks) != 1001 || time.Duration(h.Step) != step {
+			t.Errorf("a thousand tasks: %d in steps of %v, %v, want steps of %v", len(h.Tasks), h.Step, err, step)
+		}
 	}
 	execute(t, db, `update getwork.task_state set deleted_at = clock_timestamp() where name like 'task-%'`)
-	if h, err := n.History(t.Context(), assign.Span{}); err != nil || len(h.Tasks) != 1 {
+	if h, err := n.History(t.Context(), assign.Span{}); err != nil || len(h.Tasks) != 1 || time.Duration(h.Step) != 5*time.Minute {
 		t.Errorf("the others deleted: %d, %v", len(h.Tasks), err)
 	}
 	_, err = n.History(t.Context(), assign.Span{Tasks: []string{"task-2"}})

@@ -24,9 +24,12 @@ const (
 
 	// The defaults.
 	historyPast = 6 * time.Hour
-	historyStep = 5 * time.Minute
 	returnsPast = 24 * time.Hour
 )
+
+// usualSteps are the steps of a history for which none is given.
+var usualSteps = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, maxStep}
 
 // spanKey is an [assign.Span] that can be compared.
 type spanKey struct {

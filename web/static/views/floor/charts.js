@@ -86,7 +86,7 @@ export class Charts {
 
   /** Other tasks are to be shown, or other hours. */
   restart(span = this.#history.span) {
-    this.#history = new History(span);
+    this.#history = new History(span, this.#floor.shown().length);
     this.#reader.restart();
     this.#draw();
   }
@@ -98,7 +98,7 @@ export class Charts {
     const usual = this.#usual();
     this.#rows = this.#history.rows(this.#floor.names(), this.#floor.now());
     for (const row of this.#rows) row.usual = usual;
-    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#window(), this.#history.span.ms));
+    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#window(), this.#history.step.ms));
   }
 
   /** How long a run usually takes, in ms; of several tasks, the slowest one's. */
@@ -116,16 +116,18 @@ export class Charts {
   /** Called now and then: time passes also when nothing happens. */
   tick() {
     const last = this.#rows.at(-1);
-    if (last && this.#floor.now() >= last.at + this.#history.span.ms) this.show();
+    if (last && this.#floor.now() >= last.at + this.#history.step.ms) this.show();
   }
 
   get #asTable() { return this.#floor.address.get('as') === 'table'; }
 
   async #read(api) {
+    const tasks = this.#floor.shown().length;
+    if (!this.#history.isFor(tasks)) this.#history = new History(this.#history.span, tasks);
     const history = this.#history;
     const from = new Date(history.from(this.#floor.now())).toISOString();
     const running = this.#floor.shown().filter((t) => t.running_since).map((t) => Date.parse(t.running_since));
-    history.take(await api.history({ task: this.#floor.names().join(','), from, step: history.span.step }), running);
+    history.take(await api.history({ task: this.#floor.names().join(','), from, step: history.step.step }), running);
   }
 
   async #make() {
@@ -179,12 +181,12 @@ export class Charts {
 
   #explanation() {
     const several = (this.#floor.names().length || this.#floor.tasks.size) > 1;
-    const { read, span } = this.#history;
+    const { read, span, step } = this.#history;
     const quiet = !this.#rows.some(happened);
     if (read && quiet) return t`Nothing happened in the last ${span.name}.`;
     return several
-      ? t`A value for every ${span.every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
-      : t`A value for every ${span.every}.`;
+      ? t`A value for every ${step.every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
+      : t`A value for every ${step.every}.`;
   }
 
   /** The rows that the figures are of: the one under the pointer, or else all that are shown. */
@@ -211,7 +213,7 @@ export class Charts {
     const [row, ...more] = this.#told;
     if (!row || this.#asTable) return '';
     return more.length ? t`Counts are of all that is shown, since ${clock(row.at)}; times and what is held are the latest.`
-      : t`The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.span.ms)}.`;
+      : t`The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.step.ms)}.`;
   }
 
   /** Whether there is more of the table than is shown; it is measured once it is drawn. */

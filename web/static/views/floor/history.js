@@ -2,36 +2,60 @@
 
 import { t } from '../../lang.js';
 
-/** How far back one can look, and in which steps; as the address, the server and people have it. */
+/** How far back one can look, as the address and people have it, and in which steps at least. */
 export const spans = [
-  { hours: '1', step: '1m', ms: 60_000, name: t`1 hour`, every: t`minute` },
-  { hours: '6', step: '5m', ms: 300_000, name: t`6 hours`, every: t`5 minutes` },
-  { hours: '24', step: '15m', ms: 900_000, name: t`24 hours`, every: t`15 minutes` },
+  { hours: '1', ms: 60_000, name: t`1 hour` },
+  { hours: '6', ms: 300_000, name: t`6 hours` },
+  { hours: '24', ms: 900_000, name: t`24 hours` },
 ];
+
+/** As the server and people have them. */
+const steps = [
+  { step: '1m', ms: 60_000, every: t`minute` },
+  { step: '5m', ms: 300_000, every: t`5 minutes` },
+  { step: '15m', ms: 900_000, every: t`15 minutes` },
+  { step: '30m', ms: 1_800_000, every: t`30 minutes` },
+  { step: '1h', ms: 3_600_000, every: t`hour` },
+  { step: '2h', ms: 7_200_000, every: t`2 hours` },
+];
+
+const most = 19_000; // buckets of all tasks: a little less than the server counts, for tasks that are made meanwhile
+
+/** The shortest step in which the server counts so many tasks over that span. */
+function stepFor({ hours, ms: least }, tasks) {
+  const span = hours * 3_600_000;
+  const all = steps.filter(({ ms }) => ms >= least && span % ms === 0);
+  return all.find(({ ms }) => (span / ms + 1) * tasks <= most) ?? all.at(-1);
+}
 
 const counts = ['requests', 'given', 'empty', 'failed', 'cancelled', 'runs', 'runs_failed', 'assigned', 'completed', 'returned',
   'never', 'failed_work', 'expired', 'reassigned'];
 
 export class History {
   span;
+  step;
   read = false; // once
   #buckets = new Map(); // of each task by their beginning
   #last = null; // the beginning of the last one that was read
   #open = Infinity; // and of the first whose requests or runs had not all ended then: they count where they began
 
-  constructor(span) {
+  constructor(span, tasks = 1) {
     this.span = span;
+    this.step = stepFor(span, tasks);
   }
+
+  /** Whether its step is the one for so many tasks. */
+  isFor(tasks) { return this.step === stepFor(this.span, tasks); }
 
   /** Where to read from: everything at first, then the steps that may have changed, mostly the last two. */
   from(now) {
-    return this.#last === null ? this.#first(now) : Math.max(this.#first(now), Math.min(this.#open, this.#last - this.span.ms));
+    return this.#last === null ? this.#first(now) : Math.max(this.#first(now), Math.min(this.#open, this.#last - this.step.ms));
   }
 
   /** answer: the server's; running: since when the runs are that were under way, in ms. */
   take({ tasks }, running) {
     this.read = true;
-    this.#open = Math.min(...running.map((since) => since - (since % this.span.ms)), Infinity);
+    this.#open = Math.min(...running.map((since) => since - (since % this.step.ms)), Infinity);
     const names = tasks.map(({ task }) => task);
     for (const name of this.#buckets.keys()) if (!names.includes(name)) this.#buckets.delete(name); // deleted, or named otherwise
     for (const { task, buckets } of tasks) {
@@ -60,11 +84,11 @@ export class History {
   rows(tasks, now) {
     const known = [...this.#buckets].filter(([task]) => !tasks.length || tasks.includes(task)).map(([, buckets]) => ({ buckets, held: 0 }));
     const rows = [];
-    for (let at = this.#first(now); at <= now; at += this.span.ms) rows.push(rowOf(at, known));
+    for (let at = this.#first(now); at <= now; at += this.step.ms) rows.push(rowOf(at, known));
     return rows;
   }
 
-  #first(now) { return (Math.floor(now / this.span.ms) + 1) * this.span.ms - this.span.hours * 3_600_000; }
+  #first(now) { return (Math.floor(now / this.step.ms) + 1) * this.step.ms - this.span.hours * 3_600_000; }
 }
 
 /** known: each task's buckets, and how many were held at the end of the step before, which is updated. */

@@ -113,3 +113,21 @@ func TestPageFloorHistory(t *testing.T) {
 		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
 	}
 }
+
+// With many tasks the charts have longer steps, so that the server counts them.
+func TestPageFloorHistoryOfManyTasks(t *testing.T) {
+	t.Parallel()
+	b := page.NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	s.Exec(`
+with made as (insert into getwork.task select from generate_series(1, 300) returning id),
+  version as (insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'task-' || id, 'select 1', 'x' from made)
+insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from made`)
+	b.Visit(s.Nodes[0].URL, "/floor?hours=24&as=table", "Mary,manager")
+	b.Await(`document.querySelectorAll('.history tbody tr').length === 48`, e2e.Soon)
+	got, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](`import('/static/views/floor/history.js')
+		.then(({ History, spans }) => [1, 300, 1000].map((tasks) => spans.map((span) => new History(span, tasks).step.step).join()).join(' '))`, chromedp.EvalAwaitPromise))
+	if want := "1m,5m,15m 1m,15m,30m 5m,30m,2h"; err != nil || got != want {
+		t.Errorf("the steps are %s, %v, want %s", got, err, want)
+	}
+}
