@@ -29,7 +29,7 @@ type Database struct {
 
 // URL returns the URL that the flags name. Its errors are wrong uses of them.
 func (t Database) URL() (string, error) {
-	if err := readURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
+	if err := ReadURL(&t.DatabaseURL, t.DatabaseURLFile, "database-url-file"); err != nil {
 		return "", err
 	}
 	if t.DatabaseURL == "" {

@@ -54,9 +54,9 @@ var errPostgresEnded = errors.New("the private PostgreSQL ended unexpectedly; st
 
 // Check reads the URLs that are in files, and returns a usage error if a flag is wrong.
 func (c *Command) Check() error {
-	err := errors.Join(readURL(&c.DatabaseURL, c.DatabaseURLFile, "database-url-file"),
-		readURL(&c.ListenDatabaseURL, c.ListenDatabaseURLFile, "listen-database-url-file"),
-		readURL(&c.QueryDatabaseURL, c.QueryDatabaseURLFile, "query-database-url-file"))
+	err := errors.Join(ReadURL(&c.DatabaseURL, c.DatabaseURLFile, "database-url-file"),
+		ReadURL(&c.ListenDatabaseURL, c.ListenDatabaseURLFile, "listen-database-url-file"),
+		ReadURL(&c.QueryDatabaseURL, c.QueryDatabaseURLFile, "query-database-url-file"))
 	if err != nil {
 		return command.AsUsage(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"getwork/cmd/internal/command"
 )
 
-// readURL reads a database's URL from a file, if a flag names one. A URL often holds a password, and everybody on the
+// ReadURL reads a database's URL from a file, if a flag names one. A URL often holds a password, and everybody on the
 // machine may read command lines.
-func readURL(url *string, file, flag string) error {
+func ReadURL(url *string, file, flag string) error {
 	if file == "" {
 		return nil
 	}

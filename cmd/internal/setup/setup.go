@@ -2,6 +2,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,12 @@ import (
 type Command struct {
 	DatabaseURL     string `help:"The PostgreSQL database." env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
 	DatabaseURLFile string `help:"Read the URL from this file; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
-	Table           string `help:"The table that has the items, such as bank.loan." placeholder:"TABLE"`
-	Dir             string `help:"The folder to write to." default:"." placeholder:"DIR" complete:"file"`
+
+	QueryDatabaseURL     string `help:"The database as ranking queries will reach it: the table is read with this login." placeholder:"URL"`
+	QueryDatabaseURLFile string `help:"Read --query-database-url from this file." placeholder:"FILE" complete:"file"`
+
+	Table string `help:"The table that has the items, such as bank.loan." placeholder:"TABLE"`
+	Dir   string `help:"The folder to write to." default:"." placeholder:"DIR" complete:"file"`
 }
 
 // Help returns the text that --help adds.
@@ -53,8 +58,15 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.DatabaseURLFile != "" { // the node has another working folder
-		if c.DatabaseURLFile, err = filepath.Abs(c.DatabaseURLFile); err != nil {
+	queries := c.QueryDatabaseURL
+	if err := serve.ReadURL(&queries, c.QueryDatabaseURLFile, "query-database-url-file"); err != nil {
+		return err
+	}
+	for _, file := range []*string{&c.DatabaseURLFile, &c.QueryDatabaseURLFile} {
+		if *file == "" {
+			continue
+		}
+		if *file, err = filepath.Abs(*file); err != nil { // the node has another working folder
 			return err
 		}
 	}
@@ -62,7 +74,7 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 	files := []string{env}
 	var t table
 	if c.Table != "" {
-		if t, err = look(ctx, url, c.Table); err != nil {
+		if t, err = look(ctx, cmp.Or(queries, url), c.Table); err != nil {
 			return err
 		}
 		files = append(files, filepath.Join(c.Dir, t.Task+".yaml"))
@@ -72,7 +84,8 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 			return fmt.Errorf("%s exists, and is not overwritten: move it away, or name another folder with --dir", file)
 		}
 	}
-	if err := write(env, envFile, map[string]string{"URL": quoted(c.DatabaseURL), "File": quoted(c.DatabaseURLFile)}, 0o600); err != nil {
+	settings := map[string]string{"URL": quoted(c.DatabaseURL), "File": quoted(c.DatabaseURLFile), "Queries": quoted(c.QueryDatabaseURL), "QueriesFile": quoted(c.QueryDatabaseURLFile)}
+	if err := write(env, envFile, settings, 0o600); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(s.Out, "%s has the settings of a node.\n", env)

@@ -3,6 +3,7 @@ package setup_test
 import (
 	"context"
 	"flag"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +77,55 @@ func TestInit(t *testing.T) {
 	c.Decode(0, &got, "get", "work-on-loan", "--count", "3", "--wait", "30s")
 	if len(got.Work) != 3 || got.Work[0].Item != "2" || got.Work[1].Item != "3" || got.Work[2].Item != "1" {
 		t.Errorf("handed out: %+v, want 2, 3, 1", got)
+	}
+}
+
+// In the shell of docs/install.md the node's login may not read the table, and the one of queries may.
+func TestInitReadsByTheQueryLogin(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var id string
+	if err := conn.QueryRow(t.Context(), `select substr(md5(current_database()), 1, 12)`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	node, queries := "node_"+id, "queries_"+id
+	t.Cleanup(func() {
+		_, _ = conn.Exec(context.Background(), `drop owned by `+node+`, `+queries+`; drop role `+node+`; drop role `+queries)
+	})
+	if _, err := conn.Exec(t.Context(), tables+`create role `+node+` login password 'secret'; create role `+queries+` login password 'secret';
+grant usage on schema bank to `+queries+`; grant select on all tables in schema bank to `+queries); err != nil {
+		t.Fatal(err)
+	}
+	of := func(login string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(login, "secret")
+		return u.String()
+	}
+	c := e2e.Terminal{T: t, Binary: cluster.Binary(t), Env: []string{"GETWORK_DATABASE_URL=" + of(node)}}
+	c.Run(1, e2e.Text("permission denied for schema bank"), "init", "--table", "bank.loan", "--dir", t.TempDir())
+	c.Env = append(c.Env, "GETWORK_QUERY_DATABASE_URL="+of(queries))
+	dir := t.TempDir()
+	c.Run(0, e2e.Text("has the task work-on-loan"), "init", "--table", "bank.loan", "--dir", dir)
+	if text := read(t, filepath.Join(dir, "getwork.env")); !strings.Contains(text, "\nGETWORK_QUERY_DATABASE_URL='"+of(queries)+"'\n") {
+		t.Errorf("the settings have no login for queries:\n%s", text)
+	}
+	file := filepath.Join(dir, "url")
+	if err := os.WriteFile(file, []byte(of(queries)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Env = []string{"GETWORK_DATABASE_URL=" + of(node), "GETWORK_QUERY_DATABASE_URL_FILE=" + file}
+	dir = t.TempDir()
+	c.Run(0, e2e.Text("has the task work-on-loan"), "init", "--table", "bank.loan", "--dir", dir)
+	if text := read(t, filepath.Join(dir, "getwork.env")); !strings.Contains(text, "\nGETWORK_QUERY_DATABASE_URL_FILE='"+file+"'\n") {
+		t.Errorf("the settings have no login for queries:\n%s", text)
 	}
 }
 
