@@ -240,7 +240,7 @@ type taskDeleteCmd struct {
 
 // Help returns the text that --help adds.
 func (taskDeleteCmd) Help() string {
-	return "The command is refused while somebody holds work of the task or waits for it. The name can be used again; the history of the work stays."
+	return "The command is refused while somebody holds work of the task or waits for it. Items of an inbox that wait don't keep it from that, and are gone with it. The name can be used again; the history of the work stays."
 }
 
 // Run deletes a task.
