@@ -254,7 +254,7 @@ func (x *examination) lookAtNode(ctx context.Context, address string) []Finding 
 	_ = answer.Body.Close()
 	var found []Finding
 	if answer.StatusCode != http.StatusOK {
-		found = append(found, failed("ask its /readyz?verbose as a manager", "%s is not ready: it answers with status %d", address, answer.StatusCode))
+		found = append(found, failed("look at its log, or ask its /readyz?verbose as a manager", "%s is not ready: it answers with status %d", address, answer.StatusCode))
 	}
 	at, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
