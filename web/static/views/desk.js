@@ -92,6 +92,7 @@ class Desk {
   open({ element, signal }) {
     const on = (target, type, f, options) => target.addEventListener(type, f, { signal, ...options });
     this.#place = element;
+    this.#fresh = 0;
     this.#tab = '';
     this.#redraw = onceAFrame(() => this.#draw(), signal);
     signal.addEventListener('abort', () => this.#outbox.flush());
@@ -278,7 +279,7 @@ class Desk {
       soon ||= row.ends(left);
       if (left === 0) this.#pipeline.look(row);
     }
-    document.title = `${this.#fresh ? `${t`${this.#fresh} new`} · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
+    if (this.#place?.isConnected) document.title = `${this.#fresh ? `${t`${this.#fresh} new`} · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
     this.#redraw();
   }
 

@@ -135,4 +135,20 @@ func TestPageDeskAfterAnotherView(t *testing.T) {
 	b.Works(2, e2e.Soon)
 	b.Await(`document.querySelector('#work textarea').value === 'half written'`, e2e.Soon)
 	b.Await(`!document.querySelector('#told').textContent`, e2e.Soon) // it is not new
+
+	// Work that comes while the page is hidden is counted in its title, but in no other view's, nor once it has been seen.
+	b.Press(`#views a[href="/wall"]`)
+	b.Await(`document.querySelector('[data-view=wall] .wall-state')`, e2e.Soon)
+	b.Eval(`(Object.defineProperty(document, 'hidden', { configurable: true, get() {
+		window.arrived ||= new Error().stack.includes('arrived');
+		return true;
+	} }), '')`)
+	s.Takes("Oliver", 1)
+	b.Await(`window.arrived`, e2e.Soon)
+	b.Eval(`(delete document.hidden, '')`)
+	b.Press(".wall-controls .back")
+	b.Works(3, e2e.Soon)
+	if title := b.Eval(`document.title`); title != "Oliver · getwork" {
+		t.Errorf("the title is %q", title)
+	}
 }
