@@ -140,7 +140,7 @@ export class Hook {
     if (!yes) return;
     await this.#act(async () => {
       await this.#calls.remove(this.#id);
-      this.#app.go('/webhooks');
+      if (!this.#signal.aborted) this.#app.go('/webhooks'); // else the user has gone elsewhere meanwhile
       return t`The web hook is deleted.`;
     });
   }
