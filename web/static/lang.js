@@ -37,7 +37,10 @@ export async function translate(e) {
   const message = e.status ? t`the server answered with status ${e.status}` : t`the server can’t be reached`;
   if (!e.status || !e.title) return Object.assign(e, { message, detail: message });
   problems ??= import('./problems.js').then(({ read }) => read(lang));
-  return problems.then((put) => put(e), () => e);
+  return problems.then((put) => put(e), () => {
+    problems = undefined; // the next problem tries again
+    return e;
+  });
 }
 
 const text = (v) => (typeof v === 'number' ? number.format(v) : v);

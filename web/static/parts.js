@@ -42,6 +42,12 @@ export function took(ms) {
   return t`${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
 }
 
+/** Dialogs are rare, so their modules are loaded on demand. The promise has the module, or null if no dialog is to open now. */
+export async function onDemand(imported, { app, signal }) {
+  const loaded = await imported.catch(() => app.say(t`It can’t be loaded now. Load the page anew.`));
+  return !loaded || signal.aborted || document.querySelector('dialog[open]') ? null : loaded;
+}
+
 /** Makes of f a function that, however often it is called, calls f once before the next frame; never after signal. */
 export function onceAFrame(f, signal) {
   let due = false;

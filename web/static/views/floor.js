@@ -5,7 +5,7 @@
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { t } from '../lang.js';
-import { every, onceAFrame } from '../parts.js';
+import { every, onDemand, onceAFrame } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
 import { Charts } from './floor/charts.js';
 import { Held } from './floor/held.js';
@@ -87,11 +87,7 @@ class Floor {
     history.replaceState(null, '', query ? `/floor?${query}` : '/floor');
   }
 
-  /** Dialogs are rare, so their modules are loaded on demand. The promise has the module, or null if no dialog is to open now. */
-  async dialogs(imported) {
-    const loaded = await imported.catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
-    return !loaded || this.signal.aborted || document.querySelector('dialog[open]') ? null : loaded;
-  }
+  dialogs(imported) { return onDemand(imported, this); }
 
   async release(filter) {
     const { app, signal } = this;

@@ -1,6 +1,5 @@
 /** German: the floor. */
 export default {
-  'It can’t be loaded now. Load the page anew.': 'Das kann jetzt nicht geladen werden. Laden Sie die Seite neu.',
   '{0} is paused: nothing is handed out, and waiting requests keep waiting.': '{0} ist angehalten: Es wird nichts ausgegeben, und wartende Anforderungen warten weiter.',
   '{0} goes on.': '{0} wird fortgesetzt.',
   '{0} can’t be paused: {1}.': '{0} kann nicht angehalten werden: {1}.',

@@ -13,6 +13,7 @@ export default {
   'the server can’t be reached': 'der Server ist nicht erreichbar',
   'the server answered with status {0}': 'der Server hat mit dem Status {0} geantwortet',
   'a part of this page can’t be loaded now; try again in a moment': 'ein Teil dieser Seite kann jetzt nicht geladen werden; versuchen Sie es gleich noch einmal',
+  'It can’t be loaded now. Load the page anew.': 'Das kann jetzt nicht geladen werden. Laden Sie die Seite neu.',
   'this page did not load whole': 'diese Seite wurde nicht vollständig geladen',
   'No answer: {0}. Trying again every {1} s.': 'Keine Antwort: {0}. Neuer Versuch alle {1} s.',
   'You are still logged in: {0}.': 'Sie sind noch angemeldet: {0}.',

@@ -44,14 +44,14 @@ export class Queries {
       this.#starter = starter;
       this.#tables = new Tables({ api: app.api, editor: this.#editors.query, changed });
       changed();
-    });
+    }).catch(() => { this.#loading = null; }); // the server is away, as the banner says: the next draw tries again
     await this.#loading;
   }
 
   /** Reads the tables as well. */
   async #list() {
     await this.#help();
-    this.#tables.load();
+    this.#tables?.load();
   }
 
   #editor(name, label) {

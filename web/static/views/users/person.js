@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { plural, t } from '../../lang.js';
-import { onceAFrame, when } from '../../parts.js';
+import { onDemand, onceAFrame, when } from '../../parts.js';
 import { ask, askForm } from '../../dialog.js';
 import { Reader } from '../../reader.js';
 import { roleName } from '../../words.js';
@@ -71,8 +71,8 @@ export class Person {
   }
 
   #release = async () => {
-    const { releaseDialog } = await import('../release.js');
-    if (await releaseDialog(this.#app, { user: this.#name, signal: this.#signal })) this.#reader.again();
+    const loaded = await onDemand(import('../release.js'), { app: this.#app, signal: this.#signal });
+    if (await loaded?.releaseDialog(this.#app, { user: this.#name, signal: this.#signal })) this.#reader.again();
   };
 
   async #block(blocked) {
