@@ -38,8 +38,9 @@ export const fixed = (n, places) => n.toLocaleString(locale, { minimumFractionDi
 export function took(ms) {
   if (ms === null || ms === undefined) return '–';
   if (ms < 1000) return t`${ms < 10 ? fixed(ms, 1) : Math.round(ms)} ms`;
-  if (ms < 60_000) return t`${fixed(ms / 1000, ms < 10_000 ? 2 : 1)} s`;
-  return t`${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
+  const s = Math.round(ms / 1000);
+  if (s < 60) return t`${fixed(ms / 1000, ms < 10_000 ? 2 : 1)} s`;
+  return t`${Math.floor(s / 60)} min ${s % 60} s`;
 }
 
 /** Dialogs are rare, so their modules are loaded on demand. The promise has the module, or null if no dialog is to open now. */

@@ -27,18 +27,20 @@ class Audit {
     this.#calls = calls(app.api);
     this.#search = search;
     this.#draw = onceAFrame(() => render(this.#template(), element), signal);
-    this.#reader = new Reader(() => this.#read(), this.#draw, { signal });
+    this.#reader = new Reader(() => this.#calls.audit(this.#filter), () => this.#took(), { signal });
     this.#reader.again();
     this.#draw();
   }
 
   get #filter() { return { act: this.#search.get('act'), actor: this.#search.get('actor'), limit: 50 }; }
 
-  async #read() {
-    const { audit, next_cursor: next } = await this.#calls.audit(this.#filter);
-    this.#older = [];
-    this.#next = next;
-    return audit;
+  /** The first page has been read; not by an answer that is too late, whose cursor would be another filter's. */
+  #took() {
+    if (!this.#reader.error) {
+      this.#older = [];
+      this.#next = this.#reader.value.next_cursor;
+    }
+    this.#draw();
   }
 
   #more = async () => {
@@ -71,7 +73,7 @@ class Audit {
 
   #template() {
     const { value, error } = this.#reader;
-    const rows = [...value ?? [], ...this.#older];
+    const rows = [...value?.audit ?? [], ...this.#older];
     const { act, actor } = this.#filter;
     const known = act && !acts.includes(act) ? [act, ...acts] : acts;
     return html`<div class="page account">

@@ -5,7 +5,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { t } from '../lang.js';
-import { onceAFrame, when } from '../parts.js';
+import { onDemand, onceAFrame, when } from '../parts.js';
 import { Reader } from '../reader.js';
 import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
@@ -23,6 +23,7 @@ class Users {
   #app; #calls; #signal; #draw; #reader; #search; #form = null;
   #more = []; // the pages after the first
   #next = ''; // the cursor of the one after them
+  #error = ''; // of reading them
   #timer;
 
   constructor(app, { element, search, signal }) {
@@ -31,25 +32,32 @@ class Users {
     this.#signal = signal;
     this.#search = search.get('search') ?? '';
     this.#draw = onceAFrame(() => render(this.#template(), element), signal);
-    this.#reader = new Reader(() => this.#read(), this.#draw, { signal });
+    this.#reader = new Reader(() => this.#calls.users({ search: this.#search }), () => this.#took(), { signal });
     this.#reader.again();
     if (TokenForm.waits(app.me.user, true)) this.#open();
     this.#draw();
   }
 
-  async #read() {
-    const { users, next_cursor: next } = await this.#calls.users({ search: this.#search });
-    this.#more = [];
-    this.#next = next;
-    return users;
+  /** The first page has been read; not by an answer that is too late, whose cursor would be another search's. */
+  #took() {
+    if (!this.#reader.error) {
+      this.#more = [];
+      this.#next = this.#reader.value.next_cursor;
+    }
+    this.#draw();
   }
 
   #older = async () => {
     const at = this.#next;
-    const { users, next_cursor: next } = await this.#calls.users({ search: this.#search, cursor: at });
-    if (at !== this.#next) return; // another search has begun
-    this.#more.push(...users);
-    this.#next = next;
+    this.#error = '';
+    try {
+      const { users, next_cursor: next } = await this.#calls.users({ search: this.#search, cursor: at });
+      if (at !== this.#next) return; // another search has begun
+      this.#more.push(...users);
+      this.#next = next;
+    } catch (e) {
+      this.#error = e.message;
+    }
     this.#draw();
   };
 
@@ -75,13 +83,13 @@ class Users {
   };
 
   #screen = async () => {
-    const { screenLink } = await import('./users/screen.js');
-    if (await screenLink(this.#app, this.#calls, this.#signal)) this.#reader.again();
+    const loaded = await onDemand(import('./users/screen.js'), { app: this.#app, signal: this.#signal });
+    if (await loaded?.screenLink(this.#app, this.#calls, this.#signal)) this.#reader.again();
   };
 
   #template() {
     const { value, error } = this.#reader;
-    const all = [...value ?? [], ...this.#more];
+    const all = [...value?.users ?? [], ...this.#more];
     return html`<div class="page account">
       <div class="toolbar">
         <h1>${t`Users`}</h1>
@@ -91,7 +99,7 @@ class Users {
       </div>
       ${this.#form ? html`<section class="card"><h2>${t`New service token`}</h2>
         <p class="quiet">${t`A service is a program that holds work under a name of its own.`}</p>${this.#form.template()}</section>` : nothing}
-      <p class="error" role="alert" dir="auto">${error ? t`They can’t be read: ${error.message}` : ''}</p>
+      <p class="error" role="alert" dir="auto">${this.#error || (error ? t`They can’t be read: ${error.message}` : '')}</p>
       ${value && !all.length ? html`<p class="empty">${this.#search ? t`Nobody’s name has that in it.` : t`Nobody has come in yet.`}</p>` : nothing}
       ${all.length ? html`<section class="card" aria-label=${t`Users`}><div class="scroll"><table class="stack">
         <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`Role`}</th><th scope="col">${t`Last seen`}</th><th scope="col" class="number">${t`Sessions`}</th>

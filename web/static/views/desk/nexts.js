@@ -16,10 +16,14 @@ export class Nexts {
     if (owed > 0) this.#owed.set(name, owed);
     const card = this.#tasks.cards.get(name);
     if (!owed || !card || card.busy || card.request) return;
-    this.#owed.delete(name);
-    const request = await this.#tasks.ask(name, Math.min(owed, card.task.max_request));
+    const asked = Math.min(owed, card.task.max_request);
+    this.#owed.set(name, owed - asked); // the rest is asked for after it
+    const request = await this.#tasks.ask(name, asked);
     if (card.error) this.#on.failed(card.error);
-    if (!request) return;
+    if (!request) {
+      this.#owed.delete(name);
+      return;
+    }
     this.#requests.add(request.id);
     const ended = request.state === 'pending' ? card.ended : request; // a push may have overtaken the answer
     if (ended?.id === request.id) this.#ended(ended);

@@ -33,11 +33,12 @@ export class Search {
 
   async read() {
     const { app, draw, signal } = this.#view;
+    const at = this.#next;
     this.#error = '';
     draw();
     try {
-      const { work, next_cursor: next } = await app.api.work({ ...this.asked, limit: 100, cursor: this.#next });
-      if (signal.aborted) return;
+      const { work, next_cursor: next } = await app.api.work({ ...this.asked, limit: 100, cursor: at });
+      if (signal.aborted || at !== this.#next) return; // the same page was asked for twice
       this.#rows = [...this.#rows ?? [], ...work];
       this.#next = next;
     } catch (e) {

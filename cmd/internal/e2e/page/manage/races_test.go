@@ -45,3 +45,71 @@ func TestPageTasksNameTakenAgain(t *testing.T) {
 		await m.getWork('jobs', { count: 1 }, {});`)
 	b.Await(`document.querySelector('[data-task=jobs] th a').textContent === 'Second'`, e2e.Soon)
 }
+
+// An answer that comes too late, or twice, changes nothing: each script returns what is wrong, or ”.
+func TestPageListsOvertaken(t *testing.T) {
+	t.Parallel()
+	b := raced(t)
+	for name, script := range map[string]string{
+		// The first read, of 'a', is answered last, with a next page that 'b' does not have.
+		"audit": `
+			const { open } = await view('audit.js');
+			const slow = later();
+			let hangs = false;
+			const read = async (path) => {
+				const asked = new URL(path, location).searchParams;
+				const isA = asked.get('actor') === 'a';
+				if (isA) await slow;
+				if (hangs) await new Promise(() => {});
+				return { body: { audit: [], users: [], next_cursor: isA ? 'x' : '' } };
+			};
+			const p = place('actor=a');
+			const former = location.href;
+			open(app({ call: (method, path) => read(path) }), p);
+			await frame();
+			const field = p.element.querySelector('[type=search]');
+			field.value = 'b';
+			p.element.querySelector('form').requestSubmit();
+			await until(() => p.element.querySelector('.empty'));
+			slow.give();
+			await frame();
+			hangs = true; // so that it is drawn as it is now
+			p.element.querySelector('form').requestSubmit();
+			await frame();
+			history.replaceState(null, '', former);
+			return [...p.element.querySelectorAll('button')].some((e) => e.textContent === 'Older') ? 'it offers the former next page' : '';`,
+		"search": `
+			const { Search } = await view('items/search.js');
+			const { render } = await import(base + '../lib/lit-html/lit-html.js');
+			const work = async ({ cursor }) => ({ work: [{ id: cursor ?? '0', task: 'jobs', item: 'i', user: 'u', state: 'held', assigned_at: new Date().toISOString() }], next_cursor: String(Number(cursor ?? 0) + 1) });
+			const { element, signal } = place();
+			const search = new Search({ app: app({ work }), signal, draw() {}, titleOf: (name) => name }, {});
+			await frame();
+			await Promise.all([search.read(), search.read()]);
+			render(search.template(), element);
+			return element.querySelectorAll('[data-work]').length === 2 ? '' : element.innerText;`,
+		"nexts": `
+			const { Nexts } = await view('desk/nexts.js');
+			const asked = [], first = later();
+			const card = { task: { max_request: 1 }, busy: false, request: null };
+			const tasks = { cards: new Map([['jobs', card]]), ask: async (name, n) => {
+				card.busy = true;
+				await first;
+				card.busy = false;
+				return { id: String(asked.push(n)), task: name, state: 'assigned', assigned: n };
+			} };
+			const nexts = new Nexts(tasks, { failed() {}, ended() {} });
+			for (let i = 0; i < 3; i++) nexts.ask('jobs');
+			first.give();
+			await frame();
+			return asked.join() === '1,1,1' ? '' : 'it asked for ' + asked;`,
+		"durations": `
+			const { took } = await import(base + '../parts.js');
+			const got = [59_400, 59_600, 119_600, 125_000].map(took).join();
+			return got === '59.4 s,1 min 0 s,2 min 0 s,2 min 5 s' ? '' : got;`,
+	} {
+		if wrong := page.InPage[string](b, fakes+script); wrong != "" {
+			t.Errorf("%s: %s", name, wrong)
+		}
+	}
+}
