@@ -120,15 +120,23 @@ func decodeSettings(body []byte, s *assign.Settings) error {
 	former := s.Display
 	s.Display = nil // it is replaced as a whole: decoding into the former one would keep its fields
 	err := decodeBytes(body, s)
-	var named struct{ Display json.RawMessage }
-	if json.Unmarshal(body, &named) == nil && named.Display == nil {
+	var named map[string]json.RawMessage
+	if json.Unmarshal(body, &named) == nil && named["display"] == nil {
 		s.Display = former
 	}
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}
+	for _, field := range neverNull {
+		if err == nil && string(named[field]) == "null" {
+			err = refuseField(field, "%s is never null; leave it out to keep it as it is", field)
+		}
+	}
 	return err
 }
+
+// neverNull are the settings that always have a value. Null would be taken for none, and make a version without a change.
+var neverNull = []string{"name", "title", "description", "query_timeout", "fresh_for", "stale_for", "max_candidates", "max_request", "slots", "backoff", "rerun_after", "paused"}
 
 // updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match). A body that only
 // pauses or resumes the task needs no If-Match.

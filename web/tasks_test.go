@@ -124,6 +124,9 @@ func TestTaskRefused(t *testing.T) {
 	post(`{"name":"old","query":"select 1 as item","stale_for":"25h"}`).refused(400, "invalid", "stale_for")
 	post(`{"name":"odd","query":"select 1 as item","query_timeout":"soon"}`).refused(400, "invalid", "query_timeout")
 	post(`{"name":"odd","query":7}`).refused(400, "invalid", "query")
+	for _, field := range neverNull {
+		post(`{"name":"odd","query":"select 1 as item","`+field+`":null}`).refused(400, "invalid", field)
+	}
 	post(`{"name":"odd","query":""}`).refused(400, "invalid", "query")
 	for body, field := range map[string]string{`"max_open":0`: "max_open", `"max_open":-1`: "max_open", `"lease":"999ms"`: "lease", `"lease":"169h"`: "lease",
 		`"lease":30`: "lease", `"slots":0`: "slots", `"slots":10001`: "slots", `"max_attempts":0`: "max_attempts", `"backoff":"0s"`: "backoff",

@@ -51,6 +51,7 @@ export default {
   'clicks on this task come faster than they can be recorded; ask again in a moment': 'Für diese Aufgabe kommen mehr Klicks, als erfasst werden können; fragen Sie gleich noch einmal',
   'others search for values now; try again in a moment': 'Gerade suchen andere nach Werten; versuchen Sie es gleich noch einmal',
   'the search was given up after {0}; narrow it: name the item, the user or the state, or a task with less work': 'Die Suche wurde nach {0} abgebrochen; grenzen Sie sie ein: mit dem Vorgang, der Person oder dem Status, oder mit einer Aufgabe, die weniger Arbeit hat',
+  '{0} is never null; leave it out to keep it as it is': '{0} ist nie null; lassen Sie es weg, damit es bleibt, wie es ist',
   'name the task whose work to search for a value': 'Wählen Sie die Aufgabe, in deren Arbeit nach dem Wert gesucht wird',
 
   'your log-in has ended; log in again': 'Ihre Anmeldung ist beendet; melden Sie sich neu an',
