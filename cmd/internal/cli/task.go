@@ -235,12 +235,13 @@ func (r Remote) change(ctx context.Context, name string, wanted TaskFields) (cha
 
 type taskDeleteCmd struct {
 	Task   string `arg:"" name:"task" help:"The task to delete."`
+	Yes    bool   `help:"Delete it also if items wait in it, which are gone with it."`
 	Remote `embed:""`
 }
 
 // Help returns the text that --help adds.
 func (taskDeleteCmd) Help() string {
-	return "The command is refused while somebody holds work of the task or waits for it. Items of an inbox that wait don't keep it from that, and are gone with it. The name can be used again; the history of the work stays."
+	return "The command is refused while somebody holds work of the task or waits for it. If items of an inbox wait, it needs --yes: they are gone with the task. The name can be used again; the history of the work stays."
 }
 
 // Run deletes a task.
@@ -252,6 +253,13 @@ func (c taskDeleteCmd) Run(ctx context.Context, s *command.Streams) error {
 	path, err := taskPath(c.Task)
 	if err != nil {
 		return err
+	}
+	var task assign.Task
+	if _, err := client.Do(ctx, Call{Method: "GET", Path: path}, &task); err != nil {
+		return err
+	}
+	if task.Inbox() && task.Shelf > 0 && !c.Yes {
+		return command.Usage("task %s has %s to hand out, and they would be gone with it: --yes deletes it all the same", plain(c.Task), counted(int(task.Shelf), "item"))
 	}
 	if _, err := client.Do(ctx, Call{Method: "DELETE", Path: path}, nil); err != nil || c.JSON {
 		return err

@@ -55,6 +55,11 @@ func TestTaskCommands(t *testing.T) {
 	c.Run(0, nil, "done", "1")
 	c.Run(0, e2e.Text("task verify deleted"), "task", "delete", "verify")
 	c.Run(1, e2e.Text("no task \"verify\""), "task", "delete", "verify")
+
+	c.Run(0, nil, "task", "create", "--name", "full", "--inbox")
+	c.Run(0, nil, "items", "push", "full", "a", "b")
+	c.Run(2, e2e.Text("task full has 2 items to hand out", "--yes"), "task", "delete", "full")
+	c.Run(0, e2e.Text("task full deleted"), "task", "delete", "full", "--yes")
 }
 
 func TestTaskApply(t *testing.T) {
