@@ -422,7 +422,7 @@ func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
 	newTask(t, n, "task", `select i as item from generate_series(1, 3) i, pg_sleep(1.2) order by i`, leased(time.Hour))
 	r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	w := r.Work[0]
-	if w.State != "held" || w.LeaseExpiresAt.Sub(w.AssignedAt).Round(10*time.Millisecond) != time.Hour || w.AssignedAt.Sub(r.CreatedAt) < 1200*time.Millisecond {
+	if w.State != "held" || w.LeaseExpiresAt.Sub(w.AssignedAt).Round(time.Second) != time.Hour || w.AssignedAt.Sub(r.CreatedAt) < 1200*time.Millisecond {
 		t.Errorf("assigned %v after the click, until %v after it, %s", w.AssignedAt.Sub(r.CreatedAt), w.LeaseExpiresAt.Sub(r.CreatedAt), w.State)
 	}
 	n.let(t, w, assign.Disposition{Outcome: "complete"})
