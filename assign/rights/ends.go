@@ -111,7 +111,7 @@ func (g *Registry) conclude(ctx context.Context, tx pgx.Tx, act *audit.Act, chan
 }
 
 // regroup gives the waiting requests of a principal other groups. A manager needs none: given groups, a request for a task of others
-// would end with nothing. What waits under a manager's token with a lesser role gets its groups from the next look.
+// would end with nothing. A request under a manager's token of a lesser role gets its groups at the next look.
 func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, role assign.Role, groups []string) ([]notify.Change, error) {
 	if g.Regroup == nil || role == assign.RoleManager {
 		return nil, nil

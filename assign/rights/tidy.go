@@ -3,6 +3,7 @@ package rights
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,8 +11,6 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/pg"
 )
-
-const tidyEvery = 10 * time.Minute
 
 // overBatch bounds how long a transaction that audits ends by time keeps others from the audit.
 const overBatch = 50
@@ -85,21 +84,39 @@ var tidies = []string{
 		select ctid from getwork.once where until < clock_timestamp() limit 1000 for update skip locked))`,
 }
 
+// runTidy tidies until ctx ends. Looking doesn't wait for it: whoever acts meanwhile may hold the audit, and after a day's end there are
+// thousands of rows to write, while somebody who is blocked must be out within two seconds.
+func (w *Watch) runTidy(ctx context.Context) {
+	for pause := rand.N(w.tidyEvery); ; pause = w.tidyEvery {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		w.tidy(ctx)
+	}
+}
+
 // tidy audits what has ended by time, and removes what is over for long.
 func (w *Watch) tidy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	within, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	if err := w.tidyOnce(within); err != nil && ctx.Err() == nil {
+		w.Log.Warn("audit and remove sessions and tokens that are over; it is tried again in ten minutes", "error", err)
+	}
+}
+
+func (w *Watch) tidyOnce(ctx context.Context) error {
 	for n := overBatch; n >= overBatch; {
 		var err error
 		if n, err = w.auditOver(ctx); err != nil {
-			w.Log.Warn("audit what ended by time; it is tried again in ten minutes", "error", err)
-			return
+			return err
 		}
 	}
 	for _, statement := range tidies {
 		if _, err := w.DB.Exec(ctx, w.SQL(statement)); err != nil {
-			w.Log.Warn("remove sessions and tokens that ended long ago", "error", err)
-			return
+			return fmt.Errorf("remove what ended long ago: %w", err)
 		}
 	}
+	return nil
 }

@@ -50,6 +50,8 @@ type Watch struct {
 
 	alive atomic.Int64 // how many sessions are
 
+	tidyEvery time.Duration // about how often it is tidied; 10 m
+
 	// Only the loop uses these.
 	snapshot string // what the last look saw; empty: everything is looked at
 	cluster  string // the life of the cluster that it belongs to
@@ -57,7 +59,7 @@ type Watch struct {
 
 // NewWatch returns a watch, which does nothing until Run.
 func NewWatch(g *Registry) *Watch {
-	w := &Watch{Registry: g, soon: make(chan struct{}, 1), live: map[Credential][]*Live{}, fresh: map[Credential]struct{}{}, lookedAt: time.Now()}
+	w := &Watch{Registry: g, soon: make(chan struct{}, 1), live: map[Credential][]*Live{}, fresh: map[Credential]struct{}{}, lookedAt: time.Now(), tidyEvery: 10 * time.Minute}
 	g.watch = w
 	return w
 }
@@ -104,9 +106,11 @@ func (w *Watch) Lag() time.Duration {
 // Run looks until ctx ends, and returns nil.
 func (w *Watch) Run(ctx context.Context) error {
 	ctx = pg.AsOwn(ctx)
+	var tidying sync.WaitGroup
+	tidying.Go(func() { w.runTidy(ctx) })
+	defer tidying.Wait()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	tidy := time.Now().Add(rand.N(tidyEvery))
 	var count time.Time // when sessions are counted next
 	var limit pg.LogLimiter
 	for {
@@ -132,10 +136,6 @@ func (w *Watch) Run(ctx context.Context) error {
 			if err := w.countAlive(ctx); err != nil && ctx.Err() == nil {
 				w.Log.Warn("count the sessions that are alive, for the metrics", "error", err)
 			}
-		}
-		if time.Now().After(tidy) {
-			tidy = time.Now().Add(tidyEvery)
-			w.tidy(ctx)
 		}
 	}
 }

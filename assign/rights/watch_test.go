@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/pg"
 	"getwork/notify"
+	"getwork/schema/schematest/timeout"
 )
 
 // followed is a live channel.
@@ -366,5 +368,41 @@ func TestLogInFromTabsOfOneSession(t *testing.T) {
 	}
 	if ended, err := d.End(tab, Ending{By: "log-out", Cookie: cookie}); err != nil || len(ended) != 0 {
 		t.Errorf("log-out of what has ended: %+v, %v", ended, err)
+	}
+}
+
+// Whoever is out is out at once, also while the audit is held and nobody can write what has ended by time.
+func TestLooksWhileTidying(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.watch.tidyEvery = time.Millisecond
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, "update getwork.session set ends_at = clock_timestamp() where id = $1", Hash(d.logIn(t, "bob", assign.RoleWorker, "")))
+	out := make(chan End, 1)
+	defer d.watch.Follow(&r, 0, func(e End) { out <- e })()
+	tx, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "select from getwork.audit_head for update"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.watch.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	timeout.Await(t, "it waits for the audit", func() bool {
+		return d.count(t, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%audit_head%'") == 1
+	})
+	d.exec(t, "update getwork.session set ended_at = clock_timestamp(), ended_by = 'admin', changed = pg_current_xact_id() where 's:' || public_id = $1", string(r.Credential))
+	select {
+	case <-out:
+	case <-time.After(timeout.Scale(4 * time.Second)): // less than a statement waits for a lock
+		t.Error("nobody looks")
 	}
 }
