@@ -3,15 +3,14 @@ package hook
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest/memnet"
 )
 
 // Making a hook switches triggers of the table that every click writes. While it waits for somebody's long transaction, others
@@ -207,22 +206,14 @@ func TestSilentConnection(t *testing.T) {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		receiver := &http.Server{Protocols: transport.Protocols, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
-		accepted := make(pipes)
+		line := memnet.First{Network: memnet.New()}
 		served := make(chan error, 1)
-		go func() { served <- receiver.Serve(accepted) }()
-		var silent, dialled atomic.Bool
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe()
-			accepted <- theirs
-			if dialled.Swap(true) {
-				return ours, nil
-			}
-			return swallowing{ours, &silent}, nil
-		}
+		go func() { served <- receiver.Serve(line.Network) }()
+		transport.DialContext = line.Dial
 		var got []string
 		for range 3 {
 			got = append(got, c.post(t.Context(), event{url: "http://receiver/", secret: []byte("secret")}).failed)
-			silent.Store(true)
+			line.Silent.Store(true)
 		}
 		if got[0] != "" || got[1] == "" || got[2] != "" {
 			t.Errorf("before, during and after the silence: %q", got)
@@ -231,35 +222,4 @@ func TestSilentConnection(t *testing.T) {
 		_ = receiver.Close()
 		<-served
 	})
-}
-
-// pipes is a network in memory, which works with the clock of a synctest bubble.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	c, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return c, nil
-}
-
-func (p pipes) Close() error {
-	close(p)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
-
-// swallowing is a connection that takes whatever is written to it, and passes nothing on once it is silent.
-type swallowing struct {
-	net.Conn
-	silent *atomic.Bool
-}
-
-func (s swallowing) Write(b []byte) (int, error) {
-	if s.silent.Load() {
-		return len(b), nil
-	}
-	return s.Conn.Write(b)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"getwork/assign"
+	"getwork/schema/schematest/memnet"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // leases when the test wants it. Tests with real nodes are in cmd/internal/e2e/story.
 type desk struct {
 	t     *testing.T
-	conns pipes
+	conns memnet.Network
 
 	mu       sync.Mutex
 	task     assign.Task
@@ -49,7 +49,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, items ...string) *desk {
-	d := &desk{t: t, conns: pipes{make(chan net.Conn), make(chan struct{})}, items: items, lease: 30 * time.Second, again: 1, keys: map[string]*assign.Request{}, said: map[string]string{}}
+	d := &desk{t: t, conns: memnet.New(), items: items, lease: 30 * time.Second, again: 1, keys: map[string]*assign.Request{}, said: map[string]string{}}
 	d.task.Settings = assign.DefaultSettings()
 	d.task.Name, d.task.Backoff = "crawl", assign.Duration(7*time.Second)
 	mux := http.NewServeMux()
@@ -94,40 +94,6 @@ func newDesk(t *testing.T, items ...string) *desk {
 		<-served
 	})
 	return d
-}
-
-// pipes is a network in memory. Unlike the machine's, it works with the clock of a synctest bubble.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
-
-func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.conns <- theirs:
-		return ours, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 func reply(w http.ResponseWriter, status int, v any) {
@@ -324,7 +290,7 @@ func (d *desk) await(what string, so func() bool) {
 // agent returns an agent of the desk's task; it logs to the test.
 func (d *desk) agent(h HandlerFunc) *Agent {
 	log := slog.New(slog.NewTextHandler(d.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return &Agent{URL: "http://desk", User: "crawler", Task: "crawl", Handler: h, Log: log, Transport: &http.Transport{DialContext: d.conns.dial}}
+	return &Agent{URL: "http://desk", User: "crawler", Task: "crawl", Handler: h, Log: log, Transport: &http.Transport{DialContext: d.conns.Dial}}
 }
 
 // start runs an agent until stop is called, which returns Run's error.

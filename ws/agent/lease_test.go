@@ -3,16 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest/memnet"
 )
 
 // An agent does not begin work that is no longer its own, and reports nothing about it.
@@ -225,11 +224,10 @@ func TestSilentConnection(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDesk(t, "a")
 				d.lease = lease
-				var silent atomic.Bool
-				var dialled atomic.Int32
+				line := memnet.First{Network: d.conns}
 				var cause error
 				a := d.agent(func(ctx context.Context, _ assign.Work) error {
-					silent.Store(true)
+					line.Silent.Store(true)
 					select {
 					case <-ctx.Done():
 						d.do(func() { cause = context.Cause(ctx) })
@@ -239,13 +237,7 @@ func TestSilentConnection(t *testing.T) {
 				})
 				a.Transport.Protocols = new(http.Protocols)
 				a.Transport.Protocols.SetUnencryptedHTTP2(true)
-				a.Transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-					c, err := d.conns.dial(ctx, network, address)
-					if err != nil || dialled.Add(1) > 1 {
-						return c, err
-					}
-					return swallowing{c, &silent}, nil
-				}
+				a.Transport.DialContext = line.Dial
 				stop := d.start(a)
 				d.await("it is over", func() bool { return d.said["a"] != "" || cause != nil })
 				if err := stop(); err != nil || cause != nil {
@@ -254,17 +246,4 @@ func TestSilentConnection(t *testing.T) {
 			})
 		})
 	}
-}
-
-// swallowing is a connection that takes whatever is written to it, and passes nothing on once it is silent.
-type swallowing struct {
-	net.Conn
-	silent *atomic.Bool
-}
-
-func (s swallowing) Write(b []byte) (int, error) {
-	if s.silent.Load() {
-		return len(b), nil
-	}
-	return s.Conn.Write(b)
 }

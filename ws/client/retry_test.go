@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest/memnet"
 )
 
 // script answers call after call: with a status, 0 for a lost connection, -1 for one that can't be made.
@@ -171,66 +171,26 @@ func TestContextEnds(t *testing.T) {
 func TestSilentConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		accepted := make(chan net.Conn)
+		line := memnet.First{Network: memnet.New()}
 		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"id":"1"}`))
 		})}
 		server.Protocols.SetUnencryptedHTTP2(true)
 		served := make(chan error, 1)
-		go func() { served <- server.Serve(pipes(accepted)) }()
-		var silent atomic.Bool
-		var dialled atomic.Int32
+		go func() { served <- server.Serve(line.Network) }()
 		transport := usualTransport().(*http.Transport).Clone()
 		transport.Protocols = server.Protocols
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe()
-			accepted <- theirs
-			if dialled.Add(1) > 1 {
-				return ours, nil
-			}
-			return swallowing{ours, &silent}, nil
-		}
+		transport.DialContext = line.Dial
 		c := &Client{URL: "http://node", HTTP: &http.Client{Transport: transport}, Retry: Retry{Tries: 2}}
 		for range 2 {
-			if _, err := c.Extend(t.Context(), 1); err != nil || dialled.Load() == 0 {
-				t.Errorf("connection %d: %v", dialled.Load(), err)
+			if _, err := c.Extend(t.Context(), 1); err != nil || line.Dialled.Load() == 0 {
+				t.Errorf("connection %d: %v", line.Dialled.Load(), err)
 			}
-			silent.Store(true)
+			line.Silent.Store(true)
 		}
 		transport.CloseIdleConnections()
 		_ = server.Close()
 		<-served
 	})
-}
-
-// pipes is a network in memory, which works with the clock of a synctest bubble.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	c, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return c, nil
-}
-
-func (p pipes) Close() error {
-	close(p)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
-
-// swallowing is a connection that takes whatever is written to it, and passes nothing on once it is silent.
-type swallowing struct {
-	net.Conn
-	silent *atomic.Bool
-}
-
-func (s swallowing) Write(b []byte) (int, error) {
-	if s.silent.Load() {
-		return len(b), nil
-	}
-	return s.Conn.Write(b)
 }
