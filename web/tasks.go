@@ -153,22 +153,19 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	paused := pausedAlone(body)
-	if paused == nil || len(r.Header.Values("If-Match")) > 0 {
-		if err := ifMatch(r, t); err != nil {
-			return err
-		}
-	}
 	by := CallerOf(r).Holder.User
-	if paused != nil {
-		only := t.Version
-		if tags := r.Header.Values("If-Match"); len(tags) == 0 || strings.Contains(strings.Join(tags, ","), "*") {
-			only = 0
+	if paused := pausedAlone(body); paused != nil {
+		only, err := onlyVersion(r, t)
+		if err != nil {
+			return err
 		}
 		if t, err = s.Engine.SetPaused(r.Context(), name, *paused, only, by); err != nil {
 			return err
 		}
 		return answerTask(w, http.StatusOK, t)
+	}
+	if err := ifMatch(r, t); err != nil {
+		return err
 	}
 	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, by, func(settings *assign.Settings) error {
 		before := *settings
@@ -214,15 +211,10 @@ func ifMatch(r *http.Request, t assign.Task) error {
 		t.Name, taskTag(t), strings.Join(headers, ", "))
 }
 
-// onlyVersion returns the version of the task that a change with an If-Match is for; 0: any. It need not be there, but it is heeded.
-func onlyVersion(s *server, r *http.Request, name string) (int, error) {
-	tags := r.Header.Values("If-Match")
-	if len(tags) == 0 || strings.Contains(strings.Join(tags, ","), "*") {
+// onlyVersion returns the version of the task that a change which needs no If-Match is for; 0: any. If it is there, it is heeded.
+func onlyVersion(r *http.Request, t assign.Task) (int, error) {
+	if tags := r.Header.Values("If-Match"); len(tags) == 0 || strings.Contains(strings.Join(tags, ","), "*") {
 		return 0, nil
-	}
-	t, err := s.Records.Task(r.Context(), name)
-	if err != nil {
-		return 0, err
 	}
 	return t.Version, ifMatch(r, t)
 }
@@ -242,7 +234,11 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	only, err := onlyVersion(s, r, name)
+	t, err := s.Records.Task(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	only, err := onlyVersion(r, t)
 	if err != nil {
 		return err
 	}

@@ -61,11 +61,15 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
 		return err
 	}
-	only, err := onlyVersion(s, r, name)
+	t, err := s.Records.Task(r.Context(), name)
 	if err != nil {
 		return err
 	}
-	t, err := s.Engine.Restore(r.Context(), name, int(n), only, CallerOf(r).Holder.User)
+	only, err := onlyVersion(r, t)
+	if err != nil {
+		return err
+	}
+	t, err = s.Engine.Restore(r.Context(), name, int(n), only, CallerOf(r).Holder.User)
 	if err != nil {
 		return err
 	}
