@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -137,6 +138,9 @@ func TestServeRefusesANewerSchema(t *testing.T) {
 			t.Errorf("serve %s starts", args)
 		}
 		said[fmt.Sprint("serve ", args)] = n.Output()
+	}
+	if status := run([]string{"migrate", "down", "--to", "0", "--database-url", url}, io.Discard, io.Discard); status != command.ExitUsage {
+		t.Errorf("everything is to be removed without --yes: exit status %d, want %d", status, command.ExitUsage)
 	}
 	for _, way := range []string{"up", "down --to 0 --yes"} {
 		var out, errs strings.Builder

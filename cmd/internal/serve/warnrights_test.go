@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest"
 )
 
-// A node that starts warns of a group in --grant that nobody has had, once somebody has come in, and of tokens that end soon.
+// A node that starts warns of a group in --grant that nobody has had, once somebody has come in, and of tokens that end soon; and
+// under --auth dev, of users who log in at other nodes.
 func TestWarningsOfRights(t *testing.T) {
 	t.Parallel()
 	at := newBank(t, func(i *Identity) { i.Grant = append(append([]string{}, i.Grant...), "observer=loan-audti") })
@@ -36,5 +39,11 @@ func TestWarningsOfRights(t *testing.T) {
 		if n := again.said(text); n != want {
 			t.Errorf("it said %q %d times, want %d", text, n, want)
 		}
+	}
+	const believes = "believes every name that it is told"
+	dev := runs(t, Command{DatabaseURL: at.database, Identity: Identity{Auth: "dev"}})
+	alone := runs(t, Command{DatabaseURL: schematest.Plain(t), Identity: Identity{Auth: "dev"}})
+	if beside, own, asks := dev.said(believes), alone.said(believes), again.said(believes); beside != 1 || own+asks != 0 {
+		t.Errorf("of users who log in: %d warnings beside them, %d without any, %d where they log in", beside, own, asks)
 	}
 }
