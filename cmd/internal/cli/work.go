@@ -155,9 +155,9 @@ func (c workExportCmd) Run(ctx context.Context, s *command.Streams) (err error) 
 	}
 	out, whole := s.Document(), func() {}
 	if c.Out != "" {
-		file, err2 := bulk.NewFile(c.Out)
-		if err2 != nil {
-			return command.Usage("--out must name a file that does not exist yet: %w", err2)
+		file, exists := bulk.NewFile(c.Out)
+		if exists != nil {
+			return command.Usage("--out must name a file that does not exist yet: %w", exists)
 		}
 		defer func() { err = errors.Join(err, file.End(err != nil)) }()
 		out, whole = file, file.Keep
