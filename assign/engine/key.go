@@ -27,6 +27,12 @@ select k.user_name, k.key, k.body, k.request_id
 from unnest($2::text[], $3::text[]) as c (user_name, key)
 join getwork.idempotency_key k on k.task_id = $1 and k.user_name = c.user_name and k.key = c.key`
 
+	selectRepeated = `
+select k.user_name, k.key
+from unnest($2::text[], $3::text[]) as c (user_name, key)
+join getwork.idempotency_key k on k.task_id = $1 and k.user_name = c.user_name and k.key = c.key
+where k.created_at > clock_timestamp() - interval '24 hours'`
+
 	bindKeys = `
 update getwork.idempotency_key k
 set request_id = c.request_id
@@ -146,6 +152,35 @@ func (c recorder) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey m
 		return struct{}{}, err
 	})
 	if err != nil {
+		return fmt.Errorf("read idempotency keys: %w", err)
+	}
+	return nil
+}
+
+// admitRepeats admits clicks that ask for too much but repeat an earlier click: max_request was lowered meanwhile, and they are
+// answered with the earlier click's request all the same.
+func (c recorder) admitRepeats(ctx context.Context, task int64, batch []*click) error {
+	var refused []*click
+	for _, k := range batch {
+		if k.Key != "" && assign.IsRefusal(k.err, assign.Invalid) && k.Check(k.Count) == nil {
+			refused = append(refused, k)
+		}
+	}
+	ks := keysOf(refused)
+	if ks == nil {
+		return nil
+	}
+	rows, err := c.api.Query(ctx, c.SQL(selectRepeated), task, ks.users, ks.names)
+	if err != nil {
+		return fmt.Errorf("read idempotency keys: %w", err)
+	}
+	var id keyOf
+	if _, err := pgx.ForEachRow(rows, []any{&id.user, &id.key}, func() error {
+		for _, k := range ks.clicks[id] {
+			k.err = nil
+		}
+		return nil
+	}); err != nil {
 		return fmt.Errorf("read idempotency keys: %w", err)
 	}
 	return nil

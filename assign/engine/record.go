@@ -202,6 +202,11 @@ func (c recorder) admit(ctx context.Context, name string, batch []*click) (t cli
 		if k.err = t.refuses(k); missing {
 			k.err = assign.NoTask(name)
 		}
+	}
+	if err := c.admitRepeats(ctx, t.id, batch); err != nil {
+		return t, batch, err
+	}
+	for _, k := range batch {
 		if k.err == nil {
 			admitted = append(admitted, k)
 		}

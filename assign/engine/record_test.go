@@ -28,6 +28,15 @@ func TestIdempotencyKey(t *testing.T) {
 	if err != nil || again.ID != first.ID || len(again.Work) != 2 {
 		t.Errorf("repeated on another node: request %d with %d items (%v), want %d with 2", again.ID, len(again.Work), err, first.ID)
 	}
+	change(t, a, "task", 1, "mia", func(s *assign.Settings) { s.MaxRequest = 1 })
+	if again, err := b.GetWork(t.Context(), "task", ann); err != nil || again.ID != first.ID {
+		t.Errorf("repeated after max_request was lowered: request %d (%v), want %d", again.ID, err, first.ID)
+	}
+	fresh := ann
+	fresh.Key = "k2"
+	_, err = b.GetWork(t.Context(), "task", fresh)
+	wantKind(t, err, assign.Invalid)
+	change(t, a, "task", 2, "mia", func(s *assign.Settings) { s.MaxRequest = 20 })
 	other := ann
 	other.Count = 3
 	_, err = b.GetWork(t.Context(), "task", other)
