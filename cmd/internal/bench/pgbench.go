@@ -21,6 +21,9 @@ import (
 // errNoPgbench means that limits measured by pgbench are left out.
 var errNoPgbench = errors.New("there is no pgbench on this machine to measure the limit with: it comes with PostgreSQL's server or contrib package")
 
+// errNothingDone means that the machine was too busy for even one of pgbench's transactions.
+var errNothingDone = errors.New("pgbench finished no transaction in its time; measure for longer, or on a machine with less to do")
+
 var tpsPattern = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 
 // pgbench lets clients repeat a script for a while, and returns the number of transactions per second.
@@ -52,7 +55,10 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 		return 0, fmt.Errorf("pgbench: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	found := tpsPattern.FindSubmatch(out)
-	if found == nil {
+	switch {
+	case strings.Contains(string(out), "actually processed: 0\n"):
+		return 0, errNothingDone
+	case found == nil:
 		return 0, fmt.Errorf("pgbench printed no tps: %s", out)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
