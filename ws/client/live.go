@@ -104,6 +104,9 @@ func (l *Live) follow(ctx context.Context) (began time.Time, err error) {
 			return began, err
 		}
 		l.Handle(e)
+		if e.Error != nil && (e.Error.Status == http.StatusServiceUnavailable || e.Error.Status == http.StatusTooManyRequests) {
+			return began, &Problem{Problem: *e.Error} // a subscription was not carried out; the next connection repeats all
+		}
 	}
 }
 
@@ -135,7 +138,8 @@ func (l *Live) use(s *Socket) []string {
 	return slices.Sorted(maps.Keys(l.tasks))
 }
 
-// Subscribe follows tasks by name, on each connection from now on: their task and run events come.
+// Subscribe follows tasks by name, on each connection from now on: their task and run events come. If the node can't do so
+// for the moment (an error event with status 503 or 429), another connection repeats it.
 func (l *Live) Subscribe(tasks ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -94,6 +94,15 @@ func (l *line) cut() {
 	l.conns = nil
 }
 
+// say sends a message of the node's to the clients.
+func (l *line) say(message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := 0; i < len(l.conns); i += 2 { // some are closed
+		_, _ = l.conns[i].Write(append([]byte{0x81, 126, byte(len(message) >> 8), byte(len(message))}, message...))
+	}
+}
+
 func (l *line) hush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +178,10 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		must[assign.Pushed](t)(boss.PushItems(t.Context(), task, []assign.NewItem{{Item: item}}))
 	}
-	for i, end := range []func(){nil, l.cut, f.Reconnect, l.hush} {
+	away := func() { // the database is away as a subscription comes
+		l.say(`{"type":"error","error":{"type":"/problems/unavailable","title":"The database is away","status":503}}` + strings.Repeat(" ", 126))
+	}
+	for i, end := range []func(){nil, l.cut, f.Reconnect, l.hush, away} {
 		if end != nil {
 			end()
 			<-f.lost
