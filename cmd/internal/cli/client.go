@@ -54,8 +54,9 @@ func (r Remote) Connect(role web.Role) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, command.Usage("--url must be an address such as http://127.0.0.1:8080, not %q", r.URL)
 	}
-	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"),
-		HTTP: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, Retry: api.Retry{Tries: 1}}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second} // a silent connection would serve the repetition, too
+	c := &Client{&api.Client{URL: strings.TrimRight(u.String(), "/"), HTTP: &http.Client{Transport: transport}, Retry: api.Retry{Tries: 1}}}
 	if c.Token, err = r.token(u); err != nil || c.Token != "" {
 		return c, err
 	}

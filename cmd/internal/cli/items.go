@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"getwork/assign"
 	"getwork/cmd/internal/command"
@@ -107,6 +108,9 @@ func (c itemsRedriveCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	case c.JSON:
 		return printJSON(s.Out, got.body)
+	}
+	if left := len(slices.Compact(slices.Sorted(slices.Values(c.Items)))) - done.Count; left > 0 {
+		_, _ = fmt.Fprintf(s.Errs, "not set to never, and left alone: %s; `getwork items show` tells an item's state\n", counted(left, "item"))
 	}
 	_, err = fmt.Fprintf(s.Out, "%s of task %s put back\n", counted(done.Count, "item"), c.Task)
 	return err

@@ -52,7 +52,7 @@ func TestItemsCommands(t *testing.T) {
 	c.Run(0, e2e.Text("no photo"), "items", "show", "photos", "a/1")
 	c.Run(1, e2e.Text("is not to be handed out again; a manager can put it back with `getwork items redrive`"), "items", "claim", "photos", "a/1")
 	c.Run(0, e2e.Text("1 item of task photos put back"), "items", "redrive", "photos", "--all")
-	c.Run(0, e2e.Text("1 item of task photos put back"), "items", "redrive", "photos", "a/1", "b ü")
+	c.Run(0, e2e.Text("1 item of task photos put back", "not set to never, and left alone: 1 item;"), "items", "redrive", "photos", "a/1", "b ü")
 	c.Run(1, e2e.Text("your role is worker"), "items", "redrive", "photos", "--all", "--role", "worker")
 	c.Run(0, e2e.Text("photos  a/1"), "items", "claim", "photos", "a/1")
 	var e assign.Explanation

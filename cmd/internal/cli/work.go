@@ -269,5 +269,17 @@ func (c workReassignCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.JSON:
 		return printJSON(s.Out, got.body)
 	}
+	client.doubt(ctx, s, w)
 	return printHistory(s.Out, []assign.Work{w})
+}
+
+// doubt warns if the new holder has no other work and never had any: the name may be mistyped.
+func (c *Client) doubt(ctx context.Context, s *command.Streams, given assign.Work) {
+	var theirs struct {
+		Work []assign.Work `json:"work"`
+	}
+	_, err := c.Do(ctx, Call{Method: "GET", Path: "/work?limit=2&user=" + url.QueryEscape(given.User)}, &theirs)
+	if err == nil && len(theirs.Work) == 1 && theirs.Work[0].ID == given.ID {
+		_, _ = fmt.Fprintf(s.Errs, "Nobody has worked here as %s so far; if the name is wrong, reassign work %d again.\n", given.User, given.ID)
+	}
 }

@@ -52,7 +52,7 @@ func TestWorkCommands(t *testing.T) {
 
 	c.Run(0, e2e.Text("3        photos  c", "4        photos  d"), "pipeline", "--of", "tracy")
 	c.Run(1, e2e.Text("only a manager may see somebody else's pipeline"), "pipeline", "--of", "tracy", "--role", "worker")
-	c.Run(0, e2e.Text("6        photos  c     zoe   held"), "work", "reassign", "3", "--to", "zoe")
+	c.Run(0, e2e.Text("6        photos  c     zoe   held", "Nobody has worked here as zoe so far; if the name is wrong, reassign work 6 again."), "work", "reassign", "3", "--to", "zoe")
 	c.Run(1, e2e.Text("work 3 is not held any more; `getwork work list --item ITEM` shows"), "work", "reassign", "3", "--to", "zoe")
 	c.Run(1, e2e.Text("your role is agent"), "work", "reassign", "4", "--to", "zoe", "--role", "agent")
 
