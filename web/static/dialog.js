@@ -35,12 +35,14 @@ export function newDialog(className, signal, mayCancel = () => true) {
 }
 
 /**
- * Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. A page that is hidden, because
- * its session has ended, asks nothing: nobody could answer.
+ * Asks a question; the promise says whether the answer was yes. danger: the action can't be undone. The browser's Back button means
+ * no. A page that is hidden, because its session has ended, asks nothing: nobody could answer.
  */
 export function ask({ title, text, yes, no = t`Cancel`, danger = false }) {
   if (document.body.hidden) return Promise.resolve(false);
   const dialog = newDialog('ask');
+  const answered = new AbortController();
+  window.addEventListener('popstate', () => dialog.close(false), { signal: answered.signal });
   dialog.draw(html`<form method="dialog">
     <h2 id="dialog-title" dir="auto">${title}</h2>
     <p dir="auto">${text}</p>
@@ -49,7 +51,10 @@ export function ask({ title, text, yes, no = t`Cancel`, danger = false }) {
       <button value="yes" class=${danger ? 'danger' : 'primary'} @click=${() => dialog.close(true)}>${yes}</button>
     </div>
   </form>`);
-  return dialog.closed.then(Boolean);
+  return dialog.closed.then((yes) => {
+    answered.abort();
+    return Boolean(yes);
+  });
 }
 
 /**

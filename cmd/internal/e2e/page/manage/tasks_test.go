@@ -132,6 +132,11 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 	if link := mia.Eval(`document.querySelector('.notice a').getAttribute('href')`); link != "/items?release=1&task=verify" {
 		t.Errorf("the link leads to %s", link)
 	}
+	mia.Press("#delete")
+	mia.Await(`document.querySelector('dialog[open]')`, e2e.Soon)
+	mia.Eval(`(history.back(), '')`)
+	mia.Await(`location.pathname === '/tasks' && !document.querySelector('dialog') && document.querySelector('[data-task=verify]')`, e2e.Soon)
+	mia.Eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
 	mia.Press("#tab-runs")
 	mia.Shows(".runs tr", "finished")
 	for _, one := range w {
