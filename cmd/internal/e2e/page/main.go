@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	"getwork/cmd/internal/cluster"
@@ -20,7 +21,27 @@ func Main(m *testing.M) {
 		return // browsers are slow
 	}
 	cluster.WithoutRace()
+	if err := awaitTurn(".."); err != nil {
+		fmt.Fprintln(os.Stderr, "wait for the other packages' browsers:", err)
+		os.Exit(1)
+	}
 	e2e.Main(withBrowsers{m})
+}
+
+// turn is the folder that this process has locked. The lock ends with the process, and leaves no file.
+var turn *os.File
+
+// awaitTurn locks a folder that all packages of tests with browsers have in common. go test runs packages beside each other, but
+// these are done sooner one after the other: a page costs CPU by the second, for its clocks and timers, so that tests that slow
+// each other down cost more.
+func awaitTurn(folder string) (err error) {
+	if turn, err = os.Open(folder); err != nil {
+		return err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(turn.Fd()), syscall.LOCK_EX)
+	}
+	return err
 }
 
 // withBrowsers ends the browsers after the tests.
