@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test short race e2e lint bench matrix release baseline postgres upgrades
+.PHONY: help demo test all short race e2e lint bench matrix release baseline postgres upgrades
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,8 +10,11 @@ help: ## list these targets
 demo: ## run the demo: PostgreSQL, three nodes and a page
 	go run ./cmd/getwork demo
 
-test: ## the README's test command: everything
+test: ## the README's test command
 	go test ./...
+
+all: ## the same, and what shows in another browser, or in more cases, what its tests show, as .ci/run does
+	GETWORK_TEST_ALL=1 go test ./...
 
 short: ## what one process can show, on a real PostgreSQL; T=./assign/engine for one package
 	go test -short $(T)

@@ -99,7 +99,7 @@ func TestWorkHistory(t *testing.T) {
 // Among a million rows, those of a rare task, user or item are found by their index, even by a generic plan, and by
 // statistics that say nothing about them. A page of a frequent one reads no more than the page.
 func TestWorkHistoryByIndex(t *testing.T) {
-	schematest.Long(t)
+	schematest.Thorough(t)
 	t.Parallel()
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})

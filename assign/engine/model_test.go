@@ -46,8 +46,11 @@ func TestModel(t *testing.T) {
 // checkCases checks n cases; 120 of them stand for the number that -rapid.checks gives.
 func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 	t.Helper()
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		n = max(1, n/4)
+	case !schematest.All():
+		n = max(1, n/2)
 	}
 	checks := flag.Lookup("rapid.checks").Value
 	was := checks.String()

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"getwork/schema/schematest"
 )
 
 var long = flag.Bool("long", false, "check the larger models, too: some minutes more, and 2.1 GB of memory")
@@ -51,16 +53,16 @@ func TestNothingForbidden(t *testing.T) {
 	t.Parallel()
 	checks := []check{
 		{"CLICKERS=3", kept},
-		{"CLICKERS=3 NODES=3 WITHOUT_SWEEP", kept},
-		{"CLICKERS=3 CANCELS WITHOUT_SWEEP", kept},
-		{"CLICKERS=3 SHELF WITHOUT_SWEEP", kept},
 		{"CLICKERS=2 SHELF REFRESHES=1 CLOSINGS=1 WITHOUT_SWEEP", kept},
 		{"CLICKERS=2 CANCELS CRASHES=1", kept},
-		{"CLICKERS=2 CANCELS CUTS=1", kept},
 		{"CLICKERS=2 SHELF CUTS=1", kept},
 	}
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		checks = []check{{"CLICKERS=2 WITHOUT_SWEEP", kept}}
+	case schematest.All() || *long:
+		checks = append(checks, check{"CLICKERS=3 NODES=3 WITHOUT_SWEEP", kept}, check{"CLICKERS=3 CANCELS WITHOUT_SWEEP", kept},
+			check{"CLICKERS=3 SHELF WITHOUT_SWEEP", kept}, check{"CLICKERS=2 CANCELS CUTS=1", kept})
 	}
 	if *long {
 		checks = append(checks, check{"CLICKERS=3 CANCELS", kept}, check{"CLICKERS=2 CRASHES=1 CUTS=1", kept},

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"getwork/schema/schematest"
 )
 
 // Every promise is kept by more than one defence, so that a mistake in one loses nothing. Each defence can be switched
@@ -118,9 +120,7 @@ func TestEditsApply(t *testing.T) {
 
 // All edits compile.
 func TestEditsCompile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles the engine")
-	}
+	schematest.Thorough(t)
 	t.Run("defences", func(t *testing.T) {
 		t.Parallel()
 		vet(t, without(t, slices.Collect(maps.Keys(defences))...))

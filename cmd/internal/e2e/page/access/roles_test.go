@@ -8,6 +8,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // denials is a page script that records calls that are denied, across all of the tab's pages, and how many calls are
@@ -61,6 +62,7 @@ var there = map[string]string{"/": ".task form button", "/floor": "[data-part=he
 // may not use. An address that is not for them leads to one that is.
 func TestPageRolesPressEverything(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	for _, role := range []struct {
 		who, links string
 		paths      map[string]string // where the addresses lead

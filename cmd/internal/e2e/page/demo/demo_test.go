@@ -21,6 +21,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may have another
@@ -372,6 +373,7 @@ func TestDemoPageNodeEnds(t *testing.T) {
 // The demo's page shows three people, each on a node: Oliver clicks, and the manager sees what he holds.
 func TestFirefoxDemo(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--nodes", "3")
 	d.Ready()

@@ -15,12 +15,14 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Work that is taken away while its outcome waits to be sent stays on the page, with the reason, if something was typed
 // in it.
 func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, page.UndoLasts)
 	s := e2e.NewSite(t, 1, "")
 	page.Leased(s, "10m", "a", "b")
@@ -39,6 +41,7 @@ func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 // A lease that ended while the server was away does not lose a note.
 func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, page.UndoLasts)
 	s := e2e.NewSite(t, 1, "")
 	page.Leased(s, "15s", "a", "b") // longer than typing, and killing a node, may take
@@ -60,6 +63,7 @@ func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 // A log-out in one window sends what waits in another.
 func TestPageDeskLogOutElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, s := desk(t, page.UndoLasts, "1h", 2)
 	other := b.Window()
 	other.Do(chromedp.Navigate(s.Nodes[0].URL))
@@ -75,6 +79,7 @@ func TestPageDeskLogOutElsewhere(t *testing.T) {
 // If two are completed with "and next", two more come.
 func TestPageDeskTwoNexts(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, _ := desk(t, page.UndoLasts, "1h", 3)
 	b.Eval(`(document.querySelector('.key').focus(), '')`)
 	b.Keys("nn")
@@ -85,6 +90,7 @@ func TestPageDeskTwoNexts(t *testing.T) {
 // After a log-out no more work comes.
 func TestPageDeskLogOutAtLimit(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, s := desk(t, unhurried+page.UndoLasts, "1h", 2)
 	s.Changes("verify", map[string]any{"max_open": 2}, 0)
 	b.Shows(".task", "You hold 2 of at most 2.")
@@ -101,6 +107,7 @@ func TestPageDeskLogOutAtLimit(t *testing.T) {
 // A proxy without a node answers 502.
 func TestPageDeskBadGateway(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, page.UndoLasts)
 	s := e2e.NewSite(t, 1, "")
 	page.Leased(s, "1h", "a", "b")
@@ -138,6 +145,7 @@ func TestPageDeskBadGateway(t *testing.T) {
 // Where digits need Shift, as in France, the second key of g 1 comes after a Shift key.
 func TestPageDeskShiftWithinSequence(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, _ := desk(t, page.UndoLasts, "1h", 0)
 	b.Await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
 	b.Eval(`(() => {
@@ -150,6 +158,7 @@ func TestPageDeskShiftWithinSequence(t *testing.T) {
 // A snapshot that was read before an answer, and comes after it, does not remove what the answer brought.
 func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))
@@ -179,6 +188,7 @@ func TestPageDeskSnapshotBeforeAnswer(t *testing.T) {
 // A view whose files come after its user has gone back takes no focus from the note that they type by then: letters would be shortcuts.
 func TestPageLateViewTakesNoFocus(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, _, g := page.Behind(t, 1)
 	asked, come := make(chan struct{}), make(chan struct{})
 	ask, comes := sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(come) })

@@ -6,6 +6,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A worker logs in by keyboard, gets two items by push, returns one until tomorrow, completes the other with a note,
@@ -71,6 +72,7 @@ func TestFirefoxWorker(t *testing.T) {
 // is up to date, and works.
 func TestFirefoxLeaves(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")
 	page.Leased(s, "1h", "a", "b")
@@ -96,6 +98,7 @@ func TestFirefoxLeaves(t *testing.T) {
 // If the socket is refused the page polls, says so, and gets its work; when a socket becomes possible the page uses it.
 func TestFirefoxPolls(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")
 	open := page.Gated(s)
@@ -115,6 +118,7 @@ func TestFirefoxPolls(t *testing.T) {
 // The page's node is killed and comes back: so does the page, and the request is still answered.
 func TestFirefoxNodeKilled(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")
 	open := page.Gated(s)

@@ -8,6 +8,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // opensAt opens an address as a user, whoever was logged in before; nobody: empty.
@@ -111,6 +112,7 @@ var bankStates = []state{
 // The same in Firefox, whose cookies, pop-overs and fields differ.
 func TestFirefoxBankStates(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
 	at := page.NewBank(t)
 	at.Create(map[string]any{"name": "documents", "title": "Sort documents"})

@@ -8,6 +8,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // firefoxStates are the states to look at in Firefox, too: each view, and whatever a browser may show in its own way.
@@ -87,14 +88,14 @@ func hookedWay(path string, then func(*page.Firefox, *e2e.Site)) func(*page.Fire
 
 // Every view, on a screen and on a telephone, in light and dark: nobody scrolls sideways, axe finds nothing serious,
 // everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at. By itself it looks at
-// half of its states, since Chromium shows each; GETWORK_TEST_LOOKS has it look at all.
+// half of its states, since Chromium shows each; GETWORK_TEST_ALL has it look at all.
 func TestFirefoxStates(t *testing.T) {
 	t.Parallel()
 	f := page.NewFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
 	s := e2e.NewSite(t, 1, "")
 	day(s)
 	for n, what := range firefoxStates {
-		if i := n % 4; !bothBrowsers && i != 0 && i != 3 { // pairs, of which one is seen on a screen and one on a telephone
+		if i := n % 4; !allLooks && !schematest.All() && i != 0 && i != 3 { // pairs, of which one is seen on a screen and one on a telephone
 			continue
 		}
 		t.Run(what.name, func(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Faults of the page are noticed, and axe finds them: a test that can't fail would look the same as a good page.
 func TestFirefoxHears(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")
 	f.Open(s.Nodes[0].URL)

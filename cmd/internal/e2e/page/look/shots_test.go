@@ -14,12 +14,7 @@ import (
 )
 
 // allLooks looks at every state in every way, which pictures need; GETWORK_TEST_LOOKS=all does so without them.
-// GETWORK_TEST_LOOKS=browsers looks at each state once, in Firefox as well as in Chromium.
-var (
-	looks        = os.Getenv("GETWORK_TEST_LOOKS")
-	allLooks     = page.Shots != "" || looks == "all"
-	bothBrowsers = allLooks || looks == "browsers"
-)
+var allLooks = page.Shots != "" || os.Getenv("GETWORK_TEST_LOOKS") == "all"
 
 // looksAt returns the ways to look at the i-th state: if not all, one, so that neighbours, which show much the same, are seen in
 // different ways. Every third is in the pseudo-language.

@@ -14,6 +14,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // traffic is what a browser loads.
@@ -117,6 +118,7 @@ func TestPageSize(t *testing.T) {
 // The same for people with a session, whose menu and warning are loaded besides, and in German.
 func TestPageSizeInABank(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	at := page.NewBank(t)
 	at.Task("verify", `select i as item from generate_series(1, 5) i`)
 	b := page.NewBrowser(t, "")

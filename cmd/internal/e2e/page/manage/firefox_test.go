@@ -6,6 +6,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A manager watches the floor while others act at another node, finds out about an item, and makes a task: with a
@@ -79,6 +80,7 @@ func TestFirefoxManager(t *testing.T) {
 // Firefox has trusted types since version 148. Without them the page is the same.
 func TestFirefoxWithoutTrustedTypes(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, map[string]any{"dom.security.trusted_types.enabled": false})
 	s := e2e.NewSite(t, 2, "")
 	evening := morning(s)

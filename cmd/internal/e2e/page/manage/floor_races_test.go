@@ -6,11 +6,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Seven days is the most that may be asked for, and what the view asks for.
 func TestPagePeopleSevenDays(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	page.Leased(s, "10m", "a", "b")
@@ -25,6 +27,7 @@ func TestPagePeopleSevenDays(t *testing.T) {
 // A renamed task is shown under its new name, and its events still come.
 func TestPageFloorRenamed(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
@@ -41,6 +44,7 @@ func TestPageFloorRenamed(t *testing.T) {
 // A keyboard user who shows all tasks goes on from the same place.
 func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
@@ -56,6 +60,7 @@ func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 // Older rows of one item are not shown as another's.
 func TestPageItemsOlderOfAnother(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { open } = await view('items.js');
@@ -88,6 +93,7 @@ func TestPageItemsOlderOfAnother(t *testing.T) {
 // meanwhile.
 func TestPageFloorStale(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[map[string]any](b, fakes+`
 		const { open } = await view('floor.js');
@@ -124,6 +130,7 @@ func TestPageFloorStale(t *testing.T) {
 // The page releases what it shows.
 func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { releaseDialog } = await view('release.js');
@@ -158,6 +165,7 @@ func TestPageFloorReleasesWhatIsShown(t *testing.T) {
 // A renamed task is not counted twice.
 func TestPageFloorHistoryRenamed(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[float64](b, fakes+`
 		const { History, spans } = await view('floor/history.js');
@@ -177,6 +185,7 @@ func TestPageFloorHistoryRenamed(t *testing.T) {
 // An item that was handed out 57 minutes ago counts for the last hour.
 func TestPageWallHour(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { open } = await view('wall.js');
@@ -202,6 +211,7 @@ func TestPageWallHour(t *testing.T) {
 // Figures of one span of time are not shown as those of another.
 func TestPagePeopleSpan(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { open } = await view('people.js');
@@ -225,6 +235,7 @@ func TestPagePeopleSpan(t *testing.T) {
 // An event about a task that comes while the list is read is not undone by the list, on the wall and at the desk.
 func TestPageWallStale(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[map[string]any](b, fakes+`
 		const { open } = await view('wall.js');
@@ -256,6 +267,7 @@ func TestPageWallStale(t *testing.T) {
 // When the last item is let go of, the focus stays on the button that releases items.
 func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[bool](b, fakes+`
 		const { open } = await view('floor.js');
@@ -280,6 +292,7 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 // A user's history is no longer read once it is hidden.
 func TestPagePeopleClosed(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { open } = await view('people.js');

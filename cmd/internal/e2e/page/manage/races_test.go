@@ -5,6 +5,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 const fakes = `
@@ -32,6 +33,7 @@ func raced(t *testing.T) *page.Browser {
 // A task that takes a deleted one's name is shown as it is.
 func TestPageTasksNameTakenAgain(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
@@ -49,6 +51,7 @@ func TestPageTasksNameTakenAgain(t *testing.T) {
 // An answer that comes too late, or twice, changes nothing: each script returns what is wrong, or ”.
 func TestPageListsOvertaken(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	for name, script := range map[string]string{
 		// The first read, of 'a', is answered last, with a next page that 'b' does not have.

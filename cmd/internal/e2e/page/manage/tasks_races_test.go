@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // oneTask begins a script that opens a task's view, with calls that are answered when the script says so.
@@ -40,6 +41,7 @@ const oneTask = fakes + `
 // none, and a slow answer replaces no newer one.
 func TestPageTaskPagesOvertaken(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	for _, l := range []struct{ file, class, rows, id string }{{"runs", "Runs", "runs", "id"}, {"versions", "Versions", "versions", "version"}} {
 		t.Run(l.rows, func(t *testing.T) {
@@ -82,6 +84,7 @@ func TestPageTaskPagesOvertaken(t *testing.T) {
 // Another user's change that comes while one's own is being saved raises no question, because nothing is unsaved.
 func TestPageTaskSaveOvertaken(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	got := page.InPage[map[string]any](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { title: 'mine' })), versions: async () => ({ versions: [v(3, { title: 'mine', paused: true })] }) });
 		await type('set-title', 'mine');
@@ -101,6 +104,7 @@ func TestPageTaskSaveOvertaken(t *testing.T) {
 // Nor is a change undone that comes while an older version is being restored.
 func TestPageTaskRestoreOvertaken(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	got := page.InPage[map[string]any](raced(t), oneTask+`
 		const versions = [v(2, { title: 'second' }), v(1, { title: 'first' })];
 		await openAt('jobs', { task: async () => ({ task: versions[0] }), versions: async () => ({ versions }), restore: slowly(v(3, { title: 'first' })) }, 'show=versions');
@@ -125,6 +129,7 @@ func TestPageTaskRestoreOvertaken(t *testing.T) {
 // Text that is typed while a new name is being saved is still there afterwards.
 func TestPageTaskTypedWhileRenamed(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	got := page.InPage[string](raced(t), oneTask+`
 		await openAt('jobs', { updateTask: slowly(v(2, { name: 'work' })) });
 		await type('set-name', 'work');
@@ -143,6 +148,7 @@ func TestPageTaskTypedWhileRenamed(t *testing.T) {
 // The same holds for text that is typed while a task is being created; and the created text is no longer kept.
 func TestPageTaskTypedWhileCreated(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	got := page.InPage[map[string]any](raced(t), oneTask+`
 		await openAt('', { createTask: slowly(v(1, { title: 'mine' })) }, 'new=1');
 		await type('set-name', 'jobs');
@@ -163,6 +169,7 @@ func TestPageTaskTypedWhileCreated(t *testing.T) {
 // Of two answers to the same question the slower, older one does not replace the newer.
 func TestPageTaskListOvertaken(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := raced(t)
 	got := page.InPage[string](b, fakes+`
 		const { openList: open } = await view('tasks/list.js');
