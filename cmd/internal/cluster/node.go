@@ -27,7 +27,8 @@ type Node struct {
 }
 
 // Start starts n nodes at the same time, and returns when all are ready. They are killed after the test; their output
-// is logged if the test failed. A data race or a panic in a node fails the test.
+// is logged if the test failed. A data race or a panic in a node fails the test, and so does a process that ends with
+// another status than 0: nodes that must fail are started with package node.
 func Start(t testing.TB, n int, options Options) []*Node {
 	t.Helper()
 	binary := Binary(t)
@@ -66,10 +67,13 @@ func (n *Node) Restart() {
 	}
 }
 
-// finish kills the process, and reports its faults.
+// finish kills the process, and reports its faults. One that was killed has no exit status.
 func (n *Node) finish() {
 	n.Kill()
 	text := n.Output()
+	if status := node.Exit(n.Err()); status > 0 {
+		n.t.Errorf("node %s ended with status %d", n.URL, status)
+	}
 	if node.Complaint(text) != "" {
 		n.t.Errorf("node %s reports a data race or a panic", n.URL)
 	}
