@@ -94,6 +94,9 @@ var plants = []plant{
 	{"a session is found that has ended", checker.EndsSoon,
 		edit{"assign/rights", "    when s.ended_at is not null then 'ended'\n", ""},
 		torture.Options{Scenario: "rights", Faults: ending, Every: 100 * time.Millisecond}},
+	{"nobody may ask for a lease", checker.Accepted,
+		edit{"web", "if body.Lease != nil && c.Role != Agent && c.Role != Manager {", "if body.Lease != nil {"},
+		torture.Options{}},
 }
 
 // ending are the faults that end what people came in with.

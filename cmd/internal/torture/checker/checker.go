@@ -44,10 +44,11 @@ const (
 	Expired     Rule = "an expired shelf hands out all or nothing, and not for long"
 	Served      Rule = "nobody is served after their rights ended"
 	EndsSoon    Rule = "rights end within two seconds"
+	Accepted    Rule = "what is valid is not refused"
 )
 
 // Rules are all rules.
-var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Expired, Served, EndsSoon}
+var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Expired, Served, EndsSoon, Accepted}
 
 // Violation is something that must never happen.
 type Violation struct {
@@ -129,6 +130,7 @@ func Judge(h history.History, c Config) Report {
 	t.judgeWarnings()
 	t.judgeFairness()
 	t.judgePrompt()
+	validJudge{t}.judgeValid()
 	ageJudge{t}.judgeAges()
 	newRightsJudge(t).judgeRights()
 	slices.SortStableFunc(t.report.Violations, func(a, b Violation) int {

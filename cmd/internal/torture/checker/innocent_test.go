@@ -26,7 +26,14 @@ func TestNotBroken(t *testing.T) {
 			h.Tables.Work = append(h.Tables.Work, w)
 		}, Best},
 		"it was completed before it was done": {func(h *tale) { h.finishes("loan-1", 4.5); h.again(loan1) }, DoneIsDone},
-		"each other task has some turns":      {func(h *tale) { h.turns(4) }, Fair},
+		"a task of a group's is not found by others": {func(h *tale) {
+			h.Tables.Versions[0].Groups = []string{"desk"}
+			h.refuse(history.Click, "verify", 404)
+		}, Accepted},
+		"a task that was deleted":         {func(h *tale) { h.Tables.Tasks[0].Deleted = true; h.refuse(history.Click, "verify", 404) }, Accepted},
+		"an item that is claimed is gone": {func(h *tale) { h.refuse(history.Claim, "verify", 404) }, Accepted},
+		"a click that is too much":        {func(h *tale) { h.refuse(history.Click, "verify", 429) }, Accepted},
+		"each other task has some turns":  {func(h *tale) { h.turns(4) }, Fair},
 		"it waits for a run of its own": {func(h *tale) {
 			h.turns(6)
 			h.Tables.Runs[0].FinishedAt = h.at(101)

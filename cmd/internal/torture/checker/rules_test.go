@@ -127,6 +127,11 @@ var broken = []struct {
 		h.fault("freeze", c.Node+1, c.Began.Seconds(), c.Ended.Seconds())
 	}, Prompt, "took 8."},
 
+	{"a click is malformed", func(h *tale) { h.refuse(history.Click, "verify", 400) }, Accepted, "was answered 400"},
+	{"a poll is malformed", func(h *tale) { h.refuse(history.Status, "", 400) }, Accepted, "was answered 400"},
+	{"a click finds no task", func(h *tale) { h.refuse(history.Click, "verify", 404) }, Accepted, "its task verify exists"},
+	{"a push finds no task", func(h *tale) { h.refuse(history.Push, "agents", 404) }, Accepted, "its task agents exists"},
+
 	{"a completion is lost", func(h *tale) { h.work(loan1).State = "expired" }, Kept, "was answered 200"},
 	{"another way to return", func(h *tale) { h.work(loan2).After = pointer(time.Hour) }, Kept, "was answered 200"},
 	{"to others", func(h *tale) { h.work(loan2).ToOthers = true }, Kept, "was answered 200"},

@@ -40,6 +40,11 @@ func (h *tale) add(c history.Call, at float64, status int, body any) *history.Ca
 	return &c
 }
 
+// refuse adds a call of tracy's that is refused.
+func (h *tale) refuse(kind history.Kind, task string, status int) {
+	h.add(history.Call{Kind: kind, Who: tracy, Task: task}, 3, status, nil)
+}
+
 // tell adds a message of oliver's socket.
 func (h *tale) tell(at float64, kind string, body any) {
 	b, _ := json.Marshal(body)
