@@ -76,6 +76,7 @@ func (r *Report) judge(h history.History, verdict checker.Report, own *findings)
 		r.Runs[row.State]++
 	}
 	r.Judged, r.Undecided = verdict.Judged, verdict.Undecided
+	r.prove(own)
 	r.Violations, r.Kinds = own.list()
 	for _, v := range verdict.Violations {
 		r.Violations = append(r.Violations, Violation{Rule: string(v.Rule), Text: v.Text + shown(h, v.Entries)})

@@ -3,6 +3,7 @@ package torture
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"getwork/cmd/internal/torture/checker"
 	"getwork/cmd/internal/torture/history"
@@ -32,5 +33,40 @@ func TestAFloodHidesNothing(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, b.String())
 		}
+	}
+}
+
+// A run that shows nothing has not passed, unless it was to be that short; a history that is judged again may be of any length.
+func TestNothingIsNoPass(t *testing.T) {
+	clicked := history.History{Tables: history.Tables{Requests: []history.RequestRow{{State: "assigned"}}, Work: []history.WorkRow{{State: "held"}}}}
+	told := history.Entry{Told: &history.Told{Type: "request"}}
+	for _, c := range []struct {
+		name    string
+		options Options
+		tables  history.Tables
+		entries []history.Entry
+		found   int
+	}{
+		{"nothing at all", Options{}, history.Tables{}, nil, 2},
+		{"nothing pushed", Options{}, clicked.Tables, []history.Entry{{Told: &history.Told{Type: "snapshot"}}}, 1},
+		{"nothing assigned", Options{}, history.Tables{Requests: []history.RequestRow{{State: "none"}}, Work: clicked.Tables.Work}, []history.Entry{told}, 1},
+		{"enough", Options{}, clicked.Tables, []history.Entry{told}, 0},
+		{"claims alone", Options{Scenario: "claims"}, history.Tables{Work: clicked.Tables.Work}, []history.Entry{told}, 0},
+		{"no claims, of claims alone", Options{Scenario: "claims"}, history.Tables{}, []history.Entry{told}, 1},
+		{"too short", Options{For: time.Second, Users: 40}, history.Tables{}, nil, 0},
+		{"too few", Options{For: time.Hour, Users: 1}, history.Tables{}, nil, 0},
+	} {
+		o, err := c.options.Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Report{Options: o}
+		r.judge(history.History{Tables: c.tables, Entries: c.entries}, checker.Report{}, &findings{})
+		if r.Found() != c.found {
+			t.Errorf("%s: found %v, want %d", c.name, r.Violations, c.found)
+		}
+	}
+	if r := Judge(history.History{}); r.Found() > 0 {
+		t.Error(r.Violations)
 	}
 }
