@@ -48,7 +48,7 @@ type flags struct {
 	Serve     []string      `help:"A further flag of getwork serve, such as --serve=--no-listen; may be repeated." placeholder:"FLAG" sep:"none"`
 	DataDir   string        `help:"Folder in which PostgreSQL's data is created; by default it is in memory, if there is room." placeholder:"DIR" type:"path"`
 	Judge     string        `help:"Run nothing, but judge this kept history." placeholder:"FILE" type:"existingfile"`
-	Out       string        `help:"Folder for the history (JSON lines) and the nodes' logs. By default they are kept only if there is a violation, in a folder that is printed." placeholder:"DIR" type:"path"`
+	Out       string        `help:"Folder for the history (JSON lines) and the nodes' logs. By default they are kept only after a violation or an error, in a folder that is printed." placeholder:"DIR" type:"path"`
 }
 
 // help returns the text that --help adds.
@@ -176,7 +176,7 @@ func (f flags) runs(ctx context.Context, o torture.Options, out io.Writer) error
 		}
 		report, err := torture.Run(ctx, one)
 		if err != nil {
-			return err
+			return errors.Join(err, report.Unjudged(out))
 		}
 		if err := report.Text(out); err != nil {
 			return err

@@ -28,7 +28,7 @@ type Options struct {
 	Former    string        // the getwork that is upgraded, in the scenario upgrade; empty: Binary is, to one with another migration
 	Race      bool          // build the binary with the race detector
 	DataDir   string        // folder in which PostgreSQL's data is created; empty: in memory, if there is room
-	Out       string        // folder for the history and the nodes' logs; empty: they are kept only if there is a violation
+	Out       string        // folder for the history and the nodes' logs; empty: they are kept only after a violation or an error
 	Flags     []string      // further flags of `getwork serve`
 	Log       func(format string, args ...any)
 }

@@ -16,7 +16,7 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// Report has the figures of a run and the violations that were found.
+// Report has the figures of a run and the violations that were found. Of a run that ended in an error it has only these.
 type Report struct {
 	Options Options
 	Began   time.Time
@@ -110,9 +110,7 @@ func shown(h history.History, entries []int) string {
 // Text writes the report for people.
 func (r Report) Text(w io.Writer) error {
 	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
-	}
+	line := lines(&b)
 	if r.Options.Seed != 0 {
 		r.circumstances(line)
 	}
@@ -131,6 +129,24 @@ func (r Report) Text(w io.Writer) error {
 	line("runs", "%d: %s", total(r.Runs), counts(r.Runs))
 	line("rounds", "%d that answered somebody", r.Rounds)
 	line("judged", "%s; %d undecided", counts(r.Judged), r.Undecided)
+	b.WriteString(r.found())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Unjudged writes what is known of a run that ended in an error: what the harness itself has found, and where the logs are.
+func (r Report) Unjudged(w io.Writer) error {
+	if r.Out == "" {
+		return nil
+	}
+	_, err := io.WriteString(w, r.found())
+	return err
+}
+
+// found returns the lines about violations, and the folder.
+func (r Report) found() string {
+	var b strings.Builder
+	line := lines(&b)
 	line("violations", "%d", r.Found())
 	for _, kind := range slices.Sorted(maps.Keys(r.Kinds)) {
 		line("", "%6d of %s", r.Kinds[kind], kind)
@@ -141,8 +157,14 @@ func (r Report) Text(w io.Writer) error {
 	if r.Out != "" {
 		line("kept in", "%s", r.Out)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
+}
+
+// lines returns a function that adds a line with a name before it.
+func lines(b *strings.Builder) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
 }
 
 // circumstances writes what a history does not contain.

@@ -21,7 +21,8 @@ import (
 var errInterrupted = errors.New("interrupted: nothing was judged")
 
 // Run tortures a cluster of its own for a while, and judges what happened. Violations are in the report, and are no
-// error. An error, such as the end of ctx, means that nothing could be judged. Run leaves no process running.
+// error. An error, such as the end of ctx, means that the history could not be judged; the report then has what the
+// harness itself has found, and the folder with the logs is kept. Run leaves no process running.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	if o, err = o.Complete(); err != nil {
 		return r, err
@@ -35,20 +36,27 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
+	asked := ctx
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	s := &stage{ctx: ctx, o: o, dir: dir, findings: &findings{}, answered: make(chan int)}
 	defer func() {
 		end()
 		err = errors.Join(err, s.tearDown())
-		if o.Out == "" && (err != nil || len(r.Violations) == 0) {
+		if r.Kinds == nil { // it was not judged
+			r.Violations, r.Kinds = s.findings.list()
+		}
+		if o.Out == "" && len(r.Violations) == 0 && (err == nil || asked.Err() != nil) {
 			err = errors.Join(err, os.RemoveAll(dir))
 			return
 		}
-		r.Out = dir
 		if o.Binary == "" {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, "getwork")))
 		}
+		if o.Out == "" && os.Remove(dir) == nil { // nothing is in it
+			return
+		}
+		r.Out = dir
 	}()
 	if err := s.setUp(ctx); err != nil {
 		return r, err

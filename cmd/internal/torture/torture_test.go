@@ -1,6 +1,7 @@
 package torture_test
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -24,11 +25,11 @@ func run(t *testing.T, o torture.Options) torture.Report {
 		t.Skip("tortures nodes for a while: not with -short")
 	}
 	o.Binary, o.Log = cluster.Binary(t), t.Logf
+	var text strings.Builder
 	report, err := torture.Run(t.Context(), o)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", errors.Join(err, report.Unjudged(&text)), text.String())
 	}
-	var text strings.Builder
 	if err := report.Text(&text); err != nil {
 		t.Fatal(err)
 	}
