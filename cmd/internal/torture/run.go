@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -50,9 +51,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 			err = errors.Join(err, os.RemoveAll(dir))
 			return
 		}
-		if o.Binary == "" {
-			err = errors.Join(err, os.Remove(filepath.Join(dir, "getwork")))
-		}
+		err = errors.Join(err, removePrograms(dir, o))
 		if o.Out == "" && os.Remove(dir) == nil { // nothing is in it
 			return
 		}
@@ -65,13 +64,13 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	if err := history.WriteFile(filepath.Join(dir, "history.jsonl"), h); err != nil {
+	if err := history.WriteFile(filepath.Join(dir, historyFile), h); err != nil {
 		return r, err
 	}
 	o.Log("checking %d entries", len(h.Entries))
 	r.judge(h, checker.Judge(h, checker.Config{Recovery: o.Recovery}), s.findings)
 	r.Took = time.Since(r.Began)
-	return r, r.write(filepath.Join(dir, "report.txt"))
+	return r, r.write(filepath.Join(dir, reportFile))
 }
 
 // Judge judges a history that was kept.
@@ -81,13 +80,28 @@ func Judge(h history.History) Report {
 	return r
 }
 
-// logDir returns the folder for history and logs.
+// The files of a run that was judged.
+const (
+	historyFile = "history.jsonl"
+	reportFile  = "report.txt"
+)
+
+// logDir returns the folder for history and logs, without those of a former run.
 func logDir(o Options) (string, error) {
 	if o.Out == "" {
 		return os.MkdirTemp("", "getwork-torture-")
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return "", fmt.Errorf("--out: %w", err)
+	}
+	for _, pattern := range []string{"node-*.log", historyFile, reportFile} { // of a former run: its logs would be added to
+		stale, err := filepath.Glob(filepath.Join(o.Out, pattern))
+		for _, name := range stale {
+			err = errors.Join(err, os.Remove(name))
+		}
+		if err != nil {
+			return "", fmt.Errorf("--out: %w", err)
+		}
 	}
 	return filepath.Abs(o.Out)
 }
@@ -196,4 +210,18 @@ func (c *crowd) createTasks(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("%d of %d tasks could be created", n, len(c.jobs)))
 	}
 	return nil
+}
+
+// removePrograms removes what was built for a run from its folder.
+func removePrograms(dir string, o Options) (err error) {
+	built := []string{newerProgram, newerSource, newerOverlay}
+	if o.Binary == "" {
+		built = append(built, "getwork")
+	}
+	for _, name := range built {
+		if one := os.Remove(filepath.Join(dir, name)); !errors.Is(one, fs.ErrNotExist) {
+			err = errors.Join(err, one)
+		}
+	}
+	return err
 }

@@ -38,6 +38,13 @@ const newerMigration = `alter table getwork.work_requested add column upgraded i
 alter table getwork.work_requested drop column upgraded;
 `
 
+// The files of the newer getwork, in the run's folder.
+const (
+	newerProgram = "getwork-newer"
+	newerSource  = "upgraded.sql"
+	newerOverlay = "overlay.json"
+)
+
 // findVersions finds the programs of both versions, and which schema each of them makes.
 func (s *stage) findVersions(ctx context.Context) (err error) {
 	if s.o.Former != "" {
@@ -88,16 +95,16 @@ func (s *stage) buildNewer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	added := filepath.Join(s.dir, "upgraded.sql")
+	added := filepath.Join(s.dir, newerSource)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(folder, fmt.Sprintf("%03d_upgraded.sql", len(all)+1)): added}})
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(s.dir, "overlay.json")
+	file := filepath.Join(s.dir, newerOverlay)
 	if err := errors.Join(os.WriteFile(added, []byte(newerMigration), 0o600), os.WriteFile(file, overlay, 0o600)); err != nil {
 		return err
 	}
-	s.newer = filepath.Join(s.dir, "getwork-newer")
+	s.newer = filepath.Join(s.dir, newerProgram)
 	s.o.Log("building a newer getwork")
 	return Build(ctx, s.newer, s.o, "-overlay", file)
 }
