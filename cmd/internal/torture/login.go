@@ -29,6 +29,8 @@ type logIns struct {
 	passes map[string]*pass // by holder: a user, or a user and an instance
 	users  []string         // their keys, without those of the managers
 	flags  []string         // of getwork serve
+
+	trouble trouble
 }
 
 const (
@@ -86,15 +88,22 @@ func (s *stage) openLogIns(ctx context.Context) (err error) {
 	return nil
 }
 
+// firstLogIn is how long somebody may try to log in before the run, when nothing is broken yet.
+const firstLogIn = time.Minute
+
 // logAllIn gives everybody what they show, before anything breaks.
 func (s *stage) logAllIn(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, key := range s.logIns.users {
 		g.Go(func() error {
-			for s.logIns.passes[key].show(ctx).name == "" {
+			until := time.Now().Add(firstLogIn)
+			for p := s.logIns.passes[key]; p.show(ctx).name == ""; {
 				if wait(ctx, renews); ctx.Err() != nil {
 					return errInterrupted
+				}
+				if time.Now().After(until) {
+					return fmt.Errorf("%s can't log in: %w", key, p.refused)
 				}
 			}
 			return nil

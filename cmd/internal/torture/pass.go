@@ -44,6 +44,8 @@ type pass struct {
 	now    badge
 	former badge     // the one before, which has ended
 	later  time.Time // no other is asked for before that
+
+	refused error // why there is none
 }
 
 func newPass(s *stage, i int) *pass {
@@ -90,8 +92,20 @@ func (p *pass) show(ctx context.Context) badge {
 		if p.now = got; err != nil {
 			p.later = time.Now().Add(renews)
 		}
+		p.tried(ctx, err)
 	}
 	return p.now
+}
+
+// tried adds a finding if nobody gets in any more. A try that the run has ended says nothing.
+func (p *pass) tried(ctx context.Context, err error) {
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	p.refused = err
+	if out := p.stage.logIns.trouble.tried(err != nil, time.Now()); out > 0 {
+		p.stage.findings.add("log-ins", "nobody has got in for %v, although nothing is broken; %s: %v", out.Round(time.Second), p.holder, err)
+	}
 }
 
 // account returns the account that has the name.

@@ -181,6 +181,10 @@ func (s *stage) rage(ctx context.Context, scenario Scenario, seen *sampler) *sto
 	ctx, cancel := context.WithTimeout(ctx, s.o.For)
 	defer cancel()
 	storm := &storm{stage: s, ctx: ctx, scenario: scenario, seen: seen, struck: map[string]int{}}
+	if s.logIns != nil && s.o.faults() {
+		s.logIns.trouble.during(true)
+		defer s.logIns.trouble.during(false)
+	}
 	storm.run()
 	return storm
 }
