@@ -64,8 +64,18 @@ func (l *LogIns) Ungranted(ctx context.Context, sub string) error {
 	return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, sub, "log-in")
 }
 
-// End implements [oidc.Sessions].
+// End implements [oidc.Sessions]. Cookies that somebody made up begin no transaction: they are looked up first, as those of every
+// call are, few of them in a second. Whatever else is wrong with a session, whoever has its cookie may end it.
 func (l *LogIns) End(ctx context.Context, cookie string) (hint string, err error) {
+	if _, err := l.Rights.Session(ctx, cookie); err != nil {
+		rejection := rights.RejectionOf(err)
+		switch {
+		case rejection == nil || rejection.Why == rights.WhyOverload:
+			return "", err
+		case rejection.Why == rights.WhyUnknown || rejection.Why == rights.WhyEnded:
+			return "", nil
+		}
+	}
 	ended, err := l.Rights.End(ctx, rights.Ending{By: "log-out", Cookie: cookie})
 	if err != nil || len(ended) == 0 || ended[0].Hint == nil {
 		return "", err
