@@ -26,13 +26,13 @@ func (g *Registry) change(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act
 // changeTelling is change for an f that also changes requests, of which others must hear. Without an act these are cancelled
 // and announced all the same, but no rights have changed.
 func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, changes []notify.Change, err error)) error {
-	quiet := false
+	idle := false
 	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
 		if err := g.mayStillAct(ctx, tx); err != nil {
 			return err
 		}
 		act, ended, changes, err := f(tx)
-		if quiet = err == nil && act == nil; err != nil {
+		if idle = err == nil && act == nil; err != nil {
 			return err
 		}
 		if len(ended) > 0 && g.Cancel != nil {
@@ -44,12 +44,13 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 		}
 		return g.conclude(ctx, tx, act, changes)
 	})
-	if !quiet {
+	var r *assign.Refusal
+	refused := errors.As(err, &r) // and rolled back, such as the wrong code of somebody whom nobody knows
+	if !idle && !refused {
 		g.cache.clear()
 		g.lookSoon()
 	}
-	var r *assign.Refusal
-	if err == nil || errors.As(err, &r) {
+	if err == nil || refused {
 		return err
 	}
 	return fmt.Errorf("change rights: %w", err)
