@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"getwork/assign"
 	"getwork/assign/rights"
@@ -157,7 +158,7 @@ func (t Terminals) approve(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]string{"next": next.String()})
 }
 
-// redeem gives a terminal its token. Only invalid codes count as guesses.
+// redeem gives a terminal its token. Only invalid codes count as guesses; after too many, codes are not looked up for a while.
 func (t Terminals) redeem(w http.ResponseWriter, r *http.Request, guesses *web.AddressLimit) error {
 	var body struct {
 		Code     string `json:"code"`
@@ -167,12 +168,15 @@ func (t Terminals) redeem(w http.ResponseWriter, r *http.Request, guesses *web.A
 		return err
 	}
 	from := web.ClientAddress(r)
+	if allowed, after := guesses.Allow(from, 0); !allowed {
+		return tooManyCodes(after)
+	}
 	got, err := t.Rights.RedeemCode(r.Context(), body.Code, body.Verifier)
 	if rejection := rights.RejectionOf(err); rejection != nil {
-		if allowed, after := guesses.Allow(from, 1); !allowed {
-			limited := assign.Refuse(assign.RateLimited, "too many codes from this address were not valid; wait a minute")
-			limited.After = after
-			return limited
+		if rejection.Why == rights.WhyUnknown {
+			if allowed, after := guesses.Allow(from, 1); !allowed { // others came meanwhile
+				return tooManyCodes(after)
+			}
 		}
 		t.Log.Info("auth", "outcome", "refused", "method", "cli", "user", "-", "reason", rejection.Why, "address", from.String())
 	}
@@ -181,6 +185,12 @@ func (t Terminals) redeem(w http.ResponseWriter, r *http.Request, guesses *web.A
 	}
 	t.Log.Info("auth", "outcome", "ok", "method", "cli", "user", got.User, "token", got.ID, "address", from.String())
 	return write(w, got)
+}
+
+func tooManyCodes(after time.Duration) error {
+	limited := assign.Refuse(assign.RateLimited, "too many codes from this address were not valid; wait a minute")
+	limited.After = after
+	return limited
 }
 
 // read decodes a body that must be JSON: another site's page can send such a type only if this one agrees.

@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"log/slog"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"getwork/assign/rights"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
+	"getwork/web"
 )
 
 // browser makes a session, and returns the header of its cookie.
@@ -146,6 +149,30 @@ func TestPhishedTerminal(t *testing.T) {
 	}
 	if guesses == 0 {
 		t.Error("guessing is not limited")
+	}
+}
+
+// An address that guessed too often asks the database nothing more for a while, so that not even a good code is used up.
+func TestGuessedCodesAreNotLookedUp(t *testing.T) {
+	t.Parallel()
+	n := start(t)
+	session, _ := n.browser(t, "mia", assign.RoleWorker)
+	code := n.approve(t, session, rights.Challenge(verifier), "40001")
+	guesses := web.NewAddressLimit(1) // in a minute
+	redeem := func(verifier string) error {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/auth/cli/token", strings.NewReader(`{"code":"`+code+`","verifier":"`+verifier+`"}`))
+		r.Header.Set("Content-Type", "application/json")
+		return Terminals{Rights: n.rights.Registry, Log: slog.New(slog.DiscardHandler)}.redeem(httptest.NewRecorder(), r, guesses)
+	}
+	if err := redeem(strings.Repeat("x", 43)); !assign.IsRefusal(err, assign.LogInFailed) {
+		t.Errorf("a guess: %v", err)
+	}
+	if err := redeem(verifier); !assign.IsRefusal(err, assign.RateLimited) {
+		t.Errorf("after too many guesses: %v", err)
+	}
+	var used bool
+	if err := n.db.QueryRow(t.Context(), `select expires_at > clock_timestamp() + interval '2 minutes' from getwork.token where id = $1`, code[:12]).Scan(&used); err != nil || used {
+		t.Errorf("the code was used: %v, %v", used, err)
 	}
 }
 
