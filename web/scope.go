@@ -93,11 +93,14 @@ func (s *server) keepWithin(r *http.Request, c *Caller, rule within) error {
 		if err != nil {
 			return err
 		}
-		name, err := s.Records.TaskOf(r.Context(), id, rule == ofWork)
-		if err != nil || name == "" { // the handler says that there is none
+		subject, err := s.Records.Subject(r.Context(), id, rule == ofWork)
+		if err != nil || subject.Task == "" { // the handler says that there is none
 			return err
 		}
-		tasks = []string{name}
+		if who := c.Who(); !c.covers(subject.Task) && !who.Anything && (subject.User != who.Holder.User || !who.May(subject.Groups)) {
+			return notYours(r, rule, id) // the refusal below would tell of a task that does not exist for them
+		}
+		tasks = []string{subject.Task}
 	default:
 		return assign.Refuse(assign.Forbidden, "this token is for the tasks %s, and this call is not about one of them", strings.Join(c.Tasks, ", "))
 	}
@@ -107,6 +110,18 @@ func (s *server) keepWithin(r *http.Request, c *Caller, rule within) error {
 		}
 	}
 	return nil
+}
+
+// notYours is what the handlers say of a request or of work that is somebody else's. They are not asked: it may become the caller's
+// meanwhile, and their token is for other tasks all the same.
+func notYours(r *http.Request, rule within, id int64) error {
+	switch {
+	case rule == ofRequest:
+		return assign.Refuse(assign.NotFound, "no request %d of yours; GET /api/v1/pipeline lists those that wait", id)
+	case r.Method == http.MethodPost:
+		return assign.Refuse(assign.NotFound, "no work %d of yours; GET /api/v1/pipeline lists what you hold", id)
+	}
+	return assign.Refuse(assign.NotFound, noWork, id)
 }
 
 // covers reports whether a caller's token is for that task.

@@ -129,6 +129,63 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// A token for some tasks learns nothing of those that do not exist for its user: somebody else's requests and work are answered as
+// without the limit. Of the user's own it is told that it is for other tasks.
+func TestNarrowTokensLearnNoNames(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{identify: believe, rights: true})
+	n.newTask(t, "mine", five, `,"paused":true`)
+	n.newTask(t, "open", five, `,"paused":true`)
+	n.newTask(t, "secret", five, `,"paused":true,"groups":["board"]`)
+	held := func(task, user string) (paths []string) {
+		t.Helper()
+		for _, insert := range []string{
+			`insert into getwork.work_requested (task_id, user_name, instance, wanted, requested)
+			select task_id, $2, '', 1, 1 from getwork.task_state where name = $1 returning '/api/v1/requests/' || id`,
+			`insert into getwork.work (task_id, item, slot, user_name, instance, details, attempt)
+			select task_id, $2, 1, $2, '', '{}', 1 from getwork.task_state where name = $1 returning '/api/v1/work/' || id`,
+		} {
+			var path string
+			if err := n.db.QueryRow(t.Context(), insert, task, user).Scan(&path); err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, path)
+		}
+		return paths
+	}
+	type row struct{ task, user string }
+	rows := map[row][]string{}
+	for _, r := range []row{{"secret", "tracy"}, {"open", "tracy"}, {"secret", "oliver"}, {"open", "oliver"}} {
+		rows[r] = held(r.task, r.user)
+	}
+	for _, role := range []Role{Worker, Agent, Observer, Manager} {
+		c := Caller{Holder: assign.Holder{User: "oliver"}, Role: role, By: "token", Principal: 1, Groups: []string{}}
+		narrow := c
+		narrow.Tasks = []string{"mine"}
+		for r, paths := range rows {
+			for _, call := range []string{"GET " + paths[0], "DELETE " + paths[0], "GET " + paths[1], "POST " + paths[1] + "/disposition", "POST " + paths[1] + "/extend"} {
+				method, path, _ := strings.Cut(call, " ")
+				body := map[bool]string{true: `{"outcome":"complete"}`}[strings.HasSuffix(path, "disposition")]
+				got := n.call(t, method, path, narrow.header(t), body)
+				switch {
+				case role == Observer && path != paths[1]: // is not for them
+					got.want(403)
+				case role == Observer || role == Manager || r == row{"open", "oliver"}:
+					if got.status != 403 || !strings.Contains(got.body, "this token is for the tasks mine, not for ") || !strings.Contains(got.body, r.task) {
+						t.Errorf("%s, %s of %s's work in %s: %d %s", role, call, r.user, r.task, got.status, got.body)
+					}
+				case r.user == "oliver":
+					got.refused(404, "not-found")
+				default:
+					if unlimited := n.call(t, method, path, c.header(t), body); got.status != 404 || got.body != unlimited.body {
+						t.Errorf("%s, %s of %s's work in %s: %d %s, and without the limit %d %s", role, call, r.user, r.task, got.status, got.body, unlimited.status, unlimited.body)
+					}
+				}
+			}
+		}
+	}
+}
+
 // The admin bit is beside the role: neither gives what the other does.
 func TestAdminBit(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,9 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, released)
 }
 
+// noWork is the refusal of work that there is not; callers who may not see it get the same.
+const noWork = "no work %d; GET /api/v1/pipeline lists yours"
+
 // showWork answers with work in any state. Workers and agents see their own. Observers do not see other people's notes.
 func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
 	id, err := number(r, "id")
@@ -111,7 +114,7 @@ func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	if c := CallerOf(r); work.User != c.Holder.User && c.Role != Manager {
 		if c.Role != Observer {
-			return assign.Refuse(assign.NotFound, "no work %d; GET /api/v1/pipeline lists yours", id)
+			return assign.Refuse(assign.NotFound, noWork, id)
 		}
 		work.Note = nil
 	}

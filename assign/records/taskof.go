@@ -9,25 +9,36 @@ import (
 )
 
 const (
-	selectTaskOfRequest = `
-select s.name from getwork.work_requested r join getwork.task_state s on s.task_id = r.task_id where r.id = $1`
+	selectOfRequest = `
+select s.name, v.groups, r.user_name
+from getwork.work_requested r join getwork.task_state s on s.task_id = r.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where r.id = $1`
 
-	selectTaskOfWork = `
-select s.name from getwork.work w join getwork.task_state s on s.task_id = w.task_id where w.id = $1`
+	selectOfWork = `
+select s.name, v.groups, w.user_name
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where w.id = $1`
 )
 
-// TaskOf returns the name of the task of a request or of work; empty: there is no such row.
-func (rs *Records) TaskOf(ctx context.Context, id int64, work bool) (name string, err error) {
-	statement := selectTaskOfRequest
+// Subject is what a request or work is about, and whose it is.
+type Subject struct {
+	Task   string   // empty: there is no such row
+	Groups []string // the task's
+	User   string
+}
+
+// Subject reads what a request or work is about.
+func (rs *Records) Subject(ctx context.Context, id int64, work bool) (s Subject, err error) {
+	statement := selectOfRequest
 	if work {
-		statement = selectTaskOfWork
+		statement = selectOfWork
 	}
-	err = rs.db.QueryRow(ctx, rs.sql(statement), id).Scan(&name)
+	err = rs.db.QueryRow(ctx, rs.sql(statement), id).Scan(&s.Task, &s.Groups, &s.User)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+		return Subject{}, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the task: %w", err)
+		return Subject{}, fmt.Errorf("read the task: %w", err)
 	}
-	return name, nil
+	return s, nil
 }
