@@ -116,6 +116,16 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s by a token for another task: %d %s", body, got.status, got.body)
 		}
 	}
+	// Nor does it restore such a rule.
+	n.call(t, "PATCH", "/api/v1/tasks/third", append(manager.header(t), "If-Match", tag), `{"conflicts_with":["fourth"]}`).want(200)
+	ruled := read[assign.Task](n.call(t, "GET", "/api/v1/tasks/third", manager.header(t), "")).Version
+	restore := func(version int, c Caller) reply {
+		return n.call(t, "POST", fmt.Sprintf("/api/v1/tasks/third/versions/%d/restore", version), c.header(t), "")
+	}
+	restore(ruled-1, narrow).want(200) // ends the rule
+	restore(ruled, narrow).refused(403, "forbidden")
+	restore(ruled, manager).want(200)
+	restore(ruled, narrow).want(200) // keeps it
 	// Asked for by name, the token's own tasks are shown, and others with them are not.
 	limited := manager
 	limited.Tasks = []string{"third"}

@@ -69,7 +69,8 @@ func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err = s.Engine.Restore(r.Context(), name, int(n), only, CallerOf(r).Holder.User)
+	c := CallerOf(r)
+	t, err = s.Engine.Restore(r.Context(), name, int(n), only, c.Holder.User, func(before, after *assign.Settings) error { return withinToken(c, before, after) })
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func TestActsAreAudited(t *testing.T) {
 			`task.update credits done {"changed": ["paused", "title"], "version": 5, "query_sha256": "` + sum(second) + `", "recheck_sha256": null}`},
 		{func() error { _, err := n.SetPaused(ctx, "credits", false, 0, "mia"); return err }, `task.resume credits done {"version": 5}`},
 		{func() error { _, err := n.SetPaused(ctx, "credits", true, 0, "mia"); return err }, `task.pause credits done {"version": 5}`},
-		{func() error { _, err := n.Restore(ctx, "credits", 1, 0, "mia"); return err },
+		{func() error { _, err := n.Restore(ctx, "credits", 1, 0, "mia", nil); return err },
 			`task.restore credits done {"changed": ["query", "recheck", "title"], "version": 6, "restored": 1, "query_sha256": "` + sum(first) + `", "recheck_sha256": "` + sum(recheck) + `"}`},
 		{func() error { _, err := n.Ranker.Preview(ctx, "credits", nil, 1); return err },
 			`task.preview credits done {"query_sha256": "` + sum(first) + `", "recheck_sha256": null}`},
@@ -172,7 +172,7 @@ func TestFailedActsAreNotAudited(t *testing.T) {
 			_, err := n.UpdateTask(ctx, "jobs", 1, "mia", func(s *assign.Settings) error { s.Name = "loans"; return nil })
 			return err
 		},
-		"restore nothing":       func() error { _, err := n.Restore(ctx, "jobs", 9, 0, "mia"); return err },
+		"restore nothing":       func() error { _, err := n.Restore(ctx, "jobs", 9, 0, "mia", nil); return err },
 		"delete in use":         func() error { return n.DeleteTask(ctx, "jobs", 0) },
 		"preview nothing":       func() error { _, err := n.Ranker.Preview(ctx, "nothing", nil, 1); return err },
 		"preview too much":      func() error { _, err := n.Ranker.Preview(ctx, "loans", nil, 1000); return err },

@@ -168,7 +168,7 @@ func TestStoredEscapesAreNotExecuted(t *testing.T) {
 			if r := n.endedRequest(t, n.click(t, "query", "cyd", 1).ID); r.State != assign.Assigned {
 				t.Errorf("mended, cyd is %s: %v", r.State, r.Error)
 			}
-			_, err = n.Restore(t.Context(), "query", 1, 0, "boss")
+			_, err = n.Restore(t.Context(), "query", 1, 0, "boss", nil)
 			wantRefused(t, "restore", err)
 			// Other settings of a task can be changed, though its recheck would be refused.
 			if _, err = n.UpdateTask(t.Context(), "recheck", 1, "boss", func(s *assign.Settings) error { s.Paused = true; return nil }); err != nil {

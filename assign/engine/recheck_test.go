@@ -257,7 +257,7 @@ func TestRecheckLeavesTheShelf(t *testing.T) {
 	if _, err = n.change(t, "task", func(s *assign.Settings) { s.Recheck = "select unnest($1) as item" }); err != nil { // its type is not clear by itself
 		t.Error(err)
 	}
-	if changed, err = n.Restore(t.Context(), "task", 2, 0, "cyd"); err != nil || changed.Recheck != okLoans {
+	if changed, err = n.Restore(t.Context(), "task", 2, 0, "cyd", nil); err != nil || changed.Recheck != okLoans {
 		t.Errorf("%+v, %v", changed, err)
 	}
 	if w := n.take(t, "task", "cyd"); w.Item != "4" && w.Item != "3" || runs(t, db) != 1 {

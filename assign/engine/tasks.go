@@ -302,8 +302,8 @@ func (ed taskEditor) deleteTask(ctx context.Context, tx pgx.Tx, t assign.Task, o
 // Restore gives a task the settings of version n, as its newest version. Its name stays, since another task may have the old
 // one, and so does whether it is paused. Conflicts with tasks that were deleted since are left out. only is the version that
 // the caller has seen: if the task is at another, Restore is refused with [assign.StaleVersion]; 0: any version.
-// [assign.NotFound] if there was no version n.
-func (e *Engine) Restore(ctx context.Context, task string, n, only int, by string) (assign.Task, error) {
+// [assign.NotFound] if there was no version n. check may refuse the change; nil: it is not asked.
+func (e *Engine) Restore(ctx context.Context, task string, n, only int, by string, check func(before, after *assign.Settings) error) (assign.Task, error) {
 	for {
 		t, err := e.Records.Task(ctx, task)
 		if err != nil {
@@ -320,10 +320,13 @@ func (e *Engine) Restore(ctx context.Context, task string, n, only int, by strin
 			return assign.Task{}, assign.Refuse(assign.NotFound, "task %q has no version %d; it has 1 to %d", task, n, t.Version)
 		}
 		restored, err := taskEditor{e}.update(ctx, task, t.Version, by, n, func(s *assign.Settings) error {
-			name, paused := s.Name, s.Paused
+			before := *s
 			*s = found[0].Settings
-			s.Name, s.Paused, s.ConflictsWith = name, paused, found[0].Conflicts
-			return nil
+			s.Name, s.Paused, s.ConflictsWith = before.Name, before.Paused, found[0].Conflicts
+			if check == nil {
+				return nil
+			}
+			return check(&before, s)
 		})
 		var refusal *assign.Refusal
 		if only == 0 && errors.As(err, &refusal) && refusal.Kind == assign.StaleVersion && ctx.Err() == nil {

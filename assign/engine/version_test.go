@@ -63,7 +63,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("before 3: %+v, %v", page, err)
 	}
 
-	restored, err := n.Restore(t.Context(), "renamed", 1, 3, "cyd")
+	restored, err := n.Restore(t.Context(), "renamed", 1, 3, "cyd", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestRestore(t *testing.T) {
 	if *restored.Position != 7 || restored.Display.Title != "{item}!" {
 		t.Errorf("restored to position %v, display %v", restored.Position, restored.Display)
 	}
-	if restored, err = n.Restore(t.Context(), "renamed", 3, 0, "cyd"); err != nil || restored.Version != 5 || restored.Title != "second" {
+	if restored, err = n.Restore(t.Context(), "renamed", 3, 0, "cyd", nil); err != nil || restored.Version != 5 || restored.Title != "second" {
 		t.Errorf("%+v, %v", restored, err)
 	}
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestRestore(t *testing.T) {
 		{"renamed", 1 << 40, 0, assign.NotFound},
 		{"nothing", 1, 0, assign.NotFound},
 	} {
-		_, err := n.Restore(t.Context(), c.task, c.n, c.only, "cyd")
+		_, err := n.Restore(t.Context(), c.task, c.n, c.only, "cyd", nil)
 		wantKind(t, err, c.kind)
 	}
 	_, err = n.Versions(t.Context(), "nothing", 0, 10)
@@ -111,7 +111,7 @@ func TestRestoreBesideChanges(t *testing.T) {
 	for range 3 {
 		go func() {
 			for range each {
-				_, err := n.Restore(t.Context(), "task", 1, 0, "ann")
+				_, err := n.Restore(t.Context(), "task", 1, 0, "ann", nil)
 				ended <- err
 			}
 		}()

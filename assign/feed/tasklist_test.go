@@ -77,7 +77,7 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 		{"resumed", func() error { _, err := a.SetPaused(t.Context(), "secret-2", false, 0, "boss"); return err }},
 		{"open to others", update(b, "secret-2", func(s *assign.Settings) { s.Groups = []string{"other"} })},
 		{"restored", func() error {
-			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss")
+			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss", nil)
 			return err
 		}},
 		{"deleted", func() error { return b.DeleteTask(t.Context(), "secret-2", 0) }},
