@@ -42,6 +42,8 @@ type options struct {
 	source func(*oidc.SourceConfig)
 	before func(*Provider)
 	away   bool // do not wait for the discovery
+
+	badMessages func(netip.Addr, int) (bool, time.Duration)
 }
 
 func open(t *testing.T, o options) *desk {
@@ -68,7 +70,7 @@ func open(t *testing.T, o options) *desk {
 		t.Fatal(err)
 	}
 	d.provider = d.open(o.config)
-	handlers := &oidc.Handlers{Provider: d.provider, Sessions: d.sessions, Log: log,
+	handlers := &oidc.Handlers{Provider: d.provider, Sessions: d.sessions, Log: log, BadMessages: o.badMessages,
 		Address: func(r *http.Request) netip.Addr { return netip.MustParseAddrPort(r.RemoteAddr).Addr() },
 		Problem: func(w http.ResponseWriter, _ *http.Request, err error) {
 			var r *assign.Refusal

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,6 +359,45 @@ func TestLogOut(t *testing.T) {
 	}
 	if u := d.provider.LogoutURL(strings.Repeat("x", 8<<10)); len(u) > 4<<10 {
 		t.Errorf("the address has %d bytes", len(u))
+	}
+}
+
+// However many people log out at once, the provider's messages are taken. Only those that are no good count, and after too many the
+// log says what is dropped.
+func TestBackchannelLimit(t *testing.T) {
+	t.Parallel()
+	const most = 2
+	var bad atomic.Int32
+	d := open(t, options{badMessages: func(_ netip.Addr, n int) (bool, time.Duration) {
+		if bad.Load() >= most {
+			return false, time.Minute
+		}
+		bad.Add(int32(n))
+		return true, 0
+	}})
+	b := d.browser()
+	send := func(token string) int {
+		t.Helper()
+		return b.call("POST", "/auth/backchannel", url.Values{"logout_token": {token}}.Encode(), "Content-Type", "application/x-www-form-urlencoded").StatusCode
+	}
+	for i := range 2 * most {
+		if status := send(d.idp.LogoutToken("getwork", "0001", nil)); status != 200 {
+			t.Errorf("message %d: %d", i, status)
+		}
+	}
+	for i := range most {
+		if status := send("x"); status != 400 {
+			t.Errorf("bad message %d: %d", i, status)
+		}
+	}
+	d.log.Take()
+	for _, token := range []string{"x", d.idp.LogoutToken("getwork", "0001", nil)} {
+		if status := send(token); status != 429 {
+			t.Errorf("after too many: %d", status)
+		}
+		if log := d.log.Take(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "outcome=refused") || !strings.Contains(log, "reason=logout-limit") {
+			t.Errorf("the log has %q", log)
+		}
 	}
 }
 

@@ -97,9 +97,9 @@ func (n *node) logInRoutes() (routes []web.Route) {
 	if n.logIns == nil {
 		return nil
 	}
-	h := &oidc.Handlers{Provider: n.logIns.Provider, Sessions: n.logIns, Address: web.ClientAddress, Problem: web.Refuser(n.log), Log: n.log, Count: n.attempts.Count}
-	limits := map[string]*web.AddressLimit{"/auth/login": web.NewAddressLimit(logInsPerMinute), "/auth/callback": web.NewAddressLimit(logInsPerMinute),
-		"/auth/backchannel": web.NewAddressLimit(120)}
+	h := &oidc.Handlers{Provider: n.logIns.Provider, Sessions: n.logIns, Address: web.ClientAddress, Problem: web.Refuser(n.log), Log: n.log, Count: n.attempts.Count,
+		BadMessages: web.NewAddressLimit(badMessagesPerMinute).Allow}
+	limits := map[string]*web.AddressLimit{"/auth/login": web.NewAddressLimit(logInsPerMinute), "/auth/callback": web.NewAddressLimit(logInsPerMinute)}
 	for _, r := range h.Routes() {
 		routes = append(routes, web.Route{Method: r.Method, Path: r.Path, Handler: r.Handler, Limit: limits[r.Path]})
 	}
@@ -108,8 +108,10 @@ func (n *node) logInRoutes() (routes []web.Route) {
 	return slices.Concat(routes, terminals.Routes(), walls.Routes())
 }
 
-// logInsPerMinute is how many log-ins one address may begin, and end, in a minute.
-const logInsPerMinute = 30
+const (
+	logInsPerMinute      = 30  // how many log-ins one address may begin, and end
+	badMessagesPerMinute = 120 // how many log-out messages that are no good it may send
+)
 
 // heldFor is how long something live of a caller may last in any case.
 func (n *node) heldFor(c *web.Caller) time.Duration { return identity.HeldFor(c, n.config.ProxyMax) }

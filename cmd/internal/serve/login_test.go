@@ -314,7 +314,7 @@ func withToken(t *testing.T, at *bank, token string) int {
 	return r.StatusCode
 }
 
-// One address can't begin or end log-ins without end, nor send log-out messages; others are not kept out meanwhile.
+// One address can't begin or end log-ins without end, nor send bad log-out messages; others are not kept out meanwhile.
 func TestLogInLimits(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(i *Identity) { i.TrustedProxy = []string{"127.0.0.1"} })
@@ -322,7 +322,7 @@ func TestLogInLimits(t *testing.T) {
 	for n, path := range []string{"/auth/login", "/auth/callback", "/auth/backchannel"} {
 		method, most := "GET", logInsPerMinute
 		if path == "/auth/backchannel" {
-			method, most = "POST", 120
+			method, most = "POST", badMessagesPerMinute
 		}
 		from := fmt.Sprintf("192.0.2.%d", n)
 		for calls := 1; ; calls++ {
@@ -341,5 +341,8 @@ func TestLogInLimits(t *testing.T) {
 		if response, _ := window.call(method, b.url+path, "X-Forwarded-For", "198.51.100.1"); response.StatusCode == http.StatusTooManyRequests {
 			t.Errorf("%s: another address is kept out", path)
 		}
+	}
+	if b.said("reason=logout-limit") == 0 {
+		t.Error("the log does not say that log-out messages were dropped")
 	}
 }

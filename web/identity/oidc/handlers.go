@@ -48,6 +48,10 @@ type Handlers struct {
 	Problem func(http.ResponseWriter, *http.Request, error)
 	Count   func(method, outcome string) // for the metrics; nil: nobody counts
 	Log     *slog.Logger
+
+	// BadMessages takes n from what an address may send of log-out messages that are no good, and reports whether there was so much
+	// left, or how long it will be until there is. With n = 0 it only asks whether there is any. nil: no limit.
+	BadMessages func(from netip.Addr, n int) (allowed bool, after time.Duration)
 }
 
 // Route is an address of the log-in.
@@ -136,7 +140,12 @@ func (h *Handlers) logOut(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"next": h.Provider.LogoutURL(hint)})
 }
 
+// backchannel takes a provider's message. All of them come from a few addresses, and a morning's log-outs may come at once: only what
+// is no good counts.
 func (h *Handlers) backchannel(w http.ResponseWriter, r *http.Request) {
+	if h.tooMany(w, r, 0) {
+		return
+	}
 	over, err := h.Provider.Backchannel(w, r)
 	if err == nil {
 		var ended int
@@ -145,7 +154,28 @@ func (h *Handlers) backchannel(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	bad := assign.IsRefusal(err, assign.Invalid) || assign.IsRefusal(err, assign.TooLarge)
+	if bad && h.tooMany(w, r, 1) { // others came meanwhile
+		return
+	}
 	h.refused(w, r, err, "/")
+}
+
+// tooMany takes n from what the address may send of log-out messages that are no good. If there is not so much left, it answers so, and
+// logs what it drops.
+func (h *Handlers) tooMany(w http.ResponseWriter, r *http.Request, n int) bool {
+	if h.BadMessages == nil {
+		return false
+	}
+	allowed, after := h.BadMessages(h.Address(r), n)
+	if allowed {
+		return false
+	}
+	limited := assign.Refuse(assign.RateLimited, "too many log-out messages from this address were not valid; wait a minute")
+	limited.After = after
+	h.note(r, "refused", "-", "reason", "logout-limit")
+	h.Problem(w, r, limited)
+	return true
 }
 
 // cookie returns the session's cookie, or nothing.

@@ -68,6 +68,7 @@ export default {
   'say who you are: send a token, Authorization: Bearer gw_…, or log in': 'Sie sind nicht angemeldet',
   'log in first': 'Melden Sie sich zuerst an',
   'too many log-ins from this address; wait a minute': 'Zu viele Anmeldungen von dieser Adresse; warten Sie eine Minute',
+  'too many log-out messages from this address were not valid; wait a minute': 'Zu viele Abmeldenachrichten von dieser Adresse waren ungültig; warten Sie eine Minute',
   'your role is {0}; this is for: {1}': 'Ihre Rolle ist {0}; dafür braucht es: {1}',
   'this call is for administrators, and you are not one: managers manage work, administrators manage people': 'Das ist der Administration vorbehalten: Die Leitung verwaltet die Arbeit, die Administration die Benutzer',
   'only managers in the group "{0}" may write, preview and restore queries; you can change the other settings of a task, and pause it': 'Abfragen schreiben, ausprobieren und wiederherstellen darf die Leitung nur in der Gruppe „{0}“; die anderen Einstellungen einer Aufgabe können Sie ändern, und Sie können sie anhalten',
