@@ -166,6 +166,36 @@ func TestAdminTokens(t *testing.T) {
 	}
 }
 
+// The first token of a service gives it its groups. A later one can't silently ask for others.
+func TestGroupsOfAService(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	made := func(service string, groups ...string) error {
+		_, _, err := d.CreateToken(t.Context(), NewToken{Label: "x", Scopes: []string{ScopeRead}, Service: service, Role: assign.RoleWorker, Groups: groups})
+		return err
+	}
+	for _, c := range []struct {
+		service string
+		groups  []string
+		want    string // what the refusal says
+	}{
+		{"robot", []string{"desk", "board"}, ""},
+		{"robot", nil, ""},
+		{"robot", []string{"board", "desk", "desk"}, ""},
+		{"robot", []string{"desk"}, `"robot" is in the groups desk, board; leave the groups out`},
+		{"robot", []string{"desk", "vault"}, `"robot" is in the groups desk, board; leave the groups out`},
+		{"robot", []string{}, `"robot" is in the groups desk, board; leave the groups out`},
+		{"loner", nil, ""},
+		{"loner", []string{}, ""},
+		{"loner", []string{"desk"}, `"loner" is in no group; leave the groups out`},
+	} {
+		err := made(c.service, c.groups...)
+		if c.want == "" && err != nil || c.want != "" && (!assign.IsRefusal(err, assign.Exists) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with %q: %v", c.service, c.groups, err)
+		}
+	}
+}
+
 func TestRolesInCommon(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]assign.Role{

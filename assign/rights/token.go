@@ -39,7 +39,7 @@ type NewToken struct {
 	Admin   bool        // only of tokens made on the database
 
 	Service string   // the name of the service that it is for; empty: it is personal
-	Groups  []string // of a new service
+	Groups  []string // of a new service; one that is there already must have the same. nil: whichever it has, or none
 	By      int64    // the principal who makes it; 0: its own, made on the database
 	From    string   // of one made on the database: by whom and on which machine, for the audit
 }
@@ -175,8 +175,19 @@ func (g *Registry) ownerOf(ctx context.Context, tx pgx.Tx, n NewToken) (kind str
 		return "", p, assign.Refuse(assign.InUse, "%q is blocked; let it in again first, with `getwork user unblock`", n.Service)
 	case p.role != n.Role && (!n.Admin || n.By != 0):
 		return "", p, assign.Refuse(assign.Exists, "%q has the role %s; give the token that role, or the service another name", n.Service, p.role)
+	case n.Groups != nil && !slices.Equal(asSet(n.Groups), asSet(p.groups)):
+		return "", p, otherGroups(n.Service, p.groups)
 	}
 	return "service", p, nil
+}
+
+func asSet(groups []string) []string { return slices.Compact(slices.Sorted(slices.Values(groups))) }
+
+func otherGroups(service string, has []string) error {
+	if len(has) == 0 {
+		return assign.Refuse(assign.Exists, "%q is in no group; leave the groups out, or give the service another name", service)
+	}
+	return assign.Refuse(assign.Exists, "%q is in the groups %s; leave the groups out, or give the service another name", service, strings.Join(has, ", "))
 }
 
 const selectShownTokens = `

@@ -31,7 +31,7 @@ type tokenCreateCmd struct {
 
 	User     string   `call:"" group:"For a program with a name of its own:" help:"The service that the token is for: it holds work under this name. Without it the token is yours, and may do at most what you may." placeholder:"NAME"`
 	Role     string   `call:"" group:"For a program with a name of its own:" help:"The service's role: worker, agent, observer or manager." placeholder:"ROLE"`
-	MemberOf []string `call:"" group:"For a program with a name of its own:" help:"The groups of a new service, separated by commas." placeholder:"GROUP"`
+	MemberOf []string `call:"" group:"For a program with a name of its own:" help:"The groups of a new service, separated by commas. One that is there already keeps its own." placeholder:"GROUP"`
 
 	Direct         bool `group:"Without a node:" help:"Write the token into the database itself. It makes the first administrator, and helps if nobody can log in any more."`
 	Admin          bool `group:"Without a node:" help:"With --direct: the token may manage people, sessions and tokens, for at most 24h."`

@@ -23,7 +23,7 @@ export default {
   'Make the token': 'Token erzeugen',
   'Name of the service': 'Name des Dienstes',
   'resizer': 'bildskalierer',
-  'Separated by commas; empty for none.': 'Durch Kommas getrennt; leer für keine.',
+  'Of a new service, separated by commas; empty for none.': 'Eines neuen Dienstes, durch Kommas getrennt; leer für keine.',
   'Only for the tasks': 'Nur für die Aufgaben',
   'Names, separated by commas; empty for all tasks.': 'Namen, durch Kommas getrennt; leer für alle Aufgaben.',
   'Only for {0}': 'Nur für {0}',

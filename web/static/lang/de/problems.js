@@ -158,6 +158,8 @@ export default {
   'you have {0} tokens, which is as many as a user may; end one that you no longer need': 'Sie haben {0} Tokens und damit so viele, wie man haben darf; beenden Sie eines, das Sie nicht mehr brauchen',
   '"{0}" is the name of somebody who logs in, or looks like one; give the service another': '„{0}“ ist der Name von jemandem, der sich anmeldet, oder sieht so aus; geben Sie dem Dienst einen anderen',
   '"{0}" has the role {1}; give the token that role, or the service another name': '„{0}“ hat die Rolle {1}; geben Sie dem Token diese Rolle oder dem Dienst einen anderen Namen',
+  '"{0}" is in no group; leave the groups out, or give the service another name': '„{0}“ ist in keiner Gruppe; lassen Sie die Gruppen weg, oder geben Sie dem Dienst einen anderen Namen',
+  '"{0}" is in the groups {1}; leave the groups out, or give the service another name': '„{0}“ ist in den Gruppen {1}; lassen Sie die Gruppen weg, oder geben Sie dem Dienst einen anderen Namen',
   'for this token you must have logged in within the last {0} minutes: log in again, or use "getwork token create --direct" on the database': 'Für dieses Token dürfen seit Ihrer Anmeldung höchstens {0} Minuten vergangen sein: Melden Sie sich neu an',
   'no live session has this id; GET /api/v1/sessions lists yours': 'Diese Sitzung ist schon beendet',
   'there is no user "{0}"; GET /api/v1/users lists all users': 'Es gibt niemanden mit dem Namen „{0}“',

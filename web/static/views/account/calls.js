@@ -16,7 +16,7 @@ export function calls({ call }) {
     endSession: (id) => send('DELETE', at(`/sessions/${segment(id)}`)),
     endSessions: (user) => send('DELETE', at('/sessions', { user })),
     tokens: async (user) => (await get('/tokens', { user })).tokens,
-    /** {label, scopes, tasks?, expires_in, service?: {user, role, groups}}; the answer has the token itself, this once. */
+    /** {label, scopes, tasks?, expires_in, service?: {user, role, groups?}}; the answer has the token itself, this once. */
     createToken: (settings) => send('POST', at('/tokens'), settings),
     endToken: (id) => send('DELETE', at(`/tokens/${segment(id)}`)),
 

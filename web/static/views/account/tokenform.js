@@ -69,11 +69,12 @@ export class TokenForm {
     const may = this.#offered.map(({ name }) => name);
     const list = (text) => text.split(',').map((v) => v.trim()).filter(Boolean);
     const only = Array.isArray(tasks) ? tasks : list(tasks);
+    const groupsTyped = list(groups); // without any a service that is there already keeps its own
     try {
       this.#made = await this.#calls.createToken({
         label: label.trim(), scopes: chosen.filter((s) => may.includes(s)), expires_in: `${24 * n}h`,
         ...(only.length && { tasks: only }),
-        ...(this.#service && { service: { user: user.trim(), role, groups: list(groups) } }),
+        ...(this.#service && { service: { user: user.trim(), role, ...(groupsTyped.length && { groups: groupsTyped }) } }),
       });
       sessionStorage.removeItem(this.#key);
       this.#on.made();
@@ -133,7 +134,7 @@ export class TokenForm {
         <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.map((r) => html`<option value=${r} ?selected=${r === role}>${roleName(r)}</option>`)}</select></div>
       <div class="field"><label for="token-groups">${t`Groups`}</label>
         <input id="token-groups" aria-describedby="token-groups-hint" autocomplete="off" .value=${live(groups)} @input=${(e) => this.#type('groups', e.target.value)}>
-        <p id="token-groups-hint" class="quiet">${t`Separated by commas; empty for none.`}</p></div>`;
+        <p id="token-groups-hint" class="quiet">${t`Of a new service, separated by commas; empty for none.`}</p></div>`;
   }
 
   #forTasks() {
