@@ -18,7 +18,8 @@ func (c *Config) dev() bool { return c.LogInBy == "dev" }
 var probed = []string{"/livez", "/readyz"}
 
 // here refuses calls that are for another host, or that come over a network unencrypted. Without the first, a page whose
-// name resolves to this server's address could read what the server shows that page's visitors.
+// name resolves to this server's address could read what the server shows that page's visitors. Whatever way the client has written
+// the host, next finds the public URL's.
 func (s *server) here(next http.Handler) http.Handler {
 	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		switch from := peer(r); {
@@ -27,6 +28,9 @@ func (s *server) here(next http.Handler) http.Handler {
 			return assign.Refuse(assign.Misdirected, "this server is reached at %s, not at the host that was asked for", s.PublicURL)
 		case r.TLS == nil && !from.IsLoopback() && !trusts(s.TrustedProxies, from):
 			return assign.Refuse(assign.Misdirected, "this server takes calls over plain HTTP only from its proxies; use %s", s.PublicURL)
+		default: // log-in and socket compare the host, too, and know the public one
+			r = r.WithContext(r.Context())
+			r.Host = s.PublicURL.Host
 		}
 		next.ServeHTTP(w, r)
 		return nil

@@ -59,6 +59,33 @@ func TestOnlyThePublicHost(t *testing.T) {
 	n.call(t, "GET", "/api/v1/me", headers{"Host", "evil.example", "Authorization", "Bearer mia"}, "").refused(421, "invalid")
 }
 
+// The public host is one and the same to what comes behind the guard, such as the log-in and the socket, however a client writes it.
+func TestPublicHostIsWrittenOneWay(t *testing.T) {
+	t.Parallel()
+	for public, hosts := range map[string][]string{
+		bank:                    {"getwork.bank.example", "GetWork.bank.example", "getwork.bank.example:443"},
+		bank + ":8443":          {"getwork.bank.example:8443"},
+		"http://localhost":      {"localhost", "localhost:80"},
+		"http://localhost:8080": {"localhost:8080", "LOCALHOST:8080"},
+	} {
+		u, err := url.Parse(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &server{Config: Config{PublicURL: u, LogInBy: "oidc"}}
+		for _, host := range hosts {
+			seen := ""
+			h := s.here(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Host }))
+			r := httptest.NewRequestWithContext(t.Context(), "GET", public+"/api/v1/ws", nil)
+			r.Host, r.RemoteAddr = host, "127.0.0.1:1"
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if seen != u.Host || r.Host != host {
+				t.Errorf("%s of %s: %q behind the guard, and %q before it", host, public, seen, r.Host)
+			}
+		}
+	}
+}
+
 // Over plain HTTP, only the machine itself and proxies that end TLS are answered, apart from health checks.
 func TestPlainHTTPFromStrangers(t *testing.T) {
 	t.Parallel()
