@@ -111,10 +111,17 @@ func composed(t *testing.T, env ...string) *types.Project {
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	project := composed(t, passwords...)
+	nginx, err := project.GetService("nginx")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"node1", "node2"} {
 		node, err := project.GetService(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if trusted, want := *node.Environment["GETWORK_TRUSTED_PROXY"], nginx.Networks["inside"].Ipv4Address+"/32"; trusted != want {
+			t.Errorf("%s lets %s name clients, and nginx is %s", name, trusted, want)
 		}
 		if !node.ReadOnly || len(node.CapDrop) != 1 || node.CapDrop[0] != "ALL" {
 			t.Errorf("%s may write, or has capabilities", name)
