@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign/pg"
 	"getwork/cmd/internal/cputime"
 	"getwork/schema/postgres"
 )
@@ -98,7 +99,11 @@ func (e *Env) FindServer(ctx context.Context) error {
 }
 
 func (e *Env) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, e.DatabaseURL)
+	config, err := pg.ParseConn(e.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}

@@ -6,23 +6,27 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"testing"
 	"time"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
 )
 
-func TestWithoutPassword(t *testing.T) {
+func TestForLibpq(t *testing.T) {
 	t.Parallel()
 	for database, want := range map[string]string{
 		"postgres://tracy:secret@host/db?sslmode=disable":                 "postgres://tracy@host/db?sslmode=disable",
 		"postgres://tracy@host/db?password=secret&application_name=a%20b": "postgres://tracy@host/db?application_name=a%20b",
-		"postgres://tracy@host/db?sslmode=disable&password=secret":        "postgres://tracy@host/db?sslmode=disable&",
+		"postgres://tracy@host/db?sslmode=disable&password=secret":        "postgres://tracy@host/db?sslmode=disable",
+		"postgres://tracy@host/db?password=a&pool_max_conns=9":            "postgres://tracy@host/db",
+		"host=host pool_max_conns=9 pool_max_conn_lifetime=1h user=tracy": "host=host   user=tracy",
 		"postgres://tracy@host/db":                                        "postgres://tracy@host/db",
 		"host=host password=secret user=tracy":                            "host=host  user=tracy",
 		`host=host password = 'a \' b' user=tracy`:                        "host=host  user=tracy",
 	} {
-		if got := withoutPassword(database); got != want {
+		if got := forLibpq(database); got != want {
 			t.Errorf("%s: %q", database, got)
 		}
 	}
@@ -140,5 +144,28 @@ func TestRawPush(t *testing.T) {
 	e := &Env{Binary: cluster.Binary(t), Log: t.Logf}
 	if took, err := e.rawPush(t.Context(), 20, 300); err != nil || took <= 0 {
 		t.Errorf("%v, %v", took, err)
+	}
+}
+
+// A node's URL may limit its pool, and neither pgx's single connections nor pgbench know such parameters.
+func TestPoolParameters(t *testing.T) {
+	t.Parallel()
+	database, err := url.Parse(schematest.Empty(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters := database.Query()
+	parameters.Set("pool_max_conns", "9")
+	database.RawQuery = parameters.Encode()
+	e := &Env{DatabaseURL: database.String()}
+	conn, err := e.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.pgbench(t.Context(), "select 1;", 1, time.Second); err != nil && !errors.Is(err, errNoPgbench) {
+		t.Error(err)
 	}
 }

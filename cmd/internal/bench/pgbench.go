@@ -8,12 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"getwork/assign/pg"
 	"getwork/cmd/internal/node"
 	"getwork/schema/postgres"
 )
@@ -34,12 +34,12 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 			program = filepath.Join(b.Dir, program)
 		}
 	}
-	config, err := pgx.ParseConfig(e.DatabaseURL)
+	config, err := pg.ParseConn(e.DatabaseURL)
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, program, "-n", "-M", "prepared", "-f", "-", "-c", strconv.Itoa(clients), "-j", strconv.Itoa(min(clients, 2)),
-		"-T", strconv.Itoa(max(1, int(lasts.Seconds()))), withoutPassword(e.DatabaseURL))
+		"-T", strconv.Itoa(max(1, int(lasts.Seconds()))), forLibpq(e.DatabaseURL))
 	cmd.Stdin = strings.NewReader(script)
 	// As in getwork's own connections, because plans are made while the tables are empty.
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c enable_seqscan=off")
@@ -66,16 +66,24 @@ func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts tim
 
 // A password follows the user in a URL, or is among a URL's parameters, or among names and values.
 var (
-	passwordOfUser  = regexp.MustCompile(`^(\w+://[^:@/]*):[^@/]*@`)
-	passwordInURL   = regexp.MustCompile(`([?&])password=[^&]*&?`)
-	passwordInWords = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
+	passwordOfUser = regexp.MustCompile(`^(\w+://[^:@/]*):[^@/]*@`)
+	notInURL       = regexp.MustCompile(`^(password|` + ofPgx + `)=`)
+	notInWords     = regexp.MustCompile(`(?i)\b(password|` + ofPgx + `)\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
 )
 
-// withoutPassword removes the password from a database's URL, since everybody on the machine can see a program's
-// arguments.
-func withoutPassword(database string) string {
+// ofPgx are the parameters that a node's URL may have, and that libpq refuses.
+const ofPgx = `pool_\w+|default_query_exec_mode|statement_cache_capacity|description_cache_capacity`
+
+// forLibpq returns a database's URL for PostgreSQL's own programs. It has no password, since everybody on the machine
+// can see a program's arguments.
+func forLibpq(database string) string {
 	if !strings.Contains(database, "://") {
-		return passwordInWords.ReplaceAllString(database, "")
+		return notInWords.ReplaceAllString(database, "")
 	}
-	return passwordInURL.ReplaceAllString(passwordOfUser.ReplaceAllString(database, "$1@"), "$1")
+	address, parameters, _ := strings.Cut(passwordOfUser.ReplaceAllString(database, "$1@"), "?")
+	kept := slices.DeleteFunc(strings.Split(parameters, "&"), func(one string) bool { return one == "" || notInURL.MatchString(one) })
+	if len(kept) == 0 {
+		return address
+	}
+	return address + "?" + strings.Join(kept, "&")
 }
