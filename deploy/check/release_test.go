@@ -46,6 +46,25 @@ func TestRelease(t *testing.T) {
 	t.Run("SBOM", func(t *testing.T) { sbom(t, dist) })
 }
 
+// A release replaces an earlier one, and deletes nothing else.
+func TestReleaseKeepsOthersFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "SHA256SUMS")
+	if err := os.WriteFile(file, []byte(strings.Repeat("0", 64)+"  holiday.jpg\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("../release")
+	c.Env = append(os.Environ(), "DIST="+dir)
+	out, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "name another folder in DIST") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}
+
 // again makes the release of this machine's kind again, in another folder and without the compiler's cache: not a byte differs.
 func again(t *testing.T, first string) {
 	second := released(t, t.TempDir(), runtime.GOARCH)
