@@ -7,13 +7,35 @@ import (
 )
 
 func TestIdle(t *testing.T) { // not in parallel with others, which use the same server
-	figures := taken(t, idleFigures(nil), func(r *rounds) error { return idleFor(t.Context(), r, 4*time.Second) }) // at least one sweep of the node falls into it
+	figures := taken(t, idleFigures(nil), func(r *rounds) error { return idleFor(t.Context(), r, 2*time.Second) }) // at least one sweep of the node falls into each window
 	// A node that sweeps every two seconds uses some CPU, but far less than a processor.
 	if node := figures[0].Median(); node <= 0 || node > 500 {
 		t.Errorf("a node uses %v ms/s", node)
 	}
 	if database := figures[1].Median(); database > 500 {
 		t.Errorf("the database uses %v ms/s", database)
+	}
+}
+
+// A node's cost for the database is judged if it is more than what the same thing differs by, and never if it is negative.
+func TestIdleVerdict(t *testing.T) {
+	t.Parallel()
+	at := func(ms float64) cost { return cost{database: ms} }
+	for name, c := range map[string]struct {
+		round idleRound
+		want  Verdict
+	}{
+		"cheap":           {idleRound{alone: [2]cost{at(5), at(5.1)}, with: [2]cost{at(5.4), at(5.5)}}, GoalMet},
+		"dear":            {idleRound{alone: [2]cost{at(5), at(5.1)}, with: [2]cost{at(9), at(9.2)}}, GoalNotMet},
+		"a noisy machine": {idleRound{alone: [2]cost{at(5), at(3)}, with: [2]cost{at(5), at(6)}}, WithinNoise},
+		"nothing":         {idleRound{alone: [2]cost{at(9), at(5)}, with: [2]cost{at(5), at(5)}}, ""},
+	} {
+		f := idleFigures(nil)[1]
+		f.Values = []float64{c.round.difference()}
+		f.compareIdle([]idleRound{c.round})
+		if got, _, known := (&Report{}).Verdict(f); got != c.want || known != (c.want != "") {
+			t.Errorf("%s: %q %v, want %q, with %v ms/s more", name, got, known, c.want, f.Values)
+		}
 	}
 }
 

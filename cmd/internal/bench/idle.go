@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -27,27 +28,17 @@ func idleFor(ctx context.Context, r *rounds, lasts time.Duration) error {
 		r.log("left out: %v", err)
 		return nil
 	}
-	var alone []float64
+	var all []idleRound
 	for range r.each() {
-		before, err := r.idling(ctx, &stage{Env: r.Env}, lasts) // the database by itself
-		if err != nil {
-			return err
-		}
-		err = r.on(ctx, 1, func(s *stage) error {
-			if err := s.makeItems(ctx, 1000); err != nil {
-				return err
-			}
-			if err := s.task(ctx, "idle", itemsQuery, 1000, 0); err != nil {
-				return err
-			}
-			with, err := r.idling(ctx, s, lasts)
+		err := r.on(ctx, 0, func(s *stage) error {
+			round, err := s.idleRound(ctx, lasts)
 			if err != nil {
 				return err
 			}
-			r.add("idle_node", with.nodes)
+			r.add("idle_node", (round.with[0].nodes+round.with[1].nodes)/2)
 			if r.ServerPID != 0 {
-				r.add("idle_database", with.database-before.database)
-				alone = append(alone, before.database)
+				r.add("idle_database", round.difference())
+				all = append(all, round)
 			}
 			return nil
 		})
@@ -55,13 +46,71 @@ func idleFor(ctx context.Context, r *rounds, lasts time.Duration) error {
 			return fmt.Errorf("idle: %w", err)
 		}
 	}
-	r.figure("idle_database").Note = fmt.Sprintf("with it, less the %.2f ms/s that the database uses by itself", quantile(alone, 0.5))
+	r.figure("idle_database").compareIdle(all)
 	return nil
 }
 
+// idleRound is what is used on the same tables without a node, with one twice, and without it again. A database that
+// still tidies up after earlier tables gets quieter meanwhile, which favours neither.
+type idleRound struct{ alone, with [2]cost }
+
+func (s *stage) idleRound(ctx context.Context, lasts time.Duration) (r idleRound, err error) {
+	if err := s.makeItems(ctx, 1000); err != nil {
+		return r, err
+	}
+	if r.alone[0], err = s.idling(ctx, lasts); err != nil {
+		return r, err
+	}
+	if err := s.start(ctx, 1); err != nil {
+		return r, err
+	}
+	if err := s.task(ctx, "idle", itemsQuery, 1000, 0); err != nil {
+		return r, err
+	}
+	for i := range r.with {
+		if r.with[i], err = s.idling(ctx, lasts); err != nil {
+			return r, err
+		}
+	}
+	s.kill()
+	r.alone[1], err = s.idling(ctx, lasts)
+	return r, err
+}
+
+// difference returns what the database uses more with a node than without.
+func (r idleRound) difference() float64 {
+	return (r.with[0].database + r.with[1].database - r.alone[0].database - r.alone[1].database) / 2
+}
+
+// noise returns by how much the same thing differed within the round.
+func (r idleRound) noise() float64 {
+	return max(math.Abs(r.with[0].database-r.with[1].database), math.Abs(r.alone[0].database-r.alone[1].database))
+}
+
+// compareIdle sets the noise of the rounds' differences. If the database seems to use less with a node, noise is all
+// that was measured, and there is no verdict.
+func (f *Figure) compareIdle(all []idleRound) {
+	if len(all) == 0 {
+		return
+	}
+	var alone, off []float64
+	for _, r := range all {
+		alone, off = append(alone, r.alone[0].database, r.alone[1].database), append(off, r.noise())
+	}
+	noise := quantile(off, 0.5)
+	f.Note = fmt.Sprintf("with it, less the %.2f ms/s that the database uses by itself; the same differs by %.2f ms/s", quantile(alone, 0.5), noise)
+	if f.Median() <= 0 {
+		f.Goal = nil
+		f.Note += ", and the difference is below that noise"
+		return
+	}
+	share := noise / f.Median()
+	f.Noise = &share
+}
+
 // idling returns the CPU that is used while nothing is done, in ms per second.
-func (e *Env) idling(ctx context.Context, s *stage, lasts time.Duration) (c cost, err error) {
-	sleep(ctx, settle(e)) // PostgreSQL may still be tidying up after earlier tables
+func (s *stage) idling(ctx context.Context, lasts time.Duration) (c cost, err error) {
+	sleep(ctx, settle(s.Env)) // PostgreSQL may still be tidying up after earlier tables
 	before, err := s.usage()
 	if err != nil {
 		return c, err
