@@ -37,7 +37,7 @@ A goal is met, not met, or within the noise. The noise is how much the same figu
 
 --against runs both programs in turn, this one, the other, the other again, this one again, and prints the ratio of their CPU per click beside the noise.
 
-Nodes are processes of this program, and this process makes the load, all on this machine. In the database of --database-url each measurement creates a schema of its own, getwork_bench_ and eight letters, and drops it at the end, even after Ctrl-C. It touches nothing else there, but keeps the server busy: do not use one that others work with. The login needs the right to create schemas.
+Nodes are processes of this program, and this process makes the load, all on this machine. In the database of --database-url each measurement creates a schema of its own, getwork_bench_ and eight letters, and drops it at the end, even after Ctrl-C. query-login also creates a login of that name, which the whole server has, and drops it with the schema. Nothing else there is touched, but the server is kept busy: do not use one that others work with. The login needs the right to create schemas, and for query-login that to create roles.
 
 Measurements:
 `

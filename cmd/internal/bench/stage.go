@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,16 +65,21 @@ func (s *stage) leave(ctx context.Context) {
 	defer cancel()
 	s.kill()
 	_ = s.conn.Close(ctx)
+	left := []string{"drop schema if exists " + s.name.Quoted() + " cascade"}
+	if s.queryURL != "" {
+		left = append(left, "drop role "+s.name.Quoted())
+	}
 	conn, err := s.connect(ctx) // Ctrl-C may have ended the other connection
 	if err == nil {
-		_, err = conn.Exec(ctx, "drop schema if exists "+s.name.Quoted()+" cascade")
-		if err == nil && s.queryURL != "" {
-			_, err = conn.Exec(ctx, "drop role "+s.name.Quoted())
+		for err == nil && len(left) > 0 {
+			if _, err = conn.Exec(ctx, left[0]); err == nil {
+				left = left[1:]
+			}
 		}
 		_ = conn.Close(ctx)
 	}
 	if err != nil {
-		s.log("the schema %s is left behind; drop it with: drop schema %s cascade (%v)", s.name, s.name, err)
+		s.log("something named %s is left behind; remove it with: %s (%v)", s.name, strings.Join(left, "; "), err)
 	}
 }
 
