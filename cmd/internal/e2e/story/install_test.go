@@ -96,7 +96,7 @@ func TestInstall(t *testing.T) {
 	then := map[string]func(){ // what the guide leaves to people, or to time, by the section before
 		"The first token, task and work": m.openToTheNetwork,
 		"nginx in front":                 m.peopleLogIn,
-		"Alarms":                         m.rulesAreEvaluated,
+		"Alerts":                         m.rulesAreEvaluated,
 		"A backup each night":            m.workGoesOn,
 		"The restore, now":               m.nothingTwice,
 	}
