@@ -31,7 +31,7 @@ type Command struct {
 	NoMigrate             bool          `help:"Do not change the schema; refuse to start if its version is not the one that this program needs."`
 	MaxRuns               int           `help:"How many ranking queries this node runs at the same time." default:"2"`
 	MaxCalls              int           `help:"How many calls this node serves at the same time; one user gets an eighth of them, and at least 32. Calls beyond that are answered 429." default:"1024"`
-	MaxSockets            int           `help:"How many live channels this node keeps open; one user gets an eighth of them, and at least 32. The same limit holds for event streams and held answers." default:"20000"`
+	MaxSockets            int           `help:"How many WebSockets this node keeps open; one user gets an eighth of them, and at least 32. A second limit of the same size applies to event streams and held answers together." default:"20000"`
 	Retention             time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
 	DrainTimeout          time.Duration `help:"How long a shutdown may take. If load balancers watch /readyz, a fifth of it is left for them to notice." default:"15s"`
 	LogFormat             string        `help:"text or json." default:"text" enum:"text,json"`
