@@ -82,11 +82,11 @@ var All = []Measurement{
 	{Name: "idle", Help: "what a node and the database do while nobody asks for work", figures: idleFigures, take: idle},
 	{Name: "listeners", Help: "clicks per second while 19 more nodes listen", figures: listenersFigures, take: listeners},
 	{Name: "wrap", Help: "how much longer a run takes than its query alone", figures: wrapFigures, take: wrap},
-	{Name: "growth", Help: "how the figures grow: made only if it is named here, or for --write", figures: growthFigures, take: growth, For: ForWrite},
-	{Name: "quick", Help: "how many clicks this PostgreSQL can take, in two minutes: made only for --quick, or if it is named here", figures: quickFigures, take: quick, For: ForQuick},
-	{Name: "identity", Help: "what it costs a click that its user has logged in: made only if it is named here", figures: identityFigures, take: identity, For: ForNamed},
-	{Name: "query-login", Help: "what runs and clicks cost more where queries have a login of their own: made only if it is named here", figures: queryLoginFigures, take: queryLogin, For: ForNamed},
-	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: made only for --against", figures: againstFigures, take: against, For: ForAgainst},
+	{Name: "growth", Help: "how the figures grow: only if named in --only, or for --write", figures: growthFigures, take: growth, For: ForWrite},
+	{Name: "quick", Help: "how many clicks this PostgreSQL can take, in two minutes: only for --quick, or if named in --only", figures: quickFigures, take: quick, For: ForQuick},
+	{Name: "identity", Help: "what it costs a click that its user has logged in: only if named in --only", figures: identityFigures, take: identity, For: ForNamed},
+	{Name: "query-login", Help: "what runs and clicks cost more where queries have a login of their own: only if named in --only", figures: queryLoginFigures, take: queryLogin, For: ForNamed},
+	{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself: only for --against", figures: againstFigures, take: against, For: ForAgainst},
 }
 
 // Run makes the measurement. It returns the figures that have a value; some can't be measured on every machine.
