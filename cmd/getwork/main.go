@@ -39,7 +39,7 @@ type commandLine struct {
 	Work  cli.WorkCmd  `cmd:"" group:"manage" help:"List, extend, reassign and take back work."`
 	Items cli.ItemsCmd `cmd:"" group:"manage" help:"Push, explain, claim and put back items."`
 
-	Webhook cli.WebhookCmd `cmd:"" group:"manage" help:"Have URLs told of a task's events, and see what was sent."`
+	Webhook cli.WebhookCmd `cmd:"" group:"manage" help:"Post a task's events to URLs, and see what was sent."`
 
 	Audit   serve.Audit    `cmd:"" group:"people" help:"Check and export the audit: who did what to people, tasks and other people's work."`
 	Token   cli.TokenCmd   `cmd:"" group:"people" help:"Make, list and revoke API tokens, for programs."`

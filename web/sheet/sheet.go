@@ -1,4 +1,4 @@
-// Package sheet makes cells of CSV harmless to spreadsheets.
+// Package sheet escapes CSV cells, so that spreadsheets don't execute them.
 package sheet
 
 import (

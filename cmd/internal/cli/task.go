@@ -235,7 +235,7 @@ func (r Remote) change(ctx context.Context, name string, wanted TaskFields) (cha
 
 type taskDeleteCmd struct {
 	Task   string `arg:"" name:"task" help:"The task to delete."`
-	Yes    bool   `help:"Delete it also if items wait in it, which are gone with it."`
+	Yes    bool   `help:"Delete it even if items wait in it; they are deleted, too."`
 	Remote `embed:""`
 }
 

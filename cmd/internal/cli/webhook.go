@@ -75,8 +75,8 @@ func (c webhookListCmd) Run(ctx context.Context, s *command.Streams) error {
 
 type webhookCreateCmd struct {
 	Address string   `arg:"" name:"receiver" help:"Where events are posted, as https://…"`
-	Task    string   `call:"" help:"Whose events." placeholder:"TASK" complete:"task" xor:"which"`
-	All     bool     `call:"" help:"Those of all tasks, later ones included; for administrators." xor:"which"`
+	Task    string   `call:"" help:"The task whose events are sent." placeholder:"TASK" complete:"task" xor:"which"`
+	All     bool     `call:"" help:"Send the events of all tasks, later ones included; for administrators." xor:"which"`
 	Events  []string `call:"" help:"Which: work.assigned, work.closed, work.expired, run.failed; all of them by default." placeholder:"EVENT"`
 	Remote  `embed:""`
 }
@@ -195,7 +195,7 @@ type webhookRotateCmd struct {
 
 // Help returns the text that --help adds.
 func (webhookRotateCmd) Help() string {
-	return "Prints the new secret on standard output, once. Until the receiver has it, it accepts what the former one has signed."
+	return "Prints the new secret on standard output, once. Until --keep is over, messages carry both signatures, so the receiver can switch at any time."
 }
 
 // Run changes a secret.
@@ -265,7 +265,7 @@ func (c webhookDeliveriesCmd) Run(ctx context.Context, s *command.Streams) error
 
 type webhookRedriveCmd struct {
 	webhookID  `embed:""`
-	Deliveries []string `arg:"" optional:"" name:"delivery-id" help:"Which; all dead ones without it."`
+	Deliveries []string `arg:"" optional:"" name:"delivery-id" help:"The deliveries to send again; without any, all dead ones."`
 	Remote     `embed:""`
 }
 

@@ -23,7 +23,7 @@ type Command struct {
 	Heavier bool          `help:"Give the first task a query of more than 30 s instead of some seconds."`
 	DataDir string        `help:"Where PostgreSQL keeps its data; the default is above." placeholder:"DIR" call:""`
 	Reset   bool          `help:"First drop the data of earlier demos: the bank, its tasks and what people did. Refused while a demo uses it."`
-	Naive   bool          `help:"Don't serve, but compare: users click, each with their own query; then the same users click on the nodes."`
+	Naive   bool          `help:"Instead of serving, compare: each user first runs their own query; then the same users click on the nodes."`
 	Users   int           `group:"With --naive:" help:"How many users click." default:"20"`
 	Within  time.Duration `group:"With --naive:" help:"The time over which the clicks are spread." default:"3s"`
 	Count   int           `group:"With --naive:" help:"How many items each user wants." default:"3"`
@@ -35,7 +35,7 @@ func (Command) Help() string {
 
 With --auth oidc people log in: as Oliver, Tracy, their manager Mia, or Ada, who manages people and their sessions.
 
-The first start makes the bank in less than a minute; later starts use it again. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or in --data-dir. --reset begins with new data. Delete that folder to remove it.
+The first start makes the bank, which takes some five seconds on two cores; later starts use it again. Its data, about 400 MB, is kept in ` + defaultDemoDir() + `, or in --data-dir. --reset begins with new data. Delete that folder to remove it.
 
 Nothing can be reached from outside: the nodes serve on a loopback address, PostgreSQL on a Unix socket. Ctrl-C stops everything; a second Ctrl-C does not wait for open work.`
 }

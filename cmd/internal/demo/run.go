@@ -125,7 +125,7 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	d.progress.step("starting PostgreSQL")
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
-		// Each node has some 11 connections, each naive user has one.
+		// Each node has up to 15 connections and one for each of --max-runs, each naive user has one.
 		"max_connections": strconv.Itoa(40 + 15*d.nodes() + max(d.Users, crowdSize)),
 		// Without replication the bank's rows need not be logged as well as written; they survive a crash all the same.
 		"wal_level":       "minimal",

@@ -1,5 +1,5 @@
 // Package doctor has `getwork doctor`: a table of checks, each a small function, of what a node needs. It finds out before a node
-// starts, or beside nodes that run, what the nodes would otherwise meet one by one. It only reads.
+// starts, or beside nodes that run, what the nodes would otherwise meet one by one. It changes nothing.
 package doctor
 
 import (
@@ -19,7 +19,7 @@ import (
 // Command takes the settings of a node, as the node does, so that it looks at what the node would use.
 type Command struct {
 	JSON    bool     `help:"Print the findings as JSON, for programs." call:""`
-	Nodes   int      `help:"How many nodes there are to be, to count their connections. The default is those that are connected now." placeholder:"N" call:""`
+	Nodes   int      `help:"How many nodes you plan to run, for the check of connections. The default is those that are connected now." placeholder:"N" call:""`
 	NodeURL []string `help:"Also ask this node whether it is ready, and compare its clock. Repeatable." placeholder:"URL" call:""`
 
 	Serve serve.Command `embed:""`

@@ -1,5 +1,5 @@
-// Package idp is an OpenID provider on loopback, for the demo, and for tests as a hostile one. It believes whoever picks a
-// person on its page, so it is for nothing else.
+// Package idp is an OpenID provider on loopback, for the demo, and for tests as a hostile one. Anybody can become any
+// person on its page, so use it for nothing else.
 //
 // It does what a provider has to: discovery, PKCE, client_secret_basic, codes that are good once, refresh tokens that change at
 // each use and end their family when an old one comes again, userinfo, log-out by the browser and by back channel. [Wrong]
