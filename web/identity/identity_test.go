@@ -2,6 +2,8 @@ package identity
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -93,6 +95,59 @@ func TestGuessing(t *testing.T) {
 		status, _ := n.call(t, "GET", "/api/v1/me", "", bearer(token)...)
 		return status == 401 // not 429: somebody whose token has just ended is told so
 	})
+}
+
+// A handshake that is refused is answered as the description of the API says.
+func TestRefusedHandshakeIsDescribed(t *testing.T) {
+	t.Parallel()
+	n := start(t)
+	token, _ := n.service(t, "robot", assign.RoleManager)
+	_, text := n.call(t, "GET", "/openapi.json", "")
+	type answer struct {
+		Ref     string `json:"$ref"`
+		Content map[string]json.RawMessage
+	}
+	answers := decode[struct {
+		Paths map[string]map[string]struct{ Responses map[string]answer }
+	}](t, text).Paths["/api/v1/ws"]["get"].Responses
+	shake := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="}
+	for what, c := range map[string]struct {
+		status  int
+		headers []string
+	}{
+		"no handshake":        {400, nil},
+		"another version":     {400, []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "8"}},
+		"another subprotocol": {400, append(shake, "Sec-WebSocket-Protocol", "getwork.v2")},
+		"another site's page": {403, append(shake, "Sec-WebSocket-Protocol", "getwork.v1", "Origin", "https://evil.example")},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", n.URL+"/api/v1/ws", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(c.headers); i += 2 {
+			r.Header.Set(c.headers[i], c.headers[i+1])
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := n.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		kind := response.Header.Get("Content-Type")
+		if response.StatusCode != c.status || kind != "application/problem+json" {
+			t.Errorf("%s: %d %s", what, response.StatusCode, kind)
+		}
+		described, is := answers[fmt.Sprint(response.StatusCode)]
+		if !is {
+			described = answers["default"]
+		}
+		if described.Ref != "#/components/responses/Problem" && (described.Content[kind] == nil || len(described.Content) != 1) {
+			t.Errorf("%s: %d %s, and described is %s", what, response.StatusCode, kind, described.Content)
+		}
+	}
+	if _, is := answers["426"]; is {
+		t.Error("426 is described, which nothing answers")
+	}
 }
 
 // listen opens an event stream and returns its last event.
