@@ -40,7 +40,7 @@ func TestLogOutOfAnySession(t *testing.T) {
 	}
 }
 
-// Strangers who log out with cookies that they made up cause no transaction, and few look-ups. Somebody who is logged in gets out
+// Strangers who log out with cookies that they made up cause no transaction. Somebody who is logged in gets out
 // meanwhile.
 func TestLogOutOfStrangers(t *testing.T) {
 	t.Parallel()
@@ -60,19 +60,11 @@ func TestLogOutOfStrangers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	refused := 0
-	for i := range 300 {
+	for i := range 100 { // how many are looked up depends on how fast they come: TestUnknownCredentialsAskLittle
 		_, err := l.End(ctx, fmt.Sprint("made up ", i))
-		switch r := rights.RejectionOf(err); {
-		case err == nil:
-		case r != nil && r.Why == rights.WhyOverload:
-			refused++
-		default:
+		if r := rights.RejectionOf(err); err != nil && (r == nil || r.Why != rights.WhyOverload) {
 			t.Fatalf("cookie %d: %v", i, err)
 		}
-	}
-	if refused == 0 {
-		t.Error("each was looked up")
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
