@@ -191,3 +191,79 @@ func TestRecheckWaitsForAPlace(t *testing.T) {
 		t.Errorf("%d runs, want 1", got)
 	}
 }
+
+// bars makes that bob has returned loans 1 to n to others.
+const bars = `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_by, closed_xid, after, available_at, to_others)
+	select t.id, i, 'bob', 'returned', clock_timestamp() - interval '1 hour', 'bob', pg_current_xact_id(), '0', clock_timestamp() - interval '1 hour', true
+	from getwork.task t, generate_series(1, $1::integer) i`
+
+// endedSoon waits until a request has ended, and fails if that takes more runs than are expected.
+func endedSoon(t *testing.T, n *node, db *pgxpool.Pool, id int64, most int) assign.Request {
+	t.Helper()
+	var r assign.Request
+	await(t, "the request has ended, or there are too many runs", func() (over bool) {
+		var err error
+		if r, err = n.Request(t.Context(), id, assign.Holder{}, true); err != nil {
+			t.Fatal(err)
+		}
+		return r.State != assign.Pending || runs(t, db) > most
+	})
+	if got := runs(t, db); got > most {
+		t.Fatalf("%d runs, want at most %d; %s is %s", got, most, r.User, r.State)
+	}
+	return r
+}
+
+// A user whom a rule keeps from everything that a run has rechecked waits for the rest of it, on the shelf, and not for another
+// run, which would recheck the same: such a request made the query run for ever.
+func TestBarredFromAllThatWasRechecked(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]bool{"whole": false, "cut": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			n := startNode(t, url, nodeOptions{})
+			db := pool(t, url)
+			recheckedTask(t, n, db, 600, func(s *assign.Settings) {
+				if cut {
+					s.MaxCandidates = 550
+				}
+			})
+			execute(t, db, bars, 600)
+			if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 1); r.State != assign.None || why(r) != assign.Rules {
+				t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
+			}
+
+			bob := n.linger(t, "task", "bob", 1)
+			lingers := func() bool {
+				return query[bool](t, db, `select look_after > clock_timestamp() + interval '30 seconds' from getwork.work_requested where id = $1`, bob.ID)
+			}
+			due := func() {
+				t.Helper()
+				n.idle(t)
+				execute(t, db, `update getwork.work_requested set look_after = clock_timestamp() where id = $1`, bob.ID)
+				before := runs(t, db)
+				n.Wake(bob.TaskID)
+				await(t, "it is left lingering, or there are too many runs", func() bool {
+					return runs(t, db) > before && query[bool](t, db, `select coalesce(look_after > clock_timestamp() + interval '30 seconds', state <> 'pending') from getwork.work_requested where id = $1`, bob.ID) || runs(t, db) > before+1
+				})
+				n.idle(t)
+				if got := runs(t, db) - before; got != 1 {
+					t.Fatalf("%d runs when it fell due, want 1", got)
+				}
+			}
+			await(t, "it lingers", func() bool {
+				return query[bool](t, db, `select coalesce(look_after is not null, false) from getwork.work_requested where id = $1`, bob.ID)
+			})
+			due()
+			if !lingers() {
+				t.Error("it is due again at once")
+			}
+			execute(t, db, `delete from getwork.work where item = '520'`)
+			due()
+			if r := n.endedRequest(t, bob.ID); fmt.Sprint(items(r)) != "[520]" {
+				t.Errorf("bob got %v, want the one that he may have behind what the run rechecked", items(r))
+			}
+		})
+	}
+}

@@ -69,6 +69,8 @@ type waiter struct {
 	credential string // what it was recorded with; empty: nothing
 	validUntil *time.Time
 	invalid    bool // that time is past
+
+	ranFor int64 // the run that left it to its shelf; 0: none
 }
 
 const (
@@ -89,7 +91,7 @@ select nextval('getwork.round'), s.name, s.paused, s.version, s.deleted_at is no
   case when s.retry_at > clock_timestamp() - v.query_timeout - interval '1 minute' then s.retries else 0 end,
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
-  coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false),
+  coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false), coalesce(u.candidates > s.shelf_left, false),
   ` + shelfServes + `, ` + shelfExpired + `, ` + rankedAt + `,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   ` + records.SettingsColumns + `
@@ -103,7 +105,8 @@ where s.task_id = $1`
 	selectWaiting = `
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
   (extract(epoch from lease) * 1000000)::bigint, look_after is null, coalesce(credential, ''), valid_until,
-  coalesce(valid_until <= clock_timestamp(), false), (extract(epoch from clock_timestamp() - created_at) * 1000000)::bigint
+  coalesce(valid_until <= clock_timestamp(), false), (extract(epoch from clock_timestamp() - created_at) * 1000000)::bigint,
+  coalesce(run_id, 0)
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
@@ -157,7 +160,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	s := &r.state
 	var retrying float64
 	into := []any{&r.id, &s.Name, &s.Paused, &s.version, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.shelfUsed, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts}
 	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
@@ -211,7 +214,7 @@ func (r *round) wait(waiting []waiter, ids []int64) (err error) {
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 	var waited int64
 	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread,
-		&w.credential, &w.validUntil, &w.invalid, &waited)
+		&w.credential, &w.validUntil, &w.invalid, &waited, &w.ranFor)
 	w.waited = time.Duration(waited) * time.Microsecond
 	return w, err
 }
@@ -258,8 +261,10 @@ func (r *round) assign(ctx context.Context, from supply) error {
 		return err
 	}
 	n := 0
-	for _, w := range r.waiting {
+	run := from.runID()
+	for i, w := range r.waiting {
 		n += w.wanted
+		requests[i].Ran = run != nil && w.ranFor != 0 && w.ranFor == *run
 	}
 	for {
 		offers, all, err := from.take(ctx, r, n)
@@ -271,7 +276,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 			items[i] = offers[i].Item
 		}
 		p := plan.Assign(r.rules(), requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all,
-			Usable: from.usable(), Stale: from.stale()})
+			Usable: from.usable(), Used: from.used(), Stale: from.stale()})
 		if p.Short { // rules kept a request from the best items: read on
 			n = max(4*n, 100)
 			continue

@@ -61,6 +61,14 @@ update getwork.work_requested r
 set look_after = case when $2 then clock_timestamp() else greatest(coalesce(r.look_after, clock_timestamp()), s.failed_until, s.retry_at) end
 from getwork.task_state s
 where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id`
+
+	// These requests got too little of what was rechecked of this run's result. They are no reason for another run, whatever they
+	// were before it: the shelf that the result becomes serves them as this round would (plan.Request.Ran), when more of it is
+	// rechecked. If a look_after stayed that has come, the next run would begin at once, and the next.
+	leaveForShelf = `
+update getwork.work_requested r
+set look_after = null, run_id = $2
+where r.id = any($1::bigint[]) and r.state = 'pending'`
 )
 
 // reasons maps a plan's reasons to those of the API.
@@ -175,7 +183,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	var ended, lingering answers
 	var served inlineRequests // clicks, which are written in their final state
 	var granted grants
-	var forRun []int64
+	var forRun, forShelf []int64
 	r.answered, r.ends, r.waits = nil, map[assign.State]int{}, nil
 	end := func(i int, a plan.Answer, state assign.State, reason assign.Reason) {
 		r.answered = append(r.answered, a.Request)
@@ -203,6 +211,8 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		case plan.Wait:
 			if from.source() == plan.Result || !p.Spent && r.run == 0 {
 				forRun = append(forRun, a.Request)
+			} else if r.run != 0 {
+				forShelf = append(forShelf, a.Request)
 			}
 		case plan.Linger:
 			lingering.add(a.Request, assign.Pending, 0, reasons[a.Reason])
@@ -240,6 +250,9 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	}
 	if len(forRun) > 0 {
 		wrote.Queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
+	}
+	if len(forShelf) > 0 {
+		wrote.Queue(len(forShelf), r.e.SQL(leaveForShelf), forShelf, r.run)
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
 	statement, args := from.settle(after)

@@ -30,6 +30,7 @@ type supply interface {
 	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
 	cut() bool
 	usable() bool                                           // whether there were any usable items, handed out or not
+	used() bool                                             // items of the shelf were handed out since its run
 	stale() bool                                            // the items are from a shelf that has expired
 	runID() *int64                                          // the run that ranked the items; nil: none
 	rankedAt() *time.Time                                   // what that run saw was committed before; nil: none did
@@ -70,6 +71,7 @@ type shelf struct{ *round }
 func (s shelf) source() plan.Source  { return plan.Shelf }
 func (s shelf) cut() bool            { return s.state.shelfCut }
 func (s shelf) usable() bool         { return s.state.shelfUsable > 0 && (!s.dropped || s.state.shelfTaken) }
+func (s shelf) used() bool           { return s.state.shelfUsed }
 func (s shelf) stale() bool          { return s.state.stale }
 func (s shelf) runID() *int64        { return &s.state.shelfRun }
 func (s shelf) rankedAt() *time.Time { return s.state.rankedAt }

@@ -23,6 +23,7 @@ type inbox struct {
 func (b *inbox) source() plan.Source  { return plan.Inbox }
 func (b *inbox) cut() bool            { return false }
 func (b *inbox) usable() bool         { return !b.empty }
+func (b *inbox) used() bool           { return false }
 func (b *inbox) stale() bool          { return false }
 func (b *inbox) runID() *int64        { return nil }
 func (b *inbox) rankedAt() *time.Time { return nil }

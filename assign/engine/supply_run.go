@@ -53,6 +53,8 @@ func (o *runResult) source() plan.Source {
 	return plan.Result
 }
 
+func (o *runResult) used() bool { return false }
+
 func (o *runResult) stale() bool { return false }
 
 func (o *runResult) runID() *int64 { return &o.run }

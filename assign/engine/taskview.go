@@ -128,6 +128,7 @@ type lockedState struct {
 	shelfCut    bool
 	shelfUsable int64      // rows of the shelf's run with a usable item
 	shelfTaken  bool       // some of them are held or put off, or were handed out since
+	shelfUsed   bool       // some of them were handed out since
 	fresh       bool       // the shelf can be handed out
 	stale       bool       // although it has expired
 	rankedAt    *time.Time // of the shelf's run

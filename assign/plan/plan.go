@@ -20,6 +20,7 @@ type Request struct {
 	Lingers  bool     // it waits rather than end with nothing
 	Open     int      // how much of the task the user holds already; the same in all requests of the user
 	Groups   []string // the user's groups
+	Ran      bool     // the shelf's run was for it, and left it to that shelf; never in a run's own round
 	Anything bool     // needs no group: the user is a manager
 }
 
@@ -63,6 +64,7 @@ type Supply struct {
 	Cut    bool   // the run found more than it could keep: an empty supply says nothing about the query
 	More   bool   // there are further items, which were not read: see Plan.Short
 	Usable bool   // there were items, though perhaps none that can be handed out now
+	Used   bool   // some of the shelf's items were handed out since its run
 	Stale  bool   // the shelf has expired: it hands out while its refresh runs, and says nothing about the query
 }
 
@@ -122,7 +124,9 @@ type Plan struct {
 // query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
 // too. A stale shelf says nothing about the query: whether it is cut or not, each request gets all that it wants, or waits. A
 // request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no request can
-// get better items. Only a request that finds the result used up waits for the next run.
+// get better items. Only a request that finds the result used up waits for the next run. A run's own round may leave requests to
+// the shelf that its result becomes. They are answered there as in that round: if they waited for another run, it would find the
+// same.
 func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
 	open := map[string]int{}
@@ -170,13 +174,13 @@ func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outc
 		return Wait, NoReason
 	case found == room:
 		return Partial, AtLimit
-	case supply.Cut && supply.Source == Shelf:
+	case supply.Cut && supply.Source == Shelf && !r.Ran:
 		return Wait, NoReason
 	case left > found && found > 0:
 		return Partial, Barred
 	case found > 0:
 		return Partial, NoReason
-	case supply.Cut && supply.Source == Result && usedUp && left == 0:
+	case supply.Cut && supply.Source != Inbox && (usedUp || supply.Used) && left == 0:
 		return Wait, NoReason
 	}
 	reason := Barred

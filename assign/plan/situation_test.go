@@ -53,6 +53,12 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 	}
 	markBusy(supply.Items, map[string]bool{"g": seldom(), "h": seldom()})
 	supply.Stale = supply.Source == Shelf && seldom()
+	if supply.Source == Shelf {
+		supply.Used = seldom()
+		for i := range requests {
+			requests[i].Ran = seldom()
+		}
+	}
 	return rules, requests, supply
 }
 

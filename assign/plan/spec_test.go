@@ -20,8 +20,10 @@ import (
 //	Eve wants 2, holds 1, lingers, in desk  -> partial a
 //	Max wants 1, manager                    -> assigned job at 2
 //
-// Requests are numbered as they come. The supply is a whole or cut run or shelf, or an inbox, followed by "more to read" or
-// "others held" if that applies. With nothing after the colon and no "others held" the query matched nothing.
+// "ran" says that the shelf's run was for the request.
+//
+// Requests are numbered as they come. The supply is a whole or cut run or shelf, or an inbox, followed by "more to read",
+// "others held" or "used" if that applies. With nothing after the colon and no "others held" the query matched nothing.
 func TestSpecification(t *testing.T) {
 	files, err := filepath.Glob("testdata/spec/*.txt")
 	if err != nil || len(files) == 0 {
@@ -111,6 +113,7 @@ func (s *situation) parseSupply(t *testing.T, head, tail string) {
 		supply.Items = append(supply.Items, parseItem(t, match[2]))
 	}
 	supply.More = slices.Contains(words, "more to read")
+	supply.Used = slices.Contains(words, "used")
 	supply.Usable = len(supply.Items) > 0 || slices.Contains(words, "others held")
 	s.supply = supply
 }
@@ -153,6 +156,8 @@ func (s *situation) parseRequest(t *testing.T, text string) {
 			r.Lingers = true
 		case part == "manager":
 			r.Anything = true
+		case part == "ran":
+			r.Ran = true
 		default:
 			t.Fatalf("what is %q?", part)
 		}

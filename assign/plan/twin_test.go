@@ -136,7 +136,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 			switch {
 			case can < may && supply.More:
 				return Plan{Short: true}
-			case can < may && supply.Cut && supply.Source == Shelf, can < r.Wanted && supply.Stale:
+			case can < may && supply.Cut && supply.Source == Shelf && !r.Ran, can < r.Wanted && supply.Stale:
 				a.Outcome = Wait
 				plan.Spent = anybody < may
 			case can > 0:
@@ -150,8 +150,9 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 				case anybody > can:
 					a.Reason = Barred
 				}
-			case supply.Cut && supply.Source == Result && anybody == 0 && (len(l.lines) > 0 || len(supply.Items) == 0):
+			case supply.Cut && supply.Source != Inbox && anybody == 0 && (len(l.lines) > 0 || len(supply.Items) == 0 || supply.Used):
 				a.Outcome = Wait
+				plan.Spent = supply.Source == Shelf
 			default:
 				a.Reason = map[bool]Reason{true: AllHeld, false: Barred}[anybody == 0]
 				if !supply.Usable {
