@@ -267,3 +267,22 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 		})
 	}
 }
+
+// A user whom a rule keeps from thousands of candidates that match costs rechecks, and keeps nobody from being served: every round
+// comes to the oldest request first, and was given up after some nine thousand candidates.
+func TestOneBarredUserStopsNobody(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 9600, func(s *assign.Settings) { s.MaxCandidates = 10_000 })
+	execute(t, db, bars, 9500)
+	bob := n.click(t, "task", "bob", 1)
+	ann := n.click(t, "task", "ann", 1)
+	if r := endedSoon(t, n, db, bob.ID, 1); fmt.Sprint(items(r)) != "[9501]" {
+		t.Errorf("bob is %s with %v", r.State, items(r))
+	}
+	if r := endedSoon(t, n, db, ann.ID, 1); fmt.Sprint(items(r)) != "[1]" {
+		t.Errorf("ann is %s with %v", r.State, items(r))
+	}
+}

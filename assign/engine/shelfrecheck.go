@@ -42,10 +42,14 @@ order by c.rank`
 // of them while they are too few. more is the number of wanted items besides those of the waiting requests. The caller must
 // hold neither a lock that round's transaction takes nor a connection of the API pool. errNoRecheck: the recheck could not be
 // executed.
+//
+// It goes on however many candidates a rule keeps from somebody who waits: given up, the round would come to the same request again
+// and again, and serve nobody. Each turn asks for four times as many as the last, so a shelf of a million takes nine. The assign lock
+// is not held meanwhile. A shelf or a recheck that is replaced again and again is given up.
 func (e *Engine) withRecheckedShelf(ctx context.Context, task int64, s assign.Settings, more int, round func(ranking.Matching) error) error {
 	look := shelfRecheck{e: e, task: task, s: s}
 	asked := 0
-	for range attempts {
+	for look.begun < attempts {
 		if look.s.Recheck != "" {
 			n, err := e.Ranker.AskedFor(ctx, task)
 			if err == nil {
@@ -64,7 +68,7 @@ func (e *Engine) withRecheckedShelf(ctx context.Context, task int64, s assign.Se
 			return fmt.Errorf("%w: %w", errNoRecheck, err)
 		}
 		if look.all || p.Recheck != look.s.Recheck { // there is a new shelf or a new recheck
-			look = shelfRecheck{e: e, task: task, s: p.Settings}
+			look.begin(p.Settings)
 		}
 	}
 	return errTooFewRechecked
@@ -79,6 +83,12 @@ type shelfRecheck struct {
 	run   int64 // the run whose result is on the shelf
 	next  int64 // the first rank that was not rechecked
 	all   bool  // the whole shelf was rechecked
+	begun int   // how often it began with the best, besides the first time
+}
+
+// begin begins again with the best candidates, by the task's settings as they are now.
+func (l *shelfRecheck) begin(s assign.Settings) {
+	*l = shelfRecheck{e: l.e, task: l.task, s: s, begun: l.begun + 1}
 }
 
 // ask rechecks until enough candidates match, or none are left.
@@ -102,8 +112,10 @@ func (l *shelfRecheck) ask(ctx context.Context, enough int) error {
 			return fmt.Errorf("read the candidates to recheck: %w", err)
 		}
 		if l.run != 0 && run != l.run { // the shelf was swapped meanwhile: begin with its best
-			*l = shelfRecheck{e: l.e, task: l.task, s: l.s, run: run}
-			l.found = ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
+			if l.begin(l.s); l.begun >= attempts {
+				return errTooFewRechecked
+			}
+			l.run, l.found = run, ranking.Matching{By: l.s.Recheck, Items: map[string]bool{}}
 			continue
 		}
 		l.run = run
