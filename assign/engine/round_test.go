@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
 
@@ -157,6 +159,65 @@ func TestFirstComeFirstServedBestFirst(t *testing.T) {
 				t.Fatalf("user %d got item %s, want %d", i, it, next)
 			}
 			next--
+		}
+	}
+}
+
+// begun is a transaction that notes its limits when a round begins in it.
+type begun struct {
+	pgx.Tx
+	limits string
+}
+
+const limitsNow = `select concat_ws(' ', current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'),
+	current_setting('enable_seqscan'), current_setting('enable_bitmapscan'), current_setting('jit'))`
+
+func (b *begun) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if err := b.QueryRow(ctx, limitsNow).Scan(&b.limits); err != nil {
+		b.limits = err.Error()
+	}
+	return b.Tx.SendBatch(ctx, batch)
+}
+
+// A round in the run lock's transaction waits for the assign lock as long as any other, and a node that freezes in it loses that
+// lock as soon. Otherwise a lock that was busy for a while cost the query's result, and clicks on a fresh shelf were refused.
+func TestRoundsUnderTheRunLockHaveTheLimitsOfOthers(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newTask(t, n, "task", numbers, fresh(time.Hour))
+	var want string
+	err := pgx.BeginTxFunc(t.Context(), db, pg.ReadCommitted, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), limitsNow).Scan(&want) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := n.readTaskView(t.Context(), n.api, task.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, round := range map[string]func(tx pgx.Tx) error{
+		"a run's": func(tx pgx.Tx) error {
+			return runner{n.Engine}.handOut(t.Context(), tx, view, &runResult{run: 1})
+		},
+		"a failed run's":    func(tx pgx.Tx) error { return runner{n.Engine}.failRequests(t.Context(), tx, view, 1, "no") },
+		"on the shelf":      func(tx pgx.Tx) error { return locker{n.Engine}.serveShelf(t.Context(), tx, task.ID) },
+		"of a deleted task": func(tx pgx.Tx) error { return locker{n.Engine}.endDeleted(t.Context(), tx, task.ID) },
+	} {
+		conn, err := n.runs.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{BeginQuery: beginLocking})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &begun{Tx: tx}
+		err = round(b) // some have nothing to do, and fail for it
+		_ = tx.Rollback(t.Context())
+		conn.Release()
+		if b.limits != want {
+			t.Errorf("%s round has the limits %q, want %q (%v)", name, b.limits, want, err)
 		}
 	}
 }

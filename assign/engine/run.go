@@ -141,15 +141,15 @@ func (r *round) stopped(t taskView) bool {
 // handOut is the run's own round.
 func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, o *runResult) error {
 	run, found := o.run, o.Result
-	if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran a user's query
-		return fmt.Errorf("begin the round: %w", err)
-	}
 	if t.FreshFor > 0 {
+		if _, err := tx.Exec(ctx, pg.OwnPlans); err != nil { // on the connection that ran a user's query
+			return fmt.Errorf("begin to put up the shelf: %w", err)
+		}
 		if err := o.shelve(ctx, rn.Engine, tx, t.task); err != nil {
 			return err
 		}
 	}
-	r, err := rn.openRound(ctx, tx, t.task)
+	r, err := locker(rn).roundUnderLock(ctx, tx, t.task)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (e *Engine) traceAnswered(r *round) { e.Trace.Answered(r.id, r.run, r.began
 
 // failRequests is the round of a run whose query failed by its own fault.
 func (rn runner) failRequests(ctx context.Context, tx pgx.Tx, t taskView, run int64, message string) error {
-	r, err := rn.openRound(ctx, tx, t.task)
+	r, err := locker(rn).roundUnderLock(ctx, tx, t.task)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,8 @@ func (l locker) tryLock(ctx context.Context, task int64) (moved bool, err error)
 // The settings apply to this transaction alone, so they also work through a transaction pooler. They take no snapshot: the
 // lock's statement is the first that does. lock_timeout is set because skip locked still waits behind a lock of the whole
 // table. The idle time-out makes a node that froze between the query's end and its round lose the lock, and its round, to
-// others. ClientWatch's setting follows, so that a query ends and its lock is free soon after its node died.
+// others. The round then has the limits of any other (roundUnderLock). ClientWatch's setting follows, so that a query ends and its
+// lock is free soon after its node died.
 const beginLocking = `begin isolation level read committed read write; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '20s'`
 
 // runLock locks the task's row. It returns no row if the row is locked or does not exist. "no key update" and not "update":
@@ -81,4 +82,14 @@ func (l locker) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func
 	l.Steps(ctx, StepNothing)
 	l.Wake(task) // a request recorded since the read has found the lock taken: look again when it is free
 	return false, nil
+}
+
+// roundUnderLock is openRound in the transaction of the run lock. With the run lock's own limits the round would give up the assign
+// lock's queue sooner than all others, and with it the query's result; and a node that froze in the round would keep the assign lock
+// for longer than clicks wait for it.
+func (l locker) roundUnderLock(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
+	if _, err := tx.Exec(ctx, pg.OfARound); err != nil {
+		return nil, fmt.Errorf("begin the round: %w", err)
+	}
+	return l.openRound(ctx, tx, task)
 }

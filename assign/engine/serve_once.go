@@ -95,7 +95,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 
 // serveShelf is a round that hands out what the last run left.
 func (l locker) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
-	r, err := l.openRound(ctx, tx, task)
+	r, err := l.roundUnderLock(ctx, tx, task)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ returning id`
 
 // endDeleted cancels requests that were recorded while the task was being deleted.
 func (l locker) endDeleted(ctx context.Context, tx pgx.Tx, task int64) error {
-	r, err := l.openRound(ctx, tx, task)
+	r, err := l.roundUnderLock(ctx, tx, task)
 	if err != nil {
 		return err
 	}

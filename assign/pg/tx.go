@@ -29,9 +29,12 @@ const (
 	lockLimit = `set local lock_timeout = '` + lockPatience + `'`
 )
 
+// OfARound gives a transaction that began otherwise the limits and plans of [ReadCommitted], before it takes the assign lock.
+const OfARound = idleLimit + `; ` + lockLimit + `; ` + OwnPlans
+
 // The options of transactions that write, and of those that only read.
 var (
-	ReadCommitted = pgx.TxOptions{BeginQuery: beginReadCommitted + `; ` + idleLimit + `; ` + lockLimit + `; ` + OwnPlans}
+	ReadCommitted = pgx.TxOptions{BeginQuery: beginReadCommitted + `; ` + OfARound}
 	ReadOnly      = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 
