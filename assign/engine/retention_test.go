@@ -151,6 +151,32 @@ func TestShortRetention(t *testing.T) {
 	}
 }
 
+// However many runs a task has had, what is removed is compared with two of them at most.
+func TestRetentionReadsFewRuns(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newTask(t, n, "task", numbers, fresh(time.Hour))
+	const addRuns = `insert into getwork.run (task_id, version, node, state, started_at, finished_at, snapshot, given, blocked, passed_over, candidates, cut)
+		select $1, 1, 'n', 'finished', clock_timestamp() - i * interval '1 minute', clock_timestamp() - i * interval '1 minute', '1:1:', 0, 0, 0, 0, false
+		from generate_series(1, $2::integer) i`
+	execute(t, db, addRuns, task.ID, 10)
+	execute(t, db, `update getwork.task_state set shelf_run = (select min(id) from getwork.run), fresh_until = clock_timestamp() + interval '1 hour'`)
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+		select $1, i, 'ann', 'completed', clock_timestamp() - interval '91 days', pg_current_xact_id() from generate_series(1, 2500) i`, task.ID) // buffersOf removes a thousand twice
+	statement := map[string]looked{"remove": {n.SQL(removeWork), []any{n.Retention.Microseconds(), time.Time{}, 0}}}
+	pages := func() int {
+		execute(t, db, `vacuum analyze getwork.run, getwork.work, getwork.task_state`)
+		return buffersOf(t, n.pools.API, statement)["remove"]
+	}
+	few := pages()
+	execute(t, db, addRuns, task.ID, 3000)
+	if many := pages(); many > 2*few {
+		t.Errorf("%d pages are read after 3,010 runs, %d after 10", many, few)
+	}
+}
+
 // The retention is what the node was told.
 func TestRetentionIsConfigured(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,8 @@ func (e *Engine) tidy(ctx context.Context) error {
 const (
 	// Each batch begins where the last one ended, so that rows that must stay are passed once, not in each batch. However
 	// short the retention is, work that was closed since the run on the shelf or a run under way began stays, because it
-	// keeps its item from being handed out of that run. The minute is there because a closing is stamped a little before its
+	// keeps its item from being handed out of that run. Each of the two runs is looked for by its own index: in one condition they
+	// would be looked for among all runs of the task. The minute is there because a closing is stamped a little before its
 	// commit, and the commit is what the run did not see.
 	removeWork = `
 with old as materialized (
@@ -120,9 +121,11 @@ with old as materialized (
     and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
     and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
     and not exists (
-      select from getwork.run u join getwork.task_state s using (task_id)
-      where u.task_id = w.task_id and (u.id = s.shelf_run or u.state = 'running')
-        and w.closed_at > u.started_at - interval '1 minute') as over
+      select from getwork.task_state s join getwork.run u on u.id = s.shelf_run
+      where s.task_id = w.task_id and w.closed_at > u.started_at - interval '1 minute')
+    and not exists (
+      select from getwork.run u
+      where u.task_id = w.task_id and u.state = 'running' and w.closed_at > u.started_at - interval '1 minute') as over
   from getwork.work w
   where w.closed_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond') and (w.closed_at, w.id) > ($2, $3)
   order by w.closed_at, w.id
