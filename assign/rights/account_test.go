@@ -428,6 +428,28 @@ func TestJWT(t *testing.T) {
 	d.look(t, f, EndBlocked)
 }
 
+// A log-in does not touch the groups of what waits under a JSON web token of the same account, which has groups of its own. A block
+// ends that, too.
+func TestLogInLeavesTheJWTAlone(t *testing.T) {
+	t.Parallel()
+	var c calls
+	d := newDesk(t, c.into)
+	r, err := d.JWT(t.Context(), Entry{Iss: "idp", Sub: "sub of mia", Name: "mia", Role: assign.RoleAgent, Groups: []string{"batch"}}, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.logIn(t, "mia", assign.RoleWorker, "")
+	if got := strings.Join(c.regrouped, " "); !strings.Contains(got, "s:") || strings.Contains(got, string(r.Credential)) {
+		t.Errorf("a log-in gives its groups to %s, want the session without %s", got, r.Credential)
+	}
+	if _, err := d.Block(t.Context(), "mia", true); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(c.cancelled, " "); !strings.Contains(got, string(r.Credential)) {
+		t.Errorf("a block ends %s, want %s among it", got, r.Credential)
+	}
+}
+
 // A live channel of an access token ends with it.
 func TestJWTExpires(t *testing.T) {
 	t.Parallel()

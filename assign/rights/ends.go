@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -112,7 +114,8 @@ func (g *Registry) conclude(ctx context.Context, tx pgx.Tx, act *audit.Act, chan
 }
 
 // regroup gives the waiting requests of a principal other groups. A manager needs none: given groups, a request for a task of others
-// would end with nothing. A request under a manager's token of a lesser role gets its groups at the next look.
+// would end with nothing. A request under a manager's token of a lesser role gets its groups at the next look. A JSON web token says
+// itself which groups it has, whatever its subject has elsewhere.
 func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, role assign.Role, groups []string) ([]notify.Change, error) {
 	if g.Regroup == nil || role == assign.RoleManager {
 		return nil, nil
@@ -121,6 +124,7 @@ func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, role
 	if err != nil {
 		return nil, err
 	}
+	credentials = slices.DeleteFunc(credentials, func(c string) bool { return strings.HasPrefix(c, "j:") })
 	return g.Regroup(ctx, tx, credentials, groups)
 }
 
