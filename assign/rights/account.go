@@ -78,9 +78,11 @@ func (g *Registry) known(ctx context.Context, a account) (f found, err error) {
 	if ok {
 		return f, nil
 	}
+	at := time.Now() // before the read: what ends during it may not be in it
 	if f, err = g.accounts.Ask(ctx, a); err != nil {
 		return f, fmt.Errorf("look up an account: %w", err)
 	}
+	f.at = at
 	g.cache.put(a.key(), f)
 	return f, nil
 }

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	cacheFor  = 500 * time.Millisecond // a generation; what was read is kept for at most two
+	keptFor   = time.Second            // how long after it was read something counts
+	cacheFor  = 500 * time.Millisecond // a generation; what was read is in memory for three, since a generation may end late
 	cacheMost = 25_000                 // entries of a generation: more would let strangers fill a node's memory with credentials that don't exist
 	askMost   = 50                     // credentials that don't exist that are looked up in a second
 )
@@ -28,7 +29,10 @@ func (c *cache) get(key string) (f found, ok bool) {
 	if f, ok = c.now[key]; !ok {
 		f, ok = c.older[key]
 	}
-	return f, ok
+	if !ok || time.Since(f.at) > keptFor {
+		return found{}, false
+	}
+	return f, true
 }
 
 func (c *cache) put(key string, f found) {
