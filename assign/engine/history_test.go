@@ -238,7 +238,7 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"redriveWork":        {redriveWork, []any{task, []string{"item 5"}, "ann"}},
 		"lockWork":           {lockWork, []any{1, "ann"}},
 		"removeWork":         {removeWork, []any{int64(time.Hour), time.Time{}, 0}},
-		"removeRequests":     {removeRequests, []any{int64(time.Hour)}},
+		"removeRequests":     {removeRequests, []any{int64(time.Hour), int64(1000)}},
 		"taskInUse":          {taskInUse, []any{task}},
 		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
 		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil)}},

@@ -177,6 +177,27 @@ func TestRetentionReadsFewRuns(t *testing.T) {
 	}
 }
 
+// A batch of old requests reads as much beside thousands of other old ones as beside some.
+func TestRetentionOfManyRequests(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", nil)
+	statements := map[string]looked{"first batch": {n.SQL(removeRequests), []any{n.Retention.Microseconds(), int64(1 << 40)}}}
+	pages := func(more int) int {
+		execute(t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested, state, reason, created_at, completed_at)
+			select $1, 'dan', 1, 0, 'none', 'no_match', clock_timestamp() - interval '91 days', clock_timestamp() - interval '91 days' from generate_series(1, $2::integer)`, task.ID, more)
+		execute(t, db, `vacuum analyze getwork.work_requested`)
+		return buffersOf(t, n.pools.API, statements)["first batch"]
+	}
+	pages(20_000) // a second time its first rows cost more: they were locked
+	few := pages(1)
+	if many := pages(40_000); many > few+100 {
+		t.Errorf("%d pages are read beside 60,000 old requests, %d beside 20,000", many, few)
+	}
+}
+
 // The retention is what the node was told.
 func TestRetentionIsConfigured(t *testing.T) {
 	t.Parallel()

@@ -146,17 +146,21 @@ with old as materialized (
 )
 delete from getwork.item i using old where i.id = old.id`
 
-	// Ids follow time, so the old requests come first, and the walk ends at the first young one. A request that answers an
-	// Idempotency-Key stays as long as the key.
+	// Ids follow time, so the old requests come first, and the walk ends at the first young one. It goes over all old ones, so it
+	// is done once, and not for each batch.
+	selectFirstYoung = `
+select coalesce((
+  select r.id from getwork.work_requested r
+  where r.created_at >= (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+  order by r.id
+  limit 1), 9223372036854775807)`
+
+	// A request that answers an Idempotency-Key stays as long as the key.
 	removeRequests = `
 with old as materialized (
   select r.id
   from getwork.work_requested r
-  where r.id < coalesce((
-      select n.id from getwork.work_requested n
-      where n.created_at >= (select clock_timestamp() - $1::bigint * interval '1 microsecond')
-      order by n.id
-      limit 1), 9223372036854775807)
+  where r.id < $2
     and r.completed_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond')
     and not exists (select from getwork.idempotency_key k where k.request_id = r.id and k.created_at > clock_timestamp() - interval '24 hours')
   order by r.id
@@ -176,18 +180,28 @@ func (e *Engine) Retain(ctx context.Context) error {
 	if err := e.retainWork(ctx, keep); err != nil {
 		return err
 	}
-	for _, statement := range []string{removeItems, removeRequests} {
-		for {
-			tag, err := e.write(ctx, statement, keep)
-			if err != nil {
-				return fmt.Errorf("remove rows past their retention: %w", err)
-			}
-			if tag.RowsAffected() == 0 {
-				break
-			}
+	if err := removeAll(ctx, e, removeItems, keep); err != nil {
+		return err
+	}
+	var young int64
+	err := e.transact(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, e.SQL(selectFirstYoung), keep).Scan(&young) })
+	if err != nil {
+		return errors.Join(ctx.Err(), fmt.Errorf("look for what is past its retention: %w", err))
+	}
+	return removeAll(ctx, e, removeRequests, keep, young)
+}
+
+// removeAll executes a statement that removes some rows until it removes none.
+func removeAll(ctx context.Context, e *Engine, statement string, args ...any) error {
+	for {
+		tag, err := e.write(ctx, statement, args...)
+		if err != nil {
+			return fmt.Errorf("remove rows past their retention: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return nil
 		}
 	}
-	return nil
 }
 
 func (e *Engine) retainWork(ctx context.Context, keep int64) error {
