@@ -63,10 +63,10 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 const selectActor = `
 select p.blocked_at is not null or c.ended
 from (
-  select s.principal, s.ended_at is not null as ended from getwork.session s where 's:' || s.public_id = $1
+  select s.principal, s.ended_at is not null as ended from getwork.session s where left($1, 2) = 's:' and s.public_id = substr($1, 3)
   union all
   select coalesce(o.principal, t.principal), t.ended_at is not null or o.ended_at is not null
-  from getwork.token t left join getwork.session o on o.id = t.parent where 't:' || t.id = $1
+  from getwork.token t left join getwork.session o on o.id = t.parent where left($1, 2) = 't:' and t.id = substr($1, 3)
   union all
   select case when $1 ~ '^[jp]:' then split_part(substr($1, 3), '.', 1)::bigint end, false
 ) c

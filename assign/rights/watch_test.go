@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -334,6 +335,28 @@ func TestActsOfEndedCredentials(t *testing.T) {
 		u, err := d.Block(as, name, false)
 		if p, _ := pg.ProblemOf(err); p.Status != 401 {
 			t.Errorf("%+v, %v: somebody blocked lets %s in", u, err, name)
+		}
+	}
+}
+
+// Whoever acts is found by index among all sessions and tokens that there ever were.
+func TestActorByIndex(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for credential, want := range map[string]string{"s:x": "Index Cond: (public_id = 'x'", "t:x": "Index Cond: (id = 'x'"} {
+		err := pg.Transact(t.Context(), d.DB, func(tx pgx.Tx) error {
+			rows, err := tx.Query(t.Context(), "explain "+d.SQL(selectActor), credential)
+			if err != nil {
+				return err
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if plan := strings.Join(lines, "\n"); strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, want) {
+				t.Errorf("%s is not found by index:\n%s", credential, plan)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
