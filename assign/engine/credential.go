@@ -253,6 +253,23 @@ where r.id = m.id and r.state = 'pending'
 returning r.task_id, r.id`
 )
 
+const lockCredentials = `
+select r.id
+from getwork.work_requested r
+where r.state = 'pending' and r.credential is not null and r.credential = any($1::text[])
+order by r.id
+for update`
+
+// LockCredentials locks what waits under these credentials, in the order of the requests' ids, as a round does. A transaction that
+// changes some of it in several steps begins so. Otherwise it may hold a request that a round waits for, and then wait for one that
+// the round holds; PostgreSQL ends one of the two, and with a run's round the query's result is lost.
+func (e *Engine) LockCredentials(ctx context.Context, tx pgx.Tx, credentials []string) error {
+	if _, err := tx.Exec(ctx, e.SQL(lockCredentials), credentials); err != nil {
+		return fmt.Errorf("lock requests of a log-in: %w", err)
+	}
+	return nil
+}
+
 // Rebind moves a user's waiting requests from the credentials that a log-in replaces to its own; nothing is cancelled. It
 // belongs in the transaction of the log-in. until is when the new one ends; zero: not by itself.
 func (e *Engine) Rebind(ctx context.Context, tx pgx.Tx, user string, from []string, to string, until time.Time) error {

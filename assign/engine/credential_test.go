@@ -632,3 +632,45 @@ values ($1, sha256(convert_to($1, 'UTF8')), $2, $3, (select id from getwork.sess
 	all = []string{"", "s:", "s:nobody", "t:nobody", "j:0", "p:0", "x:1"}
 	check("unknown", all...)
 }
+
+// A log-in moves some requests and regroups others. A run's round beside it waits for all of them, or the log-in for the round:
+// neither ends the other, and the query runs once.
+func TestLogInBesideARun(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	queried := newGate(StepQueried)
+	n := startNode(t, url, nodeOptions{steps: queried.hold})
+	db := pool(t, url)
+	newTask(t, n, "task", numbers, nil)
+	old, other, renewed := logIn(t, db, "ann"), logIn(t, db, "ann"), logIn(t, db, "ann")
+	one := n.ask(t, "task", assign.Click{Holder: assign.Holder{User: "ann", Instance: "agent"}, Count: 1, Credential: other})
+	two := n.ask(t, "task", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Credential: old})
+	<-queried.reached
+	err := n.transact(t.Context(), func(tx pgx.Tx) error { // as Registry.Begin does
+		if err := n.LockCredentials(t.Context(), tx, []string{old, other}); err != nil {
+			return err
+		}
+		if err := n.Rebind(t.Context(), tx, "ann", []string{old}, renewed, time.Time{}); err != nil {
+			return err
+		}
+		select {
+		case <-queried.open:
+		default:
+			close(queried.open)
+			wantWaiting(t, db, "%getwork.work_requested%for update%")
+		}
+		_, err := n.ChangeGroups(t.Context(), tx, []string{other, renewed}, []string{"new"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []assign.Request{one, two} {
+		if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
+			t.Errorf("request %d is %s", r.ID, r.State)
+		}
+	}
+	if got := runs(t, db); got != 1 {
+		t.Errorf("the query ran %d times", got)
+	}
+}

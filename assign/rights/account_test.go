@@ -20,16 +20,26 @@ import (
 )
 
 // calls records what the engine is asked to do with requests.
-type calls struct{ regrouped, cancelled []string }
+type calls struct{ regrouped, cancelled, steps []string }
 
 func (c *calls) into(config *Config) {
 	config.Regroup = func(_ context.Context, _ pgx.Tx, credentials []string, groups []string) ([]notify.Change, error) {
+		c.steps = append(c.steps, fmt.Sprint("regroup ", credentials))
 		c.regrouped = append(c.regrouped, fmt.Sprint(credentials, groups))
 		return nil, nil
 	}
 	config.Cancel = func(_ context.Context, _ pgx.Tx, credentials []string) ([]notify.Change, error) {
+		c.steps = append(c.steps, fmt.Sprint("cancel ", credentials))
 		c.cancelled = append(c.cancelled, fmt.Sprint(credentials))
 		return nil, nil
+	}
+	config.Rebind = func(_ context.Context, _ pgx.Tx, _ string, from []string, _ string, _ time.Time) error {
+		c.steps = append(c.steps, fmt.Sprint("rebind ", from))
+		return nil
+	}
+	config.Lock = func(_ context.Context, _ pgx.Tx, credentials []string) error {
+		c.steps = append(c.steps, fmt.Sprint("lock ", credentials))
+		return nil
 	}
 }
 

@@ -117,15 +117,20 @@ func (g *Registry) conclude(ctx context.Context, tx pgx.Tx, act *audit.Act, chan
 // would end with nothing. A request under a manager's token of a lesser role gets its groups at the next look. A JSON web token says
 // itself which groups it has, whatever its subject has elsewhere.
 func (g *Registry) regroup(ctx context.Context, tx pgx.Tx, principal int64, role assign.Role, groups []string) ([]notify.Change, error) {
+	credentials, err := g.regroupable(ctx, tx, principal, role)
+	if err != nil || len(credentials) == 0 {
+		return nil, err
+	}
+	return g.Regroup(ctx, tx, credentials, groups)
+}
+
+// regroupable returns the credentials whose waiting requests regroup changes.
+func (g *Registry) regroupable(ctx context.Context, tx pgx.Tx, principal int64, role assign.Role) ([]string, error) {
 	if g.Regroup == nil || role == assign.RoleManager {
 		return nil, nil
 	}
 	credentials, err := g.credentialsOf(ctx, tx, principal)
-	if err != nil {
-		return nil, err
-	}
-	credentials = slices.DeleteFunc(credentials, func(c string) bool { return strings.HasPrefix(c, "j:") })
-	return g.Regroup(ctx, tx, credentials, groups)
+	return slices.DeleteFunc(credentials, func(c string) bool { return strings.HasPrefix(c, "j:") }), err
 }
 
 const selectCredentials = `

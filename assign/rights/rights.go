@@ -97,6 +97,9 @@ type Config struct {
 	OwnerWithin time.Duration // a personal token works only if its owner logged in so lately; default 720 h
 	Idle        time.Duration // how long a session lives without activity; default 30 m
 
+	// Lock locks the pending requests of these credentials, in the order of their ids. A transaction that calls more than one of the
+	// following calls Lock first: each of them locks in that order by itself, but not one after the other.
+	Lock func(ctx context.Context, tx pgx.Tx, credentials []string) error
 	// Cancel cancels the pending requests of these credentials, in the transaction that ends them.
 	Cancel func(ctx context.Context, tx pgx.Tx, credentials []string) ([]notify.Change, error)
 	// Regroup gives the pending requests of these credentials other groups.

@@ -289,6 +289,38 @@ func TestLogIn(t *testing.T) {
 	}
 }
 
+// Whatever waits under the credentials that a log-in changes is locked at once, before any of it is changed.
+func TestLogInLocksFirst(t *testing.T) {
+	t.Parallel()
+	var c calls
+	d := newDesk(t, c.into)
+	former := d.logIn(t, "bob", assign.RoleWorker, "")
+	of := func(cookie string) string {
+		r, err := d.session(t, cookie)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(r.Credential)
+	}
+	var anns []string
+	for range maxSessions {
+		anns = append(anns, of(d.logIn(t, "ann", assign.RoleWorker, "")))
+	}
+	all := append(anns, of(former))
+	d.exec(t, `update getwork.principal set groups = '{other}'`) // so that the log-in changes them
+	c.steps = nil
+	d.logIn(t, "ann", assign.RoleWorker, former)
+	if len(c.steps) != 4 || !strings.HasPrefix(c.steps[0], "lock ") || !strings.HasPrefix(c.steps[1], "rebind ") ||
+		!strings.HasPrefix(c.steps[2], "regroup ") || !strings.HasPrefix(c.steps[3], "cancel ") {
+		t.Fatalf("a log-in does this: %q", c.steps)
+	}
+	for _, credential := range all {
+		if !strings.Contains(c.steps[0], credential) {
+			t.Errorf("%s, want also %s", c.steps[0], credential)
+		}
+	}
+}
+
 func TestRebind(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

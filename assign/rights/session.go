@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -106,7 +107,13 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 			refresh, hint, address, in.Agent).Scan(&begun.Ends); err != nil {
 			return nil, nil, nil, err
 		}
-		ended, acts, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends, maxSessions)
+		var regrouped []string
+		if changed {
+			if regrouped, err = g.regroupable(ctx, tx, p.id, in.Role); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		ended, acts, err := g.replace(ctx, tx, id, in.Former, p, string(BySession(public)), begun.Ends, maxSessions, regrouped)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -132,8 +139,9 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 
 // replace ends the sessions that a log-in replaces, with their terminals' tokens, and returns an act for each session. The requests
 // of the same person move to the new one; the credentials of another, who used the browser before, are returned: what waits under
-// them is to be cancelled.
-func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int) (ended []string, acts []audit.Act, err error) {
+// them is to be cancelled. What waits under those, or is moved, or waits under others whose groups the caller changes next, is locked
+// together: a round locks all of it in one order, and would be ended together with its run's result if it met a log-in half-way.
+func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int, others []string) (ended []string, acts []audit.Act, err error) {
 	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, most)
 	if err != nil {
 		return nil, nil, err
@@ -153,6 +161,11 @@ func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former str
 		return nil
 	}); err != nil {
 		return nil, nil, err
+	}
+	if all := slices.Concat(own, ended, others); len(all) > 0 && g.Lock != nil {
+		if err := g.Lock(ctx, tx, all); err != nil {
+			return nil, nil, fmt.Errorf("lock what waits: %w", err)
+		}
 	}
 	if len(own) > 0 && g.Rebind != nil {
 		err = g.Rebind(ctx, tx, p.name, own, credential, until)

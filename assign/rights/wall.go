@@ -116,7 +116,7 @@ func (g *Registry) OpenWall(ctx context.Context, code, former string, from netip
 			return nil, nil, err
 		}
 		begun.User = p.name
-		ended, acts, err := g.replace(ctx, tx, id, former, p, string(BySession(public)), begun.Ends, maxWalls)
+		ended, acts, err := g.replace(ctx, tx, id, former, p, string(BySession(public)), begun.Ends, maxWalls, nil)
 		return &audit.Act{Act: "wall.open", Object: public, Detail: map[string]any{"user": p.name}, Then: acts}, ended, err
 	})
 	if err != nil {

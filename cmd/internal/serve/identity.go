@@ -21,7 +21,7 @@ func (n *node) openRights(id string, name schema.Name) {
 	}
 	registry := rights.New(rights.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Channel: name.Channel(), Audit: n.audit, Log: n.log,
 		Idle: n.config.SessionIdle, TokenMax: n.config.TokenMax, OwnerWithin: n.config.TokenOwnerWithin,
-		Cancel: n.engine.EndCredentials, CancelEnded: n.engine.CancelEnded, Rebind: n.engine.Rebind, Regroup: n.engine.ChangeGroups})
+		Lock: n.engine.LockCredentials, Cancel: n.engine.EndCredentials, CancelEnded: n.engine.CancelEnded, Rebind: n.engine.Rebind, Regroup: n.engine.ChangeGroups})
 	n.rights = rights.NewWatch(registry)
 	n.proxy = n.config.openProxy(registry)
 	n.attempts = web.NewAttempts()
