@@ -137,10 +137,13 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 	return Begun{}, err
 }
 
-// replace ends the sessions that a log-in replaces, with their terminals' tokens, and returns an act for each session. The requests
-// of the same person move to the new one; the credentials of another, who used the browser before, are returned: what waits under
-// them is to be cancelled. What waits under those, or is moved, or waits under others whose groups the caller changes next, is locked
-// together: a round locks all of it in one order, and would be ended together with its run's result if it met a log-in half-way.
+// replace ends the sessions that a log-in replaces, with their terminals' tokens, and returns an act for each session. It moves the
+// person's own requests to the new session. It returns the credentials of whoever used the browser before, so that the caller cancels
+// their requests. others are further credentials whose requests the caller changes afterwards.
+//
+// replace first locks the requests under all these credentials, in the order of their ids, as rounds do. If the log-in locked some of
+// them now and some later, it and a round could wait for each other; PostgreSQL might then end the round, and its run's result would
+// be lost.
 func (g *Registry) replace(ctx context.Context, tx pgx.Tx, id []byte, former string, p principal, credential string, until time.Time, most int, others []string) (ended []string, acts []audit.Act, err error) {
 	rows, err := tx.Query(ctx, g.SQL(endReplaced), id, Hash(former), p.id, most)
 	if err != nil {
