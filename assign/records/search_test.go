@@ -33,7 +33,6 @@ select from v`); err != nil {
 		t.Fatal(err)
 	}
 	rs := New(pg.Router{Calls: pool}, nil)
-	rs.patience = 50 * time.Millisecond
 	search := func() error {
 		_, err := rs.WorkHistory(t.Context(), assign.WorkFilter{Task: "verify", Value: "x", Limit: 1})
 		return err
@@ -41,6 +40,7 @@ select from v`); err != nil {
 	if err := search(); err != nil {
 		t.Error(err)
 	}
+	rs.patience = 50 * time.Millisecond
 	lock, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
