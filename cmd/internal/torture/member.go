@@ -70,10 +70,13 @@ func newMember(s *stage, number int) (m *member, err error) {
 	return m, nil
 }
 
+// startAgain is how often a node may start for which a machine that does too much at once has no time.
+const startAgain = 3
+
 // start starts the process and waits until it serves. A start that a fault may have spoilt is repeated; one that fails
 // otherwise is an error.
 func (m *member) start(ctx context.Context) error {
-	for {
+	for late := 0; ; {
 		before := m.stage.epoch.Load() + m.touched.Load()
 		m.running, m.meant = true, new(atomic.Bool)
 		if m.stage.upgraded.Load() {
@@ -91,7 +94,9 @@ func (m *member) start(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if m.calm() && m.touched.Load()+m.stage.epoch.Load() == before {
-			return fmt.Errorf("node %d does not start: %w", m.number, err)
+			if late++; late == startAgain || !tooLate(err) {
+				return fmt.Errorf("node %d does not start: %w", m.number, err)
+			}
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -99,6 +104,11 @@ func (m *member) start(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// tooLate reports whether a node ended because the database did not answer it in time, which a service manager repeats.
+func tooLate(err error) bool {
+	return strings.Contains(err.Error(), "can't connect to the database") && strings.Contains(err.Error(), "timeout")
 }
 
 // calm reports whether nothing is wrong with the database and the paths to it.

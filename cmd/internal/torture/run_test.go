@@ -31,3 +31,25 @@ func TestAnErrorKeepsWhatWasFound(t *testing.T) {
 		t.Errorf("the log of a node: %q, %v", log, err)
 	}
 }
+
+// A node for which a busy database has no time is started again, as a service manager does, but not for ever.
+func TestStartsThatAreTooLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server of its own: not with -short")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	program, starts := filepath.Join(dir, "getwork"), filepath.Join(dir, "starts")
+	script := "#!/bin/sh\necho start >>" + starts + "\necho \"can't connect to the database: failed to receive message: timeout\"; exit 1\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	_, err := torture.Run(t.Context(), torture.Options{Binary: program, Nodes: 2, Faults: []string{torture.None}, Out: filepath.Join(dir, "out"), Log: t.Logf})
+	if err == nil || !strings.Contains(err.Error(), "does not start") {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(starts)
+	if n := strings.Count(string(text), "start"); err != nil || n < 4 {
+		t.Errorf("started %d times: %v", n, err)
+	}
+}
