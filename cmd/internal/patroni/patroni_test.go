@@ -81,6 +81,9 @@ func TestHostDies(t *testing.T) {
 	t.Logf("the next primary %v after the last was killed", time.Since(killed))
 	first.Start()
 	c.AwaitWhole(ctx)
+	if state := c.State(ctx); strings.Count(state, "streaming sync") != 1 || strings.Count(state, "standby: true") != 2 {
+		t.Error(state)
+	}
 	for _, url := range []string{c.ProxyURL("bank"), c.HostsURL("bank")} {
 		execute(t, url, `insert into loan select count(*) + 1 from loan`)
 	}

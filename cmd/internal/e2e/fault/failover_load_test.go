@@ -18,6 +18,7 @@ import (
 // ledger keeps the nodes' answers, which must be in the tables for ever, whatever dies afterwards.
 type ledger struct {
 	fault func(format string, args ...any) // reports what must not happen
+	why   func()                           // logs what the database says of itself, once
 
 	mu       sync.Mutex
 	requests map[int64]assign.Request // as last answered
@@ -30,7 +31,7 @@ type ledger struct {
 }
 
 func newLedger(t *testing.T) *ledger {
-	return &ledger{fault: t.Errorf, requests: map[int64]assign.Request{}, work: map[int64]assign.Work{}, pushed: map[string]string{}, answers: map[int]int{}}
+	return &ledger{fault: t.Errorf, requests: map[int64]assign.Request{}, work: map[int64]assign.Work{}, pushed: map[string]string{}, answers: map[int]int{}, why: func() {}}
 }
 
 // request records a node's answer about a request. After the request has ended, neither its state nor its numbers may
@@ -157,6 +158,7 @@ func (l *ledger) persist(s *site, who cluster.Client, held time.Duration, call f
 			l.fault("%s was answered %d (Retry-After %q): %s", who.User, a.Status, a.Header.Get("Retry-After"), a.Body)
 			return false
 		case time.Since(first) > outageAtMost:
+			l.why()
 			l.fault("%s has come again for %v, and was last answered %d: %s", who.User, time.Since(first), a.Status, a.Body)
 			return false
 		}

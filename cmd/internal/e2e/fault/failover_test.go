@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ func failOver(t *testing.T, database *patroni.Cluster, url func(string) string, 
 	defer cancel()
 	database.AwaitWhole(ctx)
 	s, l := bankOf(t, database, url), newLedger(t)
+	l.why = sync.OnceFunc(func() { t.Log(database.State(ctx)) })
 	waiting := s.waiting(l)
 	finish := l.load(s)
 	enough(t, l, 300)
