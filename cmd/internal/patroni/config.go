@@ -17,6 +17,11 @@ const (
 	retryTimeout = 3
 )
 
+// stopTimeout is how long a primary may take to stop before Patroni kills it. Without it Patroni waits for ever, and the host
+// never follows the next primary: now and then a server that has written its last checkpoint stays, because one of its processes
+// does.
+const stopTimeout = 10
+
 // patroniConfig returns a host's configuration. With strict synchronous mode every commit is on two hosts. It does not
 // use etcd3: with etcd3, Patroni before 3.0.3 writes the leader's key without checking who holds it. So a primary that
 // stood still for longer than ttl takes its role back from the next one, whose commits are lost
@@ -35,6 +40,7 @@ bootstrap:
     maximum_lag_on_failover: 104857600
     synchronous_mode: %[7]t
     synchronous_mode_strict: %[7]t
+    primary_stop_timeout: %[12]d
     postgresql:
       use_pg_rewind: true
       use_slots: true
@@ -54,7 +60,7 @@ postgresql:
   parameters: {unix_socket_directories: %[9]s, fsync: 'off', wal_receiver_timeout: 20s, wal_sender_timeout: 5s,
     wal_retrieve_retry_interval: 500ms}
 `, h.Name, address(h.api), address(c.etcd), ttl, loopWait, retryTimeout, c.options.Synchronous,
-		address(h.port), h.dir, c.programs.postgres, password)
+		address(h.port), h.dir, c.programs.postgres, password, stopTimeout)
 }
 
 // proxyConfig sends each connection to the host whose Patroni says that it is the primary. It cuts the connections to a
