@@ -70,8 +70,8 @@ func newMember(s *stage, number int) (m *member, err error) {
 	return m, nil
 }
 
-// startAgain is how often a node may start for which a machine that does too much at once has no time.
-const startAgain = 3
+// startsTooLate is how many starts of a node may fail because a busy database did not answer in time.
+const startsTooLate = 3
 
 // start starts the process and waits until it serves. A start that a fault may have spoilt is repeated; one that fails
 // otherwise is an error.
@@ -94,7 +94,7 @@ func (m *member) start(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if m.calm() && m.touched.Load()+m.stage.epoch.Load() == before {
-			if late++; late == startAgain || !tooLate(err) {
+			if late++; late == startsTooLate || !tooLate(err) {
 				return fmt.Errorf("node %d does not start: %w", m.number, err)
 			}
 		}
@@ -106,7 +106,7 @@ func (m *member) start(ctx context.Context) error {
 	}
 }
 
-// tooLate reports whether a node ended because the database did not answer it in time, which a service manager repeats.
+// tooLate reports whether a node ended because the database did not answer it in time. A service manager would start it again.
 func tooLate(err error) bool {
 	return strings.Contains(err.Error(), "can't connect to the database") && strings.Contains(err.Error(), "timeout")
 }
