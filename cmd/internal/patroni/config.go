@@ -18,8 +18,8 @@ const (
 )
 
 // stopTimeout is how long a primary may take to stop before Patroni kills it. Without it Patroni waits for ever, and the host
-// never follows the next primary: now and then a server that has written its last checkpoint stays, because one of its processes
-// does.
+// never follows the next primary. After some switch-overs the former primary's server was still there minutes after Patroni had
+// released its role; why is not known.
 const stopTimeout = 10
 
 // patroniConfig returns a host's configuration. With strict synchronous mode every commit is on two hosts. It does not

@@ -178,7 +178,7 @@ func (c *Cluster) await(ctx context.Context, what string, so func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			c.t.Fatalf("not in time: %s: %v", what, context.Cause(ctx))
+			c.t.Fatalf("not in time: %s: %v\n%s", what, context.Cause(ctx), c.State(context.WithoutCancel(ctx)))
 		}
 	}
 }

@@ -88,7 +88,7 @@ func failOver(t *testing.T, database *patroni.Cluster, url func(string) string, 
 	defer cancel()
 	database.AwaitWhole(ctx)
 	s, l := bankOf(t, database, url), newLedger(t)
-	l.why = sync.OnceFunc(func() { t.Log(database.State(ctx)) })
+	l.why = sync.OnceFunc(func() { t.Log(database.State(context.WithoutCancel(ctx))) })
 	waiting := s.waiting(l)
 	finish := l.load(s)
 	enough(t, l, 300)
