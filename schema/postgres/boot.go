@@ -66,7 +66,7 @@ func (s *Server) boot(ctx context.Context) error {
 // file left behind nor another server on the same port is mistaken for it.
 func (s *Server) bootOnce(ctx context.Context) error {
 	name := "getwork-" + rand.Text()[:12]
-	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.cfg.Environment, s.binaries.postgres(), s.arguments(name)...)
+	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.environment(), s.binaries.postgres(), s.arguments(name)...)
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,14 @@ func (s *Server) answers(ctx context.Context, name string) (bool, error) {
 		return false, fmt.Errorf("another server answers on %s", s.state.SocketDir)
 	}
 	return true, nil
+}
+
+// environment returns what the server's environment has besides ours.
+func (s *Server) environment() []string {
+	if !s.cfg.Fast {
+		return s.cfg.Environment
+	}
+	return append([]string{HugePages}, s.cfg.Environment...)
 }
 
 // arguments returns the settings: ours that may be changed, the caller's, and ours that may not.

@@ -72,7 +72,7 @@ func (s *Server) initdb(ctx context.Context, dir, passwordFile, locale string) e
 	if s.cfg.Fast {
 		args = append(args, "--no-sync")
 	}
-	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, nil, s.binaries.initdb(), args...)
+	p, err := launch(s.account, s.cfg.Dir, s.throwaways(), s.cfg.Log, s.environment(), s.binaries.initdb(), args...)
 	if err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}

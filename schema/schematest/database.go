@@ -121,7 +121,7 @@ func configFor(admin string) (pgtestdb.Config, error) {
 		host = "[" + host + "]"
 	}
 	return pgtestdb.Config{
-		DriverName: copyingDriver,
+		DriverName: frugalDriver,
 		Host:       host,
 		Port:       strconv.Itoa(int(parsed.Port)),
 		User:       url.QueryEscape(parsed.User),

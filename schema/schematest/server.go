@@ -48,7 +48,9 @@ func (l *lazy) start() (*postgres.Server, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.server == nil && l.err == nil {
-		l.server, l.err = launch(postgres.Config{})
+		environment, remove := quickExit()
+		l.server, l.err = launch(postgres.Config{Environment: environment})
+		remove()
 	}
 	return l.server, l.err
 }
@@ -172,6 +174,11 @@ func Thorough(t testing.TB) {
 func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	cfg.TCP = true
+	if cfg.Environment == nil {
+		environment, remove := quickExit()
+		t.Cleanup(remove) // after the server's end: a restarted one needs it, too
+		cfg.Environment = environment
+	}
 	server, err := launch(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"getwork/schema/postgres"
 )
 
 // memory is a folder that Linux keeps in memory.
@@ -118,7 +120,7 @@ func environment(home string) []string {
 			env = append(env, e)
 		}
 	}
-	return append(env, "LC_ALL=C.UTF-8", "HOME="+home)
+	return append(env, "LC_ALL=C.UTF-8", "HOME="+home, postgres.HugePages)
 }
 
 // processes returns the ids of all processes that work in a folder or below.

@@ -124,12 +124,13 @@ func (s *stage) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.config = postgres.Config{Dir: dir, Parameters: parameters, TCP: true, Remove: true, Log: log}
+	s.config = postgres.Config{Dir: dir, Parameters: parameters, TCP: true, Remove: true, Log: log,
+		Environment: []string{postgres.HugePages}}
 	if s.o.jumps() {
 		if s.clock, err = clock.New(ctx); err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
-		s.config.Environment = s.clock.Environment()
+		s.config.Environment = append(s.config.Environment, s.clock.Environment()...)
 	}
 	s.server, err = postgres.Start(ctx, s.config)
 	if err != nil {
