@@ -1,6 +1,7 @@
 package story
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -95,9 +96,19 @@ func (s *site) signUp() {
 	}
 }
 
-// clicksAny asks for any job, and returns the outcome.
+// clicksAny asks for any job, and again with the same key, as clients do, while that can't be answered in time. It returns the outcome.
 func (s *site) clicksAny(who cluster.Client) string {
-	r, a, err := who.GetWork(s.T.Context(), "sign-up", 1, "Prefer", "wait=60")
+	key := rand.Text()
+	click := func() (assign.Request, cluster.Answer, error) {
+		return who.GetWork(s.T.Context(), "sign-up", 1, "Prefer", "wait=60", "Idempotency-Key", key)
+	}
+	r, a, err := click()
+	for range 5 {
+		if err != nil || a.Status != 503 {
+			break
+		}
+		r, a, err = click()
+	}
 	switch {
 	case err != nil || a.Status != 201:
 		return fmt.Sprintf("click %d %s %v", a.Status, a.Body, err)
