@@ -33,6 +33,7 @@ lint: ## format, vet and lint
 bench: ## how many clicks this machine can take, in two minutes
 	go run ./cmd/getwork bench --quick
 
+matrix: export GETWORK_TEST_ALL = 1
 matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an upgrade and a restore under load, defences switched off, all looks, a release made twice: hours
 	GETWORK_TEST_FAILOVER=all GETWORK_TEST_ASYNC=1 go test -race -count=1 -timeout 55m -run Failover ./cmd/internal/e2e/fault
 	GETWORK_TEST_FAILOVER=all go test -race -count=1 -timeout 10m -run TestInstall ./cmd/internal/e2e/story

@@ -46,7 +46,12 @@ func TestNothingIsLost(t *testing.T) {
 		"a clock that is set": {Every: 700 * time.Millisecond},
 		"people who log in":   {Every: 400 * time.Millisecond, Scenario: "rights"}, // the tables say more, since the clock is right
 	} {
-		t.Run(name, func(t *testing.T) { nothingIsLost(t, o) })
+		t.Run(name, func(t *testing.T) {
+			if o.Scenario == "" {
+				schematest.Thorough(t)
+			}
+			nothingIsLost(t, o)
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/patroni"
+	"getwork/schema/schematest"
 )
 
 // allFailovers, set by GETWORK_TEST_FAILOVER=all, tries every way of losing the primary with every kind of address.
@@ -21,6 +22,7 @@ type loss func(ctx context.Context, database *patroni.Cluster)
 // The primary changes under load, with synchronous replication: nothing that was answered with a 2xx is lost, all
 // waiting users are served on the sockets that they had, and nodes answer 503 and Retry-After meanwhile.
 func TestFailover(t *testing.T) {
+	schematest.Thorough(t)
 	if e2e.ModeNow == e2e.Pooled {
 		t.Skip("PgBouncer names one host")
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // front is a proxy before a node that counts the calls; without sockets it lets no WebSocket through.
@@ -63,6 +64,7 @@ func (f *front) count(method, suffix string) (n int) {
 
 // If no WebSocket gets through, the agent polls; and if a node is away, it waits for the node.
 func TestAgentWithoutSocket(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("60s", nil) // long enough that work which is found ten seconds late has not expired
@@ -81,6 +83,7 @@ func TestAgentWithoutSocket(t *testing.T) {
 
 // With a live channel nothing is read twice, and a lease is extended only as often as it must be.
 func TestAgentAsksLittle(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", nil)
@@ -111,6 +114,7 @@ func TestAgentAsksLittle(t *testing.T) {
 
 // The node that an agent is connected to dies and comes back: the agent reconnects, and hears of work by push again.
 func TestAgentAfterARestart(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("60s", nil)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // Ten processes under one name share a list of 200: each item is done exactly once, and never by two at the same time.
@@ -99,6 +100,7 @@ func TestAgentIsToldOfALoss(t *testing.T) {
 
 // An agent that was frozen for longer than the lease stops its program when it wakes.
 func TestAgentFrozen(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("12s", map[string]any{"max_attempts": 1})
@@ -123,6 +125,7 @@ func TestAgentFrozen(t *testing.T) {
 // After SIGTERM an agent that waits for work stops waiting; running programs may finish, and work goes back if they do
 // not.
 func TestAgentDrains(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 1, "")
 	s.crawl("20s", nil)

@@ -18,6 +18,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/idp"
+	"getwork/schema/schematest"
 )
 
 // step is a block of the guide.
@@ -91,6 +92,7 @@ func (s step) typedOn(t *testing.T, h *host) {
 // The guides docs/install.md, docs/three-nodes.md and docs/durable.md are typed as they stand there, on machines that are folders: from
 // PostgreSQL to three nodes behind nginx, with log-in, alerts and a backup that is restored. With failovers docs/patroni.md, too.
 func TestInstall(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	m := newMachines(t)
 	then := map[string]func(){ // what the guide leaves to people, or to time, by the section before

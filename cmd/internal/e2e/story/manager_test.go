@@ -13,10 +13,12 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // A user is away, and a manager releases their work: exactly what the dry run counted, or nothing.
 func TestReleaseWhatWasCounted(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 3, "")
 	for _, task := range []string{"verify", "call"} {

@@ -169,6 +169,7 @@ func secret(t *testing.T, collector *otlptest.Collector) {
 
 // Without a collector nothing is recorded, whatever callers send.
 func TestTracingIsOff(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	collector := otlptest.Start(t)
 	s := tracedSite(t, 1, "", "OTEL_SERVICE_NAME=desk")
@@ -187,6 +188,7 @@ func TestTracingIsOff(t *testing.T) {
 
 // A node that ends sends what it has not sent yet, also of what happened last.
 func TestLastSpansAreSent(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	collector := otlptest.Start(t)
 	s := tracedSite(t, 1, collector.URL, "OTEL_BSP_SCHEDULE_DELAY=600000")

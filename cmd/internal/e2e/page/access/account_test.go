@@ -11,6 +11,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // bears returns the status of a call with a token.
@@ -193,6 +194,7 @@ func TestPageAdministrator(t *testing.T) {
 
 // The audit is read page by page.
 func TestPageAuditPages(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	at := page.NewBank(t)
 	for i := range 60 {

@@ -13,11 +13,13 @@ import (
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
 	"getwork/cmd/internal/proxy"
+	"getwork/schema/schematest"
 )
 
 // An observer is told of tasks, and never reads a pipeline, which is not allowed, either by push or by polling. When
 // push is gone, the observer is told to read again with each poll, and once more when it is back.
 func TestPageClientWatches(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
@@ -70,6 +72,7 @@ func TestPageClientWatches(t *testing.T) {
 // A connection whose other end is gone is silent. The client notices, and replaces it. A connection on which nothing
 // happens is kept, and nobody is told of the ping.
 func TestPageClientNoticesASilentLine(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
@@ -100,6 +103,7 @@ func TestPageClientNoticesASilentLine(t *testing.T) {
 // When the network is back, or a user returns to the page, nobody waits for a timer. A client that has run out of
 // patience goes on; a closed one stays closed.
 func TestPageClientWakes(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	line, err := proxy.Start(strings.TrimPrefix(s.Nodes[0].URL, "http://"))
@@ -139,6 +143,7 @@ func TestPageClientWakes(t *testing.T) {
 
 // A machine that sleeps does not poll, so its patience is not used up when it wakes.
 func TestPageClientSleeps(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	address, _ := page.WithoutSockets(t, s.Nodes[0])

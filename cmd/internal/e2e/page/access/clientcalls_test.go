@@ -9,11 +9,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Answers come late, after events that were pushed meanwhile: requests that have ended stay ended and are reported
 // once, and a client's own actions are no news.
 func TestPageClientLateAnswers(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	open := page.Gated(s)
@@ -62,6 +64,7 @@ func TestPageClientLateAnswers(t *testing.T) {
 // A call that the server had no room for is repeated when the server said, at most twice. A call that may have had its
 // effect is not.
 func TestPageClientRetryAfter(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "", "--max-calls", "1")
 	b := page.Workbench(t, s.Nodes[0].URL, "Oliver", "worker")
@@ -105,6 +108,7 @@ func TestPageClientRetryAfter(t *testing.T) {
 
 // The calls of a manager and an observer, on a real node.
 func TestPageClientManages(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	b := page.Workbench(t, s.Nodes[0].URL, "Mary", "manager")

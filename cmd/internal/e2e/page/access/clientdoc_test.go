@@ -20,6 +20,7 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // fromClientDoc returns the programs in docs/client.md, by file name.
@@ -73,6 +74,7 @@ func ownPage(t *testing.T, n *cluster.Node) (address string) {
 
 // The browser programs in docs/client.md do what the page says.
 func TestClientDocInABrowser(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 9) i order by i`)

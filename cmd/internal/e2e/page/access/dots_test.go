@@ -10,12 +10,14 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // To the server and the command line, keys such as . and .. are segments like any other. Browsers, and all programs
 // that parse URLs as browsers do, can't address them in any encoding. They are told so, instead of being led to another
 // address.
 func TestDotsAsKeys(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

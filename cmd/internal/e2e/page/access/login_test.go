@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // People log in by a link, come back to where they wanted to go, see who they are and until when, and log out. Then nothing of
@@ -94,6 +95,7 @@ func TestPageSessionEnds(t *testing.T) {
 // A user logs in in one of two tabs that show another user's page. Nothing of the former user stays in either, and nothing is
 // sent in the new one's name.
 func TestPageLogInElsewhere(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	at := page.NewBank(t)
 	page.Leased(at.Site, "1h", "first", "second")
@@ -116,6 +118,7 @@ func TestPageLogInElsewhere(t *testing.T) {
 
 // A session that is about to end says so. A key prolongs one that ends for idleness; nothing prolongs one that has lasted long.
 func TestPageSessionIdle(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	at := page.NewBank(t)
 	b := page.NewBrowser(t, "")

@@ -11,11 +11,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // After a log-out nothing of the user stays: not in this tab, nor in another, nor in one that was asleep, nor in the
 // browser's Back.
 func TestPageLogOutLeavesNothing(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, page.UndoLasts)
 	s := e2e.NewSite(t, 1, "")
@@ -58,6 +60,7 @@ func TestPageLogOutLeavesNothing(t *testing.T) {
 
 // A user who logs out while something can't be sent is asked to confirm; and if the log-out fails, the page says so.
 func TestPageLogOutUnsent(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 3)
 	b.TypeNote("no line")
@@ -120,6 +123,7 @@ func TestPageLogOutUnsent(t *testing.T) {
 // A page that got no answer asks who is logged in as soon as the server answers, and then no longer reports that it
 // got none.
 func TestPageLogInAfterNoAnswer(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	g := page.BehindGateway(e2e.NewSite(t, 1, ""))
@@ -141,6 +145,7 @@ func TestPageLogInAfterNoAnswer(t *testing.T) {
 
 // Pressing Log out again while the server takes its time asks once, and a later log-out still works.
 func TestPageLogOutPressedTwice(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	answer := make(chan struct{})
@@ -169,6 +174,7 @@ func TestPageLogOutPressedTwice(t *testing.T) {
 
 // A user with unsaved changes of a task is asked before the log-out, which loses them; also in another view.
 func TestPageLogOutUnsaved(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -196,6 +202,7 @@ func TestPageLogOutUnsaved(t *testing.T) {
 // A page that leaves by itself does not ask, and does not leave if the same user logs in again in another tab. Kept
 // outcomes stay kept.
 func TestPageGoesUnasked(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, _, g := page.Behind(t, 2)
 	b.LeavesUnasked()
@@ -223,6 +230,7 @@ func TestPageGoesUnasked(t *testing.T) {
 
 // A user who confirms the log-out is not asked again by the browser, although the typed text is too long to be kept.
 func TestPageLogOutTooMuchTyped(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

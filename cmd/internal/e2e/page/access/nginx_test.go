@@ -18,6 +18,7 @@ import (
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
 	process "getwork/cmd/internal/node"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -294,6 +295,7 @@ const countSockets = `(() => {
 
 // If nginx is not told to pass Upgrade on, the page polls, and says so.
 func TestPageBehindNginxWithoutUpgrade(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	url := behindNginx(t, []string{s.Nodes[0].URL}, func(block string) string {

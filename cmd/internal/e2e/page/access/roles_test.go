@@ -110,6 +110,7 @@ func TestPageRolesPressEverything(t *testing.T) {
 
 // An agent with a browser gets a worker's desk, gets work, and lets go of it.
 func TestPageOfAnAgent(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, page.UndoLasts)
 	s := e2e.NewSite(t, 1, "")

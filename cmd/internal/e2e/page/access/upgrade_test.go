@@ -21,6 +21,7 @@ import (
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
 	"getwork/cmd/internal/proxy"
+	"getwork/schema/schematest"
 )
 
 // otherVersion is the name of a version that is not this one.
@@ -151,6 +152,7 @@ func loadsWhole(t *testing.T, behind func(*testing.T, []string, func(string) str
 
 // A page whose modules can't be loaded says so, and what to do.
 func TestPageThatDoesNotLoad(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	n := s.Nodes[0]
@@ -171,6 +173,7 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 
 // A view that can't be loaded, because the server is away for a moment, says so, and is shown at the next attempt.
 func TestPageViewThatDoesNotLoad(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	g := page.BehindGateway(e2e.NewSite(t, 1, ""))

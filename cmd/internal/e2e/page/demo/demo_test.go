@@ -244,6 +244,7 @@ func TestDemoPage(t *testing.T) {
 // A scene that is stopped leaves nothing behind: nobody waits, and nobody holds anything. A node that is killed while
 // people wait on it loses no loans, once it is back.
 func TestDemoPageStops(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--loans", "1500")
@@ -296,6 +297,7 @@ func TestDemoPageKillsNode(t *testing.T) {
 
 // The demo's page obeys only itself, and a node's page may be framed only where it was told.
 func TestDemoPageKeepsToItself(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -351,6 +353,7 @@ func TestDemoPageKeepsToItself(t *testing.T) {
 
 // A node that ends by itself, or is killed from a terminal, is shown as gone.
 func TestDemoPageNodeEnds(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t))

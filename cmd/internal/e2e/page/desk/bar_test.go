@@ -7,6 +7,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // During a wait the bar moves, slows down, and never reaches its end; if nobody knows how long the wait is, the page
@@ -62,6 +63,7 @@ func TestPageBar(t *testing.T) {
 
 // The bar's pace, for waits of any length.
 func TestPageBarIsTrue(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -12,6 +12,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // unhurried is a page script with which an outcome may take more than three seconds to be sent before a log-out asks.
@@ -107,6 +108,7 @@ func TestPageWaitsForWork(t *testing.T) {
 
 // Who gets items of an expired shelf is told when the list was made.
 func TestPageTellsOfAnOldList(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -195,6 +197,7 @@ func TestPageDetails(t *testing.T) {
 
 // Of many items one is open, and it stays open and keeps the focus when others come.
 func TestPageManyAreLines(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // logsIn logs in by keyboard: the name has the focus when the page opens.
@@ -89,6 +90,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 // A manager works without a mouse: pauses a task, resumes it, finds out why an item is not handed out, and takes work
 // back.
 func TestPageManagerByKeyboard(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, page.NoMouse)
 	s := e2e.NewSite(t, 1, "")

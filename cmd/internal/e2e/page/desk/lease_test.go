@@ -10,6 +10,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // anHourOff is a page script for a machine whose clock is wrong.
@@ -64,6 +65,7 @@ func TestPageLease(t *testing.T) {
 
 // All of this also works without push.
 func TestPageLeaseWithoutPush(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -86,6 +88,7 @@ func TestPageLeaseWithoutPush(t *testing.T) {
 // A user returns an item to others and isn't offered it again; the page says why there is nothing for them, and names a
 // limit.
 func TestPageReturnsToOthers(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

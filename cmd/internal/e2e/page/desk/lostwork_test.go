@@ -10,6 +10,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Work whose lease has ended says so, and the typed text is there again when the item is: claimed once others are done
@@ -141,6 +142,7 @@ const goneScript = `(async () => {
 // Work that the client lets go of is not reported as gone, in whatever order events and answers come; all other work
 // is, once.
 func TestPageClientTellsWhatIsGone(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -14,6 +14,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // spent is how much CPU the page has used so far: for scripts, and for styles and layout.
@@ -74,6 +75,7 @@ const scrolling = `new Promise((done) => {
 // A user holds five hundred items. The desk opens, scrolls and follows; a change touches only what has changed, and the
 // user's place stays. The times are printed, not judged: they depend more on the machine than on the page.
 func TestPageHoldsFiveHundred(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	const many = 500
 	b := page.NewBrowser(t, "")

@@ -14,11 +14,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A note that is longer than the server accepts is not sent: the page says so while it is written, and by how much it
 // is too long.
 func TestPageNoteTooLong(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	g.Refuses(0, 0, "")
@@ -59,6 +61,7 @@ func TestPageNoteTooLong(t *testing.T) {
 // A note in progress survives a reload and a crash of the tab, and goes with the work. A note on work that is lost meanwhile stays
 // until it is put away.
 func TestPageNoteOutlastsReload(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := desk(t, page.UndoLasts, "1h", 2)
 	b.TypeNote("half wri")
@@ -126,6 +129,7 @@ func crashes(b *page.Browser) {
 
 // A user who opens another view first finds all held work at the desk, and the typed notes.
 func TestPageDeskAfterAnotherView(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := desk(t, page.UndoLasts, "1h", 2)
 	b.TypeNote("half written")

@@ -11,6 +11,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // leavesAllTheSame answers the browser's question before leaving while something is not sent. The browser asks only
@@ -20,6 +21,7 @@ func leavesAllTheSame(b *page.Browser) { b.AnswersYes(func() {}) }
 // A busy server is asked again when it said, and no sooner, whatever happens to the page meanwhile. The page says that
 // the outcome is kept, and it counts once.
 func TestPageOutboxHeedsRetryAfter(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -56,6 +58,7 @@ func TestPageOutboxHeedsRetryAfter(t *testing.T) {
 // An outcome that the server refuses for good comes back with the typed text and the reason, and can be sent again;
 // nothing else is lost.
 func TestPageRefusedComesBack(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	b.TypeNote("looked at")
@@ -86,6 +89,7 @@ func TestPageRefusedComesBack(t *testing.T) {
 
 // After the session has ended the user must log in again; then the outcomes are sent, with their notes.
 func TestPageOutboxSessionEnds(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	b.TypeNote("looked at")
@@ -103,6 +107,7 @@ func TestPageOutboxSessionEnds(t *testing.T) {
 
 // Another user who logs in then finds nothing of it, and nothing is sent in their name.
 func TestPageOutboxSessionTakenOver(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	b.TypeNote("looked at")
@@ -148,6 +153,7 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 
 // The same holds in another view; and a page that can't ask who is logged in tries again by itself.
 func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	leavesAllTheSame(b)
@@ -193,6 +199,7 @@ func TestPageOutboxOutlastsReloadElsewhere(t *testing.T) {
 // If another user logs in in another tab, nothing is sent in their name of what was let go of before, neither waiting
 // nor kept outcomes. The page is theirs then, and does not ask before it is left.
 func TestPageOutboxAnotherLogsIn(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept %t", kept), func(t *testing.T) {
@@ -221,6 +228,7 @@ func TestPageOutboxAnotherLogsIn(t *testing.T) {
 
 // A duplicated tab has everything that is kept. Both tabs send it, and it counts once.
 func TestPageOutboxOfADuplicatedTab(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	b.TypeNote("looked at")

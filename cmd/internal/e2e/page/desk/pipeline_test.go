@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Oliver and Tracy, each with their own browser and node, click while one query runs. Both pipelines fill by push.
@@ -128,6 +129,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 // The cookie belongs to the browser: when another tab logs in as somebody else, or logs out, this tab follows at once,
 // so that nobody gets work under a name that the screen does not show.
 func TestPageFollowsTheLogInOfOtherTabs(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -7,11 +7,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // What is said beside a task's name, in the longest language, doesn't move the name; and a menu opens where there is room for it: the
 // page neither scrolls down under the pointer, nor sideways on a phone.
 func TestPageDeskStaysInPlace(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -6,6 +6,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // faster makes a page's clock and timers run that many times faster, until a test calls atSpeed in the page.
@@ -51,6 +52,7 @@ addEventListener('DOMContentLoaded', () => {
 
 // After 15 minutes of polling the page stops, and says so. The request stays, and a button resumes.
 func TestPageStopsAsking(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, faster(5))
 	s := e2e.NewSite(t, 1, "")

@@ -8,6 +8,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // For five seconds an outcome can be undone with a button that counts them, and nothing is sent.
@@ -71,6 +72,7 @@ const outboxWaits = `(() => {
 // The five seconds pass by themselves, and end earlier if the lease does. Only by the page's clock is the lease's end
 // near, so that a machine that stands still for a moment does not end a real lease.
 func TestPageUndoEnds(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := desk(t, page.Cuttable+outboxWaits, "1h", 2)
 	b.Press("#work li:first-child .complete")
@@ -100,6 +102,7 @@ func TestPageUndoEnds(t *testing.T) {
 
 // Leaving is final: closing the page, going elsewhere in it, and logging out send the outcome at once.
 func TestPageSendsWhenLeft(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := desk(t, unhurried+page.UndoLasts, "1h", 4)
 	b.Press("#work li:first-child .complete")

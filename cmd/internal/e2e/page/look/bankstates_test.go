@@ -27,6 +27,7 @@ func opensAt(b *page.Browser, at *page.Bank, path, user string) {
 
 // What only those see who log in at a provider, in each state that matters: as in TestPageStates.
 func TestPageBankStates(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	at := page.NewBank(t)
 	page.Leased(at.Site, "1h", "L-2041", "L-2048", "L-2055", "L-2062")

@@ -90,6 +90,7 @@ func hookedWay(path string, then func(*page.Firefox, *e2e.Site)) func(*page.Fire
 // everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at. By itself it looks at
 // half of its states, since Chromium shows each; GETWORK_TEST_ALL has it look at all.
 func TestFirefoxStates(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	f := page.NewFirefox(t, map[string]any{"ui.prefersReducedMotion": 1, "ui.useOverlayScrollbars": 1})
 	s := e2e.NewSite(t, 1, "")
@@ -182,6 +183,7 @@ const covered = `((e) => {
 // The element with the focus is always visible to keyboard users: no bar covers it. Firefox scrolls only to elements
 // outside of the window.
 func TestFirefoxFocusIsSeen(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")

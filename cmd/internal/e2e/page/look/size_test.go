@@ -104,6 +104,7 @@ const (
 // Each view loads in less than 100 KB compressed in English, and loads no file again the second time. Its page names every module
 // that the view begins with: no module is found only by another's import.
 func TestPageSize(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

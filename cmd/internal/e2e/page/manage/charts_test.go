@@ -9,6 +9,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // charted waits until the charts' table has that sum in a column.
@@ -116,6 +117,7 @@ func TestPageFloorHistory(t *testing.T) {
 
 // With many tasks the charts have longer steps, so that the server counts them.
 func TestPageFloorHistoryOfManyTasks(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

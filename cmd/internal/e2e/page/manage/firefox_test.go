@@ -13,6 +13,7 @@ import (
 // mistake in its query, which the page leads to, a preview, another version, and the way back. Nothing reloads the
 // page.
 func TestFirefoxManager(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 2, "")

@@ -11,6 +11,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // floor waits until a part of the floor (tasks, waiting, held or charts) contains a text or, if it begins with "!",
@@ -81,6 +82,7 @@ func TestPageFloor(t *testing.T) {
 
 // A run that lasts longer than usual is described so; its bar is never full.
 func TestPageFloorLateRun(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -159,6 +161,7 @@ func TestPageFloorActs(t *testing.T) {
 
 // An observer sees everything, and is offered no action that is not allowed.
 func TestPageFloorObserver(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -189,6 +192,7 @@ func watchesOnly(b *page.Browser) {
 
 // If thousands of items are held the page reads the holders, and the items only of those who are looked at.
 func TestPageFloorMany(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -213,6 +217,7 @@ func TestPageFloorMany(t *testing.T) {
 
 // Names of people, tasks and items are shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -10,6 +10,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // crowded has that many people hold three items each: user-1 for longest, and each next one for a minute less.
@@ -86,6 +87,7 @@ func TestPageHolders(t *testing.T) {
 // All people are sorted by name, or by how much they hold, not only those who are shown; of a user who holds hundreds
 // the newest are shown first.
 func TestPageHoldersSorted(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -119,6 +121,7 @@ func TestPageHoldersSorted(t *testing.T) {
 
 // A user whose lease ends disappears from the floor; others stay.
 func TestPageHoldersLease(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -139,6 +142,7 @@ func TestPageHoldersLease(t *testing.T) {
 // No event tells an observer that somebody else's lease was extended. When the first lease that is shown would end, the
 // page reads it again, once.
 func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := raced(t)
 	got := page.InPage[struct {
@@ -167,6 +171,7 @@ func TestPageHoldersReadAgainWhenALeaseEnds(t *testing.T) {
 // The dialog that releases work is loaded on demand: once, however often it is asked for until then. The one that gives work to
 // somebody else opens before its suggestions are read, so that a second click has nothing to open either.
 func TestPageFloorLoadsReleaseOnce(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := raced(t)
 	got := page.InPage[[]int](b, fakes+`

@@ -11,6 +11,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // itemsAt returns the address of a question.
@@ -114,6 +115,7 @@ func TestPageExplains(t *testing.T) {
 // Over several tasks the history answers at once, and the page follows what happens elsewhere. A task's query runs only
 // on demand; the page shows for how long, and giving up also ends it in the database.
 func TestPageExplainsOverTasks(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -154,6 +156,7 @@ func TestPageExplainsOverTasks(t *testing.T) {
 
 // Keys stay as they are: the page neither cuts nor interprets them, in its address, its questions and its texts.
 func TestPageExplainsAnyKey(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -8,6 +8,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A task's query is tried before the task exists: it fails at its place and is corrected, its rows and plan are shown,
@@ -82,6 +83,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 // The preview of a new task uses the typed time limit. It is given up when its page closes, and when the task is made
 // an inbox.
 func TestPageNewTaskPreviewGivenUp(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -7,6 +7,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // screens is a page script that records requests for a screen lock or full screen, and refuses them if a test says so.
@@ -87,6 +88,7 @@ func TestPageWallScreen(t *testing.T) {
 
 // A lock that is granted after the wall was left is released, and so is the second of two.
 func TestPageWallScreenLate(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := onWall(t, false)
 	b.Await(awake+` === 1`, e2e.Soon)
@@ -118,6 +120,7 @@ func TestPageWallScreenLate(t *testing.T) {
 // If a browser refuses both, as some do before the first click, the button asks again, and says that it can't. The wall
 // goes on.
 func TestPageWallScreenRefused(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := onWall(t, true)
 	b.Await(`asked.join() === 'wake lock'`, e2e.Soon)

@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // view is a view of the page, and what it shows before and after the evening of [morning].
@@ -76,6 +77,7 @@ func each(t *testing.T, windows map[string]*page.Browser, step func(b *page.Brow
 
 // The pages' node is killed and comes back, while others work on: each view says so, and then is right again.
 func TestPageViewsAfterAKill(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -101,6 +103,7 @@ func TestPageViewsAfterAKill(t *testing.T) {
 
 // Without a socket each view says so, and follows by polling.
 func TestPageViewsWithoutPush(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")

@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Others save while a manager types. No typed text is lost, whichever way it goes on, and nobody's change is undone
@@ -77,6 +78,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 
 // A change that is announced twice, and read twice, is asked about once: a slow second answer does not ask again.
 func TestPageTaskAsksOnce(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -131,6 +133,7 @@ func unaware(t *testing.T) (*page.Browser, *e2e.Site) {
 // A manager who saves a moment after another, before being told, is refused, and finds out who it was. No typed text is
 // lost.
 func TestPageTaskStaleVersion(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := unaware(t)
 	if err := s.As("mary", 1).UpdateTask(t.Context(), "verify", map[string]any{"title": "Theirs"}); err != nil {

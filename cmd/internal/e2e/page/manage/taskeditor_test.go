@@ -11,10 +11,12 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // Keys in the editor: Tab leaves it; lines keep their indentation, and can be shifted; and all of that can be undone.
 func TestPageTaskEditorKeys(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -64,6 +66,7 @@ func modules(b *page.Browser, expression string, into any) {
 
 // The modules below the view: they colour SQL, find places in it, compare texts, parse typed values, and read plans.
 func TestPageTaskModules(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -10,11 +10,13 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A manager with unsaved changes of a task is told in the page when another renames it. The typed text moves to the
 // task's new address, where the new name is shown as the other's change.
 func TestPageTaskRenamedByAnother(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -49,6 +51,7 @@ func TestPageTaskRenamedByAnother(t *testing.T) {
 
 // A task that can't be read says so in its view. That is not a mistake of the page, so its console stays silent.
 func TestPageTaskUnreadable(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -66,6 +69,7 @@ func TestPageTaskUnreadable(t *testing.T) {
 // A manager with unsaved changes of a task is told in the page when another deletes it, even on a later visit. The
 // typed text can become a new task.
 func TestPageTaskDeletedByAnother(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -103,6 +107,7 @@ func TestPageTaskDeletedByAnother(t *testing.T) {
 
 // A manager who tries to change a deleted task before hearing of it is told the same.
 func TestPageTaskGoneWhenSaved(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b, s := unaware(t)
 	s.Changes("verify", map[string]any{"name": "check"}, 1)
@@ -114,6 +119,7 @@ func TestPageTaskGoneWhenSaved(t *testing.T) {
 // A manager in another tab of a task is told, too, when another saves over unsaved changes, and is led to the question.
 // The focus is not lost, whatever the answer.
 func TestPageTaskChangedBesideVersions(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -142,6 +148,7 @@ func TestPageTaskChangedBesideVersions(t *testing.T) {
 
 // If a preview fails for another reason than its query, the page also tells users who can't see it.
 func TestPagePreviewFailureIsSaid(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

@@ -7,6 +7,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A manager at one node makes a task, renames, pauses, hides and deletes it. A worker at another sees each change at
@@ -51,6 +52,7 @@ func TestPageTaskListFollows(t *testing.T) {
 
 // Every view that lists tasks, or offers them, has a new one, and no longer a deleted one.
 func TestPageViewsListTasks(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -88,6 +90,7 @@ const hasty = `(() => {
 
 // With push nobody reads the list of tasks without being told to, however long a page is open.
 func TestPageTaskListIsNotPolled(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, hasty)
 	s := e2e.NewSite(t, 1, "")
@@ -113,6 +116,7 @@ func TestPageTaskListIsNotPolled(t *testing.T) {
 
 // If the list can't be read when it has changed it is read later, even if nothing else happens.
 func TestPageTaskListIsReadAgain(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -134,6 +138,7 @@ func TestPageTaskListIsReadAgain(t *testing.T) {
 // A page that shows a list reads it within two seconds after it is told, however often it is told until then; at once
 // after push was away; and not while the page is hidden.
 func TestPageKeepsAList(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	s := e2e.NewSite(t, 1, "")
 	got := page.InPage[[]string](page.Workbench(t, s.Nodes[0].URL, "Oliver", "worker"), `
@@ -186,6 +191,7 @@ func TestPageKeepsAList(t *testing.T) {
 
 // The people view of a task that is no longer listed still names it, and all tasks can be chosen again.
 func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
@@ -203,6 +209,7 @@ func TestPagePeopleOfATaskThatIsGone(t *testing.T) {
 
 // A task that is gone can be removed from a wall for which it was chosen.
 func TestPageWallOfATaskThatIsGone(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")

@@ -11,6 +11,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // ctrl presses a key with Ctrl.
@@ -154,6 +155,7 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 // A long preview shows its time, leaves the page usable, and can be given up; then the server gives it up, too. Runs
 // are shown as they begin and end.
 func TestPageTaskPreviewGivenUp(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -223,6 +225,7 @@ func TestPageTaskInbox(t *testing.T) {
 
 // Titles, queries, details, names and errors are shown as text, whatever they look like.
 func TestPageTaskShowsMarkupAsText(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

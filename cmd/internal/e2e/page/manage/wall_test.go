@@ -10,6 +10,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // wall waits until a task's tile contains a text.
@@ -78,6 +79,7 @@ func TestPageWall(t *testing.T) {
 
 // Faults are described in words: a query that fails, one that lasts longer than usual, a pause.
 func TestPageWallShowsTrouble(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -128,6 +130,7 @@ func TestPageWallOfAWorker(t *testing.T) {
 
 // Tasks are chosen on the wall, whose controls appear when the pointer moves; the address has the choice.
 func TestPageWallChooses(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
@@ -158,6 +161,7 @@ func TestPageWallChooses(t *testing.T) {
 
 // A wall stands for days: events do not make it grow.
 func TestPageWallDoesNotGrow(t *testing.T) {
+	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
