@@ -33,7 +33,7 @@ import (
 
 // HugePages is a variable for the environment of PostgreSQL. It makes each process take its own memory two megabytes at a time,
 // where Linux and its C library (glibc 2.35 and later) can. Otherwise each backend takes it page by page; on a virtual machine,
-// where a page fault costs tens of microseconds, that is a third of the CPU of the engine's tests.
+// where a page fault costs tens of microseconds, that is a quarter of the CPU of the engine's tests.
 const HugePages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=8388608:glibc.malloc.trim_threshold=268435456"
 
 // Superuser is the login that every private server begins with. It is for tests and for preparing a server; programs use

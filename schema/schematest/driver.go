@@ -66,7 +66,8 @@ type frugalConn struct {
 	name string
 }
 
-// Close keeps the connection, unless it is broken.
+// Close keeps the connection, unless it is broken. A template can't be cloned while one to it is kept: pgtestdb and our migrators open
+// none through this driver.
 func (c *frugalConn) Close() error {
 	if c.Conn.Conn().IsClosed() {
 		return c.Conn.Close()

@@ -2,7 +2,11 @@ package schematest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +53,18 @@ func TestEmpty(t *testing.T) {
 	defer conn.Close(ctx)
 	if current, _, err := schema.Status(ctx, conn, schema.Default); err != nil || current != 0 {
 		t.Errorf("version %d, %v", current, err)
+	}
+}
+
+// A server that can't load the library only says so, and goes on with connections of twice the cost.
+func TestQuickExitIsLoaded(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("gcc"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("gcc compiles the library, on Linux: apt-get install gcc")
+	}
+	mapped, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", schematest.Server(t).PID()))
+	if err != nil || !strings.Contains(string(mapped), "/exit.so") {
+		t.Errorf("PostgreSQL has not loaded exit.so: %v", err)
 	}
 }
 

@@ -175,7 +175,7 @@ func Thorough(t testing.TB) {
 func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	cfg.TCP = true
-	if cfg.Environment == nil {
+	if cfg.Environment == nil { // a server with a clock preloads that one's library
 		environment, remove := quickExit()
 		t.Cleanup(remove) // after the server's end: a restarted one needs it, too
 		cfg.Environment = environment
