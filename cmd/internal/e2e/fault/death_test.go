@@ -7,7 +7,6 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
-	"getwork/schema/schematest"
 	"getwork/ws"
 )
 
@@ -85,7 +84,6 @@ func TestHolderKilled(t *testing.T) {
 
 // The same without LISTEN, and the remaining node has never seen a waiting user.
 func TestHolderKilledUnheard(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 2, "", "--no-listen")
 	query, open := s.Gated(1, 100)

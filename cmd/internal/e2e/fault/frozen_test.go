@@ -20,7 +20,6 @@ func TestRunnerFrozen(t *testing.T) {
 
 // The same with a result of 20 MB, which the server is still sending when nobody reads any more.
 func TestRunnerFrozenInItsResult(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	frozen(t, schematest.OwnServer(t, nil).URL("getwork"), func(s *site) (string, func()) {
 		_, open := s.Gated(0, 1)

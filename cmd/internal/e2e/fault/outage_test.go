@@ -125,7 +125,6 @@ func (s *site) unavailable() {
 // A run's connection breaks, and nobody waits any more; a day later one breaks again: that does not count as a day of
 // failures, and the run is repeated.
 func TestFaultLongAfterAnother(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	s := newSite(t, 2, "")
 	query, open := s.Gated(1, 100)

@@ -6,7 +6,6 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/schema/postgres"
-	"getwork/schema/schematest"
 )
 
 // silentBound is how long it may take until other nodes serve after a node's host has vanished without a word.
@@ -45,7 +44,6 @@ func TestHostVanishesInItsQuery(t *testing.T) {
 
 // The same happens to a node in the middle of its round, while it holds both locks.
 func TestHostVanishesInItsRound(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	h, _, s, g := vanishing(t)
 	tx, err := s.DB.Begin(t.Context())

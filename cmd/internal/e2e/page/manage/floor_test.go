@@ -217,7 +217,6 @@ func TestPageFloorMany(t *testing.T) {
 
 // Names of people, tasks and items are shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")

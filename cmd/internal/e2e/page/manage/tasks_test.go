@@ -225,7 +225,6 @@ func TestPageTaskInbox(t *testing.T) {
 
 // Titles, queries, details, names and errors are shown as text, whatever they look like.
 func TestPageTaskShowsMarkupAsText(t *testing.T) {
-	schematest.Thorough(t)
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
