@@ -268,6 +268,23 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 	}
 }
 
+// The shelf to which a run has left such a request ends before the rest of it is rechecked: the next run rechecks all, and answers.
+func TestBarredAndTheShelfEnds(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	recheckedTask(t, n, db, 600, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Microsecond) })
+	execute(t, db, bars, 600)
+	if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 2); r.State != assign.None || why(r) != assign.Rules {
+		t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
+	}
+	execute(t, db, `delete from getwork.work where item = '520'`)
+	if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 4); fmt.Sprint(items(r)) != "[520]" {
+		t.Errorf("bob got %v, want the one that he may have behind what the first run rechecked", items(r))
+	}
+}
+
 // A user whom a rule keeps from thousands of candidates that match costs rechecks, and keeps nobody from being served: every round
 // comes to the oldest request first, and was given up after some nine thousand candidates.
 func TestOneBarredUserStopsNobody(t *testing.T) {
