@@ -99,13 +99,22 @@ var source = sync.OnceValues(func() (map[string]string, error) {
 	return files, nil
 })
 
-// vet compiles the packages that the edits change.
-func vet(t *testing.T, edits []edit) {
+// compile compiles the packages that the edits change, and what these import.
+func compile(t *testing.T, edits []edit) {
 	t.Helper()
-	args := []string{"vet", "-overlay", overlay(t, edits...)}
-	for _, e := range edits {
-		if tree := "getwork/" + e.tree + "/..."; !slices.Contains(args, tree) {
-			args = append(args, tree)
+	path := overlay(t, edits...)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed struct{ Replace map[string]string }
+	if err := json.Unmarshal(b, &changed); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"build", "-overlay", path}
+	for file := range changed.Replace {
+		if folder := filepath.Dir(file); filepath.Ext(file) == ".go" && !slices.Contains(args, folder) {
+			args = append(args, folder)
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
