@@ -60,7 +60,7 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *Browser {
 	ctx, cancel := chromedp.NewContext(process, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b.ctx = ctx
-	b.alwaysFocused()
+	b.open()
 	b.Do(func(ctx context.Context, tab *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return chromedp.Void{}, err
@@ -78,9 +78,12 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *Browser {
 	return b
 }
 
-// alwaysFocused makes the window behave as if it had the focus, which otherwise only one of all tests' windows has.
-func (b *Browser) alwaysFocused() {
+// open opens the window, and makes it behave as if it had the focus, which otherwise only one of all tests' windows has.
+func (b *Browser) open() {
 	b.T.Helper()
+	if err := chromedp.Do(b.ctx); err != nil { // not by Do: the window would close at the end of that context
+		b.T.Fatal(err)
+	}
 	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -114,10 +117,15 @@ func (b *Browser) Forgives(text string) bool {
 	return len(b.said) < before
 }
 
-// Do takes steps of chromedp, and fails the test if one fails.
+// patience bounds what the browser may take for a step. Once in a while Chromium never answers, and the whole package would wait.
+const patience = 3 * e2e.Soon
+
+// Do takes steps of chromedp, and fails the test if one fails, or if they take longer than a minute.
 func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
+	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(patience))
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
 		b.T.Fatal(err)
 	}
 }
@@ -142,7 +150,9 @@ const steady = `((e) => {
 // Eval evaluates an expression in the page that is a text.
 func (b *Browser) Eval(expression string) string {
 	b.T.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](expression))
+	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(patience))
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression))
 	if err != nil {
 		b.T.Fatalf("%s: %v", expression, err)
 	}
@@ -191,7 +201,7 @@ func (b *Browser) Window() *Browser {
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewWindow(true))
 	other := &Browser{T: b.T, ctx: ctx}
 	b.T.Cleanup(cancel)
-	other.alwaysFocused()
+	other.open()
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		b.T.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // leavesAllTheSame answers the browser's question before leaving while something is not sent. The browser asks only
@@ -140,7 +142,9 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 	s.Nodes[0].Kill()
 	b.Eval(`(passes(), '')`)
 	b.Shows("#work .going", "The server can’t be reached now; it is sent as soon as it can be.")
-	if err := chromedp.Do(b.Context(), chromedp.Navigate(s.Nodes[0].URL)); err == nil {
+	dead, cancel := context.WithTimeout(b.Context(), timeout.Scale(e2e.Soon))
+	defer cancel()
+	if err := chromedp.Do(dead, chromedp.Navigate(s.Nodes[0].URL)); err == nil {
 		t.Error("a dead node served the page")
 	}
 	s.Nodes[0].Restart()
