@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -39,6 +38,7 @@ import (
 // node is one process of getwork. It has the node's parts, and the order in which they end.
 type node struct {
 	config    Command
+	schema    schema.Name
 	log       *slog.Logger
 	pools     *pg.Pools
 	announcer *notify.Announcer
@@ -90,7 +90,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	}
 
 	id := nodeID()
-	n := &node{config: c, log: log.With("node", id)}
+	n := &node{config: c, schema: name, log: log.With("node", id)}
 	if err := n.openSender(ctx, id); err != nil {
 		return nil, err
 	}
@@ -252,23 +252,6 @@ func (n *node) serveHTTP() {
 	}
 	n.server, n.metrics = n.httpServer(all), n.httpServer(metrics)
 	n.server.ConnContext = withVisitor
-}
-
-// checks returns the conditions for serving.
-func (n *node) checks(ctx context.Context) []web.Check {
-	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
-	n.probes.asked()
-	if n.draining.Load() {
-		checks[0].Err = errors.New("the node is shutting down")
-	}
-	checks[1].Err = n.pools.Signals.Ping(ctx) // not API's: however much there is to do, the node is there
-	if !n.feed.Listening() {
-		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
-		if n.deaf != nil {
-			checks[2].Err = n.deaf
-		}
-	}
-	return checks
 }
 
 // run serves until ctx ends, and then shuts down. Every long-lived part runs in one errgroup; if one fails, all end.

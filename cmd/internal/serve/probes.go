@@ -1,8 +1,13 @@
 package serve
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"getwork/web"
 )
 
 // probes remembers when readiness was asked for. A load balancer asks again and again, and sends new connections here
@@ -28,4 +33,34 @@ func (p *probes) watched() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Since(p.before) < probedWithin
+}
+
+// checks returns the conditions for serving.
+func (n *node) checks(ctx context.Context) []web.Check {
+	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
+	n.probes.asked()
+	if n.draining.Load() {
+		checks[0].Err = errors.New("the node is shutting down")
+	}
+	checks[1].Err = n.databaseFault(ctx)
+	if !n.feed.Listening() {
+		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
+		if n.deaf != nil {
+			checks[2].Err = n.deaf
+		}
+	}
+	return checks
+}
+
+// selectSchema locks no table. A migration, or whoever else locks one, does not make nodes unready.
+const selectSchema = `select to_regclass('getwork.schema_version') is not null`
+
+// databaseFault says why the database can't be used. It does not ask the API's pool: however much there is to do, the node is there.
+func (n *node) databaseFault(ctx context.Context) error {
+	var there bool
+	err := n.pools.Signals.QueryRow(ctx, n.schema.SQL(selectSchema)).Scan(&there)
+	if err == nil && !there {
+		err = fmt.Errorf("the database has no schema %s: restore it, or restart a node to make an empty one", n.schema)
+	}
+	return err
 }
