@@ -105,7 +105,7 @@ func (s *Site) Click(user string, node, count int) assign.Request {
 // Served waits until a request is assigned in full.
 func (s *Site) Served(user string, node int, id int64, within time.Duration) assign.Request {
 	s.T.Helper()
-	ctx, cancel := context.WithTimeout(s.T.Context(), within)
+	ctx, cancel := context.WithTimeout(s.T.Context(), timeout.Scale(within))
 	defer cancel()
 	r, err := s.As(user, node).Await(ctx, id)
 	if err != nil || r.State != assign.Assigned {
@@ -128,7 +128,7 @@ func (s *Site) Dial(user string, node int) *cluster.Socket {
 // Hear reads a live channel until wanted accepts a message.
 func (s *Site) Hear(socket *cluster.Socket, what string, within time.Duration, wanted func(cluster.Event) bool) cluster.Event {
 	s.T.Helper()
-	ctx, cancel := context.WithTimeout(s.T.Context(), within)
+	ctx, cancel := context.WithTimeout(s.T.Context(), timeout.Scale(within))
 	defer cancel()
 	e, err := socket.Until(ctx, wanted)
 	if err != nil {

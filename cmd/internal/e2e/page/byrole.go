@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest/timeout"
 )
 
 // find finds an element by role, such as button, and by name, as users of screen readers find things. A name that equals the
@@ -72,7 +73,7 @@ func heard(n *accessibility.Node) (name string) {
 // with calls a JavaScript function, with the element of that role and name as this, until its result is true.
 func (b *Browser) with(role, name, function string) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, e2e.Soon)
+	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(e2e.Soon))
 	defer cancel()
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
