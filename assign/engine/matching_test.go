@@ -268,20 +268,37 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 	}
 }
 
-// The shelf to which a run has left such a request ends before the rest of it is rechecked: the next run rechecks all, and answers.
+// The shelf to which a run has left such a request ends, or becomes stale, before the rest of it is rechecked. The next run answers it:
+// left to that run's shelf, it would make the query run for ever.
 func TestBarredAndTheShelfEnds(t *testing.T) {
 	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	recheckedTask(t, n, db, 600, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Microsecond) })
-	execute(t, db, bars, 600)
-	if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 2); r.State != assign.None || why(r) != assign.Rules {
-		t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
-	}
-	execute(t, db, `delete from getwork.work where item = '520'`)
-	if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 4); fmt.Sprint(items(r)) != "[520]" {
-		t.Errorf("bob got %v, want the one that he may have behind what the first run rechecked", items(r))
+	for name, stale := range map[string]time.Duration{"ended": 0, "stale": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			n := startNode(t, url, nodeOptions{})
+			db := pool(t, url)
+			recheckedTask(t, n, db, 600, func(s *assign.Settings) {
+				s.FreshFor, s.StaleFor = assign.Duration(time.Microsecond), assign.Duration(stale)
+			})
+			execute(t, db, bars, 600)
+			if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 3); r.State != assign.None || why(r) != assign.Rules {
+				t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
+			}
+			if stale > 0 {
+				return // a stale shelf of a task in use is renewed again and again
+			}
+			n.idle(t)
+			before := runs(t, db)
+			bob := n.linger(t, "task", "bob", 1)
+			await(t, "it lingers, or there are too many runs", func() bool {
+				return query[bool](t, db, `select coalesce(look_after > clock_timestamp() + interval '30 seconds', false) from getwork.work_requested where id = $1`, bob.ID) || runs(t, db) > before+3
+			})
+			n.idle(t)
+			if got := runs(t, db) - before; got > 3 {
+				t.Errorf("%d runs for a request that lingers", got)
+			}
+		})
 	}
 }
 

@@ -71,6 +71,7 @@ type waiter struct {
 	invalid    bool // that time is past
 
 	ranFor int64 // the run that left it to its shelf; 0: none
+	left   bool  // it did, and no round has answered from that shelf
 }
 
 const (
@@ -106,7 +107,7 @@ where s.task_id = $1`
 select id, user_name, instance, wanted, coalesce(linger_until > clock_timestamp(), false), groups,
   (extract(epoch from lease) * 1000000)::bigint, look_after is null, coalesce(credential, ''), valid_until,
   coalesce(valid_until <= clock_timestamp(), false), (extract(epoch from clock_timestamp() - created_at) * 1000000)::bigint,
-  coalesce(run_id, 0)
+  coalesce(run_id, 0), run_id is not null and reason is null
 from getwork.work_requested
 where task_id = $1 and state = 'pending'
 order by id
@@ -214,7 +215,7 @@ func (r *round) wait(waiting []waiter, ids []int64) (err error) {
 func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
 	var waited int64
 	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread,
-		&w.credential, &w.validUntil, &w.invalid, &waited, &w.ranFor)
+		&w.credential, &w.validUntil, &w.invalid, &waited, &w.ranFor, &w.left)
 	w.waited = time.Duration(waited) * time.Microsecond
 	return w, err
 }
@@ -264,7 +265,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 	run := from.runID()
 	for i, w := range r.waiting {
 		n += w.wanted
-		requests[i].Ran = run != nil && w.ranFor != 0 && w.ranFor == *run
+		requests[i].Ran = run != nil && w.ranFor != 0 && w.ranFor == *run || r.run != 0 && w.left
 	}
 	for {
 		offers, all, err := from.take(ctx, r, n)

@@ -64,10 +64,12 @@ where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id
 
 	// These requests got too little of what was rechecked of this run's result. They are no reason for another run, whatever they
 	// were before it: the shelf that the result becomes serves them as this round would (plan.Request.Ran), when more of it is
-	// rechecked. If a look_after stayed that has come, the next run would begin at once, and the next.
+	// rechecked. If a look_after stayed that has come, the next run would begin at once, and the next. Until a round answers from
+	// that shelf the reason stays null. If the shelf ends before that, the next run does not leave the request to its own shelf, which
+	// would end as soon: the query would run for ever.
 	leaveForShelf = `
 update getwork.work_requested r
-set look_after = null, run_id = $2
+set look_after = null, run_id = $2, reason = null
 where r.id = any($1::bigint[]) and r.state = 'pending'`
 )
 

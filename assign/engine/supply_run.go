@@ -37,7 +37,9 @@ limit $9`
 func (o *runResult) cut() bool { return o.Cut || o.unchecked() }
 
 // usable ignores items that no longer match and are not held, as if the query had never returned them.
-func (o *runResult) usable() bool { return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0) }
+func (o *runResult) usable() bool {
+	return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0 || o.unchecked())
+}
 
 // unchecked reports whether part of the result was not rechecked.
 func (o *runResult) unchecked() bool {

@@ -20,7 +20,7 @@ type Request struct {
 	Lingers  bool     // it waits rather than end with nothing
 	Open     int      // how much of the task the user holds already; the same in all requests of the user
 	Groups   []string // the user's groups
-	Ran      bool     // the shelf's run was for it, and left it to that shelf; never in a run's own round
+	Ran      bool     // the shelf's run was for it, and left it to that shelf; in a run's own round: the run before did, in vain
 	Anything bool     // needs no group: the user is a manager
 }
 

@@ -20,19 +20,17 @@ type Matching struct {
 const RecheckAtOnce = 500
 
 // recheckResult asks the recheck about a run's result, best first, in the transaction in which the query was executed. The
-// run's own round hands out only candidates that were rechecked: the best, until enough of them match. A request that a rule keeps
-// from those is left to the shelf. If that shelf ended before the rest of it was rechecked, this run rechecks all: otherwise it
-// would leave the request to a shelf that ends again, and the query would run without end.
+// run's own round hands out only candidates that were rechecked.
 func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *Result) error {
 	if s.Recheck == "" {
 		return nil
 	}
-	n, all, err := q.askedFor(ctx, task)
+	n, err := q.AskedFor(ctx, task)
 	if err != nil {
 		return err
 	}
 	found.Matching = Matching{By: s.Recheck, Items: map[string]bool{}}
-	for from, matched := 0, 0; from < len(found.Items) && (all || matched < 2*n+20); from += RecheckAtOnce {
+	for from, matched := 0, 0; from < len(found.Items) && matched < 2*n+20; from += RecheckAtOnce {
 		var items []string
 		for _, it := range found.Items[from:min(from+RecheckAtOnce, len(found.Items))] {
 			items = append(items, it.Item)

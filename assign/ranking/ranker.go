@@ -59,22 +59,12 @@ func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Set
 	return q.rankHere(ctx, lock, task, s)
 }
 
-// A run has left a request to its shelf if it noted itself, and no round has come to the request since.
-const selectAskedFor = `
-select coalesce(sum(wanted), 0), coalesce(bool_or(run_id is not null and look_after is null), false)
-from getwork.work_requested
-where task_id = $1 and state = 'pending'`
+const selectAskedFor = `select coalesce(sum(wanted), 0) from getwork.work_requested where task_id = $1 and state = 'pending'`
 
 // AskedFor returns the number of items that the task's waiting requests ask for.
 func (q *Ranker) AskedFor(ctx context.Context, task int64) (n int, err error) {
-	n, _, err = q.askedFor(ctx, task)
-	return n, err
-}
-
-// askedFor also reports whether a run has left one of the requests to its shelf.
-func (q *Ranker) askedFor(ctx context.Context, task int64) (n int, left bool, err error) {
-	if err = q.DB.QueryRow(ctx, q.SQL(selectAskedFor), task).Scan(&n, &left); err != nil {
+	if err = q.DB.QueryRow(ctx, q.SQL(selectAskedFor), task).Scan(&n); err != nil {
 		err = fmt.Errorf("%w: count the wanted items: %w", errOurs, err)
 	}
-	return n, left, err
+	return n, err
 }
