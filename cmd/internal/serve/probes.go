@@ -60,7 +60,7 @@ func (n *node) databaseFault(ctx context.Context) error {
 	var there bool
 	err := n.pools.Signals.QueryRow(ctx, n.schema.SQL(selectSchema)).Scan(&there)
 	if err == nil && !there {
-		err = fmt.Errorf("the database has no schema %s: restore it, or restart a node to make an empty one", n.schema)
+		err = fmt.Errorf("the database has no schema %s: restore it, or make an empty one with `getwork migrate up`", n.schema)
 	}
 	return err
 }
