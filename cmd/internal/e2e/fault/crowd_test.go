@@ -12,7 +12,8 @@ import (
 )
 
 // Ten thousand live channels reconnect at once, as they do after a node has died: all soon have their snapshots, clicks
-// are answered meanwhile, and memory is bounded. It is not parallel, because it needs all of the machine, and measures time.
+// are answered meanwhile, and memory is bounded. No other test of the package runs beside it, because it needs all of the machine, and
+// measures time.
 func TestEverybodyReconnects(t *testing.T) {
 	s := newSite(t, 1, "")
 	s.shelf(1000, 10)

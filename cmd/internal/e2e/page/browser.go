@@ -81,7 +81,7 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *Browser {
 // open opens the window, and makes it behave as if it had the focus, which otherwise only one of all tests' windows has.
 func (b *Browser) open() {
 	b.T.Helper()
-	if err := chromedp.Do(b.ctx); err != nil { // not by Do: the window would close at the end of that context
+	if err := chromedp.Do(b.ctx); err != nil { // not by Do: the window would answer nothing after the end of that context
 		b.T.Fatal(err)
 	}
 	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
@@ -117,10 +117,11 @@ func (b *Browser) Forgives(text string) bool {
 	return len(b.said) < before
 }
 
-// patience bounds what the browser may take for a step. Once in a while Chromium never answers, and the whole package would wait.
+// patience bounds what the browser may take for a step. Once in a while Chromium never answers, and the whole package would wait
+// until the time-out of go test.
 const patience = 3 * e2e.Soon
 
-// Do takes steps of chromedp, and fails the test if one fails, or if they take longer than a minute.
+// Do takes steps of chromedp, and fails the test if one fails, or if they take longer than patience.
 func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(patience))
