@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest/timeout"
 )
 
 // Firefox is a tab of a real Firefox with a profile of its own. The test speaks Marionette directly, without a driver:
@@ -138,7 +139,7 @@ func (f *Firefox) Await(expression string, within time.Duration) {
 
 func (f *Firefox) until(what string, within time.Duration, so func() (bool, error)) {
 	f.T.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(timeout.Scale(within))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {

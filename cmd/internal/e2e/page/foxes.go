@@ -133,7 +133,9 @@ func (f *foxProcess) greet() error {
 	if _, err := f.hear(); err != nil { // the greeting
 		return err
 	}
-	if _, err := f.call("WebDriver:NewSession", map[string]any{"timeouts": map[string]any{"script": 100_000, "pageLoad": 100_000}}); err != nil {
+	// A script that looks whether something is so yet never ends if the page is replaced in a bad moment. Await then looks again.
+	script := timeout.Scale(15 * time.Second).Milliseconds()
+	if _, err := f.call("WebDriver:NewSession", map[string]any{"timeouts": map[string]any{"script": script, "pageLoad": 100_000}}); err != nil {
 		return err
 	}
 	return f.asBrowser(console)
