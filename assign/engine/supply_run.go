@@ -36,7 +36,8 @@ limit $9`
 
 func (o *runResult) cut() bool { return o.Cut || o.unchecked() }
 
-// usable ignores items that no longer match and are not held, as if the query had never returned them.
+// usable ignores items that no longer match and are not held, as if the query had never returned them. What was not rechecked may
+// match.
 func (o *runResult) usable() bool {
 	return o.Given > o.PassedOver && (!o.dropped || o.Blocked > 0 || o.unchecked())
 }

@@ -126,7 +126,7 @@ type Plan struct {
 // request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no request can
 // get better items. Only a request that finds the result used up waits for the next run. A run's own round may leave requests to
 // the shelf that its result becomes. They are answered there as in that round: if they waited for another run, it would find the
-// same.
+// same. If that shelf ends before, the next run's own round answers them (Request.Ran).
 func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
 	open := map[string]int{}

@@ -46,8 +46,8 @@ func (s *site) crowd(n, node int) []*caller {
 }
 
 // More people click at once than a node accepts, while the database stands still: those beyond the limit are refused at
-// once, everybody gets an answer, and when the database goes on all others are served. No other test of the
-// package runs beside it, because 1,500 clicks at once take all of the machine.
+// once, everybody gets an answer, and when the database goes on all others are served. No other test of the package runs beside
+// it, because 1,500 clicks at once take all of the machine.
 func TestMoreClicksThanServed(t *testing.T) {
 	const most, extra = 1024, 500
 	s := newSite(t, 1, "")
