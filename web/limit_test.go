@@ -164,11 +164,7 @@ func TestOverloadedNode(t *testing.T) {
 	}
 	slow := make(chan reply, 1)
 	go func() { slow <- n.call(t, "GET", "/api/v1/pipeline", as("peter"), "") }()
-	await(t, "it is under way", func() (waits bool) {
-		// Not in tx: a transaction sees pg_stat_activity as it was at its first look.
-		err := n.db.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waits)
-		return err == nil && waits
-	})
+	await(t, "it is under way", func() bool { return schematest.LockWaits(t, n.db) > 0 })
 	calls := []string{"GET /api/v1/tasks", "POST /api/v1/tasks/verify/requests", "GET " + path, "DELETE " + path}
 	refused := make(chan reply, len(calls))
 	for i, call := range calls {

@@ -145,7 +145,7 @@ func TestEndAfterTheRoundsRead(t *testing.T) {
 		ended <- result{changes, err}
 	}()
 	await(t, "the end waits for the round's row", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 1
+		return schematest.LockWaits(t, db) == 1
 	})
 	close(read.open)
 	if e := <-ended; e.err != nil || len(e.changes) > 0 {
@@ -427,7 +427,7 @@ func TestAskingAgainBesideTheLook(t *testing.T) {
 	looked := make(chan error, 1)
 	go func() { looked <- n.CancelEnded(t.Context()) }()
 	await(t, "the look waits for the request's row", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) >= 1 // the node's own look may wait, too
+		return schematest.LockWaits(t, db) >= 1 // the node's own look may wait, too
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func keeps(t *testing.T, kept bool, promise string) {
 func awaitLock(t *testing.T, db *pgxpool.Pool, so func() bool) (waits bool) {
 	t.Helper()
 	await(t, "somebody waits for a lock, or goes on without", func() bool {
-		waits = query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+		waits = schematest.LockWaits(t, db) > 0
 		return waits || so()
 	})
 	return waits

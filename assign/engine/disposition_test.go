@@ -213,9 +213,15 @@ type latch struct {
 	conn *pgxpool.Conn
 }
 
+// Triggers for each row, unlike those for each statement, do not stop a statement that finds no row to change.
 const latchWork = `
 create function hold() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(1); return null; end $$;
-create trigger hold after insert or update on getwork.work for each statement execute function hold()`
+create trigger hold after insert or update on getwork.work for each row execute function hold()`
+
+// selectHeldByLatch counts the sessions at the latch, and none that waits for another lock for a moment.
+const selectHeldByLatch = `
+select count(*) from pg_locks
+where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
 
 func newLatch(t testing.TB, db *pgxpool.Pool) *latch {
 	t.Helper()
@@ -228,35 +234,22 @@ func newLatch(t testing.TB, db *pgxpool.Pool) *latch {
 	return &latch{db, conn}
 }
 
-// race begins the first action. When it has changed its row and waits before its commit, race begins the second. When the
-// second has ended, or waits for the first, both go on. between is called before the second begins.
+// race begins the first action. When it has changed its row and waits before its commit, or has ended without, race begins the
+// second. When the second has ended, or waits for the first, both go on. between is called before the second begins.
 func (l *latch) race(t testing.TB, first, second func() error, between func()) (error, error) {
 	t.Helper()
-	waiting := func(n int) func() bool {
-		return func() bool {
-			return n == query[int](t, l.db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
-		}
-	}
 	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_lock(1)`); err != nil {
 		t.Fatal(err)
 	}
 	ended := [2]chan error{make(chan error, 1), make(chan error, 1)}
 	go func() { ended[0] <- first() }()
-	await(t, "the first waits before its commit", waiting(1))
+	await(t, "the first waits before its commit, or is over", func() bool { return len(ended[0]) == 1 || query[int](t, l.db, selectHeldByLatch) == 1 })
 	if between != nil {
 		between()
 	}
-	over := make(chan struct{})
-	go func() { defer close(over); ended[1] <- second() }()
-	both := waiting(2)
-	await(t, "the second is over, or waits", func() bool {
-		select {
-		case <-over:
-			return true
-		default:
-			return both()
-		}
-	})
+	waiting := 2 - len(ended[0])
+	go func() { ended[1] <- second() }()
+	await(t, "the second is over, or waits", func() bool { return len(ended[1]) == 1 || schematest.LockWaits(t, l.db) >= waiting })
 	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_unlock(1)`); err != nil {
 		t.Fatal(err)
 	}

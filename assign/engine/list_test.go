@@ -37,7 +37,7 @@ func TestTheListOfTasksIsReadForAllAtOnce(t *testing.T) {
 	}
 	all.Go(ask)
 	await(t, "they are read", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+		return schematest.LockWaits(t, db) > 0
 	})
 	for range 49 {
 		all.Go(ask)

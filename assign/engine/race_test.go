@@ -159,7 +159,7 @@ func TestCancelBesideTheRound(t *testing.T) {
 		tooLate <- err
 	}()
 	await(t, "the cancel waits for the round's row", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 1
+		return schematest.LockWaits(t, db) == 1
 	})
 	close(read.open)
 	wantKind(t, <-tooLate, assign.NotPending)

@@ -217,7 +217,7 @@ func holdTask(t *testing.T, db *pgxpool.Pool, task int64) (release func(), durin
 	return release, func(waiting int) {
 		t.Helper()
 		await(t, fmt.Sprint(waiting, " sessions wait for the task"), func() bool {
-			return query[int](t, db, `select count(distinct pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) >= waiting
+			return schematest.LockWaits(t, db) >= waiting
 		})
 	}
 }
@@ -418,7 +418,7 @@ func TestCommitWithWritesIsNotCancelled(t *testing.T) {
 	go func() {
 		<-begun
 		await(t, "the write is under way", func() bool {
-			return query[bool](t, db, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+			return schematest.LockWaits(t, db) > 0
 		})
 		leave()
 	}()

@@ -186,7 +186,7 @@ func TestConflictAddedBesideARound(t *testing.T) {
 				served <- r
 			}()
 			await(t, "the round waits for the lock", func() bool {
-				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 1
+				return schematest.LockWaits(t, db) == 1
 			})
 			if _, err := tx.Exec(t.Context(), `insert into getwork.task_conflict (task_id, other_id) values ($1, $2), ($2, $1)`, task.ID, late.ID); err != nil {
 				t.Fatal(err)

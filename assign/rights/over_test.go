@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -64,7 +65,7 @@ func TestLogOutBesideTheSession(t *testing.T) {
 	}
 	waits := func(n int) {
 		timeout.Await(t, "they wait for locks", func() bool {
-			return d.count(t, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == n
+			return schematest.LockWaits(t, d.db) == n
 		})
 	}
 	begun, over := make(chan error, 1), make(chan []Ended, 1)
