@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -25,6 +26,21 @@ func (c *crowd) manager(i int) *manager {
 	}
 	m.pass = c.logIns.pass(m.who.User)
 	return m
+}
+
+// createTask creates a task before anything breaks. A node on a busy machine may not reach the database in time, and is asked again.
+func (m *manager) createTask(ctx context.Context, j job) error {
+	for tries := 10; ; tries-- {
+		var call history.Call
+		err := m.exchange(ctx, m.stage.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, m.show(ctx, nil), &call)
+		if err == nil && (call.Status < 300 || call.Status == http.StatusConflict) { // it exists if an answer was lost
+			return nil
+		}
+		if again := err != nil || call.Status == http.StatusTooManyRequests || call.Status >= 500; !again || tries == 1 || ctx.Err() != nil {
+			return errors.Join(err, fmt.Errorf("%d %s", call.Status, call.Type))
+		}
+		wait(ctx, 500*time.Millisecond)
+	}
 }
 
 // each does something again and again until over is closed.

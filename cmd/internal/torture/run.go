@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -153,6 +152,10 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	dismiss()
 	working.Wait()
 	r.Rescued, r.RescuedKnown = s.rescued(ctx)
+	left, err := s.databaseNow(ctx)
+	if err != nil {
+		return h, err
+	}
 	s.drainAll()
 	end()
 	all.Wait()
@@ -161,7 +164,9 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 			return h, err
 		}
 	}
-	return s.read(s.ctx)
+	h, err = s.read(s.ctx)
+	h.Tables.Left = left
+	return h, err
 }
 
 // quietFor is how long everybody works on when faults are no excuse any more: everything that happens then must be
@@ -196,8 +201,7 @@ func (c *crowd) createTasks(ctx context.Context) error {
 	}
 	m := c.manager(1)
 	for _, j := range c.jobs {
-		err := m.exchange(ctx, c.members[0].node.URL+"/api/v1/tasks", request{method: http.MethodPost, path: "/api/v1/tasks", body: j.settings}, m.show(ctx, nil), &history.Call{})
-		if err != nil {
+		if err := m.createTask(ctx, j); err != nil {
 			return fmt.Errorf("create the task %s: %w", j.name, err)
 		}
 		if r := j.ranking(); r != nil {

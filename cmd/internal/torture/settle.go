@@ -95,6 +95,21 @@ func (s *stage) rescued(ctx context.Context) (n int, known bool) {
 	return n, true
 }
 
+// databaseNow returns the time of the database's clock.
+func (s *stage) databaseNow(ctx context.Context) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err == nil {
+		defer conn.Close(ctx)
+		err = conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, err
+}
+
 // drainAll ends all nodes as an administrator does.
 func (s *stage) drainAll() {
 	var all sync.WaitGroup

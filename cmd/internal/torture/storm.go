@@ -121,7 +121,11 @@ func (s *storm) terminate(f planned) {
 	for _, m := range s.members {
 		m.touched.Add(1)
 	}
-	if err := conn.QueryRow(ctx, someBackends, int64(f.chance>>1), 1+f.chance%4).Scan(&n); err != nil || n == 0 {
+	err = conn.QueryRow(ctx, someBackends, int64(f.chance>>1), 1+f.chance%4).Scan(&n)
+	for _, m := range s.members { // a start that began in between may have lost its connection, too
+		m.touched.Add(1)
+	}
+	if err != nil || n == 0 {
 		s.skip()
 		return
 	}

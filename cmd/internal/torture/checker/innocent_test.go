@@ -91,6 +91,13 @@ var innocent = []struct {
 		h.call(history.Cancel, 0).Status, h.call(history.Cancel, 0).Body = 503, nil
 		h.tellOf(last, -1)
 	}},
+	{"it lingered still when the nodes left", func(h *tale) {
+		r := h.request(last)
+		r.State, r.CompletedAt, r.Requested, r.LingerUntil = "pending", nil, r.Wanted, h.at(198)
+		h.Tables.Left = h.moment(196)
+		h.call(history.Cancel, 0).Status, h.call(history.Cancel, 0).Body = 503, nil
+		h.tellOf(last, -1)
+	}},
 	{"a rule passed over the first", func(h *tale) {
 		h.work(loan1).Rank, h.work(loan2).Rank = pointer(int64(2)), pointer(int64(1))
 		w := *h.work(loan2)

@@ -72,10 +72,19 @@ func (t requestJudge) judgeRequests() {
 	}
 }
 
-// mayWait reports whether a request may still wait at the end of the run: it lingers, or its task is paused.
+// endsLingering is how long a node may take to end a request whose linger time is over.
+const endsLingering = 3 * time.Second
+
+// mayWait reports whether a request may still wait at the end of the run: its task is paused, or it lingered when the nodes were
+// told to leave. The clock may have been set back since it was recorded, so that it lingers for longer than its user said, and
+// nobody is left to end it.
 func (t requestJudge) mayWait(row *history.RequestRow) bool {
+	left := t.tables.Now
+	if !t.tables.Left.IsZero() {
+		left = t.tables.Left.Add(-endsLingering)
+	}
 	k := t.tasks[row.Task]
-	return row.LingerUntil != nil && row.LingerUntil.After(t.tables.Now) || k != nil && k.Paused && !k.Deleted
+	return row.LingerUntil != nil && row.LingerUntil.After(left) || k != nil && k.Paused && !k.Deleted
 }
 
 // entriesOf returns the first and the last entry that tell of the request.

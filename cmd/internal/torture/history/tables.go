@@ -13,6 +13,7 @@ import (
 // explain them.
 type Tables struct {
 	Now      time.Time // when they were read, by the database's clock
+	Left     time.Time // when the nodes were told to leave, by the same clock; zero: as they were read
 	Tasks    []TaskRow
 	Versions []VersionRow
 	Requests []RequestRow
