@@ -1,6 +1,9 @@
 package torture
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A run in which this many people do this much, if nothing breaks, shows something, whatever is drawn.
 const (
@@ -20,6 +23,10 @@ func (r *Report) prove(own *findings) {
 		own.add("nothing to judge", "no request was assigned, of %d", total(r.States))
 	case total(r.Work) == 0:
 		own.add("nothing to judge", "nobody was given work")
+	}
+	const slow = "plain" // its query takes some tenths of a second, so that samples show it
+	if slices.Contains(scenario.tasks, slow) && r.Runs["finished"] > 0 && r.Judged["samples of executions"] == 0 {
+		own.add("nothing to judge", "no query of the %d runs that finished was seen in the server", r.Runs["finished"])
 	}
 	if r.Messages["request"]+r.Messages["work"] == 0 {
 		own.add("nothing to judge", "no live channel was told of a request or of work; they brought %d messages", total(r.Messages))

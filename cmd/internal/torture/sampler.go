@@ -50,11 +50,12 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// Only runs match: claims, rechecks and explanations have no row_number before the query.
+// Only runs match: claims, rechecks and explanations begin otherwise. A run whose statement is worded differently one day is not
+// seen, which [Report.prove] notices.
 const selectExecutions = `
 select pid, query_start, application_name, substring(query from '-- torture: (\S+)'), clock_timestamp()
 from (select) one
-left join pg_stat_activity on state = 'active' and query like '%row_number() over () as rank%-- torture: %' and pid <> pg_backend_pid()`
+left join pg_stat_activity on state = 'active' and query like E'\nwith ranked as (\n  select item, %-- torture: %' and pid <> pg_backend_pid()`
 
 // follow samples until the connection breaks.
 func (s *sampler) follow(ctx context.Context) {
