@@ -95,15 +95,15 @@ var errLeapt = errors.New("the database's clock was set forward while the query 
 // its timers fires, and the one that checks the client fires soon. So PostgreSQL says that the time-out ended the query, and
 // by this node's clock there was time left. Somebody's cancel has the same code, and only the words differ, in whatever language
 // the server has. So leapt lets a time-out end a statement and compares the words. The database's clock can't tell: it may have
-// been set back since. leapt goes back to the savepoint, which is one before the query, if it has to look. Going back the second time
-// is subject to the time-out, too: with one millisecond, a busy server ended it, and the query failed without being at fault.
+// been set back since. leapt goes back to the savepoint, which is one before the query, if it has to look. That undoes its own
+// time-out, too.
 func leapt(ctx context.Context, tx pgx.Tx, savepoint string, err error, took time.Duration, timeout assign.Duration) bool {
 	var ended, ends *pgconn.PgError
 	if !pg.Cancelled(err) || !errors.As(err, &ended) || timedOut(took, timeout) {
 		return false
 	}
 	back := "rollback to savepoint " + savepoint
-	if _, err := tx.Exec(ctx, back+"; set local statement_timeout = 100"); err != nil {
+	if _, err := tx.Exec(ctx, back+"; set local statement_timeout = 1"); err != nil {
 		return false
 	}
 	_, slept := tx.Exec(ctx, "select pg_sleep(1)")
