@@ -42,7 +42,7 @@ func (b *Browser) Axe() string {
 	if b.Eval(`typeof axe`) == "undefined" {
 		b.Eval(axeSource + "; ''") // by DevTools, because the page's policy would not allow a script element
 	}
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
+	text, err := Run(b, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.T.Fatal("axe: ", err)
 	}

@@ -121,6 +121,13 @@ func (b *Browser) Forgives(text string) bool {
 // until the time-out of go test.
 const patience = 3 * e2e.Soon
 
+// Run takes a step of chromedp that has a result. It fails if the step takes longer than patience.
+func Run[T any](b *Browser, step chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(patience))
+	defer cancel()
+	return chromedp.Run(ctx, step)
+}
+
 // Do takes steps of chromedp, and fails the test if one fails, or if they take longer than patience.
 func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
@@ -151,9 +158,7 @@ const steady = `((e) => {
 // Eval evaluates an expression in the page that is a text.
 func (b *Browser) Eval(expression string) string {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, timeout.Scale(patience))
-	defer cancel()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression))
+	v, err := Run(b, chromedp.Evaluate[string](expression))
 	if err != nil {
 		b.T.Fatalf("%s: %v", expression, err)
 	}

@@ -122,12 +122,12 @@ func (b *Browser) Use(role, name string) {
 	b.T.Helper()
 	for range 3 {
 		b.with(role, name, reachable)
-		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](`window.aim`))
+		at, err := Run(b, chromedp.Evaluate[[]float64](`window.aim`))
 		if err != nil {
 			b.T.Fatal(err)
 		}
 		b.Do(chromedp.MouseClickXY(at[0], at[1]))
-		if missed, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`window.hit === false`)); err != nil || !missed {
+		if missed, err := Run(b, chromedp.Evaluate[bool](`window.hit === false`)); err != nil || !missed {
 			return // the click may have led to another page
 		}
 	}

@@ -27,7 +27,7 @@ const scripts = `
 // InPage runs a script in the page, and returns its result, decoded from JSON.
 func InPage[T any](b *Browser, script string) (v T) {
 	b.T.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(async () => {`+scripts+script+`})().then((v) => JSON.stringify(v ?? null), (e) => JSON.stringify({ failed: e.stack }))`, chromedp.EvalAwaitPromise))
+	text, err := Run(b, chromedp.Evaluate[string](`(async () => {`+scripts+script+`})().then((v) => JSON.stringify(v ?? null), (e) => JSON.stringify({ failed: e.stack }))`, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (b *Browser) Banner(text string, within time.Duration) {
 // Yes reports whether an expression is true in the page now.
 func (b *Browser) Yes(expression string) bool {
 	b.T.Helper()
-	yes, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+	yes, err := Run(b, chromedp.Evaluate[bool]("!!("+expression+")"))
 	return err == nil && yes
 }
 
@@ -47,7 +47,7 @@ func (b *Browser) Promptly(s *e2e.Site, what string, within time.Duration, so fu
 		if spent > within {
 			s.T.Fatalf("not within %v, though the machine did not stand still: %s (%v by the clock)", within, what, time.Since(first))
 		}
-		_, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](drawn, chromedp.EvalAwaitPromise))
+		_, err := Run(b, chromedp.Evaluate[bool](drawn, chromedp.EvalAwaitPromise))
 		for i := range s.Nodes {
 			if err == nil {
 				_, err = s.As("Oliver", i).Do(s.T.Context(), "GET", "/livez", nil)

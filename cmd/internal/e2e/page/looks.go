@@ -57,7 +57,7 @@ func (b *Browser) As(l Look) {
 func (b *Browser) Settle() {
 	b.T.Helper()
 	const twoFrames = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
-	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](twoFrames, chromedp.EvalAwaitPromise)); err != nil {
+	if _, err := Run(b, chromedp.Evaluate[bool](twoFrames, chromedp.EvalAwaitPromise)); err != nil {
 		b.T.Fatal(err)
 	}
 }
@@ -68,7 +68,7 @@ func (b *Browser) Shoot(name string) {
 	if Shots == "" {
 		return
 	}
-	png, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) ([]byte, error) {
+	png, err := Run(b, func(ctx context.Context, tab *chromedp.Target) ([]byte, error) {
 		fast, beyond := true, true
 		picture, err := cdp.Call(ctx, tab, page.CaptureScreenshot, page.CaptureScreenshotParams{OptimizeForSpeed: &fast, CaptureBeyondViewport: &beyond})
 		return picture.Data, err

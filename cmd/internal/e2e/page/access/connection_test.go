@@ -77,7 +77,7 @@ func TestPageClient(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))
-	text, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](clientScript, chromedp.EvalAwaitPromise))
+	text, err := page.Run(b, chromedp.Evaluate[string](clientScript, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,12 @@ func awaitIn(b *page.Browser, url, expression string, within time.Duration) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		seen, err := chromedp.Run(b.Context(), inFrame[string](url, fmt.Sprintf(page.Looking, expression)))
+		seen, err := page.Run(b, inFrame[string](url, fmt.Sprintf(page.Looking, expression)))
 		if err == nil && seen == "true" {
 			return
 		}
 		if time.Now().After(deadline) {
-			shown, _ := chromedp.Run(b.Context(), inFrame[string](url, "document.body.innerText"))
+			shown, _ := page.Run(b, inFrame[string](url, "document.body.innerText"))
 			b.T.Fatalf("in the frame of %s not within %v: %s (last: %s, %v). It shows:\n%s", url, within, expression, seen, err, shown)
 		}
 		<-tick.C
@@ -109,7 +109,7 @@ func inView(b *page.Browser, node, found string) {
 	b.T.Helper()
 	awaitIn(b, node, found, e2e.Soon)
 	b.Eval(`(scrollTo(0, 0), '')`)
-	bottom, err := chromedp.Run(b.Context(), inFrame[float64](node, "("+found+").getBoundingClientRect().bottom"))
+	bottom, err := page.Run(b, inFrame[float64](node, "("+found+").getBoundingClientRect().bottom"))
 	if err != nil {
 		b.T.Fatal(err)
 	}

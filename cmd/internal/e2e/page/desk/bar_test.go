@@ -83,7 +83,7 @@ func TestPageBarIsTrue(t *testing.T) {
 		}
 		return JSON.stringify([faults.slice(0, 5), progress(15e3, 30e3), progress(-5, 1000)]);
 	})()`
-	got, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](steps, chromedp.EvalAwaitPromise))
+	got, err := page.Run(b, chromedp.Evaluate[string](steps, chromedp.EvalAwaitPromise))
 	if err != nil || got != "[[],0.45,0]" {
 		t.Errorf("faults, half of the time, before it: %s %v", got, err)
 	}

@@ -147,7 +147,7 @@ func TestPageClientTellsWhatIsGone(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))
-	told, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](goneScript, chromedp.EvalAwaitPromise))
+	told, err := page.Run(b, chromedp.Evaluate[string](goneScript, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}

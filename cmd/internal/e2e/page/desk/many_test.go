@@ -20,7 +20,7 @@ import (
 // spent is how much CPU the page has used so far: for scripts, and for styles and layout.
 func spent(b *page.Browser) (script, layout time.Duration) {
 	b.T.Helper()
-	metrics, err := chromedp.Run(b.Context(), func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
+	metrics, err := page.Run(b, func(ctx context.Context, tab *chromedp.Target) ([]*performance.Metric, error) {
 		if _, err := cdp.Call(ctx, tab, performance.Enable, performance.EnableParams{}); err != nil {
 			return nil, err
 		}
@@ -92,17 +92,17 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 	took := time.Since(began).Round(time.Millisecond)
 	s1, l1 := spent(b)
 	t.Logf("opened in %v; %v of scripts, %v of styles and layout", took, s1-script, l1-layout)
-	nodes, err := chromedp.Run(b.Context(), chromedp.Evaluate[int](`document.querySelectorAll('*').length`))
+	nodes, err := page.Run(b, chromedp.Evaluate[int](`document.querySelectorAll('*').length`))
 	if t.Logf("%d elements", nodes); err != nil || nodes > 20_000 {
 		t.Errorf("%d elements for %d items (%v)", nodes, many, err)
 	}
-	frames, err := chromedp.Run(b.Context(), chromedp.Evaluate[[]float64](scrolling, chromedp.EvalAwaitPromise))
+	frames, err := page.Run(b, chromedp.Evaluate[[]float64](scrolling, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("scrolling, ms a frame: median %.1f, 95 %% %.1f, worst %.1f", frames[0], frames[1], frames[2])
 	costing(b, "a second in which nothing happens", 5, func(int) {
-		if _, err := chromedp.Run(b.Context(), chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 1000, true))`, chromedp.EvalAwaitPromise)); err != nil {
+		if _, err := page.Run(b, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 1000, true))`, chromedp.EvalAwaitPromise)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -117,7 +117,7 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 		return '';
 	})()`)
 	b.Settle()
-	top, err := chromedp.Run(b.Context(), chromedp.Evaluate[float64](`at.getBoundingClientRect().top`))
+	top, err := page.Run(b, chromedp.Evaluate[float64](`at.getBoundingClientRect().top`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 		completes(s, "Oliver", held[300-20*i]) // first below, then above the visible part
 		b.Works(many-1-i, e2e.Soon)
 		b.Settle()
-		n, err := chromedp.Run(b.Context(), chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
+		n, err := page.Run(b, chromedp.Evaluate[int](`touched.reduce((a, b) => a + b, 0)`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func TestPageFloorHistory(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))
-	got, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
+	got, err := page.Run(b, chromedp.Evaluate[string](historyScript, chromedp.EvalAwaitPromise))
 	if want := "0 3 20 58 60 3,2,1,, 4,0,1,, 59,4,6,30,70 59,3,4,5,70 60 61,0,6,, 0"; err != nil || got != want {
 		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
 	}
@@ -127,7 +127,7 @@ with made as (insert into getwork.task select from generate_series(1, 300) retur
 insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from made`)
 	b.Visit(s.Nodes[0].URL, "/floor?hours=24&as=table", "Mary,manager")
 	b.Await(`document.querySelectorAll('.history tbody tr').length === 48`, e2e.Soon)
-	got, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](`import('/static/views/floor/history.js')
+	got, err := page.Run(b, chromedp.Evaluate[string](`import('/static/views/floor/history.js')
 		.then(({ History, spans }) => [1, 300, 1000].map((tasks) => spans.map((span) => new History(span, tasks).step.step).join()).join(' '))`, chromedp.EvalAwaitPromise))
 	if want := "1m,5m,15m 1m,15m,30m 5m,30m,2h"; err != nil || got != want {
 		t.Errorf("the steps are %s, %v, want %s", got, err, want)

@@ -51,7 +51,7 @@ func TestPageTaskEditorKeys(t *testing.T) {
 // modules evaluates an expression over the task view's modules sql, diff and settings.
 func modules(b *page.Browser, expression string, into any) {
 	b.T.Helper()
-	text, err := chromedp.Run(b.Context(), chromedp.Evaluate[string](`(async () => {
+	text, err := page.Run(b, chromedp.Evaluate[string](`(async () => {
 		const [sql, diff, settings, plan] = await Promise.all(['sql', 'diff', 'settings', 'plan'].map((m) => import(
 			document.querySelector('link[rel=modulepreload][href$="/views/tasks/sql.js"]').href.replace('sql.js', m + '.js'))));
 		return JSON.stringify(`+expression+`);
