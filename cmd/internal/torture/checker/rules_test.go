@@ -82,6 +82,11 @@ var broken = []struct {
 		r := h.request(last)
 		r.State, r.CompletedAt, r.Requested = "pending", nil, r.Wanted
 	}, EndsOnce, "still waits"},
+	{"it lingered, but not any more when the nodes left", func(h *tale) {
+		r := h.request(last)
+		r.State, r.CompletedAt, r.Requested, r.LingerUntil = "pending", nil, r.Wanted, h.at(190)
+		h.Tables.Left = h.moment(196)
+	}, EndsOnce, "still waits"},
 	{"an accepted request is gone", func(h *tale) { h.Tables.Requests = h.Tables.Requests[1:] }, Kept, "there is no such row"},
 	{"numbers of a row", func(h *tale) { h.request(0).Requested = 0 }, EndsOnce, "the numbers of a request don't fit"},
 	{"numbers in an answer", func(h *tale) { change(h.call(history.Status, 0), `"assigned":1`, `"assigned":0`) }, EndsOnce, "was told as"},
