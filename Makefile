@@ -41,7 +41,7 @@ matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an 
 	GETWORK_TEST_MODE=pooled go test -race -count=1 -timeout 30m ./cmd/internal/e2e/story ./cmd/internal/e2e/fault ./assign/engine
 	GETWORK_TEST_ENDS=all go test -race -count=1 -timeout 10m -run TestRightsEndEverywhere ./cmd/internal/serve
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
-	for scenario in upgrade restore; do go run ./cmd/getwork-torture --scenario $$scenario --for 2m --every 1s --users 60 || exit 1; done
+	for scenario in upgrade restore grants history encodings; do go run ./cmd/getwork-torture --scenario $$scenario --for 2m --every 1s --users 60 || exit 1; done
 	$(MAKE) upgrades
 	GETWORK_TEST_NEWER="$$(.ci/postgres 18)" go test -race -count=1 -timeout 15m -run Newer ./assign/engine
 	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done

@@ -43,12 +43,24 @@ func objects(t *testing.T, conn *pgx.Conn) []string {
 			where nspname !~ '^pg_' and nspname not in ('information_schema', 'public'))
 		select 'schema ' || nspname from s
 		union all
-		select c.relkind::text || ' ' || c.relname || coalesce(' ' || pg_get_indexdef(i.indexrelid), '')
+		select c.relkind::text || ' ' || c.relname || coalesce(' ' || pg_get_indexdef(i.indexrelid), '') || coalesce(' ' || c.reloptions::text, '')
+			|| case when c.relkind = 'v' then ' ' || pg_get_viewdef(c.oid) else '' end
 		from pg_class c join s on s.oid = c.relnamespace left join pg_index i on i.indexrelid = c.oid
+		union all
+		select 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attidentity::text || a.attgenerated::text
+			|| case when a.attnotnull then ' not null' else '' end || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+			|| coalesce(' collate ' || l.collname, '')
+		from pg_class c join s on s.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+		left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum left join pg_collation l on l.oid = a.attcollation
+		where c.relkind in ('r', 'p', 'v', 'm')
 		union all
 		select 'constraint ' || c.conname || ' ' || pg_get_constraintdef(c.oid) from pg_constraint c join s on s.oid = c.connamespace
 		union all
-		select 'function ' || p.oid::regprocedure from pg_proc p join s on s.oid = p.pronamespace
+		select 'function ' || p.oid::regprocedure || ' ' || case when p.prokind in ('f', 'p') then pg_get_functiondef(p.oid) else '' end
+		from pg_proc p join s on s.oid = p.pronamespace
+		union all
+		select 'trigger ' || pg_get_triggerdef(g.oid) from pg_trigger g join pg_class c on c.oid = g.tgrelid join s on s.oid = c.relnamespace
+		where not g.tgisinternal
 		union all
 		select 'type ' || y.typname from pg_type y join s on s.oid = y.typnamespace
 		order by 1`
@@ -127,14 +139,27 @@ func TestDownStepByStep(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	ctx := context.Background()
-	conn := connect(t, schematest.URL(t))
+	conn := connect(t, schematest.Empty(t))
 	_, latest := status(t, conn, schema.Default)
+	had := [][]string{{}} // the objects of each version
+	if err := schema.Create(ctx, conn, schema.Default); err != nil {
+		t.Fatal(err)
+	}
+	for to := int32(1); to <= latest; to++ {
+		if err := schema.MigrateTo(ctx, conn, schema.Default, to, nil); err != nil {
+			t.Fatal(err)
+		}
+		had = append(had, objects(t, conn))
+	}
 	for to := latest - 1; to >= 0; to-- {
 		if err := schema.Down(ctx, conn, schema.Default, to); err != nil {
 			t.Fatal(err)
 		}
 		if current, _ := status(t, conn, schema.Default); current != to {
 			t.Fatalf("version %d, want %d", current, to)
+		}
+		if diff := cmp.Diff(had[to], objects(t, conn)); diff != "" {
+			t.Errorf("back at version %d:\n%s", to, diff)
 		}
 	}
 	if err := schema.Down(ctx, conn, schema.Default, 1); err == nil {

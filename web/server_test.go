@@ -162,7 +162,7 @@ func TestDatabaseAway(t *testing.T) {
 			"POST /preview": `{"query":"select 1 as item"}`}[call]
 		r := n.call(t, method, "/api/v1"+path, manager("Prefer", "wait=100"), body)
 		r.wantHeader("Retry-After", "2").refused(503, "unavailable")
-		if p := read[assign.Problem](r); strings.Contains(p.Detail, "getwork_test") || strings.Contains(p.Detail, "dial") {
+		if p := read[assign.Problem](r); strings.Contains(p.Detail, "database=") || strings.Contains(p.Detail, "127.0.0.1") || strings.Contains(p.Detail, "dial") {
 			t.Errorf("%s tells of the inside: %s", call, p.Detail)
 		}
 	}

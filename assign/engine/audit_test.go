@@ -40,7 +40,7 @@ select coalesce(string_agg(concat_ws(' ', actor, by, credential, host(address), 
 select md5(concat(
   (select string_agg(x::text, ',' order by x::text) from getwork.task x), (select string_agg(x::text, ',' order by x::text) from getwork.task_state x),
   (select string_agg(x::text, ',' order by x::text) from getwork.task_version x), (select string_agg(x::text, ',' order by x::text) from getwork.task_conflict x),
-  (select string_agg(x::text, ',' order by x::text) from getwork.task_pause x),
+  (select string_agg(x::text, ',' order by x::text) from getwork.task_pause x), (select string_agg(x::text, ',' order by x::text) from getwork.work_requested x),
   (select string_agg(x::text, ',' order by x::text) from getwork.work x), (select string_agg(x::text, ',' order by x::text) from getwork.item x),
   (select string_agg(x::text, ',' order by x::text) from getwork.audit x), (select string_agg(x::text, ',' order by x::text) from getwork.audit_head x)))`
 )

@@ -19,6 +19,7 @@ import (
 // first did. Otherwise no node would wake for it.
 func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, db, set := clockNode(t)
 	newInbox(t, n, "jobs", nil)
 	n.push(t, "jobs", "a")
@@ -39,6 +40,7 @@ func TestClockSetBackKeepsWhatWasPutOffLast(t *testing.T) {
 // A node that starts after the clock was set back finds out, too.
 func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	server, clock := schematest.ClockServer(t)
 	url := server.URL("getwork")
 	n := startNode(t, url, nodeOptions{})
@@ -57,7 +59,7 @@ func TestClockSetBackWhileNobodyWasThere(t *testing.T) {
 // Healing a clock that was set back reads the rows that are late, and not the whole history.
 func TestCatchUpByIndex(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	const past = 50_000
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
@@ -133,7 +135,11 @@ func TestGlancePassesOverDeletedTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(plan, "\n")
-	for _, m := range regexp.MustCompile(`loops=(\d+)`).FindAllStringSubmatch(text, -1) {
+	all := regexp.MustCompile(`loops=(\d+)`).FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		t.Fatalf("nothing is known of how often anything is done:\n%s", text)
+	}
+	for _, m := range all {
 		if loops, _ := strconv.Atoi(m[1]); loops > 100 {
 			t.Fatalf("something is done %d times:\n%s", loops, text)
 		}
@@ -144,6 +150,7 @@ func TestGlancePassesOverDeletedTasks(t *testing.T) {
 // for later.
 func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, _, set := clockNode(t)
 	newInbox(t, n, "jobs", patient)
 	due := time.Now().Add(30 * time.Minute)
@@ -166,6 +173,7 @@ func TestClockLeapsOverWhatFallsDue(t *testing.T) {
 // too long, and is not repeated.
 func TestTimeOutByAFasterClock(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, db, set := clockNode(t)
 	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(5 * time.Second) })
 	r := n.click(t, "task", "ann", 1)
@@ -184,6 +192,7 @@ func TestTimeOutByAFasterClock(t *testing.T) {
 // An item that was completed while its query ran elsewhere, and the clock was set back, is not handed out from that run.
 func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	server, clock := schematest.ClockServer(t)
 	url := server.URL("getwork")
 	n, db := startNode(t, url, nodeOptions{queries: url, look: 200 * time.Millisecond}), pool(t, url)

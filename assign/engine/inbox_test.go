@@ -176,11 +176,6 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 	if w = served("the group is free", sixth, a); w.Item != "page 2" {
 		t.Errorf("agent 2 has %s", w.Item)
 	}
-	for _, n := range []*node{a, b} {
-		if got := n.Rescued.Load(); got != 0 {
-			t.Errorf("%d were found by the rescuer", got)
-		}
-	}
 }
 
 // A lease that runs out serves lingering requests, too.

@@ -84,6 +84,9 @@ insert into getwork.run (task_id, version, node, state, finished_at, error) valu
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !strings.Contains(plan, " on candidate ") || strings.Contains(plan, "Seq Scan on candidate") {
+			t.Errorf("not by an index:\n%s", plan)
+		}
 		for _, m := range regexp.MustCompile(`Scan using \w+ on candidate .*actual rows=(\d+)|Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan, -1) {
 			rows, _ := strconv.Atoi(m[1] + m[2])
 			looked += rows

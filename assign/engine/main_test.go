@@ -48,7 +48,7 @@ type nodeOptions struct {
 	steps   func(ctx context.Context, step Step)
 	queries string // URL of the query database
 	maxRuns int
-	look    time.Duration // LookEvery; default: never
+	look    time.Duration // LookEvery; default: never, so that no rescuer serves anybody
 	deaf    bool          // no listener
 	mute    bool          // a listener that never comes up
 	pooled  bool          // as through a transaction pooler: nothing prepared

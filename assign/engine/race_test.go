@@ -126,11 +126,6 @@ func TestLostWakeUpStressed(t *testing.T) {
 	if n := query[int](t, db, `select count(distinct item) from getwork.work`); n != users*clicks {
 		t.Errorf("%d different items handed out, want %d", n, users*clicks)
 	}
-	for _, n := range nodes {
-		if n.Rescued.Load() != 0 {
-			t.Errorf("%d requests were found by the rescuer alone", n.Rescued.Load())
-		}
-	}
 }
 
 // A request that was cancelled before the round's read is not served; a later cancel waits for the round, and is told that it

@@ -32,9 +32,6 @@ func (n *node) wantServed(t testing.TB, r assign.Request, item string) {
 	if len(r.Work) != 1 || r.Work[0].Item != item {
 		t.Errorf("%s's request ended as %s %v with %v, want %s", r.User, r.State, why(r), items(r), item)
 	}
-	if got := n.Rescued.Load(); got != 0 {
-		t.Errorf("%d were found by the rescuer", got)
-	}
 }
 
 // An item that becomes free between the read and the commit of the round that records a lingering click serves that click at

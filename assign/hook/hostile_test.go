@@ -33,7 +33,7 @@ func TestClicksDontWaitForTheSwitch(t *testing.T) {
 		made <- err
 	}()
 	wait(t, "wait for the table's lock", func(context.Context) bool {
-		return d.text(`select (exists (select from pg_locks where relation = 'getwork.work'::regclass and not granted))::text`) == "true"
+		return d.text(`select (exists (select from pg_locks where relation = 'getwork.work'::regclass and not granted and database = (select oid from pg_database where datname = current_database())))::text`) == "true"
 	})
 	click, err := d.db.Begin(t.Context())
 	if err != nil {
@@ -154,7 +154,7 @@ func TestSendingDoesNotWaitForTidying(t *testing.T) {
 	ended := make(chan error, 1)
 	began := time.Now()
 	go func() { ended <- d.sender.Run(ctx) }()
-	const waits = `select (exists (select from pg_locks where locktype = 'advisory' and not granted))::text`
+	const waits = `select (exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())))::text`
 	wait(t, "removal", func(context.Context) bool { return d.text(waits) == "true" })
 	d.assign("a")
 	wait(t, "delivery", func(context.Context) bool { return len(d.receiver.all()) == 1 })

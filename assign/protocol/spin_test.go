@@ -97,6 +97,9 @@ func (f *finding) read(t *testing.T, out string) {
 	if !strings.Contains(out, "errors: 0") || strings.Contains(out, "not completed") || strings.Contains(out, "depth too small") {
 		t.Fatalf("not everything was searched:\n%s", out)
 	}
+	if !strings.Contains(out, "unreached in proctype ") {
+		t.Fatalf("Spin says nothing of what was not reached:\n%s", out)
+	}
 	for _, u := range unreached.FindAllStringSubmatch(out, -1) {
 		if u[2] != "-end-" { // the end of a process that never ends
 			f.unreached = append(f.unreached, u[1]+" "+u[2])

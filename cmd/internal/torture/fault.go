@@ -88,18 +88,21 @@ func (s *storm) drain(f planned) {
 }
 
 // inRun waits until a query runs, and then a random time, so that the fault hits the query, its round, or what follows.
-func (s *storm) inRun(f planned) planned {
+func (s *storm) inRun(f planned, strike func(planned)) {
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	if node, ok := s.seen.awaitRun(ctx); ok {
-		f.node = node
-		s.pause(time.Duration(f.chance % uint64(700*time.Millisecond)))
+	node, ok := s.seen.awaitRun(ctx)
+	if !ok {
+		s.skip()
+		return
 	}
-	return f
+	f.node = node
+	s.pause(time.Duration(f.chance % uint64(700*time.Millisecond)))
+	strike(f)
 }
 
-func (s *storm) killRun(f planned)   { s.kill(s.inRun(f)) }
-func (s *storm) freezeRun(f planned) { s.freeze(s.inRun(f)) }
+func (s *storm) killRun(f planned)   { s.inRun(f, s.kill) }
+func (s *storm) freezeRun(f planned) { s.inRun(f, s.freeze) }
 
 // onDatabase does something to the server, one fault at a time.
 func (s *storm) onDatabase(f planned, end func()) {

@@ -28,8 +28,34 @@ func (r *Report) prove(own *findings) {
 	if slices.Contains(scenario.tasks, slow) && r.Runs["finished"] > 0 && r.Judged["samples of executions"] == 0 {
 		own.add("nothing to judge", "no query of the %d runs that finished was seen in the server", r.Runs["finished"])
 	}
+	r.proveAll(own)
 	if r.Messages["request"]+r.Messages["work"] == 0 {
 		own.add("nothing to judge", "no live channel was told of a request or of work; they brought %d messages", total(r.Messages))
+	}
+}
+
+// ofAll are what a minute of everything shows, and unlessSet what it shows unless the clock is set, as [checker.Report] calls them.
+var (
+	ofAll = []string{"holdings", "certain holdings", "attempts", "closed leases", "returns of an item", "items under four eyes", "users with a limit",
+		"work of an inbox", "pushed items", "served requests that might have overtaken", "sights of ended requests", "sights of closed work", "reasons of none"}
+	unlessSet = []string{"ages of what was handed out", "items given, and whether they were the best", "leases of whose end a socket was to warn"}
+)
+
+// proveAll adds a finding for each rule that had nothing to judge in a minute of everything: it may look for something that is
+// called otherwise by now.
+func (r *Report) proveAll(own *findings) {
+	const enough = 300
+	if r.Options.Scenario != Defaults.Scenario || r.Options.For < time.Minute || total(r.Work) < enough {
+		return
+	}
+	expected := ofAll
+	if r.Judged["jumps of the database's clock"] == 0 {
+		expected = slices.Concat(ofAll, unlessSet)
+	}
+	for _, what := range expected {
+		if r.Judged[what] == 0 {
+			own.add("nothing to judge", "none of %q was judged", what)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os/exec"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,10 +83,11 @@ func (s *storm) must(err error) {
 
 // said counts the lines in the running nodes' logs that report missing rights on a table.
 func (s *stage) said(table string) (n int) {
+	line := regexp.MustCompile("permission denied for table " + table + `\b`) // work is not work_requested
 	for _, m := range s.members {
 		m.process.Lock()
 		if m.node.Started() {
-			n += strings.Count(m.node.Output(), "permission denied for table "+table)
+			n += len(line.FindAllString(m.node.Output(), -1))
 		}
 		m.process.Unlock()
 	}

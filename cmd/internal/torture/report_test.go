@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,10 @@ func TestAFloodHidesNothing(t *testing.T) {
 // A run that shows nothing has not passed, unless it was to be that short; a history that is judged again may be of any length.
 func TestNothingIsNoPass(t *testing.T) {
 	clicked := history.History{Tables: history.Tables{Requests: []history.RequestRow{{State: "assigned"}}, Work: []history.WorkRow{{State: "held"}}}}
+	ran := clicked.Tables
+	ran.Runs = []history.RunRow{{State: "finished"}}
+	much := ran
+	much.Work = slices.Repeat(ran.Work, 300)
 	told := history.Entry{Told: &history.Told{Type: "request"}}
 	for _, c := range []struct {
 		name    string
@@ -53,6 +58,10 @@ func TestNothingIsNoPass(t *testing.T) {
 		{"enough", Options{}, clicked.Tables, []history.Entry{told}, 0},
 		{"claims alone", Options{Scenario: "claims"}, history.Tables{Work: clicked.Tables.Work}, []history.Entry{told}, 0},
 		{"no claims, of claims alone", Options{Scenario: "claims"}, history.Tables{}, []history.Entry{told}, 1},
+		{"runs that were not seen", Options{}, ran, []history.Entry{told}, 1},
+		{"runs that were seen", Options{}, ran, []history.Entry{told, {Sample: &history.Sample{Task: "plain", Executions: 1}}}, 0},
+		{"much that was not judged", Options{}, much, []history.Entry{told, {Sample: &history.Sample{Task: "plain", Executions: 1}}}, len(ofAll) + len(unlessSet)},
+		{"much of the few that claims show", Options{Scenario: "claims"}, much, []history.Entry{told}, 0},
 		{"too short", Options{For: time.Second, Users: 40}, history.Tables{}, nil, 0},
 		{"too few", Options{For: time.Hour, Users: 1}, history.Tables{}, nil, 0},
 	} {
@@ -61,7 +70,7 @@ func TestNothingIsNoPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Report{Options: o}
-		r.judge(history.History{Tables: c.tables, Entries: c.entries}, checker.Report{}, &findings{})
+		r.judge(history.History{Tables: c.tables, Entries: c.entries}, checker.Report{Judged: samplesOf(c.entries)}, &findings{})
 		if r.Found() != c.found {
 			t.Errorf("%s: found %v, want %d", c.name, r.Violations, c.found)
 		}
@@ -69,4 +78,15 @@ func TestNothingIsNoPass(t *testing.T) {
 	if r := Judge(history.History{}); r.Found() > 0 {
 		t.Error(r.Violations)
 	}
+}
+
+// samplesOf returns what the checker says of samples.
+func samplesOf(entries []history.Entry) map[string]int {
+	judged := map[string]int{}
+	for _, e := range entries {
+		if e.Sample != nil {
+			judged["samples of executions"]++
+		}
+	}
+	return judged
 }

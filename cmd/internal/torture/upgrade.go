@@ -62,6 +62,9 @@ func (s *stage) findVersions(ctx context.Context) (err error) {
 	if s.former > s.latest {
 		return fmt.Errorf("--former knows version %d of the schema, and the program that is to replace it only %d", s.former, s.latest)
 	}
+	if s.o.Former == "" && s.former == s.latest {
+		return fmt.Errorf("the newer program, built here, makes no other schema than version %d: its overlay had no effect", s.latest)
+	}
 	return nil
 }
 

@@ -25,7 +25,7 @@ func bankFolder(t *testing.T) string {
 	if dir := os.Getenv("GETWORK_BERKA"); dir != "" {
 		return dir
 	}
-	found, err := filepath.Glob(filepath.Join("..", "..", "..", "*", "data", verifyStatements))
+	found, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "..", "*", "data", verifyStatements))
 	if err != nil || len(found) == 0 {
 		t.Skip("the real bank's data is missing: GETWORK_BERKA names the folder that has its load.sql and " + verifyStatements)
 	}
