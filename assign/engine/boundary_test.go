@@ -16,7 +16,7 @@ import (
 // comes after it, and many rechecks, each within its time, are bounded together, too.
 func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
 	for where, s := range setUps(t) {
 		s.options.maxRuns = 3
@@ -45,7 +45,7 @@ func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 // nothing else would release them.
 func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	const locks = `select i || left(pg_advisory_lock(i)::text, 0) as item from generate_series(1, 9) i`
 	const recheck = `select x || left(pg_advisory_lock(100 + x::integer)::text, 0) as item from unnest($1) x`
 	for where, s := range setUps(t) {
@@ -80,6 +80,7 @@ func TestAdvisoryLocksEndWithTheQuery(t *testing.T) {
 // full for no longer than the query ran. A login that may only connect can fill it, too.
 func TestFullLockTableIsGivenBack(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`

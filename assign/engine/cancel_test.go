@@ -12,7 +12,7 @@ import (
 // answered. The pooler lives.
 func TestGivingUpRunsSparesThePooler(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{})
 	n := startNode(t, bouncer.URL, nodeOptions{pooled: true, deaf: true})

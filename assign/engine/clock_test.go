@@ -157,6 +157,7 @@ func (n *node) orphan(t *testing.T, db *pgxpool.Pool, task assign.Task, set func
 // A shelf that seemed to be over while the clock was ahead is handed out after it is set right: nothing on it is gone.
 func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, _, set := clockNode(t)
 	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Hour) })
 	if r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID); r.State != assign.Assigned {
@@ -202,6 +203,7 @@ func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 // No run is reported to have taken less than no time, or a day, and nobody is told to wait that long.
 func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, db, set := clockNode(t)
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i, `+barrier+` order by i`, nil)
 	// Forward by less than the time-out, which would otherwise be over.
@@ -249,6 +251,9 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "query" {
+				schematest.Thorough(t)
+			}
 			server, clock := schematest.ClockServer(t)
 			url := server.URL("getwork")
 			db := pool(t, url) // where the query runs
@@ -296,6 +301,7 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 // A run that an operator cancelled is not taken for one whose time-out the clock passed: it fails as usual.
 func TestCancelledQueryIsNoLeap(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, db, set := clockNode(t)
 	set(time.Hour)
 	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, nil)
@@ -311,6 +317,7 @@ func TestCancelledQueryIsNoLeap(t *testing.T) {
 // A run counts as stuck by the node's own clock: not because the database's was set forward, and even if it was set back.
 func TestStuckWhateverTheClockSays(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	server, clock := schematest.ClockServer(t)
 	url, set := server.URL("getwork"), clock.Set
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
@@ -348,6 +355,7 @@ func TestStuckWhateverTheClockSays(t *testing.T) {
 // its time.
 func TestOwnersUnderAClockThatIsSet(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	n, db, set := clockNode(t)
 	newInbox(t, n, "jobs", func(s *assign.Settings) { lease := assign.Duration(time.Minute); s.Lease = &lease })
 	n.push(t, "jobs", "a", "b")

@@ -18,6 +18,7 @@ import (
 // and their connection is free again.
 func TestCommitIsNotCancelled(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	// From its start: a session that knows a changed setting commits without waiting until the checkpointer knows it, too.
 	url := schematest.OwnServer(t, map[string]string{"synchronous_commit": "local", "synchronous_standby_names": "nobody"}).URL("getwork")
 	db := pool(t, url)

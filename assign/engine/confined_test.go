@@ -110,7 +110,7 @@ func wantRefused(t *testing.T, what string, err error) {
 // told why.
 func TestStoredEscapesAreNotExecuted(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	for where, s := range setUps(t) {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func previewing(query string) assign.Settings {
 // which could export it. Here the login could do both.
 func TestLargeObjectsEndWithTheQuery(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	dir, err := os.MkdirTemp("", "getwork-lo-") // the account of PostgreSQL can't enter t.TempDir
 	if err != nil {
 		t.Fatal(err)

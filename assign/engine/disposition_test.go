@@ -256,14 +256,14 @@ func (l *latch) race(t testing.TB, first, second func() error, between func()) (
 	return <-ended[0], <-ended[1]
 }
 
-// atEachLevel runs a test on databases with each default isolation level; an explicit level must not depend on it. With -short only
-// PostgreSQL's own default is tested.
+// atEachLevel runs a test on databases with each default isolation level; an explicit level must not depend on it. Without
+// GETWORK_TEST_ALL only PostgreSQL's own default is tested.
 func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
 	for i, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			if i > 0 {
-				schematest.Long(t)
+				schematest.Thorough(t)
 			}
 			url := schematest.URL(t)
 			first := pool(t, url)

@@ -49,7 +49,7 @@ func TestDatabaseThatIsNotUTF8(t *testing.T) {
 // otherwise each round that hands it out would fail.
 func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	address := schematest.Encoded(t, "EUC_TW")
 	db := utf8Pool(t, address)
 	execute(t, db, `create table loan as select * from (values (0, repeat('乂', 60), null), (1, 'a', repeat('乂', 60)), (2, 'b', null)) l (id, name, team)`)
@@ -122,6 +122,7 @@ func TestQueryGivesNoText(t *testing.T) {
 // Among people who click together, only those whose names the database can't store are refused, and told why.
 func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	address := schematest.Encoded(t, "LATIN1")
 	g := newGate(StepRecorded)
 	n := startNode(t, address, nodeOptions{steps: g.hold})
@@ -168,7 +169,7 @@ func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 // Text that can't be stored is refused in any single call, too, and U+0000 in any database.
 func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	for encoding, text := range map[string]string{"LATIN1": "木村", "UTF8": "a\x00b"} {
 		n := startNode(t, schematest.Encoded(t, encoding), nodeOptions{})
 		_, err := n.Pipeline(t.Context(), assign.Holder{User: text})
@@ -182,7 +183,7 @@ func TestTextThatTheDatabaseCannotHold(t *testing.T) {
 // minutes would not help.
 func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	elsewhere := schematest.URL(t)
 	execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
 	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{queries: reader(t, elsewhere, "loan")})

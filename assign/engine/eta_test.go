@@ -17,7 +17,7 @@ import (
 // runs, and by the run's event, within a quarter of the truth.
 func TestEta(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

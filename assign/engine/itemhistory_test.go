@@ -104,7 +104,7 @@ var errRolledBack = errors.New("rolled back")
 // However often an item was handed out and closed, every statement that reads it reads as much as of an item without history,
 // before the tables have statistics and after.
 func TestOneItemsHistoryIsNotRead(t *testing.T) {
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

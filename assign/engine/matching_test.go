@@ -306,6 +306,7 @@ func TestBarredAndTheShelfEnds(t *testing.T) {
 // comes to the oldest request first, and was given up after some nine thousand candidates.
 func TestOneBarredUserStopsNobody(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

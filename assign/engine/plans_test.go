@@ -13,7 +13,7 @@ import (
 // for one click, and a number in LIMIT is enough to have it done each time.
 func TestClicksArePlannedOnce(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "shelf", `select i as item from generate_series(1, 20000) i order by i`, func(s *assign.Settings) {

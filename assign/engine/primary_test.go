@@ -44,6 +44,7 @@ func standbyAndPrimary(t *testing.T) (standby, primary string) {
 // Of several hosts the one that is not a standby is taken. Ranking queries may run on a standby all the same.
 func TestStandbyIsPassedOver(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	standby, primary := standbyAndPrimary(t)
 	pools := func(url string) *pg.Pools {
 		p, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, QueryURL: standby, MaxRuns: 1, Name: t.Name()})

@@ -12,7 +12,7 @@ import (
 // The first row of an item decides. If it is blocked, a later row that gives it more places or no group frees nothing.
 func TestRepeatsOfABlockedItem(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan (n serial, id text, places integer, team text)`)

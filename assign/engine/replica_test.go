@@ -63,6 +63,7 @@ func TestQueriesElsewhere(t *testing.T) {
 // served when it is over.
 func TestFormerRunElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
@@ -96,7 +97,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 // over it is ended by the next run.
 func TestFrozenRunElsewhere(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
@@ -146,7 +147,7 @@ func TestCutElsewhere(t *testing.T) {
 // the node's login.
 func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()
@@ -171,6 +172,7 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 // a cut result of nothing would make the query run again and again.
 func TestClosedLatelyElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{queries: address})
 	db := pool(t, address)
@@ -190,6 +192,7 @@ func TestClosedLatelyElsewhere(t *testing.T) {
 // The time limit is that of all rows together.
 func TestTimeoutElsewhereCountsAllRows(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	n := startNode(t, address, nodeOptions{queries: address})
 	newTask(t, n, "task", `select i as item from generate_series(1, 5000) i where case when i % 100 = 0 then pg_sleep(0.05) is not null else true end`,

@@ -119,6 +119,7 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 
 func TestDumpIsRestored(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	moves(t, nil, schematest.OwnServer(t, nil), func(from, to string) {
 		file := filepath.Join(t.TempDir(), "dump")
 		tool(t, "pg_dump", "--format=custom", "--file="+file, from)
@@ -138,6 +139,7 @@ func TestDumpIsRestoredIntoANewerVersion(t *testing.T) {
 
 func TestPrimaryByLogicalReplication(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	replicates(t, schematest.OwnServer(t, nil))
 }
 

@@ -180,6 +180,7 @@ func TestRetentionReadsFewRuns(t *testing.T) {
 // A batch of old requests reads as much beside thousands of other old ones as beside some.
 func TestRetentionOfManyRequests(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)

@@ -117,7 +117,7 @@ func TestClickTakesTwoRoundTrips(t *testing.T) {
 // as it was, and hears nothing.
 func TestRememberedTaskIsConfirmed(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	const name = "task"
 	alice := assign.Click{Holder: assign.Holder{User: "alice"}, Groups: []string{"desk"}, Count: 3}
 	change := func(change func(*assign.Settings)) func(*testing.T, *node, assign.Task) error {

@@ -144,7 +144,7 @@ func TestOldShelfServesDuringARun(t *testing.T) {
 // What was closed before the query began stays on the shelf, since the query saw that.
 func TestNewShelfLacksWhatIsGone(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	for _, test := range []struct {
 		slots, candidates int
 		patient, cyd      string

@@ -12,7 +12,7 @@ import (
 // A query whose rows are larger than a node can keep fails, and says why; the node goes on with other tasks.
 func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan as select i as id, repeat('x', 100000) as scan from generate_series(1, 200) i`)
@@ -37,7 +37,7 @@ func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 // items don't keep free ones from being found, on a query database either.
 func TestDetailsThatAreNotKept(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()

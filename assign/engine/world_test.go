@@ -81,6 +81,7 @@ func TestLockedTableIsNoWrongQuery(t *testing.T) {
 // A query that needs more room than temp_file_limit allows fails like any other wrong query: it would need it again.
 func TestTempFileLimitIsTheQuerysFault(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `do $$ begin

@@ -129,7 +129,7 @@ func TestDefences(t *testing.T) {
 		{"CLICKERS=2 SHELF WITHOUT_EVERYBODY", overtaken},
 		{"CLICKERS=2 ITEMS=1 WITHOUT_ORDER", lastFirst},
 	} {
-		if testing.Short() && (c.want == kept || found[c.want] || strings.Contains(c.switches, "SHELF")) {
+		if !schematest.All() && !*long && (c.want == kept || found[c.want] || strings.Contains(c.switches, "SHELF")) {
 			continue
 		}
 		found[c.want] = true

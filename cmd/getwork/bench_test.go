@@ -120,7 +120,7 @@ func TestBenchWants(t *testing.T) {
 
 // TestBenchInterrupted: a bench that is interrupted leaves the database as it was.
 func TestBenchInterrupted(t *testing.T) {
-	schematest.Long(t)
+	schematest.Thorough(t)
 	url := schematest.Empty(t)
 	bench := exec.CommandContext(t.Context(), cluster.Binary(t), "bench", "--only", "idle-click", "--database-url", url)
 	errs, err := bench.StderrPipe()

@@ -247,6 +247,7 @@ func TestTakeItems(t *testing.T) {
 // Users are spread over the nodes, some of which only listen, and all that they get is checked.
 func TestFreshClicks(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	l := freshLoad{users: 4, nodes: 2, others: 1, items: 30_000, window: time.Second}
 	if c, err := testEnv(t).freshClicks(t.Context(), l); err != nil || c.rate <= 0 || c.database <= 0 || c.nodes <= 0 {
 		t.Errorf("%+v, %v", c, err)
@@ -255,6 +256,7 @@ func TestFreshClicks(t *testing.T) {
 
 func TestShelfCost(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	if c, err := testEnv(t).shelfCost(t.Context(), 2000); err != nil || c.database <= 0 || c.nodes <= 0 {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"getwork/schema/schematest"
 )
 
 func TestIdle(t *testing.T) { // not in parallel with others, which use the same server
@@ -41,11 +43,13 @@ func TestIdleVerdict(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	taken(t, memoryFigures(&Env{Quick: true}), func(r *rounds) error { return memoryOf(t.Context(), r, 50) })
 }
 
 func TestWaiting(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	taken(t, waitingFigures(&Env{Quick: true}), func(r *rounds) error { return waitingOf(t.Context(), r, 20) })
 }
 

@@ -35,6 +35,7 @@ func TestForLibpq(t *testing.T) {
 // TestBareLimits runs each of the limits for a short time, and checks what they wrote.
 func TestBareLimits(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	err := testEnv(t).onBare(t.Context(), 300_000, func(b *bare) error {
 		wrote := func(what string, err error) (clicks int) {
 			t.Helper()

@@ -77,7 +77,7 @@ func TestProgramEnds(t *testing.T) {
 // A program is stopped with every process that it started, even against its will.
 func TestProgramIsStopped(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	lost := errors.New("lost")
 	for name, tt := range map[string]struct {
 		begins, goesOn string

@@ -5,11 +5,13 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // Holders are listed longest first, of one task or several, or of one user, page by page.
 func TestWorkHolders(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	for _, task := range []string{"photos", "letters"} {
 		c.Run(0, nil, "task", "create", "--name", task, "--inbox")

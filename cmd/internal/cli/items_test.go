@@ -15,6 +15,7 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 func TestItemsCommands(t *testing.T) {
@@ -65,6 +66,7 @@ func TestItemsCommands(t *testing.T) {
 // A lingering request gets an item that is pushed while it waits.
 func TestLingerFromATerminal(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox")
 	command, out, errs := c.Command("get", "photos", "--linger", "1m")

@@ -14,6 +14,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 func TestTaskCommands(t *testing.T) {
@@ -208,6 +209,7 @@ func TestTaskSettings(t *testing.T) {
 // A recheck is given as a flag and in a file, shown, changed, and set back to none.
 func TestTaskRecheck(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	const recheck = "select x as item\nfrom unnest($1) x -- $1 and a $2\n"
 	c.Run(0, nil, "task", "create", "--name", "verify", "--query", "select 1 as item", "--recheck", recheck)
@@ -231,6 +233,7 @@ func TestTaskRecheck(t *testing.T) {
 
 func TestTaskVersions(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "--name", "verify", "--query", "select i as item, i * 10 as amount from generate_series(1, 5) i order by i")
 	c.Run(0, e2e.Text("has been run yet"), "task", "runs", "verify")
@@ -263,6 +266,7 @@ func TestTaskVersions(t *testing.T) {
 // A query can be tried before its task exists, with the settings in its file; and in place of a task's own query.
 func TestTaskPreviewOfFile(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	const task = `
 name: verify

@@ -19,6 +19,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // works decodes the work that a command prints with --json.
@@ -71,6 +72,7 @@ func TestWorkCommands(t *testing.T) {
 // An item is shown as its task wants it, with the values that stand out, and without those that are folded.
 func TestWorkShow(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	c := e2e.NewTerminal(t)
 	c.Run(0, nil, "task", "create", "-f", e2e.Write(t, `
 name: verify

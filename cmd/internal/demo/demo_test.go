@@ -14,6 +14,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 func TestDemoServesAndEnds(t *testing.T) {
@@ -85,6 +86,7 @@ func TestDemoKilled(t *testing.T) {
 }
 
 func TestDemoLosesNode(t *testing.T) {
+	schematest.Thorough(t)
 	d := e2e.StartDemo(t, e2e.DemoDir(t))
 	d.Ready()
 	family := d.Family()
@@ -163,6 +165,7 @@ func TestDemoNaive(t *testing.T) {
 
 // With --reset the demo begins anew, unless another one runs with the same data, which is left alone.
 func TestDemoReset(t *testing.T) {
+	schematest.Thorough(t)
 	dir := e2e.DemoDir(t)
 	first := e2e.StartDemo(t, dir)
 	urls := first.Ready()

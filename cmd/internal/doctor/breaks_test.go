@@ -21,7 +21,7 @@ import (
 // What the tables, their indexes and the vacuum lack.
 func TestStorageChecks(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	w := admit(t)
 	for _, b := range []broken{
 		{check: "schema", sql: "update getwork.schema_version set version = version + 1", state: Error, says: "knows up to"},

@@ -134,6 +134,7 @@ func TestHealthyAndBroken(t *testing.T) {
 // A replica that receives nothing, stands still, and cancels long queries.
 func TestReplicaChecks(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	there := schematest.OwnServer(t, nil)
 	w := admit(t)
 	w.execute(`insert into getwork.task overriding system value values (1); insert into getwork.task_version (task_id, version, name, query, created_by) values (1, 1, 'loans', 'select 1 as item', 'mia'); insert into getwork.task_state (task_id, name, version) values (1, 'loans', 1)`)

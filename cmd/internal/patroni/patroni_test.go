@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -64,6 +65,7 @@ func TestNothingOutlivesItsParent(t *testing.T) {
 
 // Both URLs lead to the primary, before and after the primary's host has died; and that host comes back as a standby.
 func TestHostDies(t *testing.T) {
+	schematest.Thorough(t)
 	c := Start(t, Options{Synchronous: true})
 	c.Create("bank")
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(4*time.Minute))

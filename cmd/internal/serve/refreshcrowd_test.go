@@ -66,7 +66,7 @@ func (r *refreshes) figures() (now, most, tokens, twice int) {
 // once, and from each node two calls at a time. While it thinks, no node holds a connection for it, and calls go on.
 func TestRefreshesOfACrowd(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	var people []idp.Person
 	for i := range crowd {
 		people = append(people, idp.Person{Sub: fmt.Sprint("crowd-", i), Name: fmt.Sprint("user ", i), Groups: []string{"loan-desk"}})

@@ -18,7 +18,7 @@ import (
 // executed, the login is accepted. Under --auth dev the node only warns.
 func TestDangerousLoginsAreRefused(t *testing.T) {
 	t.Parallel()
-	schematest.Long(t)
+	schematest.Thorough(t)
 	address, ctx := schematest.URL(t), t.Context()
 	admin, err := pgx.Connect(ctx, address)
 	if err != nil {

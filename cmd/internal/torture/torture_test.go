@@ -42,14 +42,12 @@ func run(t *testing.T, o torture.Options) torture.Report {
 
 // Everything breaks, and nothing is lost.
 func TestNothingIsLost(t *testing.T) {
+	schematest.Thorough(t)
 	for name, o := range map[string]torture.Options{
 		"a clock that is set": {Every: 700 * time.Millisecond},
 		"people who log in":   {Every: 400 * time.Millisecond, Scenario: "rights"}, // the tables say more, since the clock is right
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o.Scenario == "" {
-				schematest.Thorough(t)
-			}
 			nothingIsLost(t, o)
 		})
 	}

@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // Ten thousand live channels reconnect at once, as they do after a node has died: all soon have their snapshots, clicks
 // are answered meanwhile, and memory is bounded. No other test of the package runs beside it, because it needs all of the machine, and
 // measures time.
 func TestEverybodyReconnects(t *testing.T) {
+	schematest.Thorough(t)
 	s := newSite(t, 1, "")
 	s.shelf(1000, 10)
 	n := openFiles(t, 10_000)
@@ -82,6 +84,7 @@ func TestEverybodyReconnects(t *testing.T) {
 // it, and accepted when another has gone.
 func TestTooManySockets(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 1, "", "--max-sockets", "40") // 32 for one user
 	callers := s.crowd(43, 0)
 	for i, c := range callers[:33] {

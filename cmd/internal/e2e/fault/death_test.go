@@ -7,6 +7,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 	"getwork/ws"
 )
 
@@ -85,6 +86,7 @@ func TestHolderKilled(t *testing.T) {
 // The same without LISTEN, and the remaining node has never seen a waiting user.
 func TestHolderKilledUnheard(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 2, "", "--no-listen")
 	query, open := s.Gated(1, 100)
 	s.Task("verify", query)

@@ -281,6 +281,7 @@ func (l *rolling) partings(node int) []time.Time {
 
 // A database that stands still keeps no node from ending in time, with 0; it rolls back open transactions.
 func TestDrainBesideAFrozenDatabase(t *testing.T) {
+	schematest.Thorough(t)
 	if e2e.ModeNow == e2e.Pooled {
 		t.Skip("the pooler stands between")
 	}
@@ -315,6 +316,7 @@ func TestDrainBesideAFrozenDatabase(t *testing.T) {
 // A count of the past outlives its caller, but not the node.
 func TestDrainWhileItCounts(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	const drain = 4 * time.Second
 	s := newSite(t, 1, "", "--drain-timeout", drain.String())
 	s.Task("verify", e2e.Heavy(0, 10))

@@ -21,6 +21,7 @@ func TestRunnerFrozen(t *testing.T) {
 // The same with a result of 20 MB, which the server is still sending when nobody reads any more.
 func TestRunnerFrozenInItsResult(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	frozen(t, schematest.OwnServer(t, nil).URL("getwork"), func(s *site) (string, func()) {
 		_, open := s.Gated(0, 1)
 		return fmt.Sprintf(e2e.Marker+` with nap as materialized (select pg_sleep(%g), gate())

@@ -126,6 +126,7 @@ func (s *site) unavailable() {
 // failures, and the run is repeated.
 func TestFaultLongAfterAnother(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 2, "")
 	query, open := s.Gated(1, 100)
 	s.Task("verify", query)

@@ -49,6 +49,7 @@ func (s *site) crowd(n, node int) []*caller {
 // once, everybody gets an answer, and when the database goes on all others are served. All clicks must be there before the first
 // of them gives up, so no other test of the package runs beside it, and the node accepts fewer than usual.
 func TestMoreClicksThanServed(t *testing.T) {
+	schematest.Thorough(t)
 	const most, extra = 400, 200
 	s := newSite(t, 1, "", "--max-calls", fmt.Sprint(most))
 	s.shelf(10_000, 10)

@@ -77,6 +77,7 @@ func TestListenThroughAPooler(t *testing.T) {
 // The node is not told that its URL leads through a pooler: it does not start, and says which flag to add.
 func TestPooledIsForgotten(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	for name, settings := range bouncers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +96,7 @@ func TestPooledIsForgotten(t *testing.T) {
 // Without LISTEN a node needs nothing except the pooler; but it does not migrate through it.
 func TestPollingThroughAPooler(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	args := []string{"--pooled", "--no-listen"}
 	bouncer := pgbouncer.Start(t, schematest.URL(t), pgbouncer.Options{})
 	s := &site{&e2e.Site{T: t, Nodes: cluster.Start(t, 1, cluster.Options{DatabaseURL: bouncer.URL, Args: args})}}
@@ -120,6 +122,7 @@ func TestPollingThroughAPooler(t *testing.T) {
 // A pooler in session mode preserves what LISTEN and migrations need.
 func TestListenThroughASessionPooler(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	url := schematest.Empty(t)
 	settings := map[string]string{"pool_mode": "session"}
 	session := pgbouncer.Start(t, url, pgbouncer.Options{Settings: settings})
@@ -153,6 +156,7 @@ func TestPoolerKilled(t *testing.T) {
 // is away, and everything goes on when it is resumed. Connections that it ends because of their age disturb nobody.
 func TestPoolerPaused(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{Settings: map[string]string{"query_wait_timeout": "1", "server_lifetime": "1"}})
 	s := &site{&e2e.Site{T: t, Nodes: cluster.Start(t, 2, cluster.Options{DatabaseURL: bouncer.URL, Args: []string{"--pooled", "--listen-database-url", url}})}}
@@ -173,6 +177,7 @@ func TestPoolerPaused(t *testing.T) {
 // nothing deadlocks, and all are served in turn.
 func TestPoolerWithFewConnections(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	url := schematest.URL(t)
 	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{PoolSize: 3})
 	s := &site{&e2e.Site{T: t, Nodes: cluster.Start(t, 2, cluster.Options{DatabaseURL: bouncer.URL, Args: []string{"--pooled", "--listen-database-url", url, "--max-runs", "4"}})}}

@@ -6,6 +6,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/schema/postgres"
+	"getwork/schema/schematest"
 )
 
 // silentBound is how long it may take until other nodes serve after a node's host has vanished without a word.
@@ -45,6 +46,7 @@ func TestHostVanishesInItsQuery(t *testing.T) {
 // The same happens to a node in the middle of its round, while it holds both locks.
 func TestHostVanishesInItsRound(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	h, _, s, g := vanishing(t)
 	tx, err := s.DB.Begin(t.Context())
 	if err != nil {
@@ -97,6 +99,7 @@ func (s *site) vanish(h *host, request int64) {
 // serves again by itself, including the requests that waited.
 func TestDatabaseVanishesForAWhile(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	const away = 20 * time.Second
 	h, _, s, g := vanishing(t)
 	for _, n := range s.Nodes {

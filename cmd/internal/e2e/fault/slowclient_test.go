@@ -14,12 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
 )
 
 // Clients that stop while sending are cut off: in their headers after 10 seconds, in a body after 30. Meanwhile their
 // cost is bounded, and nobody else notices.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	const each = 300
 	s := newSite(t, 1, "")
 	s.shelf(1000, 10)
@@ -73,6 +75,7 @@ func TestSlowSenders(t *testing.T) {
 // node's memory does not grow, and users who read miss nothing.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	const events, count, carry, slow = 1000, 5, 4000, 10
 	s := newSite(t, 1, "")
 	s.shelf(events*count+100, carry)

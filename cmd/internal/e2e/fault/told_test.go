@@ -6,6 +6,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest"
 )
 
 // Users with a live channel are told of everything that concerns them, even if the node that committed it announces
@@ -13,6 +14,7 @@ import (
 // NOTIFY; with many the node's announcer does, and other nodes read everybody again when they hear nothing more from
 // it.
 func TestToldThoughTheNodeDies(t *testing.T) {
+	schematest.Thorough(t)
 	for name, c := range map[string]struct {
 		many bool
 		end  func(*cluster.Node)

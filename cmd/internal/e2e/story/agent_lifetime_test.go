@@ -81,6 +81,7 @@ const stoppable = `trap 'echo >"$0/stopped"; exit 0' TERM; echo >"$0/began"; sle
 // When work is taken away its program is stopped at once, because the news is pushed.
 func TestAgentIsToldOfALoss(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 1, "")
 	s.crawl("60s", nil)
 	dir := t.TempDir()

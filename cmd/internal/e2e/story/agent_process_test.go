@@ -18,6 +18,7 @@ import (
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/node"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -173,6 +174,7 @@ func TestAgentExitStatus(t *testing.T) {
 // A program that takes too long is stopped, and its work fails.
 func TestAgentTimeout(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 1, "")
 	s.crawl("12s", map[string]any{"max_attempts": 1})
 	s.push("slow")

@@ -12,6 +12,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // sharedPages is the length of the list that the agents share.
@@ -30,6 +31,7 @@ type sharing struct {
 // and renew it; some agents die, and others get their pieces; and the node that gave some leases dies.
 func TestAgentsShareAList(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	l := &sharing{site: newSite(t, 3, ""), done: map[string]string{}}
 	l.Exec(fmt.Sprintf(`
 create table page (id integer primary key, checked_by text);

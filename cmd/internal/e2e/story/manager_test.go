@@ -141,6 +141,7 @@ func TestPauseAndResume(t *testing.T) {
 // A manager pages through the history of work while it grows: each row that existed at the start is seen once.
 func TestLeafThroughWork(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := newSite(t, 3, "")
 	s.Task("verify", "select i as item from generate_series(1, 400) i")
 	var users []string

@@ -209,6 +209,7 @@ func TestLastSpansAreSent(t *testing.T) {
 // While the collector is away people work, the log says so now and then, and the node ends as soon as ever.
 func TestCollectorIsAway(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	silent := otlptest.Start(t) // takes calls, and answers none
 	asked := make(chan struct{}, 1)
 	silent.Refuse = func(_ http.ResponseWriter, r *http.Request) bool {

@@ -10,6 +10,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest"
 )
 
 // saturday is eight jobs with forty places in all.
@@ -32,6 +33,9 @@ func TestVolunteerSignup(t *testing.T) {
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
+			if level == "repeatable read" { // between the two others
+				schematest.Thorough(t)
+			}
 			s := newSite(t, 3, e2e.DatabaseAt(t, level))
 			if got := column[string](s, `show default_transaction_isolation`); got[0] != level {
 				t.Fatalf("transactions begin as %s", got[0])

@@ -224,6 +224,7 @@ func TestClientDocInNode(t *testing.T) {
 // The program for all tasks in docs/client.md follows tasks that come and go.
 func TestClientDocBoard(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	s := e2e.NewSite(t, 2, "")
 	own := ownPage(t, s.Nodes[0])
 	b := page.Workbench(t, own, "Olga", "observer")

@@ -155,6 +155,7 @@ func TestPageSessionIdle(t *testing.T) {
 // An account that is blocked is told so, also while its page is open, and can be left for another.
 func TestPageBlocked(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	at := page.NewBank(t)
 	b := page.NewBrowser(t, "")
 	comesIn(b, at, "/", "Oliver")

@@ -217,6 +217,9 @@ func TestPageBehindProxies(t *testing.T) {
 	for name, behind := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "nginx" {
+				schematest.Thorough(t)
+			}
 			s := e2e.NewSite(t, 2, "")
 			staysLive(t, s, behind(t, []string{s.Nodes[0].URL, s.Nodes[1].URL}, func(block string) string {
 				return replaceAll(t, block, `\b180s\b`, "60s")

@@ -117,6 +117,7 @@ func TestPageUpgrade(t *testing.T) {
 // one does not have; the page is entirely of one version.
 func TestPageOfTwoVersions(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	for name, behind := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -31,6 +32,7 @@ func pressIn(b *page.Browser, node, selector, text string) {
 // is at the log-in within two seconds; Tracy stays until she does the same herself. A demo that is started again at other addresses still knows them.
 func TestDemoLogIn(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	dir := e2e.DemoDir(t)
 	b := page.NewBrowser(t, "")
 	d := e2e.StartDemo(t, dir, "--nodes", "4", "--auth", "oidc")

@@ -149,6 +149,7 @@ const lighter = `delete from bank.transaction t where account_id % 5 > 0 and not
 // among fifty who click on three nodes. Then the visitor presses Ctrl-C in the middle of it. The fifty queries at once would starve
 // other tests, so that nothing runs beside it.
 func TestDemoPage(t *testing.T) {
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	d := e2e.StartDemo(t, e2e.DemoDir(t), "--nodes", "3", "--loans", "1500")
 	nodes := d.Ready()

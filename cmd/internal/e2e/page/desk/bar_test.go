@@ -14,6 +14,7 @@ import (
 // says so.
 func TestPageBar(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	open := page.Gated(s)

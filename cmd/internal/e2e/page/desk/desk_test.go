@@ -129,6 +129,7 @@ func TestPageTellsOfAnOldList(t *testing.T) {
 // held again.
 func TestPageTwoWindows(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, s := desk(t, page.UndoLasts, "1h", 3)
 	other := b.Window()
 	other.Do(chromedp.Navigate(s.Nodes[0].URL))
@@ -230,6 +231,7 @@ func TestPageManyAreLines(t *testing.T) {
 // The title of a tab in the background tells that something has come.
 func TestPageTitleTells(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, s := desk(t, "", "1h", 0)
 	b.Eval(`(Object.defineProperty(document, 'hidden', { value: true, configurable: true }), '')`)
 	s.Takes("Oliver", 2)

@@ -13,6 +13,7 @@ import (
 // undoes that, and completes it all the same. Asked again, the page says why there is nothing, and until when.
 func TestFirefoxWorker(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	f := page.NewFirefox(t, nil)
 	s := e2e.NewSite(t, 1, "")
 	open := page.Gated(s)

@@ -55,6 +55,7 @@ func TestPageOliverAndTracy(t *testing.T) {
 // Texts of tasks and items are shown as text, whatever they look like.
 func TestPageShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>`

@@ -7,6 +7,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // slowHands is a page script with which any time may pass between the two keys of a sequence.
@@ -78,6 +79,7 @@ func TestPageShortcuts(t *testing.T) {
 // A key that is held down acts once. The focus moves on by itself, so otherwise the key would act on every item.
 func TestPageHeldKey(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b, _ := desk(t, page.UndoLasts, "1h", 3)
 	b.Eval(`(() => {
 		document.querySelector('.key').focus();

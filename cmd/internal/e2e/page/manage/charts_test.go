@@ -106,6 +106,7 @@ const historyScript = `(async () => {
 // stays held while no event comes.
 func TestPageFloorHistory(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))

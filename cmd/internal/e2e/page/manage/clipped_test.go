@@ -6,6 +6,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // clipped returns text in main that is cut off, by itself or by its box, or that can only be read by scrolling
@@ -31,6 +32,7 @@ const clipped = `(() => {
 // On the screens of a wall and a floor all text can be read in full.
 func TestPageNothingIsClipped(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	s.Manages("POST", "/tasks", map[string]any{"name": "verify", "title": "Verify user submitted bank account", "lease": "2h",

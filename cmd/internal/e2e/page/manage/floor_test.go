@@ -104,6 +104,7 @@ func TestPageFloorLateRun(t *testing.T) {
 // A manager cancels a request, gives work to another user, and releases work, without leaving the floor.
 func TestPageFloorActs(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	open := page.Gated(s)
@@ -218,6 +219,7 @@ func TestPageFloorMany(t *testing.T) {
 // Names of people, tasks and items are shown as text.
 func TestPageFloorShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><b>`

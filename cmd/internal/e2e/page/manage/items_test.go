@@ -183,6 +183,7 @@ func TestPageExplainsAnyKey(t *testing.T) {
 // again.
 func TestPageReleases(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", `select i as item from generate_series(1, 30) i`)

@@ -15,6 +15,7 @@ import (
 // and the task is created as it was tried. Until then nothing exists.
 func TestPageNewTaskPreviewed(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	none := func() {

@@ -62,6 +62,7 @@ const awake = `locks.filter((lock) => !lock.released).length`
 // The wall keeps the screen on, and the button makes it full screen; leaving the wall ends both.
 func TestPageWallScreen(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := onWall(t, false)
 	b.Await(awake+` === 1`, e2e.Soon)
 	presses(b, ".wall-controls button")

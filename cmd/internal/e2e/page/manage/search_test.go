@@ -7,6 +7,7 @@ import (
 
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
+	"getwork/schema/schematest"
 )
 
 // A manager finds work by person, state and a value in its details, and takes it along as a file. Whoever gets work for the
@@ -56,6 +57,7 @@ func TestPageSearchesWork(t *testing.T) {
 // A new task's name comes from its title, its query from an example, and the tables beside it are those that it may read.
 func TestPageNewTaskIsHelped(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	if _, err := s.DB.Exec(t.Context(), `create table loan (loan_id bigint, submitted date); grant select on loan to public`); err != nil {

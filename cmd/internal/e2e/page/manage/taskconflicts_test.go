@@ -16,6 +16,7 @@ import (
 // unseen.
 func TestPageTaskChangedByTwo(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 2, "")
 	s.Task("verify", "select 1 as item\norder by 1")

@@ -226,6 +226,7 @@ func TestPageTaskInbox(t *testing.T) {
 // Titles, queries, details, names and errors are shown as text, whatever they look like.
 func TestPageTaskShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	const evil = `<img src=x onerror="document.title='broken'"><b>`

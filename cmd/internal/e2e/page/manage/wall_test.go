@@ -108,6 +108,7 @@ func TestPageWallShowsTrouble(t *testing.T) {
 // A worker's wall has the tasks that are open to the worker, and reads nothing that is not allowed.
 func TestPageWallOfAWorker(t *testing.T) {
 	t.Parallel()
+	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
 	s.Task("verify", `select i as item from generate_series(1, 5) i`)
