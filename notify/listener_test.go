@@ -83,6 +83,7 @@ func TestTerminatedBackendIsReplaced(t *testing.T) {
 
 func TestFrozenConnectionIsNoticedAndReplaced(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.Empty(t)
 	p, through := behind(t, url)
 	s := tune(t, url, func(s *station, config *pgx.ConnConfig) {

@@ -202,6 +202,7 @@ func TestEventsEndWithTheNode(t *testing.T) {
 // Every stream reports that a task is new, changed or deleted, also to users who may not see it; it does not say which.
 func TestTasksAreToldOf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	l := n.listen(t, "", as("oliver"))
 	l.next("snapshot")

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"getwork/schema/schematest"
 )
 
 const bank = "https://getwork.bank.example"
@@ -124,6 +126,7 @@ func TestPlainHTTPFromStrangers(t *testing.T) {
 // site's page sends, but not links on it.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	plain, encrypted := start(t, stationOptions{}), start(t, stationOptions{tls: true})
 	behind := start(t, stationOptions{public: "https://localhost:8443", dev: true})
 	public := start(t, stationOptions{public: bank})

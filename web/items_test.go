@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // All items of a call are pushed, or none, and an item that is there already is a duplicate.
@@ -85,6 +86,7 @@ func TestPush(t *testing.T) {
 // A claim names one item, whatever its key, and gets it, has it already, or is refused with the reason.
 func TestClaim(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newInbox(t, "photos", "")
@@ -166,6 +168,7 @@ func TestExplain(t *testing.T) {
 
 func TestRedrive(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"max_attempts":1`)
 	redrive := func(body string) reply { return n.call(t, "POST", "/api/v1/tasks/verify/redrive", manager(), body) }

@@ -14,6 +14,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/records"
+	"getwork/schema/schematest"
 )
 
 // What is in the database is shown for each task; work that is let go of is counted by what became of it.
@@ -58,6 +59,7 @@ func TestMetricsOfTasks(t *testing.T) {
 // A long shelf is counted up to 100,000: its task is read several times a second while somebody follows it.
 func TestLongShelfIsCountedInPart(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"fresh_for":"1h"`)
 	n.take(t, "verify", "oliver", 3)
@@ -101,6 +103,7 @@ func TestMetricsOfManyTasks(t *testing.T) {
 // and a jump like work.
 func TestMetricsOfTheRestNeverFall(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "zz-busy", five, "")
 	taken := uint64(0)

@@ -201,6 +201,7 @@ func TestMetricsOfGates(t *testing.T) {
 // Labels have few values, whatever people send, and name tasks alone; an answer that was held on purpose is no slow one.
 func TestMetricsOfCalls(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newInbox(t, "box", "")
 	before := n.figures(t)

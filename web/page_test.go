@@ -10,11 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"getwork/schema/schematest"
 )
 
 // Every file of the page is served as written, compressed if the client accepts that, and not at all if the client has it.
 func TestPageFiles(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	served := 0
 	err := filepath.WalkDir("static", func(name string, f os.DirEntry, err error) error {
@@ -184,6 +187,7 @@ func TestSmallFilesStayPlain(t *testing.T) {
 // Lists are compressed if the client accepts that; a refusal is plain.
 func TestPackedLists(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.take(t, "verify", "oliver", 3)

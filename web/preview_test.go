@@ -10,11 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // A preview shows what a query would return and cost, and changes nothing.
 func TestPreview(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", "select 'loan/' || g as item, g as amount from generate_series(1, 50) g order by g", "")
 	n.newInbox(t, "photos", "")
@@ -49,6 +51,7 @@ func TestPreview(t *testing.T) {
 // A query without a task is previewed as if a task had it: with the same rows, errors and limits, and without any effect.
 func TestPreviewOfNoTask(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	const query = "select 'loan/' || g as item, case g when 3 then 4 end as slots, g as amount from generate_series(1, 50) g order by g"
 	preview := func(body string) reply {
@@ -109,6 +112,7 @@ func TestLooksAtQuery(t *testing.T) {
 // The query of a client that goes away ends, and a client can't make it wait longer than the server allows.
 func TestPreviewOfNoTaskIsCancelled(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{writeTimeout: 300 * time.Millisecond})
 	n.call(t, "POST", "/api/v1/preview", manager(), `{"query":"select 1 as item from pg_sleep(0.6)"}`).want(200)
 	running := func() (yes bool) {
@@ -147,6 +151,7 @@ func TestPreviewOfNoTaskIsCancelled(t *testing.T) {
 // node shuts down is given up, and another node can be asked.
 func TestPreviewIsPatient(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{writeTimeout: 300 * time.Millisecond})
 	s := assign.DefaultSettings() // past the server, which has so little time for it
 	s.Name, s.Query = "verify", "select g as item from generate_series(1, 5) g, pg_sleep(0.6)"

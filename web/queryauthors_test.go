@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // With --query-authors, managers outside the group write no query, by whatever call. They can still do everything else.
 func TestQueryAuthors(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{authors: "query writers"})
 	author := func(more ...string) headers {
 		return manager(append(more, "X-Getwork-Groups", "desk, query writers")...)

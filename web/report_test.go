@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 func observer(more ...string) headers {
@@ -73,6 +74,7 @@ func TestWaiting(t *testing.T) {
 // History and returns have the real events, in the described form.
 func TestHistory(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newInbox(t, "photos", "")

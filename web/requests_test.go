@@ -28,6 +28,7 @@ func onlyAt(at engine.Step, f func(context.Context)) func(context.Context, engin
 // A click, its status while it waits, and its result.
 func TestGetWork(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	open := make(chan struct{})
 	n := start(t, stationOptions{steps: onlyAt(engine.StepRunBegins, func(ctx context.Context) {
 		select {
@@ -97,6 +98,7 @@ func TestClickRefused(t *testing.T) {
 
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	click := func(user, body string) reply {
@@ -116,6 +118,7 @@ func TestIdempotencyKey(t *testing.T) {
 // Retry-After goes by age: 5 below 5 s, 10 below 15 s, then 20.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -228,6 +231,7 @@ func TestPrefersWait(t *testing.T) {
 // A held answer is sent when the node shuts down, also for a call that comes then.
 func TestHeldAnswersEndWithTheNode(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"paused":true`)
 	r := n.pendingRequest(t, "verify", "oliver")
@@ -269,6 +273,7 @@ func TestCancel(t *testing.T) {
 
 func TestDisposition(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	got := read[assign.Request](n.call(t, "POST", "/api/v1/tasks/verify/requests", as("oliver", "Prefer", "wait=60"), `{"count":5}`).want(201))
@@ -308,6 +313,7 @@ func TestDisposition(t *testing.T) {
 // The pipeline's tag changes only when the pipeline does, however long its requests wait.
 func TestPipelineETag(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "later", five, `,"paused":true`)

@@ -11,6 +11,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/rights"
+	"getwork/schema/schematest"
 )
 
 // asCaller is a header with a Caller as JSON, which the identity of these tests believes.
@@ -39,6 +40,7 @@ func (c Caller) header(t *testing.T) headers {
 // a token for other tasks is refused, or sees nothing of these. An operation without a rule fails.
 func TestScopes(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{identify: believe, rights: true})
 	n.newTask(t, "mine", five, `,"paused":true`)
 	n.newTask(t, "other", five, `,"paused":true`)
@@ -143,6 +145,7 @@ func TestScopes(t *testing.T) {
 // without the limit. Of the user's own it is told that it is for other tasks.
 func TestNarrowTokensLearnNoNames(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{identify: believe, rights: true})
 	n.newTask(t, "mine", five, `,"paused":true`)
 	n.newTask(t, "open", five, `,"paused":true`)

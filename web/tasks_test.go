@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // A task as it is made, shown, listed, changed and deleted.
@@ -211,6 +212,7 @@ func TestTaskRecheck(t *testing.T) {
 // Runs are paged by key, newest first.
 func TestRuns(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	if r := n.call(t, "GET", "/api/v1/tasks/verify/runs", as("otto", "X-Getwork-Role", "observer"), "").want(200); r.body != "{\"runs\":[]}\n" {
@@ -256,6 +258,7 @@ func TestDetailsAreKept(t *testing.T) {
 // A task of groups exists for their members, managers and observers, and for nobody else.
 func TestGroups(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "open", five, "")
 	n.newTask(t, "verify", five, `,"groups":["loans","desk"]`)
@@ -309,6 +312,7 @@ func (n *station) taskNames(t *testing.T, h headers) string {
 
 // A run's duration is shown as measured, without a float's rounding errors.
 func TestDurationOfRuns(t *testing.T) {
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.take(t, "verify", "oliver", 1)

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Every change of a task is a version, and each can be restored.
 func TestVersions(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, `,"title":"First"`)
 	n.call(t, "PATCH", "/api/v1/tasks/verify", manager("If-Match", `"1"`), `{"title":"Second","slots":2,"groups":["desk"]}`).want(200)

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Managers have the web hooks of tasks, administrators those of all tasks; a secret is shown when it is made and never again.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{identify: believe, rights: true})
 	n.newTask(t, "verify", five, "")
 	mia := Caller{Holder: assign.Holder{User: "mia"}, Role: Manager, By: "session", Groups: []string{}}.header(t)

@@ -223,6 +223,7 @@ func TestRelease(t *testing.T) {
 // All work ever, filtered and paged; only the writer and managers see notes.
 func TestWorkHistory(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", five, "")
 	n.newTask(t, "answer", five, "")

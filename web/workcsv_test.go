@@ -10,11 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Work is found by a value in its details, whatever the case and the detail's name: within one task, and of 31 days.
 func TestWorkSearch(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", `select i as item, case i when 2 then 'Ada Lovell' else 'Bruno' end as applicant, i * 100 as amount, null as nothing from generate_series(1, 4) i`, "")
 	n.newTask(t, "answer", `select i as item, 'ada' as by from generate_series(1, 4) i`, "")
@@ -55,6 +57,7 @@ func TestWorkSearch(t *testing.T) {
 // A file for a spreadsheet has no formulas that strangers wrote, nor others' notes for an observer.
 func TestWorkAsCSV(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.newTask(t, "verify", `select item, 'a, "b"' as text from unnest(array['=1+1', '@x', '＝1', 'plain']) item`, "")
 	for _, w := range n.take(t, "verify", "oliver", 4) {
@@ -99,6 +102,7 @@ func TestWorkAsCSV(t *testing.T) {
 // A manager who writes a query sees what it may read: no getwork table, whatever the schema is called.
 func TestSchema(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := start(t, stationOptions{})
 	n.exec(t, `create table loan (id bigint, "Due on" date); create schema books; create view books."Open" as select id from loan`)
 	var got []string

@@ -34,6 +34,7 @@ func TestNodeEvents(t *testing.T) {
 
 // A client that does not read is closed with 1013 when its queue is full; meanwhile all others get everything at once.
 func TestSlowClient(t *testing.T) {
+	schematest.Long(t)
 	overBoth(t, Config{WriteFor: 5 * time.Minute}, func(t *testing.T, n *station) {
 		fast, slow := n.open(t, "oliver"), n.openRaw(t, "tracy")
 		n.awaitCount(t, 2)
@@ -163,6 +164,7 @@ func TestCloseWithDeadClients(t *testing.T) {
 // all when they read again, whole and in order, with the pings in between.
 func TestPausingClients(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const pingEvery = 50 * time.Millisecond
 	overBoth(t, Config{WriteFor: 5 * time.Minute, PingEvery: pingEvery, PongAfter: 5 * time.Minute}, func(t *testing.T, n *station) {
 		pause(t, n, pingEvery)

@@ -11,6 +11,7 @@ import (
 // A change that comes alone is announced by its own transaction, whatever becomes of the node then.
 func TestChangesTellOfThemselves(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a, b := startNode(t, url, nodeOptions{dumb: true, every: time.Nanosecond}), startNode(t, url, nodeOptions{})
 	db := pool(t, url)

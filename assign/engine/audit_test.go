@@ -50,6 +50,7 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // Each act writes one row, which says who did what. If the row can't be written, the act does not happen.
 func TestActsAreAudited(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n, db := audited(t, url), pool(t, url)
 	one := 1

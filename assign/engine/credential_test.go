@@ -174,6 +174,7 @@ func (n *node) beside(t testing.TB, task int64, c assign.Click) (tx pgx.Tx, id i
 // when it starts, because there may have been no other.
 func TestClickBesideTheEnd(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const soon = 100 * time.Millisecond
 	for _, when := range []string{"after", "before", "at the start"} {
 		t.Run("looks "+when, func(t *testing.T) {
@@ -370,6 +371,7 @@ select concat_ws(' ', credential, to_char(valid_until at time zone 'UTC', 'HH24:
 // good for longer, not shorter. The former credential's end does not concern it any more.
 func TestAskingAgainRebinds(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -132,6 +132,7 @@ func TestCancelIsKept(t *testing.T) {
 // got its lock: it reads nothing before the lock, and each statement sees everything committed.
 func TestClaimSeesAllBeforeItsLock(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	t.Run("the lock is free", func(t *testing.T) {
 		n, db, task := repeatableRead(t)
 		given := make(chan error, 1)

@@ -108,6 +108,7 @@ func TestExpiryUsesUpAttempts(t *testing.T) {
 // Jitter spreads items that failed together, upwards only.
 func TestJitter(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := still(t, url)
 	db := pool(t, url)
@@ -284,6 +285,7 @@ var errNothing = errors.New("nothing ran out")
 // write and before its commit; the second finds the row locked.
 func TestTwoOnOneRow(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	const none = assign.Kind("")
 	tests := []struct {
 		first, second string

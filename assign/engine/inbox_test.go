@@ -181,6 +181,7 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 // A lease that runs out serves lingering requests, too.
 func TestExpiryServesWhoLingers(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newInbox(t, n, "inbox", leased(time.Second))
@@ -349,6 +350,7 @@ func TestPushBesideACompletion(t *testing.T) {
 // A user who has put off an item with several places is kept from it alone, and only until then.
 func TestPutOffWithPlaces(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
 	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots = 2 })

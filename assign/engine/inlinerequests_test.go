@@ -14,6 +14,7 @@ import (
 // The row that a round writes for a click is also its answer, so it must be what anybody reads later.
 func TestAnAnswerIsWhatIsRead(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "shelf", `select i as item, 'ä "quoted" <b>' as note, 1.50::numeric as amount from generate_series(1, 9) i order by i`,

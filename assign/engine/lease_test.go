@@ -295,6 +295,7 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 // The other nodes go on without it, and do not spin on those rows.
 func TestFrozenNode(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	frozen := still(t, url)
@@ -417,6 +418,7 @@ func TestSweepSleeps(t *testing.T) {
 // The lease begins when the work is handed out, at the end of a long run, not with the lock.
 func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select i as item from generate_series(1, 3) i, pg_sleep(1.2) order by i`, leased(time.Hour))

@@ -99,6 +99,7 @@ func (r *rivals) order(t *testing.T) string {
 // behind all that waited by then.
 func TestAPlaceGoesToWhoHasWaitedForLongest(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	r := newRivals(t, 1, 4)
 	for i, task := range r.tasks {
 		if err := r.ask(t.Context(), 0, task, "first"); err != nil {

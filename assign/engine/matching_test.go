@@ -51,6 +51,7 @@ func TestRecheckOnTheShelf(t *testing.T) {
 // If nothing was handed out, and nothing matches any more, the reason is no_match and not all_held.
 func TestNothingMatchesAnyMore(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -124,6 +125,7 @@ func TestRecheckAfterTheQuery(t *testing.T) {
 // A cut shelf of which nothing matches any more ends, and a run is made.
 func TestRecheckOfACutShelf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1})
 	db := pool(t, url)
@@ -142,6 +144,7 @@ func TestRecheckOfACutShelf(t *testing.T) {
 // If a recheck fails, nothing is handed out: its requests fail with PostgreSQL's message, and so do those of a run.
 func TestRecheckThatFails(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -218,6 +221,7 @@ func endedSoon(t *testing.T, n *node, db *pgxpool.Pool, id int64, most int) assi
 // run, which would recheck the same: such a request made the query run for ever.
 func TestBarredFromAllThatWasRechecked(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, cut := range map[string]bool{"whole": false, "cut": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -272,6 +276,7 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 // left to that run's shelf, it would make the query run for ever.
 func TestBarredAndTheShelfEnds(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, stale := range map[string]time.Duration{"ended": 0, "stale": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

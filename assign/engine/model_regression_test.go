@@ -107,6 +107,7 @@ func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 // With fewer places nothing is handed out until fewer are held, and then it is.
 func TestFewerPlacesThanHolders(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	e := regress(t, "", func(s *assign.Settings) { s.Slots = 2 })
 	regressPush(t, e, 1, assign.NewItem{Item: "a"})
 	ann, bob := regressClick(t, e, "ann", 1, 0), regressClick(t, e, "bob", 1, 0)
@@ -144,6 +145,7 @@ func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
 // the first request takes all of it. The second does not wait for its own look_after: the next run is for it.
 func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	e := regress(t, `select item from model_rows order by item`, func(s *assign.Settings) { s.MaxCandidates = 1; s.RerunAfter = assign.MaxLinger })
 	execute(t, e.API, `delete from model_rows`)
 	ann, bob := regressClick(t, e, "ann", 1, assign.MaxLinger), regressClick(t, e, "bob", 1, assign.MaxLinger)

@@ -13,6 +13,7 @@ import (
 // on purpose do not count.
 func TestOldestRequest(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{look: 50 * time.Millisecond})

@@ -11,6 +11,7 @@ import (
 // A change of a task that leaves its conflicts alone does not put off the next run of requests that linger on the other side.
 func TestChangeLeavesPartnersAlone(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -76,6 +76,7 @@ func TestOnePlaceEach(t *testing.T) {
 // When a task's places become fewer, no work is taken away, and none is given until fewer are held.
 func TestFewerPlaces(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, kind := range []string{"inbox", "query"} {
 		t.Run(kind, func(t *testing.T) {
 			url := schematest.URL(t)
@@ -130,6 +131,7 @@ func TestFewerPlaces(t *testing.T) {
 // rescuer is off, and nothing runs.
 func TestLeavingServesTheOldest(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	other := startNode(t, url, nodeOptions{})
@@ -156,6 +158,7 @@ func TestLeavingServesTheOldest(t *testing.T) {
 // Without a shelf the next run serves the request, and lingering requests start one by themselves.
 func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -176,6 +179,7 @@ func TestLeavingIsFoundByTheNextRun(t *testing.T) {
 // A user holds at most max_open of a task, in however many tabs, programs and nodes they ask at once, and by whatever call.
 func TestMaxOpen(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, kind := range []string{"inbox", "query", "shelf"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -184,6 +184,7 @@ func TestPreviewIsRefused(t *testing.T) {
 // login if they run there.
 func TestPreviewHasTheQuerysRights(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, `create table loan as select i as id from generate_series(1, 3000) i; create table secret (i int)`)

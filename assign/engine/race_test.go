@@ -22,6 +22,7 @@ import (
 // which would serve it a little later, is off.
 func TestLooksAgainAfterTheLock(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
@@ -46,6 +47,7 @@ func TestLooksAgainAfterTheLock(t *testing.T) {
 // leaves Tracy waiting and servable, with no node on the way to her.
 func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
@@ -294,6 +296,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 // the lock taken.
 func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	locked, nothing, busy := newGate(StepLocked), newGate(StepNothing), newGate(StepBusy)
 	close(busy.open)

@@ -177,6 +177,7 @@ func TestRecheckTakesAPlace(t *testing.T) {
 // A query that can't be a recheck is refused when the task is saved, with PostgreSQL's message and the position.
 func TestRecheckIsRefused(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	execute(t, db, loans)
@@ -233,6 +234,7 @@ func TestRecheckIsRefused(t *testing.T) {
 // Setting, changing or removing a recheck makes a version, and leaves the shelf alone.
 func TestRecheckLeavesTheShelf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -286,6 +288,7 @@ func shelved(t *testing.T, n *node, db *pgxpool.Pool) assign.Task {
 // query, which is fresh.
 func TestClaimIsRechecked(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -316,6 +319,7 @@ func TestClaimIsRechecked(t *testing.T) {
 // A recheck that is set while a claim waits for the assign lock is asked before the item is given.
 func TestRecheckSetBesideAClaim(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})
@@ -347,6 +351,7 @@ func TestRecheckSetBesideAClaim(t *testing.T) {
 // recheck fails.
 func TestExplainRechecks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	n := startNode(t, url, nodeOptions{})

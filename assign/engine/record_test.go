@@ -117,6 +117,7 @@ func TestInstancesAreHolders(t *testing.T) {
 
 func TestBadClicks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, nil)
 	ann := assign.Holder{User: "ann"}
@@ -146,6 +147,7 @@ func TestBadClicks(t *testing.T) {
 // A paused task: a click ends at once and says why, a lingering one waits; resuming serves it.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.Paused = true })
 	if r := n.click(t, "task", "ann", 1); r.State != assign.None || *r.Reason != assign.Paused {
@@ -196,6 +198,7 @@ func TestLingering(t *testing.T) {
 // Clicks recorded by a node that died before it woke their task are found by every other node's rescuer.
 func TestOrphanedClickIsFound(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{look: 300 * time.Millisecond})
 	db := pool(t, url)
@@ -210,6 +213,7 @@ func TestOrphanedClickIsFound(t *testing.T) {
 // A dead run that its holder left running is closed as lost by the next holder of the run lock.
 func TestOrphanedRunIsClosed(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -264,6 +264,7 @@ func TestRefreshOfWhatRunsLow(t *testing.T) {
 // A refresh leaves a slot for waiting requests; a node with one slot starts none.
 func TestRefreshLeavesAPlace(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{maxRuns: 1, look: 20 * time.Millisecond})
 	db := pool(t, url)
@@ -333,6 +334,7 @@ func stale(s *assign.Settings) {
 // run, and no later one overtakes it.
 func TestExpiredShelfServesBesideItsRefresh(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	begins := newGates(StepRunBegins)
 	n := startNode(t, url, nodeOptions{steps: begins.hold, maxRuns: 1}) // even the last slot; either node may run the query
@@ -386,6 +388,7 @@ func TestExpiredShelfServesBesideItsRefresh(t *testing.T) {
 // up.
 func TestExpiredShelfEnds(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	var begins atomic.Pointer[gates]
 	n := startNode(t, url, nodeOptions{steps: func(ctx context.Context, step Step) { begins.Load().hold(ctx, step) }})

@@ -31,6 +31,7 @@ func reader(t *testing.T, address, tables string) string {
 // by chunk, and the order stays.
 func TestQueriesElsewhere(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id, i * 10 as amount from generate_series(1, 5000) i; insert into loan values (null, 1), (1, 1)`)

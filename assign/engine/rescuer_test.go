@@ -35,6 +35,7 @@ func TestDeadRunIsNoticedAtOnce(t *testing.T) {
 // While a run is alive no node tries its lock, however often it looks. When the lock's holder is gone they do.
 func TestLiveRunIsLeftAlone(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var tries atomic.Int64

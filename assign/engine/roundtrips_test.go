@@ -326,6 +326,7 @@ const (
 // case alone the click was recorded and served; the caller can't know, asks again with the same key, and gets the same.
 func TestClickWhoseConnectionBreaks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for what, tt := range map[string]struct {
 		breaks func(*sent)
 		want   string

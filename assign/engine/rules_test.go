@@ -62,6 +62,7 @@ func TestFourEyes(t *testing.T) {
 // nothing. The locks of both tasks are taken first, so the second node waits, and sees.
 func TestNoWriteSkew(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	atEachLevel(t, func(t *testing.T, url string) {
 		db := pool(t, url)
 		a, b := still(t, url), still(t, url)
@@ -154,6 +155,7 @@ func (n *node) change(t testing.TB, task string, change func(*assign.Settings)) 
 // A round obeys a conflict that comes into force while it waits for its lock.
 func TestConflictAddedBesideARound(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, named := range []string{"a", "z"} { // the other task's lock comes first, or second
 		t.Run(named, func(t *testing.T) {
 			url := schematest.URL(t)

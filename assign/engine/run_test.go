@@ -30,6 +30,7 @@ func TestQueryPastItsTimeout(t *testing.T) {
 
 func TestQueryOnADroppedTable(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -67,6 +68,7 @@ func TestQueryOnADroppedTable(t *testing.T) {
 // requests get the error.
 func TestQueryMayNotWrite(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -185,6 +187,7 @@ func TestCountsAndFullItemsOfACutResult(t *testing.T) {
 // and a short lease counted from it would be over before the work is handed out.
 func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -301,6 +304,7 @@ func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 // After a fault that is not the query's own the requests wait, and the run is repeated: here its backend is terminated.
 func TestLostConnectionIsRetried(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -347,6 +351,7 @@ func TestTasksWaitForAPlaceToRun(t *testing.T) {
 // A node that shuts down gives its run up, and another takes over at once.
 func TestEndingNodeHandsOver(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	b := startNode(t, url, nodeOptions{})
@@ -383,6 +388,7 @@ func TestWatchingClientsIsAskedAgain(t *testing.T) {
 // Items are compared byte by byte, whatever the collation of the query's column is.
 func TestItemsOfAnotherCollation(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -88,6 +88,7 @@ func TestPlacesChangeBesideAReturn(t *testing.T) {
 // A row whose group is too long is passed over, here and on a query database, and the rest is handed out.
 func TestLongGroupIsPassedOver(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			url := schematest.URL(t)

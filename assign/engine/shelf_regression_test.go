@@ -17,6 +17,7 @@ import (
 // being recorded (or served).
 func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	a := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -36,6 +37,7 @@ func TestClicksAreRecordedThoughTheRecheckIsAway(t *testing.T) {
 // A recheck takes long: clicks are recorded, and served when it is over.
 func TestClicksDoNotWaitForASlowRecheck(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)
@@ -180,6 +182,7 @@ func TestRecheckAddedBeforeTheLock(t *testing.T) {
 // A recheck refuses a run's whole result: nothing was held, but the reason was all_held.
 func TestARunOfWhichNothingMatchesAnyMore(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -198,6 +198,7 @@ func TestNewShelfLacksWhatIsGone(t *testing.T) {
 // A request that a fresh shelf leaves lingering is looked at again at its look_after, by the node that left it.
 func TestLingeringOnAFreshShelf(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	db := pool(t, url)

@@ -122,6 +122,7 @@ func facts(s sdktrace.ReadOnlySpan) map[string]string {
 // nothing of what the query read.
 func TestSpansOfARun(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	tracer, spans := recording(t)
 	n := startNode(t, url, nodeOptions{tracer: tracer})

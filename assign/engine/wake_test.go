@@ -38,6 +38,7 @@ func (n *node) wantServed(t testing.TB, r assign.Request, item string) {
 // once, although the session that freed the item could not see it.
 func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, free := range map[string]func(*testing.T, *node, assign.Work){
 		"pushed":    func(t *testing.T, n *node, _ assign.Work) { n.push(t, "jobs", "a") },
 		"let go of": func(t *testing.T, n *node, w assign.Work) { n.let(t, w, giveBack(0)) },
@@ -73,6 +74,7 @@ func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 // The same beside the round of a run: the shelf that it leaves did not exist yet for the session that freed a place on it.
 func TestFreedBesideTheRoundOfARun(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	other := startNode(t, url, nodeOptions{})
@@ -152,6 +154,7 @@ func (s *said) Write(line []byte) (int, error) {
 // again by itself.
 func TestDueWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
 	failed := &said{text: "round failed", heard: make(chan struct{})}

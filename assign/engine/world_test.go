@@ -143,6 +143,7 @@ values ($1, 1, 'dead', $2, clock_timestamp() - interval '3 days')`, task.ID, 1<<
 // A click whose caller has gone takes no place in the queue.
 func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startNode(t, schematest.URL(t), nodeOptions{})
 	gone := make(chan struct{})
 	close(gone)
@@ -162,6 +163,7 @@ func TestAQueueOfGoneClicksIsNotFull(t *testing.T) {
 // A commit that finds the notification queue full is a passing error: it is as PostgreSQL 15 returns it when its 8 GB are
 // used up. Other limits with the same code are not.
 func TestAFullQueueOfNotificationsPasses(t *testing.T) {
+	schematest.Long(t)
 	full := &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "54000", Message: "too many notifications in the NOTIFY queue",
 		File: "async.c", Line: 977, Routine: "PreCommit_Notify"}
 	if p, logged := pg.ProblemOf(fmt.Errorf("record request: %w", full)); p.Status != 503 || !strings.Contains(p.Detail, "notifications") || !logged {

@@ -16,6 +16,7 @@ import (
 // that began to listen after the promise of more announcements.
 func TestToldOfManyChangesByNobody(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, late := range map[string]bool{"listened": false, "came later": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

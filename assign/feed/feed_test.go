@@ -278,6 +278,7 @@ func TestRoundOfThousands(t *testing.T) {
 // read again.
 func TestTaskIsToldWhenItChanges(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := startTold(t)
 	db := n.pools.API
 	task := newTask(t, n, "task", numbers, nil)

@@ -227,6 +227,7 @@ for each row execute function rename()`)
 // Whoever follows a task that gets groups is not told of its runs any more, even before the task itself is read again.
 func TestRunsAreToldToThoseWhoMaySeeTheTask(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	url := schematest.URL(t)
 	n := startNode(t, url, nodeOptions{})
 	newTask(t, n, "task", `select 1 as item`, nil)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 func TestAddresses(t *testing.T) {
@@ -55,6 +56,7 @@ func TestURLs(t *testing.T) {
 // redirect is not followed, and its answer is thrown away.
 func TestRefusedWhenDialled(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	reached := 0
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		reached++

@@ -12,11 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
 
 // Events are recorded by the transactions that they happen in, and by no others; without hooks nothing is done for them.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	d := newDesk(t, nil)
 	const on = `select (tgenabled <> 'D')::text from pg_trigger where tgname = 'work_closed'`
 	if d.assign("before"); d.text(on) != "false" {
@@ -331,6 +333,7 @@ func TestTestAfterTest(t *testing.T) {
 // While Run runs, events go out by themselves, and its end leaves none half done.
 func TestRun(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	d := newDesk(t, nil)
 	d.hook()
 	ctx, cancel := context.WithCancel(t.Context())

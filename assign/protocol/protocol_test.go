@@ -79,6 +79,7 @@ const allLooks = "WITHOUT_LOOK_AGAIN WITHOUT_LOOK_ONCE_MORE WITHOUT_LOOK_AFTER_N
 // Every recorded request ends, if every process that can go on does so some day. Where no node dies, the look again or the
 // periodic look is enough; where one does, the periodic look is needed.
 func TestEverybodyIsServed(t *testing.T) {
+	schematest.Long(t)
 	t.Parallel()
 	checks := []check{
 		{"CLICKERS=2 CANCELS WITHOUT_SWEEP", kept},
@@ -87,10 +88,7 @@ func TestEverybodyIsServed(t *testing.T) {
 		{"CLICKERS=2 WITHOUT_SWEEP CRASHES=1", neverEnds},
 		{"CLICKERS=2 WITHOUT_SWEEP CUTS=1", neverEnds},
 	}
-	switch {
-	case testing.Short():
-		checks = []check{{"CLICKERS=2 WITHOUT_LOOK_AGAIN WITHOUT_SWEEP", neverEnds}}
-	case schematest.All() || *long:
+	if schematest.All() || *long {
 		checks = append(checks, check{"CLICKERS=2 CRASHES=1", kept}, check{"CLICKERS=2 CANCELS " + allLooks, kept})
 	}
 	if *long {

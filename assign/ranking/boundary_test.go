@@ -77,6 +77,7 @@ func makeExtensions(t testing.TB, db *pgxpool.Pool) {
 // where it is called.
 func TestVolatileFunctionsAreRefused(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	_, db := confined(t)
 	makeExtensions(t, db)
 	list := listOf(t, db)
@@ -230,6 +231,7 @@ func TestARefusedTextIsNotPlanned(t *testing.T) {
 // What disguised makes is a call for PostgreSQL: the fuzz test would otherwise prove little.
 func TestDisguisesAreCalls(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	_, db := confined(t)
 	list := listOf(t, db)
 	conn, err := db.Acquire(t.Context())

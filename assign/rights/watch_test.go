@@ -15,6 +15,7 @@ import (
 	"getwork/assign/audit"
 	"getwork/assign/pg"
 	"getwork/notify"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -50,6 +51,7 @@ func (d *desk) look(t *testing.T, f *followed, want End) {
 // Each end of a credential ends what depends on it, at the next look and not before.
 func TestEndsAreSeen(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for name, c := range map[string]struct {
 		token bool
 		end   func(t *testing.T, d *desk, r Rights) error
@@ -365,6 +367,7 @@ func TestActorByIndex(t *testing.T) {
 // The audit names nobody else as the one who logged in, and tells of the former session's end.
 func TestLogInFromTabsOfOneSession(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	d := newDesk(t)
 	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
 	r, err := d.session(t, cookie)
@@ -397,6 +400,7 @@ func TestLogInFromTabsOfOneSession(t *testing.T) {
 // Whoever is out is out at once, also while the audit is held and nobody can write what has ended by time.
 func TestLooksWhileTidying(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	d := newDesk(t)
 	d.watch.tidyEvery = time.Millisecond
 	r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))

@@ -117,6 +117,7 @@ func TestOff(t *testing.T) {
 // the end comes soon.
 func TestNobodyWaitsForSpans(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	db := schematest.Pool(t)
 	var log logs.Buffer
 	tracer, _ := newTracer(Config{DB: pg.Router{Calls: db}, Log: slog.New(slog.NewTextHandler(&log, nil))}, sdktrace.AlwaysSample())

@@ -56,6 +56,7 @@ func (n *station) redeem(t *testing.T, code, verifier string) (status int, answe
 // session, and ends with it.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	base := schematest.URL(t)
 	here, there := startOn(t, base, true), startOn(t, base, false)
 	session, cookie := here.browser(t, "mia", assign.RoleManager)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -70,6 +71,7 @@ func (c *slowClient) String() string {
 // outlive them for long.
 func TestSlowStreamEndsWithItsRights(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for _, takes := range []bool{true, false} {
 		t.Run(map[bool]string{true: "that goes on", false: "that takes nothing more"}[takes], func(t *testing.T) {
 			t.Parallel()

@@ -160,6 +160,7 @@ func (f *follower) untilType(kind string) Event {
 // subscriptions.
 func TestLive(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	boss, ann, task := as(t, "boss", "manager"), as(t, unused("Lea"), "worker"), unused("live")
 	must[assign.Task](t)(boss.CreateTask(t.Context(), map[string]any{"name": task}))
 	l := newLine(t, ann.URL)

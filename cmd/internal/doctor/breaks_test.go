@@ -97,6 +97,7 @@ func latest(w *ward) (version string) {
 // What logins and roles may do, and what they may not.
 func TestRightsChecks(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	w := admit(t)
 	strict := []string{"--auth", "token", "--public-url", "http://127.0.0.1:8080", "--trust-query-writers"}
 	reader := []string{"--query-database-url", w.reader}
@@ -139,6 +140,7 @@ func TestRightsChecks(t *testing.T) {
 // What docs/security.md grants to a login that does not own the tables is what a node needs, and leaves the audit alone.
 func TestGrantedLogin(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	text, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)

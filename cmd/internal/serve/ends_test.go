@@ -68,6 +68,7 @@ var sites = []struct {
 // GETWORK_TEST_ENDS=all tries all combinations.
 func TestRightsEndEverywhere(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	for s, site := range sites {
 		t.Run(site.name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/cmd/internal/idp"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -210,6 +211,7 @@ func TestBackchannelEndsSessions(t *testing.T) {
 // on, and nobody new comes in.
 func TestRefreshFollowsTheProvider(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	at := newBank(t)
 	b := newBrowser(t)
 	b.logIn(at, "0001", "/")

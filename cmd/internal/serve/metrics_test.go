@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -27,6 +28,7 @@ func (r running) figure(t *testing.T, name string) float64 {
 // /metrics counts who comes in and how, and says whether the provider answers.
 func TestMetricsOfIdentity(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	var settings Identity
 	at := newBank(t, func(i *Identity) { i.MetricsListen = "127.0.0.1:0"; settings = *i })
 	grows := func(want float64, method, outcome string, do func()) {

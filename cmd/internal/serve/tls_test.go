@@ -19,6 +19,7 @@ import (
 
 	"getwork/cmd/internal/certs"
 	"getwork/cmd/internal/command"
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 	"getwork/ws"
 )
@@ -253,6 +254,7 @@ func TestTransportWarnings(t *testing.T) {
 // Over TLS a client that reads slowly gets the same as one that reads fast, and delays nobody.
 func TestSlowReadersOverTLS(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	a := certs.New(t)
 	f := a.Write(t.TempDir(), 2, time.Time{})
 	n := runs(t, Command{Identity: Identity{TLSCert: f.Cert, TLSKey: f.Key}})

@@ -131,6 +131,7 @@ func answer(t *testing.T, c *http.Client, method, url string, header ...string) 
 // and knows nobody without a credential.
 func TestServeByToken(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	n := runs(t, Command{Identity: Identity{Auth: "token", PublicURL: "http://127.0.0.1:0", MetricsListen: "127.0.0.1:0"}, Queries: Queries{TrustQueryWriters: true}})
 	for _, tt := range []struct {
 		url    string

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
@@ -48,6 +49,7 @@ func (b *browser) post(at *bank, path, body string) (status int, text string) {
 // confirms shows counts, and no other. Ada ends it like any session. Its code is neither in the log nor in the database.
 func TestWallByLink(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	at := newBank(t)
 	ada, mia, screen := newBrowser(t), newBrowser(t), newBrowser(t)
 	ada.logIn(at, "0004", "/")

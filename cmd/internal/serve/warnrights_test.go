@@ -13,6 +13,7 @@ import (
 // under --auth dev, of users who log in at other nodes.
 func TestWarningsOfRights(t *testing.T) {
 	t.Parallel()
+	schematest.Long(t)
 	at := newBank(t, func(i *Identity) { i.Grant = append(append([]string{}, i.Grant...), "observer=loan-audti") })
 	if n := at.said("in a group of --grant"); n != 0 {
 		t.Errorf("%d warnings before anybody came in", n)
