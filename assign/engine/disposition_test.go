@@ -235,8 +235,9 @@ func newLatch(t testing.TB, db *pgxpool.Pool) *latch {
 	return &latch{db, conn}
 }
 
-// race begins the first action. When it has changed its row and waits before its commit, or has ended without, race begins the
-// second. When the second has ended, or waits for the first, both go on. between is called before the second begins.
+// race begins the first action. When it has changed its row and waits before its commit, race begins the second. When the
+// second has ended, or waits for the first, both go on. between is called before the second begins. The test fails if the first
+// ends without being held, because then the two did not meet.
 func (l *latch) race(t testing.TB, first, second func() error, between func()) (error, error) {
 	t.Helper()
 	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_lock(1)`); err != nil {
@@ -248,9 +249,13 @@ func (l *latch) race(t testing.TB, first, second func() error, between func()) (
 	if between != nil {
 		between()
 	}
-	waiting := 2 - len(ended[0])
+	if len(ended[0]) == 1 {
+		err := <-ended[0]
+		_, _ = l.conn.Exec(t.Context(), `select pg_advisory_unlock(1)`)
+		t.Fatalf("the first ended, and was not held before its commit: %v", err)
+	}
 	go func() { ended[1] <- second() }()
-	await(t, "the second is over, or waits", func() bool { return len(ended[1]) == 1 || schematest.LockWaits(t, l.db) >= waiting })
+	await(t, "the second is over, or waits", func() bool { return len(ended[1]) == 1 || schematest.LockWaits(t, l.db) >= 2 })
 	if _, err := l.conn.Exec(t.Context(), `select pg_advisory_unlock(1)`); err != nil {
 		t.Fatal(err)
 	}
