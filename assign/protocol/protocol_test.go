@@ -142,9 +142,7 @@ const tableHead = `| | who | what | run lock | Oliver | Tracy |
 // The story as it was told first has a hole. Spin finds the shortest way into it, which docs/protocol.md shows. With the
 // look again it has none.
 func TestStory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("searches for the shortest story: not with -short")
-	}
+	schematest.Long(t)
 	t.Parallel()
 	f := search{model: "story.pml", shortest: true}.run(t)
 	if !strings.Contains(f.violation, lost) {
