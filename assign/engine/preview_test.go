@@ -12,6 +12,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/ranking"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 func previewed(p assign.Preview) string {
@@ -117,9 +118,9 @@ func TestPreviewNew(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
-	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
 	if err := n.slots.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error {
+		soon, cancel := context.WithTimeout(t.Context(), timeout.Scale(time.Second)) // a preview tries the query before it waits for a slot
+		defer cancel()
 		_, err := n.Ranker.PreviewNew(soon, s, 1)
 		wantKind(t, err, assign.Busy)
 		return nil
